@@ -56,10 +56,12 @@ def calibrate(logits: Matrix, truth: Matrix, weights: Matrix, frequencies: Matri
     Seen labels come first; of them the truth (n, n_seen) is known. Items have weights (n,), labels
     expected frequencies (n_labels,). Slopes are 1.
     """
+    n_seen = truth.shape[1]
     intercepts = match_frequencies(logits, weights, frequencies)
     probabilities = sigmoid(logits + intercepts)
-    thresholds = precision_thresholds(probabilities[:, : truth.shape[1]], truth, weights)
-    return Calibration(np.ones(logits.shape[1]), intercepts, thresholds)
+    thresholds = precision_thresholds(probabilities[:, :n_seen], truth, weights)
+    slopes = np.ones(logits.shape[1])
+    return Calibration(slopes, intercepts, thresholds)
 
 
 def match_frequencies(logits: Matrix, weights: Matrix, frequencies: Matrix) -> Matrix:
@@ -83,31 +85,38 @@ def _matched(by_label: Matrix, shares: Matrix, frequencies: Matrix) -> Matrix:
     goes to the middle instead.
     """
     n_labels = len(by_label)
-    low, high = np.full(n_labels, -_FARTHEST), np.full(n_labels, _FARTHEST)
-    intercepts, lengths = np.zeros(n_labels), np.full(n_labels, 2 * _FARTHEST)
-    left = np.arange(n_labels)
+    low = np.full(n_labels, -_FARTHEST)
+    high = np.full(n_labels, _FARTHEST)
+    intercepts = np.zeros(n_labels)
+    lengths = np.full(n_labels, 2 * _FARTHEST)
+    active = np.arange(n_labels)
     for _ in range(_MOST_STEPS):
-        here, wanted = intercepts[left], frequencies[left]
-        likely = sigmoid(by_label[left] + here[:, None])
-        means = likely @ shares
-        rises = means - np.square(likely, out=likely) @ shares
-        below = means < wanted
-        low[left] = np.where(below, here, low[left])
-        high[left] = np.where(below, high[left], here)
+        current = intercepts[active]
+        target = frequencies[active]
+        probabilities = sigmoid(by_label[active] + current[:, None])
+        means = probabilities @ shares
+        slopes = means - np.square(probabilities, out=probabilities) @ shares
+        below = means < target
+        low[active] = np.where(below, current, low[active])
+        high[active] = np.where(below, high[active], current)
 
+        # A Newton step, or the middle of the bounds.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            gaps = np.log(wanted / means) - np.log((1 - wanted) / (1 - means))
-            steps = gaps * means * (1 - means) / rises
-        aims = np.clip(here + steps, -_FARTHEST, _FARTHEST)
-        good = (aims >= low[left]) & (aims <= high[left])  # what is no number is not
-        good &= 2 * np.abs(aims - here) <= lengths[left]
-        aims = np.where(good, aims, 0.5 * (low[left] + high[left]))
+            gaps = np.log(target / means) - np.log((1 - target) / (1 - means))
+            steps = gaps * means * (1 - means) / slopes
+        updated = np.clip(current + steps, -_FARTHEST, _FARTHEST)
+        good = (updated >= low[active]) & (updated <= high[active])  # what is no number is not
+        good &= 2 * np.abs(updated - current) <= lengths[active]
+        middle = 0.5 * (low[active] + high[active])
+        updated = np.where(good, updated, middle)
 
-        lengths[left] = np.abs(aims - here)
-        intercepts[left] = aims
-        done = (good & (lengths[left] < _SHORT_STEP)) | (high[left] - low[left] < _CLOSE_BOUNDS)
-        left = left[~done]
-        if not len(left):
+        step_lengths = np.abs(updated - current)
+        lengths[active] = step_lengths
+        intercepts[active] = updated
+        converged = good & (step_lengths < _SHORT_STEP)
+        converged |= high[active] - low[active] < _CLOSE_BOUNDS
+        active = active[~converged]
+        if not len(active):
             break
     return intercepts
 
@@ -117,22 +126,33 @@ def precision_thresholds(probabilities: Matrix, truth: Matrix, weights: Matrix) 
 
     Probabilities and truth are (n, n_labels), of items that were held out, with weights (n,).
     """
-    likely, true = probabilities.ravel(), truth.ravel()
-    counted = np.repeat(weights, probabilities.shape[1])
+    scores = probabilities.ravel()
+    positive = truth.ravel()
+    score_weights = np.repeat(weights, probabilities.shape[1])
     # Of more labels than this a smaller share than the least of all precisions is true.
-    most = int(counted @ true / (PRECISIONS[0] * weights.min(initial=1.0))) + 1
-    if most < len(likely):
-        least = np.partition(likely, len(likely) - most)[len(likely) - most]
-        chosen = np.flatnonzero(likely >= least)
-        likely, true, counted = likely[chosen], true[chosen], counted[chosen]
-    order = np.argsort(-likely, kind="stable")
-    counted = counted[order]
-    reached = np.cumsum(counted * true[order]) / np.maximum(np.cumsum(counted), 1e-12)
-    falling = likely[order]
-    # Labels that are equally likely are given together or not at all.
-    last = np.append(np.diff(falling) < 0, True)[: len(falling)]
-    reached, falling = reached[last], falling[last]
-    return np.array([np.min(falling[reached >= goal], initial=1.0) for goal in PRECISIONS])
+    positive_weight = score_weights @ positive
+    least_weight = PRECISIONS[0] * weights.min(initial=1.0)
+    most = int(positive_weight / least_weight) + 1
+    if most < len(scores):
+        place = len(scores) - most
+        least_score = np.partition(scores, place)[place]
+        chosen = np.flatnonzero(scores >= least_score)
+        scores = scores[chosen]
+        positive = positive[chosen]
+        score_weights = score_weights[chosen]
+
+    order = np.argsort(-scores, kind="stable")
+    score_weights = score_weights[order]
+    weight_of_true = np.cumsum(score_weights * positive[order])
+    weight_of_all = np.cumsum(score_weights)
+    precisions = weight_of_true / np.maximum(weight_of_all, 1e-12)
+    falling = scores[order]
+    # Labels that are equally likely are suggested together or not at all.
+    last_of_equals = np.append(np.diff(falling) < 0, True)[: len(falling)]
+    precisions = precisions[last_of_equals]
+    falling = falling[last_of_equals]
+    thresholds = [np.min(falling[precisions >= goal], initial=1.0) for goal in PRECISIONS]
+    return np.array(thresholds)
 
 
 def expected_frequencies(
@@ -144,7 +164,8 @@ def expected_frequencies(
     items may have theirs `elsewhere`: label sets then use labels otherwise, and what counts is how
     often training items have a label or, where it is unseen, are expected to (`on_items`).
     """
-    smooth = (n_items * on_items + 0.5 * priors) / (n_items + 0.5)
+    weighted_counts = n_items * on_items + 0.5 * priors
+    smooth = weighted_counts / (n_items + 0.5)
     mixed = (1 - elsewhere) * priors + elsewhere * smooth
     return np.asarray(np.clip(mixed, _SMALLEST, 1 - _SMALLEST))
 
@@ -158,7 +179,7 @@ def new_label_frequencies(counts: Matrix, holding: int, added: int, typical: flo
     it. Until some hundred others have been counted, new labels are taken to be as common as labels
     typically are.
     """
-    could = max(added, holding)
-    sampled = (counts + _USUAL * typical) / (could + _USUAL)
-    share = 1 - holding / max(could, 1)
+    n_candidates = max(added, holding)
+    sampled = (counts + _USUAL * typical) / (n_candidates + _USUAL)
+    share = 1 - holding / max(n_candidates, 1)
     return np.asarray(share * sampled + (1 - share) * typical)

@@ -164,6 +164,7 @@ class _Ranked:
     """Rows with their entries sorted best first; arrays are (rows, entries), values (rows,)."""
 
     def __init__(self, truth: BoolArray, scores: NDArray[Any], ties: Ties, k: int) -> None:
+        n_rows, n_entries = scores.shape
         if ties == "worst":  # the last key sorts first; among its equals False precedes True
             order = np.lexsort((truth, -scores), axis=-1)
         else:
@@ -172,35 +173,44 @@ class _Ranked:
         self.relevant = np.take_along_axis(truth, order, axis=-1)
         self.hits = np.cumsum(self.relevant, axis=-1, dtype=np.int64)
         self.n_relevant = self.hits[:, -1]
-        self.n_pairs = self.n_relevant * (scores.shape[1] - self.n_relevant)
+        self.n_pairs = self.n_relevant * (n_entries - self.n_relevant)
         ordered = np.take_along_axis(scores, order, axis=-1)
-        ends = np.tile(np.arange(1, scores.shape[1] + 1), (len(scores), 1))
-        ends[:, :-1][ordered[:, 1:] == ordered[:, :-1]] = scores.shape[1]
+        tied_with_next = ordered[:, 1:] == ordered[:, :-1]
+        ends = np.tile(np.arange(1, n_entries + 1), (n_rows, 1))
+        ends[:, :-1][tied_with_next] = n_entries
         # The rank at which the tied run of an entry ends, and the hits up to there.
         self.ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
         self.hits_at_ends = np.take_along_axis(self.hits, self.ends - 1, axis=-1)
 
     def precision_to_depth(self) -> Values:
         """Mean of P@1 to P@m, m being the number of relevant entries."""
-        ranks = np.arange(1, self.hits.shape[1] + 1)[: self.n_relevant.max()]
+        n_ranks = self.n_relevant.max()
+        ranks = np.arange(1, self.hits.shape[1] + 1)[:n_ranks]
         inside = ranks <= self.n_relevant[:, None]
-        precision = np.where(inside, self.hits[:, : len(ranks)] / ranks, 0.0)
-        return _ratio(precision.sum(axis=1), self.n_relevant)
+        precision = self.hits[:, : len(ranks)] / ranks
+        total = np.where(inside, precision, 0.0).sum(axis=1)
+        return _ratio(total, self.n_relevant)
 
     def eleven_point(self) -> Values:
         """Mean over recall levels of the best precision at that recall or above."""
-        counts = self.n_relevant[self.n_relevant > 0]
+        filled = self.n_relevant > 0
+        counts = self.n_relevant[filled]
+        result = np.full(len(self.hits), np.nan)
+        if not len(counts):
+            return result
         ends = np.cumsum(counts)
+        starts = ends - counts
         # Precision peaks at hits, so these suffice, row after row; 0 closes the last row's span.
         rows, places = np.nonzero(self.relevant)
-        precision = np.append(self.hits[rows, places] / (places + 1), 0.0)
+        precision = self.hits[rows, places] / (places + 1)
+        precision = np.append(precision, 0.0)
         total = np.zeros(len(counts))
-        for level in np.linspace(0.0, 1.0, 11) if len(counts) else []:
-            needed = np.maximum(np.ceil((level - 1e-9) * counts), 1).astype(np.int64)
-            spans = np.column_stack([ends - counts + needed - 1, ends]).ravel()
+        for level in np.linspace(0.0, 1.0, 11):
+            n_hits = np.ceil((level - 1e-9) * counts)
+            n_hits = np.maximum(n_hits, 1).astype(np.int64)
+            spans = np.column_stack([starts + n_hits - 1, ends]).ravel()
             total += np.maximum.reduceat(precision, spans)[::2]
-        result = np.full(len(self.hits), np.nan)
-        result[self.n_relevant > 0] = total / 11
+        result[filled] = total / 11
         return result
 
     def precision_at_hits(self) -> Values:
@@ -210,9 +220,10 @@ class _Ranked:
 
     def wrong_or_tied(self) -> Values:
         """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
-        wrong = (self.relevant * (self.ends - self.hits_at_ends)).sum(axis=1)
+        wrong = self.relevant * (self.ends - self.hits_at_ends)
+        shares = _ratio(wrong.sum(axis=1), self.n_pairs)
         all_relevant = self.n_relevant == self.hits.shape[1]
-        return np.where(all_relevant, 0.0, _ratio(wrong, self.n_pairs))
+        return np.where(all_relevant, 0.0, shares)
 
     def last_rank(self) -> Values:
         """Rank of the last relevant entry, after the entries tied with it."""
@@ -221,9 +232,11 @@ class _Ranked:
 
     def area(self) -> Values:
         """Share of (relevant, irrelevant) pairs in the right order, ties counting one half."""
-        wrong_or_tied = (self.relevant * (self.ends - self.hits_at_ends)).sum(axis=1)
-        right_or_tied = (~self.relevant * self.hits_at_ends).sum(axis=1)
-        return _ratio(self.n_pairs - wrong_or_tied + right_or_tied, 2 * self.n_pairs)
+        wrong_or_tied = self.relevant * (self.ends - self.hits_at_ends)
+        right_or_tied = ~self.relevant * self.hits_at_ends
+        n_right = self.n_pairs - wrong_or_tied.sum(axis=1)
+        n_right_and_tied = n_right + right_or_tied.sum(axis=1)
+        return _ratio(n_right_and_tied, 2 * self.n_pairs)
 
     def hits_at_k(self) -> Values:
         """Count relevant entries among the first k; `_values` pools the counts to one F1."""
@@ -253,25 +266,29 @@ def _values(
         if not formulas:
             continue
         relevant, values = (truth.T, scores.T) if by_label else (truth, scores)
-        step = max(1, BLOCK_ENTRIES // values.shape[1])
-        parts = []
-        for start in range(0, len(values), step):
-            rows = slice(start, start + step)
+        block_rows = max(1, BLOCK_ENTRIES // values.shape[1])
+        blocks: dict[str, list[Values]] = {name: [] for name in formulas}
+        for start in range(0, len(values), block_rows):
+            rows = slice(start, start + block_rows)
             ranked = _Ranked(relevant[rows], values[rows], ties, k)
-            parts.append([formula(ranked) for formula in formulas.values()])
-        columns = (np.concatenate(part) for part in zip(*parts, strict=True))
-        by_name |= dict(zip(formulas, columns, strict=True))
+            for name, formula in formulas.items():
+                blocks[name].append(formula(ranked))
+        for name, block_values in blocks.items():
+            by_name[name] = np.concatenate(block_values)
     if "f1_at_k" in by_name:  # 2PR / (P + R) of pooled counts is 2 * hits / (predicted + relevant)
-        n_predicted, n_relevant = len(truth) * min(k, truth.shape[1]), int(truth.sum())
-        f1 = 2 * by_name["f1_at_k"].sum() / (n_predicted + n_relevant) if n_relevant else np.nan
+        n_predicted = len(truth) * min(k, truth.shape[1])
+        n_relevant = int(truth.sum())
+        n_hits = by_name["f1_at_k"].sum()
+        f1 = 2 * n_hits / (n_predicted + n_relevant) if n_relevant else np.nan
         by_name["f1_at_k"] = np.array([f1])
     return by_name
 
 
 def _each(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) -> Values:
-    """Check the input and give one metric of each row or label."""
+    """Check the input and return one metric of each row or label."""
     check_option("ties", ties, ("worst", "index"), owner=name)
-    return _values(*_checked(truth, scores), [name], ties, k)[name]
+    relevant, values = _checked(truth, scores)
+    return _values(relevant, values, [name], ties, k)[name]
 
 
 def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
@@ -316,8 +333,9 @@ class Reliability:
     def expected_error(self) -> float:
         """Mean distance of predicted and observed, by the entries of each bin."""
         filled = self.counts > 0
-        apart = np.abs(self.predicted - self.observed)[filled]
-        return float(apart @ (self.counts[filled] / self.counts.sum()))
+        gaps = np.abs(self.predicted - self.observed)
+        shares = self.counts[filled] / self.counts.sum()
+        return float(gaps[filled] @ shares)
 
 
 def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -> Reliability:
@@ -327,11 +345,14 @@ def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -
     """
     check_number("n_bins", n_bins, owner="reliability", low=1, whole=True)
     relevant, values = _checked_probabilities(truth, probabilities)
-    bins = np.minimum((values * n_bins).astype(np.int64), n_bins - 1).ravel()
+    bins = (values * n_bins).astype(np.int64)
+    bins = np.minimum(bins, n_bins - 1).ravel()
     counts = np.bincount(bins, minlength=n_bins)
+    predicted_sums = np.bincount(bins, weights=values.ravel(), minlength=n_bins)
+    observed_sums = np.bincount(bins, weights=relevant.ravel(), minlength=n_bins)
     with np.errstate(invalid="ignore"):
-        predicted = np.bincount(bins, weights=values.ravel(), minlength=n_bins) / counts
-        observed = np.bincount(bins, weights=relevant.ravel(), minlength=n_bins) / counts
+        predicted = predicted_sums / counts
+        observed = observed_sums / counts
     return Reliability(counts, predicted, observed)
 
 
@@ -343,10 +364,12 @@ def expected_calibration_error(
 
 
 def log_loss(truth: Truth, probabilities: ArrayLike) -> float:
-    """Sum the log-losses of `probabilities` over labels, in nats; give their mean over rows."""
+    """Sum the log-losses of `probabilities` over labels, in nats; return their mean over rows."""
     relevant, values = _checked_probabilities(truth, probabilities)
     safe = np.clip(values, 1e-12, 1 - 1e-12)
-    return float(-np.where(relevant, np.log(safe), np.log1p(-safe)).sum(axis=1).mean())
+    log_likelihoods = np.where(relevant, np.log(safe), np.log1p(-safe))
+    losses = -log_likelihoods.sum(axis=1)
+    return float(losses.mean())
 
 
 def scattering(
@@ -373,17 +396,22 @@ def scattering(
     from sklearn.metrics import pairwise_distances_chunked
 
     (concepts,) = _checked_points(points=points)
-    n, sample = len(concepts), concepts
+    n = len(concepts)
+    sample = concepts
     if max_points is not None:
         check_number("max_points", max_points, owner="scattering", low=2, whole=True)
         if max_points < n:
-            sample = concepts[as_generator(random_state).choice(n, max_points, replace=False)]
+            rows = as_generator(random_state).choice(n, max_points, replace=False)
+            sample = concepts[rows]
+    n_sample = len(sample)
     centred = sample - sample.mean(axis=0)  # keeps the expanded square from cancelling
     blocks = pairwise_distances_chunked(centred, working_memory=64)
     total = float(sum(block.sum() for block in blocks))
-    n_pairs = max(len(sample) * (len(sample) - 1), 1)
-    s_squared = _mean_squared_distance(concepts)
-    return {"s_mean": total / n_pairs * (n - 1) / n, "s_squared": s_squared}
+    n_pairs = max(n_sample * (n_sample - 1), 1)
+    return {
+        "s_mean": total / n_pairs * (n - 1) / n,
+        "s_squared": _mean_squared_distance(concepts),
+    }
 
 
 def regression_error(

@@ -71,7 +71,8 @@ class LabelSplit:
     def __post_init__(self) -> None:
         """Raise when a label has two kinds."""
         counts = Counter(self.vocabulary + self.oov)
-        if twice := sorted(label for label, count in counts.items() if count > 1):
+        twice = sorted(label for label, count in counts.items() if count > 1)
+        if twice:
             raise InputError(f"Labels must be of one kind each; named twice: {first_few(twice)}.")
 
     @property
@@ -98,10 +99,14 @@ def random_labels(
     its Table 1 rather follows `labels_by_document_share`, which describes the parameters.
     """
     _check_shares("random_labels", unseen_share=unseen_share, oov_share=oov_share)
-    order = as_generator(random_state).permutation(np.flatnonzero(corpus.counts))
+    generator = as_generator(random_state)
+    columns = np.flatnonzero(corpus.counts)
+    order = generator.permutation(columns)
     n_oov = round(oov_share * len(order))
     n_unseen = round(unseen_share * (len(order) - n_oov))
-    return _named(corpus, order[n_oov : n_oov + n_unseen], order[:n_oov])
+    oov = order[:n_oov]
+    unseen = order[n_oov : n_oov + n_unseen]
+    return _named(corpus, unseen, oov)
 
 
 def labels_by_document_share(
@@ -141,24 +146,27 @@ def labels_by_document_share(
         if not (len(bounds) == 2 and 0 <= bounds[0] <= bounds[1] <= 1):
             raise InputError(f"`{name}` must be two shares from low to high; got {bounds!r}.")
     generator = as_generator(random_state)
-    filled = rest = sp.csr_matrix(corpus.matrix[corpus.lengths > 0])
+    filled = sp.csr_matrix(corpus.matrix[corpus.lengths > 0])
+    without_oov = filled
     n_oov = round(oov_share * len(_used(filled)))
     oov = np.empty(0, dtype=np.int64)
     failures: Counter[tuple[str, str, int]] = Counter()
     for _ in range(N_TRIES):
         if n_oov:
-            drawn = _draw_labels(filled, n_oov, oov_document_share, generator)
-            if drawn is None:
+            candidates = _draw_labels(filled, n_oov, oov_document_share, generator)
+            if candidates is None:
                 failures["oov", "oov_document_share", n_oov] += 1
                 continue
-            oov = drawn
-            rest = sp.csr_matrix(filled[np.diff(filled[:, oov].indptr) == 0])
-        n_unseen = round(unseen_share * len(_used(rest)))
-        unseen = _draw_labels(rest, n_unseen, document_share, generator)
+            oov = candidates
+            oov_counts = np.diff(filled[:, oov].indptr)
+            without_oov = sp.csr_matrix(filled[oov_counts == 0])
+        n_unseen = round(unseen_share * len(_used(without_oov)))
+        unseen = _draw_labels(without_oov, n_unseen, document_share, generator)
         if unseen is not None:
             return _named(corpus, unseen, oov)
         failures["unseen", "document_share", n_unseen] += 1
-    kind, name, n = failures.most_common(1)[0][0]
+    most_common, _ = failures.most_common(1)[0]
+    kind, name, n = most_common
     low, high = ranges[name]
     raise InputError(
         f"No {n} labels whose documents are {low:.0%} to {high:.0%} of the corpus were found in "
@@ -179,17 +187,21 @@ def _draw_labels(
     generator: np.random.Generator,
 ) -> Rows | None:
     """Draw columns whose documents are a share inside the range; None when this draw fails."""
-    low, high = (bound * documents.shape[0] for bound in share)
+    n_documents = documents.shape[0]
+    low = share[0] * n_documents
+    high = share[1] * n_documents
     columns = documents.tocsc()
-    covered = np.zeros(documents.shape[0], dtype=bool)
-    chosen: list[int] = []
+    covered = np.zeros(n_documents, dtype=bool)
     n_covered = 0
+    chosen: list[int] = []
     for column in generator.permutation(_used(documents)):
-        rows = columns.indices[columns.indptr[column] : columns.indptr[column + 1]]
-        added = int((~covered[rows]).sum())
-        if n_covered + added <= high:
+        start = columns.indptr[column]
+        stop = columns.indptr[column + 1]
+        rows = columns.indices[start:stop]
+        n_added = int((~covered[rows]).sum())
+        if n_covered + n_added <= high:
             covered[rows] = True
-            n_covered += added
+            n_covered += n_added
             chosen.append(int(column))
         if len(chosen) == n_labels:
             break
@@ -200,30 +212,39 @@ def _draw_labels(
 
 def _used(documents: sp.csr_matrix) -> Rows:
     """List the columns that some document uses."""
-    return np.flatnonzero(np.bincount(documents.indices, minlength=documents.shape[1]))
+    counts = np.bincount(documents.indices, minlength=documents.shape[1])
+    return np.flatnonzero(counts)
 
 
 def _named(corpus: LabelCorpus, unseen: Rows, oov: Rows) -> LabelSplit:
-    """Name the labels of each kind, in column order."""
-    kinds = np.zeros(len(corpus.labels), dtype=np.int64)
-    kinds[unseen], kinds[oov] = 1, 2
-    names = np.array(corpus.labels, dtype=object)
-    return LabelSplit(*(tuple(names[kinds == kind].tolist()) for kind in range(3)))
+    """Return the split of the labels by kind, in column order."""
+    labels = np.array(corpus.labels, dtype=object)
+    is_seen = np.ones(len(labels), dtype=bool)
+    is_seen[unseen] = False
+    is_seen[oov] = False
+    return LabelSplit(
+        seen=tuple(labels[is_seen].tolist()),
+        unseen=tuple(labels[np.sort(unseen)].tolist()),
+        oov=tuple(labels[np.sort(oov)].tolist()),
+    )
 
 
 # ---- rows
 
 
 def _clean_rows(corpus: LabelCorpus, labels: LabelSplit) -> Rows:
-    """Find the documents with labels but no oov one; raise unless every label has a kind."""
+    """Return the documents with labels but no oov one; raise unless every label has a kind."""
     named = {corpus.key(label) for label in labels.vocabulary + labels.oov}
-    used = (corpus.labels[column] for column in _used(corpus.matrix))
-    if unnamed := [label for label in used if corpus.key(label) not in named]:
+    used_labels = [corpus.labels[column] for column in _used(corpus.matrix)]
+    unnamed = [label for label in used_labels if corpus.key(label) not in named]
+    if unnamed:
         raise InputError(
             f"Labels of the documents are neither seen, unseen nor oov in `labels`: "
             f"{first_few(unnamed)}; draw the split on these documents or name every label."
         )
-    return np.flatnonzero((corpus.lengths > 0) & ~carries(corpus, labels.oov))
+    filled = corpus.lengths > 0
+    has_oov = carries(corpus, labels.oov)
+    return np.flatnonzero(filled & ~has_oov)
 
 
 def _halves(
@@ -235,16 +256,18 @@ def _halves(
         if isinstance(first, str):
             raise InputError(f"`first` must be 'split' or a share; got {first!r}.")
         check_number("first", first, owner="within_corpus", low=0, high=1, above=True)
-        chosen = _draw_rows(corpus, rows, float(first), by_group, generator)
-        return chosen, np.setdiff1d(rows, chosen)
+        first_half = _draw_rows(corpus, rows, float(first), by_group, generator)
+        return first_half, np.setdiff1d(rows, first_half)
     if corpus.splits is None:
         raise InputError("The documents name no split of their own; give `first` as a share.")
     marks = np.asarray(corpus.splits)
-    if others := sorted(set(marks.tolist()) - {"train", "test"}):
+    unexpected = sorted(set(marks.tolist()) - {"train", "test"})
+    if unexpected:
         raise InputError(
-            f"The documents' split must say 'train' or 'test'; got '{others[0]}': give a share."
+            f"The documents' split must say 'train' or 'test'; got '{unexpected[0]}': give a share."
         )
-    return rows[marks[rows] == "train"], rows[marks[rows] == "test"]
+    row_marks = marks[rows]
+    return rows[row_marks == "train"], rows[row_marks == "test"]
 
 
 def _draw_rows(
@@ -257,8 +280,9 @@ def _draw_rows(
 ) -> Rows:
     """Draw a count or a share of rows, whole groups by_group; every label may keep a document."""
     # Groups are taken in random order as long as they fit; at the end one more is taken if that
-    # comes nearer to the size asked for.
-    size = round(size * len(rows)) if isinstance(size, float) else size
+    # comes nearer to the wanted size.
+    if isinstance(size, float):
+        size = round(size * len(rows))
     if size > len(rows):
         raise InputError(f"{size} documents were asked for, but there are only {len(rows)}.")
     groups: dict[object, list[int]] = {}
@@ -266,32 +290,37 @@ def _draw_rows(
         name = corpus.groups[row] if by_group and corpus.groups is not None else row
         groups.setdefault(name, []).append(row)
     units = list(groups.values())
-    left = np.asarray(corpus.matrix[rows].sum(axis=0)).ravel().astype(np.int64)
+    label_counts = np.asarray(corpus.matrix[rows].sum(axis=0)).ravel().astype(np.int64)
+    chosen: list[int] = []
+
+    def entries(row: int) -> NDArray[np.integer]:
+        start, stop = corpus.matrix.indptr[row : row + 2]
+        return corpus.matrix.indices[start:stop]
 
     def take(unit: list[int]) -> bool:
         """Take a unit's labels off the counts, unless one would be left without a document."""
         if keep_labels:
-            spans = [slice(*corpus.matrix.indptr[row : row + 2]) for row in unit]
-            columns = np.concatenate([corpus.matrix.indices[span] for span in spans])
-            counts = np.bincount(columns, minlength=len(left))
-            if ((left <= counts) & (counts > 0)).any():
+            columns = np.concatenate([entries(row) for row in unit])
+            unit_counts = np.bincount(columns, minlength=len(label_counts))
+            if ((label_counts <= unit_counts) & (unit_counts > 0)).any():
                 return False
-            left[:] -= counts
+            label_counts[:] -= unit_counts
         chosen.extend(unit)
         return True
 
-    chosen: list[int] = []
     too_large: list[list[int]] = []
     for place in generator.permutation(len(units)):
+        unit = units[place]
         if len(chosen) == size:
             break
-        if len(chosen) + len(units[place]) > size:
-            too_large.append(units[place])
+        if len(chosen) + len(unit) > size:
+            too_large.append(unit)
         else:
-            take(units[place])
+            take(unit)
     gap = size - len(chosen)
     for unit in sorted(too_large, key=len):
-        if len(unit) - gap >= gap or take(unit):
+        excess = len(unit) - gap
+        if excess >= gap or take(unit):
             break
     return np.array(sorted(chosen), dtype=np.int64)
 
@@ -303,12 +332,13 @@ def _check_size(validation: object, *, owner: str) -> None:
     check_number("validation", validation, owner=owner, low=0, high=high, whole=not share)
 
 
-def _without_groups_of(corpus: LabelCorpus, rows: Rows, others: Rows, by_group: bool) -> Rows:
-    """Give, by_group, those rows whose group has none of the other rows; without groups all."""
+def _without_groups_of(corpus: LabelCorpus, rows: Rows, excluded: Rows, by_group: bool) -> Rows:
+    """Return, by_group, those rows whose group has no excluded row; without groups all."""
     if corpus.groups is None or not by_group:
         return rows
     names = np.asarray(corpus.groups)
-    return rows[~np.isin(names[rows], names[others])]
+    shares_group = np.isin(names[rows], names[excluded])
+    return rows[~shares_group]
 
 
 # ---- the sets of one trial
@@ -354,7 +384,8 @@ class ZeroShotSplit:
     def __post_init__(self) -> None:
         """Put every set in rising order and check that its rows exist."""
         for name in SEMANTICS + INSTANCES:
-            rows = np.unique(np.asarray(getattr(self, name), dtype=np.int64))
+            values = np.asarray(getattr(self, name), dtype=np.int64)
+            rows = np.unique(values)
             corpus = self.source if name in SEMANTICS else self.target
             if len(rows) and not (rows[0] >= 0 and rows[-1] < len(corpus)):
                 raise InputError(
@@ -403,14 +434,21 @@ class ZeroShotSplit:
 
     def sizes(self) -> dict[str, int]:
         """Count labels of each kind, the target's documents, and the rows of each set."""
-        counts = {kind: len(getattr(self.labels, kind)) for kind in ("seen", "unseen", "oov")}
-        counts["documents"] = len(self.target)
-        return counts | {name: len(getattr(self, name)) for name in SEMANTICS + INSTANCES}
+        counts = {
+            "seen": len(self.labels.seen),
+            "unseen": len(self.labels.unseen),
+            "oov": len(self.labels.oov),
+            "documents": len(self.target),
+        }
+        for name in SEMANTICS + INSTANCES:
+            counts[name] = len(getattr(self, name))
+        return counts
 
     def _semantics(self, rows: Rows) -> LabelCorpus:
         """Return source documents over the vocabulary, under the source's own names."""
+        documents = self.source.select(rows).restrict(self.labels.vocabulary)
         # Made-up numbers become names, so that a document is recognised in every set.
-        return replace(self.source.select(rows).restrict(self.labels.vocabulary), numbered=False)
+        return replace(documents, numbered=False)
 
 
 def within_corpus(
@@ -460,21 +498,30 @@ def within_corpus(
     generator = as_generator(random_state)
     clean = _clean_rows(corpus, labels)
     hidden = np.flatnonzero(carries(corpus, labels.unseen))
-    halves = _halves(corpus, first, by_group, generator)
-    half, other = (np.intersect1d(rows, clean) for rows in halves)
+    all_first, all_second = _halves(corpus, first, by_group, generator)
+    first_half = np.intersect1d(all_first, clean)
+    second_half = np.intersect1d(all_second, clean)
+
+    # Documents that stop the training of the concept space.
     from_first = validation_from == "first"
-    pool = half if from_first else other
+    pool = first_half if from_first else second_half
     stopping = _draw_rows(corpus, pool, validation, by_group, generator, keep_labels=from_first)
-    test = np.intersect1d(np.union1d(half, other) if test_from == "both" else other, hidden)
+
+    # Instances.
+    candidates = second_half
+    if test_from == "both":
+        candidates = np.union1d(first_half, second_half)
+    test = np.intersect1d(candidates, hidden)
+    train = np.setdiff1d(first_half, hidden)
     return ZeroShotSplit(
         corpus,
         corpus,
         labels,
-        semantics=np.setdiff1d(half, stopping),
+        semantics=np.setdiff1d(first_half, stopping),
         semantics_validation=stopping,
-        semantics_test=np.setdiff1d(other, stopping),
-        train=_without_groups_of(corpus, np.setdiff1d(half, hidden), test, by_group),
-        validation=np.setdiff1d(other, hidden),
+        semantics_test=np.setdiff1d(second_half, stopping),
+        train=_without_groups_of(corpus, train, test, by_group),
+        validation=np.setdiff1d(second_half, hidden),
         test=test,
         validation_known=from_first,
         by_group=by_group,
@@ -490,15 +537,19 @@ def oov_test(split: ZeroShotSplit) -> ZeroShotSplit:
     has no place in the concept space and is in no set. Semantics documents stay as they are in
     `split`, and so does whether groups stay on one side.
     """
-    corpus, labels = split.target, split.labels
+    corpus = split.target
+    labels = split.labels
     if split.source is not corpus:
         raise InputError("`oov_test` needs a split of one corpus; `cross_corpora` has oov labels.")
     if not labels.oov:
         raise InputError("`oov_test` needs oov labels; draw the labels with an `oov_share`.")
-    outside, hidden = carries(corpus, labels.oov), carries(corpus, labels.unseen)
-    more = np.flatnonzero(outside & ~hidden & carries(corpus, labels.seen))
-    test = np.flatnonzero(outside & hidden)
-    train = _without_groups_of(corpus, np.union1d(split.train, more), test, split.by_group)
+    has_seen = carries(corpus, labels.seen)
+    has_unseen = carries(corpus, labels.unseen)
+    has_oov = carries(corpus, labels.oov)
+    test = np.flatnonzero(has_oov & has_unseen)
+    additional = np.flatnonzero(has_oov & ~has_unseen & has_seen)
+    train = np.union1d(split.train, additional)
+    train = _without_groups_of(corpus, train, test, split.by_group)
     return replace(split, train=train, test=test)
 
 
@@ -549,45 +600,61 @@ def cross_corpora(
     _check_size(validation, owner="cross_corpora")
     check_number("validation_share", validation_share, owner="cross_corpora", low=0, high=1)
     generator = as_generator(random_state)
+
+    # Documents of the source.
     if isinstance(source, ZeroShotSplit):
         if labels is not None:
             raise InputError("`labels` are for a source that is a corpus; a split brings its own.")
-        corpus, kinds, known = source.source, source.labels, source.validation_known
-        semantics, stopping, rest = (getattr(source, name) for name in SEMANTICS)
+        corpus = source.source
+        kinds = source.labels
+        validation_known = source.validation_known
+        semantics = source.semantics
+        stopping = source.semantics_validation
+        semantics_test = source.semantics_test
     else:
         if labels is None:
             raise InputError("A source that is a corpus needs the kinds of its labels: `labels`.")
-        corpus, kinds, known = source, labels, True
+        corpus = source
+        kinds = labels
+        validation_known = True
         clean = _clean_rows(source, labels)
         stopping = _draw_rows(source, clean, validation, by_group, generator, keep_labels=True)
-        semantics, rest = np.setdiff1d(clean, stopping), np.empty(0, dtype=np.int64)
+        semantics = np.setdiff1d(clean, stopping)
+        semantics_test = np.empty(0, dtype=np.int64)
     taught = corpus.select(semantics).used(kinds.vocabulary)
-    seen, unseen = (
-        tuple(label for label in group if label in taught) for group in (kinds.seen, kinds.unseen)
-    )
-    matrix, outside = target.align(seen + unseen)
-    places = np.split(np.arange(matrix.shape[1]), [len(seen), len(taught)])
-    n_seen, n_unseen, n_oov = (np.diff(matrix[:, columns].indptr) for columns in places)
-    usable, hidden = (n_seen + n_unseen > 0) & (n_oov <= max_oov), n_unseen > 0
+    seen = tuple(label for label in kinds.seen if label in taught)
+    unseen = tuple(label for label in kinds.unseen if label in taught)
+
+    # Instances of the target.
+    matrix, extra_labels = target.align(seen + unseen)
+    n_taught = len(seen) + len(unseen)
+    n_seen = np.diff(matrix[:, : len(seen)].indptr)
+    n_unseen = np.diff(matrix[:, len(seen) : n_taught].indptr)
+    n_oov = np.diff(matrix[:, n_taught:].indptr)
+    usable = (n_seen + n_unseen > 0) & (n_oov <= max_oov)
+    hidden = n_unseen > 0
     test = np.flatnonzero(usable & hidden)
-    train = _without_groups_of(target, np.flatnonzero(usable & ~hidden), test, by_group)
+    train = np.flatnonzero(usable & ~hidden)
+    train = _without_groups_of(target, train, test, by_group)
     tuning = _draw_rows(target, train, float(validation_share), by_group, generator)
-    carried = target.select(usable).used(outside)
-    oov = tuple(label for label in outside if label in carried)
+    carried = target.select(usable).used(extra_labels)
+    oov = tuple(label for label in extra_labels if label in carried)
+
     # A label that only the stopping documents hold is not taught, so such documents must go.
     if len(stopping):
-        stopping = stopping[~carries(corpus.select(stopping), oov)]
+        has_oov = carries(corpus.select(stopping), oov)
+        stopping = stopping[~has_oov]
     return ZeroShotSplit(
         corpus,
         target,
         LabelSplit(seen, unseen, oov),
         semantics,
         stopping,
-        rest,
+        semantics_test,
         train=np.setdiff1d(train, tuning),
         validation=tuning,
         test=test,
-        validation_known=known,
+        validation_known=validation_known,
         by_group=by_group,
     )
 
@@ -604,10 +671,12 @@ def evaluation_columns(labels: LabelSplit) -> dict[str, tuple[str, ...]]:
     """
     columns = {"training": labels.seen}
     if labels.unseen:
-        columns |= {"zsl": labels.vocabulary, "zsl-only": labels.unseen}
+        columns["zsl"] = labels.vocabulary
+        columns["zsl-only"] = labels.unseen
     if labels.oov:
-        columns |= {"all": labels.vocabulary + labels.oov, "oov": labels.oov}
-    return {name: chosen for name, chosen in columns.items() if chosen}
+        columns["all"] = labels.vocabulary + labels.oov
+        columns["oov"] = labels.oov
+    return {name: set_labels for name, set_labels in columns.items() if set_labels}
 
 
 def measure(
@@ -646,20 +715,22 @@ def measure(
             f"and {len(scored)} scored labels."
         )
     # One more column, of labels without a score.
-    table = np.column_stack([table, np.full(len(table), -np.inf)])
-    place = {documents.key(label): column for column, label in enumerate(scored)}
-    measured = {}
-    for name, chosen in columns.items():
-        truth = documents.align(chosen)[0][:, : len(chosen)].toarray()
+    unscored = np.full(len(table), -np.inf)
+    table = np.column_stack([table, unscored])
+    column_by_key = {documents.key(label): column for column, label in enumerate(scored)}
+    measures: dict[str, dict[str, float]] = {}
+    for name, labels in columns.items():
+        matrix, _ = documents.align(labels)
+        truth = matrix[:, : len(labels)].toarray()
         if not truth.any():
             continue
-        places = [place.get(documents.key(label), -1) for label in chosen]
+        places = [column_by_key.get(documents.key(label), -1) for label in labels]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
             values = evaluate(truth, table[:, places])
-        measured[name] = {
-            MEASURES[metric][0]: MEASURES[metric][1] * value
-            for metric, value in values.items()
-            if np.isfinite(value)
-        }
-    return measured
+        measures[name] = {}
+        for metric, value in values.items():
+            if np.isfinite(value):
+                title, factor = MEASURES[metric]
+                measures[name][title] = factor * value
+    return measures

@@ -41,7 +41,8 @@ def words_of(label: str) -> list[str]:
     Words are parted by white space, hyphens, underscores and slashes, so that
     `"genre---deep_house"` has three; punctuation around a word is cut.
     """
-    words = (word.strip(_AROUND_WORDS) for word in _BETWEEN_WORDS.split(normalize_label(label)))
+    pieces = _BETWEEN_WORDS.split(normalize_label(label))
+    words = [piece.strip(_AROUND_WORDS) for piece in pieces]
     return [word for word in words if word]
 
 
@@ -65,19 +66,21 @@ def name_likeness(
     By kernel regression over words, (n_labels, n_seen): labels must have a vector; seen labels
     without one count nothing.
     """
-    wanted, known = vectors.label_vectors(labels)
-    if not known.all():
-        without = [label for label, has in zip(labels, known, strict=True) if not has]
+    label_vectors, has_vector = vectors.label_vectors(labels)
+    if not has_vector.all():
+        without = [label for label, has in zip(labels, has_vector, strict=True) if not has]
         raise InputError(
             f"There are no word vectors for {first_few(without)}; such labels need documents."
         )
-    seen_vectors, has = vectors.label_vectors(seen)
-    if not has.any():
+    seen_vectors, seen_has_vector = vectors.label_vectors(seen)
+    if not seen_has_vector.any():
         raise InputError("None of the seen labels has a word vector; give other vectors.")
-    kernel = np.exp((seen_vectors[has] @ seen_vectors[has].T - 1) / SPREAD)
-    across = np.exp((seen_vectors[has] @ wanted.T - 1) / SPREAD)
+    usable = seen_vectors[seen_has_vector]
+    kernel = np.exp((usable @ usable.T - 1) / SPREAD)
+    cross_kernel = np.exp((usable @ label_vectors.T - 1) / SPREAD)
+    noise = NOISE * np.eye(len(usable))
     weights = np.zeros((len(labels), len(seen)))
-    weights[:, has] = np.linalg.solve(kernel + NOISE * np.eye(has.sum()), across).T
+    weights[:, seen_has_vector] = np.linalg.solve(kernel + noise, cross_kernel).T
     return weights
 
 
@@ -128,9 +131,9 @@ class WordVectors:
         cls, words: Sequence[str], vectors: ArrayLike, source: str = "arrays"
     ) -> WordVectors:
         """Take words, their vectors (n_words, d) and where they are from; see `WordVectors`."""
-        made = cls.__new__(cls)
-        made._keep(list(words), np.asarray(vectors), source)
-        return made
+        word_vectors = cls.__new__(cls)
+        word_vectors._keep(list(words), np.asarray(vectors), source)
+        return word_vectors
 
     @classmethod
     def read(
@@ -159,23 +162,27 @@ class WordVectors:
             raise InputError(f"Word vectors are read from .npz, .txt and .txt.gz; got {file.name}.")
         if not file.is_file():
             raise InputError(f"Word vectors not found at {file}; check the path.")
-        wanted = None
+        wanted_words: set[str] | None = None
         if labels is not None:
-            wanted = {word for name in labels for word in (normalize_label(name), *words_of(name))}
+            wanted_words = set()
+            for label in labels:
+                wanted_words.add(normalize_label(label))
+                wanted_words.update(words_of(label))
         if file.suffix.lower() == ".npz":
             words, vectors = _read_npz(file)
         else:
-            words, vectors = _read_text(file, wanted, max_words)
-        if wanted is not None:
-            kept = [row for row, word in enumerate(words) if normalize_label(word) in wanted]
-            words, vectors = [words[row] for row in kept], vectors[kept]
+            words, vectors = _read_text(file, wanted_words, max_words)
+        if wanted_words is not None:
+            rows = [row for row, word in enumerate(words) if normalize_label(word) in wanted_words]
+            words = [words[row] for row in rows]
+            vectors = vectors[rows]
         if len(words) > max_words:
             raise InputError(
                 f"{file.name} holds more than {max_words} words; pass `labels` to keep only "
                 "theirs, or raise `max_words`."
             )
         if not words:
-            whose = " of the given labels" if wanted is not None else ""
+            whose = " of the given labels" if wanted_words is not None else ""
             raise InputError(f"{file.name} holds no word{whose}; give another file.")
         return cls.from_arrays(words, vectors, source=file.name)
 
@@ -215,16 +222,19 @@ class WordVectors:
         """
         result = np.zeros((len(labels), self.vectors.shape[1]))
         for place, label in enumerate(labels):
-            own = normalize_label(label)
-            words = [own] if own in self._rows else words_of(label)
-            if rows := [self._rows[word] for word in words if word in self._rows]:
+            name = normalize_label(label)
+            words = [name] if name in self._rows else words_of(label)
+            rows = [self._rows[word] for word in words if word in self._rows]
+            if rows:
                 result[place] = self.vectors[rows].mean(axis=0, dtype=np.float64)
         lengths = np.linalg.norm(result, axis=1)
-        largest = max(self.vectors.max(initial=0.0), -self.vectors.min(initial=0.0))
-        known = lengths > 1e-12 * largest
-        result[known] /= lengths[known, None]
-        result[~known] = 0.0
-        return result, known
+        highest = self.vectors.max(initial=0.0)
+        lowest = self.vectors.min(initial=0.0)
+        largest = max(highest, -lowest)
+        has_vector = lengths > 1e-12 * largest
+        result[has_vector] /= lengths[has_vector, None]
+        result[~has_vector] = 0.0
+        return result, has_vector
 
     @cached_property
     def checksum(self) -> str:
@@ -251,7 +261,8 @@ class WordVectors:
 
     def _keep(self, words: list[str], vectors: NDArray[Any], source: str) -> None:
         """Check words and vectors (n, d), fold the words and drop repeated ones."""
-        n_words, shape = len(words), vectors.shape
+        n_words = len(words)
+        shape = vectors.shape
         if vectors.ndim != 2 or vectors.dtype.kind not in "buif" or not 0 < shape[1] <= _MAX_SIZE:
             raise InputError(
                 f"Word vectors in {source} must be numbers in two dimensions (words, at most "
@@ -262,17 +273,20 @@ class WordVectors:
         for word in words:
             if not isinstance(word, str) or not word:
                 raise InputError(f"Words in {source} must be non-empty strings; got {word!r}.")
-        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if len(wrong):
-            word = in_words(words[wrong[0]])
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            first = int(np.argmin(finite))
+            word = in_words(words[first])
             raise InputError(f"The vector of '{word}' in {source} holds NaN or infinity; drop it.")
+
+        # The case-folded spelling of a word counts, or else the first.
         folded = [normalize_label(word) for word in words]
-        rows: dict[str, int] = {}
+        row_by_word: dict[str, int] = {}
         for exact in (True, False):
-            for row, (word, key) in enumerate(zip(words, folded, strict=True)):
-                if not exact or word == key:
-                    rows.setdefault(key, row)
-        order = sorted(rows.values())
+            for row, key in enumerate(folded):
+                if not exact or words[row] == key:
+                    row_by_word.setdefault(key, row)
+        order = sorted(row_by_word.values())
         self.words = tuple(folded[row] for row in order)
         self.vectors = np.asarray(vectors[order], dtype=np.float32)
         self.vectors.flags.writeable = False
@@ -286,8 +300,8 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
         check_archive(path)
         with np.load(path, allow_pickle=False) as file:
             # What is no array comes as bytes, and is refused as text of another kind.
-            held = {"words", "vectors"}.intersection(file.files)
-            arrays = {key: np.asarray(file[key]) for key in held}
+            keys = {"words", "vectors"}.intersection(file.files)
+            arrays = {key: np.asarray(file[key]) for key in keys}
             names = ", ".join(sorted(file.files))
     if len(arrays) < 2:
         raise InputError(f"{path.name} must hold `words` and `vectors`; got {names or 'nothing'}.")

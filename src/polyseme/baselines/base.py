@@ -68,12 +68,14 @@ class Baseline(Estimator, ABC):
         label_sets_only: bool = False,
     ) -> Self:
         """Learn from instances and label sets, as `ZeroShotTagger.fit`."""
-        corpus = check_corpus(self._tagged(y), owner=type(self).__name__, n_labels=1)
-        self._fit(*self._tables(X, y, corpus, label_sets, label_sets_only))
+        tagged = self._tagged(y)
+        corpus = check_corpus(tagged, owner=type(self).__name__, n_labels=1)
+        features, Y, Z = self._tables(X, y, corpus, label_sets, label_sets_only)
+        self._fit(features, Y, Z)
         return self
 
     def _tagged(self, y: Documents) -> LabelCorpus:
-        """Check the parameters, and give the labels of the instances."""
+        """Check the parameters, and return the labels of the instances."""
         if y is None:
             owner = type(self).__name__
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
@@ -88,19 +90,25 @@ class Baseline(Estimator, ABC):
         label_sets: Documents | None,
         label_sets_only: bool,
     ) -> tuple[Features, sp.csr_matrix, sp.csr_matrix]:
-        """Note what is known of labels before anything is learned; give the arguments of `_fit`."""
+        """Set the attributes that describe the labels; return the arguments of `_fit`."""
         owner = type(self).__name__
         X, corpus = in_order_of(X, y, corpus)
-        features = check_instances(X, len(corpus), owner=owner)
-        further = None if label_sets is None else as_corpus(label_sets)
+        n = len(corpus)
+        features = check_instances(X, n, owner=owner)
+        further = None
+        if label_sets is not None:
+            further = as_corpus(label_sets)
         sets, corpus = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
-        Y, extra = corpus.align(sets.labels)
-        Z, _ = sets.align(sets.labels + extra)
-        carried, named = counts_of(Y), counts_of(Z)
-        new = met_documents(corpus, sets) < 0
-        self.classes_ = np.array(sets.labels + extra, dtype=object)
-        self.kinds_ = np.where(named == 0, "oov", np.where(carried > 0, "seen", "unseen"))
-        self.n_occurrences_ = named + counts_of(Y[new])
+        Y, extra_labels = corpus.align(sets.labels)
+        labels = sets.labels + extra_labels
+        Z, _ = sets.align(labels)
+        instance_counts = counts_of(Y)
+        set_counts = counts_of(Z)
+        new_rows = met_documents(corpus, sets) < 0
+        self.classes_ = np.array(labels, dtype=object)
+        kinds = np.where(instance_counts > 0, "seen", "unseen")
+        self.kinds_ = np.where(set_counts == 0, "oov", kinds)
+        self.n_occurrences_ = set_counts + counts_of(Y[new_rows])
         self.n_features_in_ = features.shape[1]
         self._set_feature_names(column_names(X))
         self.groups_ = group_numbers(corpus.groups, len(corpus))
@@ -118,14 +126,18 @@ class Baseline(Estimator, ABC):
         """Score every label for each instance, (n, n_labels), larger is better."""
         check_fitted(self, "classes_")
         owner = type(self).__name__
-        table = in_order(without_ids(X)[0], getattr(self, "feature_names_in_", None), owner=owner)
-        return self._scores(check_features(table, owner=owner, n_features=self.n_features_in_))
+        values, _ = without_ids(X)
+        names = getattr(self, "feature_names_in_", None)
+        table = in_order(values, names, owner=owner)
+        features = check_features(table, owner=owner, n_features=self.n_features_in_)
+        return self._scores(features)
 
     def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.object_], Matrix]:
         """Return the k best labels for each instance and their scores, each (n, k)."""
         scores = self.decision_function(X)
-        label_ids, best = rank_labels(scores, label_preference(self.n_occurrences_), k)
-        return self.classes_[label_ids], best
+        preference = label_preference(self.n_occurrences_)
+        label_ids, best_scores = rank_labels(scores, preference, k)
+        return self.classes_[label_ids], best_scores
 
     @abstractmethod
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
@@ -141,8 +153,11 @@ class Baseline(Estimator, ABC):
         """Fit kernel ridge regression from (some) instances to their targets (n_rows, d)."""
         groups = self.groups_
         if rows is not None:
-            X, groups = X[rows], None if groups is None else groups[rows]
-        return InstanceMapper(kind="kernel-ridge", random_state=seed).fit(X, targets, groups)
+            X = X[rows]
+            if groups is not None:
+                groups = groups[rows]
+        mapper = InstanceMapper(kind="kernel-ridge", random_state=seed)
+        return mapper.fit(X, targets, groups)
 
 
 def counts_of(matrix: sp.csr_matrix) -> IntArray:
@@ -164,7 +179,8 @@ def best_candidate(
     total = np.zeros(len(candidates))
     for hidden in hidden_groups(n_labels, n_groups, generator):
         total += qualities(hidden)
-    return candidates[int(np.argmax(total))]
+    best = int(np.argmax(total))
+    return candidates[best]
 
 
 def out_of_fold(mapper: InstanceMapper, X: Features, targets: Matrix, folds: IntArray) -> Matrix:
@@ -174,5 +190,10 @@ def out_of_fold(mapper: InstanceMapper, X: Features, targets: Matrix, folds: Int
     """
     if not folds.any():
         return np.zeros_like(targets)
-    other = InstanceMapper(kind="kernel-ridge", gamma=mapper.gamma_, penalty=mapper.penalty_)
-    return np.asarray(cross_val_predict(other, X, targets, cv=PredefinedSplit(folds)))
+    fold_mapper = InstanceMapper(
+        kind="kernel-ridge",
+        gamma=mapper.gamma_,
+        penalty=mapper.penalty_,
+    )
+    predicted = cross_val_predict(fold_mapper, X, targets, cv=PredefinedSplit(folds))
+    return np.asarray(predicted)

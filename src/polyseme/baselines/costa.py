@@ -145,20 +145,25 @@ class SeenClassifiers(Estimator):
         self, X: Rows, Y: sp.csr_matrix, labels: Sequence[str], groups: IntArray | None = None
     ) -> Self:
         """Learn from checked features (n, n_features) and their labels (n, n_labels); see `fit`."""
-        above = {"low": 0, "above": True}
-        check_ranges(self, {"C": above, "gamma": above, "n_folds": {"low": 2, "whole": True}})
-        columns = sorted(np.flatnonzero(counts_of(Y)).tolist(), key=lambda column: labels[column])
+        above_zero = {"low": 0, "above": True}
+        ranges = {"C": above_zero, "gamma": above_zero, "n_folds": {"low": 2, "whole": True}}
+        check_ranges(self, ranges)
+        columns = np.flatnonzero(counts_of(Y)).tolist()
+        columns.sort(key=lambda column: labels[column])
         self.classes_ = np.array([labels[column] for column in columns], dtype=object)
         truth = np.asarray(Y[:, columns].toarray(), dtype=bool)
+        n = len(truth)
         carriers = truth.sum(axis=0)
-        self.shares_ = carriers / len(truth)
-        self.constant_ = (carriers < 2) | (carriers == len(truth))
+        self.shares_ = carriers / n
+        self.constant_ = (carriers < 2) | (carriers == n)
         self.n_features_in_ = X.shape[1]
         self._mean, self._scale = column_statistics(X, "standard")
         rows = scale_rows(X, "standard", self._mean, self._scale, np.float64)
         generator = as_generator(self.random_state)
         self.C_, self.gamma_ = self._search(rows, truth, groups, generator)
-        folds = fold_numbers(len(truth), self.n_folds, generator, groups)
+
+        # Fit a machine per label, and sigmoids to held-out decisions.
+        folds = fold_numbers(n, self.n_folds, generator, groups)
         kernel = np.asarray(pairwise_squared_distances(rows), dtype=np.float64)
         rbf_from_squared(kernel, self.gamma_, out=kernel)
         learned = np.where(self.constant_, False, truth)
@@ -168,67 +173,84 @@ class SeenClassifiers(Estimator):
         else:
             decisions = kernel @ coefficients + self.intercept_
         self.slope_, self.offset_ = _fit_platt(decisions, learned)
-        used = np.flatnonzero(coefficients.any(axis=1))
-        self.support_, self.dual_coef_ = rows[used], coefficients[used]
+        support = np.flatnonzero(coefficients.any(axis=1))
+        self.support_ = rows[support]
+        self.dual_coef_ = coefficients[support]
         return self
 
     def predict_proba(self, X: object) -> Matrix:
         """Return the probability of each label of `classes_` for each instance, (n, n_labels)."""
         check_fitted(self, "slope_")
-        features = check_features(X, owner=type(self).__name__, n_features=self.n_features_in_)
-        likely = np.empty((features.shape[0], len(self.classes_)))
-        for block in row_blocks(len(likely), 8 * self.support_.shape[0], _BLOCK_BYTES):
-            part = features[block]
-            dense = part.toarray() if sp.issparse(part) else part
-            queries = np.asarray(scale_rows(dense, "standard", self._mean, self._scale, np.float64))
+        owner = type(self).__name__
+        features = check_features(X, owner=owner, n_features=self.n_features_in_)
+        probabilities = np.empty((features.shape[0], len(self.classes_)))
+        row_bytes = 8 * self.support_.shape[0]
+        for block in row_blocks(len(probabilities), row_bytes, _BLOCK_BYTES):
+            rows = features[block]
+            dense = rows.toarray() if sp.issparse(rows) else rows
+            scaled = scale_rows(dense, "standard", self._mean, self._scale, np.float64)
             decisions = rbf_predict(
-                queries, self.support_, self.gamma_, self.dual_coef_, self.intercept_
+                np.asarray(scaled),
+                self.support_,
+                self.gamma_,
+                self.dual_coef_,
+                self.intercept_,
             )
-            likely[block] = expit(self.slope_ * decisions + self.offset_)
-        likely[:, self.constant_] = self.shares_[self.constant_]
-        return likely
+            probabilities[block] = expit(self.slope_ * decisions + self.offset_)
+        probabilities[:, self.constant_] = self.shares_[self.constant_]
+        return probabilities
 
     def _search(
         self, rows: Rows, truth: Mask, groups: IntArray | None, generator: np.random.Generator
     ) -> tuple[float, float]:
-        """Choose C and gamma where they are not given."""
+        """Choose C and gamma where they are None."""
         widths = kernel_widths(rows, self.gamma, generator)
         bounds = C_GRID if self.C is None else (float(self.C),)
         settings = [(bound, width) for width in widths for bound in bounds]
-        drawn = generator.permutation(len(truth))[:_SEARCH_ROWS]
-        columns = _search_labels(truth[drawn], generator)
-        some = None if groups is None else groups[drawn]
-        folds = fold_numbers(len(drawn), self.n_folds, generator, some)
+        sample = generator.permutation(len(truth))[:_SEARCH_ROWS]
+        columns = _search_labels(truth[sample], generator)
+        sample_groups = None if groups is None else groups[sample]
+        folds = fold_numbers(len(sample), self.n_folds, generator, sample_groups)
         if len(settings) == 1 or not len(columns) or not folds.any():
             return settings[0]
-        known = truth[np.ix_(drawn, columns)]
-        distances = np.asarray(pairwise_squared_distances(rows[drawn]), dtype=np.float64)
-        quality = []
+        sample_truth = truth[np.ix_(sample, columns)]
+        distances = pairwise_squared_distances(rows[sample])
+        distances = np.asarray(distances, dtype=np.float64)
+        qualities = []
         for bound, width in settings:
             kernel = np.asarray(rbf_from_squared(distances, width), dtype=np.float64)
-            decisions = _held_out_decisions(kernel, known, folds, bound)
-            quality.append(mean_average_precision(known, decisions))
-        return settings[int(np.argmax(quality))]
+            decisions = _held_out_decisions(kernel, sample_truth, folds, bound)
+            quality = mean_average_precision(sample_truth, decisions)
+            qualities.append(quality)
+        best = int(np.argmax(qualities))
+        return settings[best]
 
 
 def _search_labels(truth: Mask, generator: np.random.Generator) -> IntArray:
-    """Draw the labels that the search looks at: frequent enough, or the most frequent ones."""
+    """Draw the labels of the search: frequent enough, or the most frequent ones."""
     carriers = truth.sum(axis=0)
     order = np.argsort(-carriers, kind="stable")
-    order = order[(carriers[order] >= 2) & (carriers[order] < len(truth))]
+    sorted_carriers = carriers[order]
+    learnable = (sorted_carriers >= 2) & (sorted_carriers < len(truth))
+    order = order[learnable]
     n_enough = int((carriers[order] >= _ENOUGH_CARRIERS).sum())
-    eligible = order[: max(n_enough, _SEARCH_LABELS)]
+    n_eligible = max(n_enough, _SEARCH_LABELS)
+    eligible = order[:n_eligible]
     size = min(_SEARCH_LABELS, len(eligible))
-    return np.sort(generator.choice(eligible, size, replace=False)).astype(np.int64)
+    columns = generator.choice(eligible, size, replace=False)
+    return np.sort(columns).astype(np.int64)
 
 
 def _fit_machines(kernel: Matrix, truth: Mask, C: float) -> tuple[Matrix, Matrix]:
     """Fit one machine per label over a kernel (n, n): coefficients (n, n_labels) and biases."""
     coefficients = np.zeros(truth.shape)
+    in_any = truth.any(axis=0)
+    in_all = truth.all(axis=0)
     # A label that none (or all) of the instances carry has no coefficients and the bias -1 (or 1).
-    bias = np.where(truth.all(axis=0), 1.0, -1.0)
-    for column in np.flatnonzero(truth.any(axis=0) & ~truth.all(axis=0)):
-        machine = SVC(C=C, kernel="precomputed").fit(kernel, truth[:, column])
+    bias = np.where(in_all, 1.0, -1.0)
+    for column in np.flatnonzero(in_any & ~in_all):
+        machine = SVC(C=C, kernel="precomputed")
+        machine.fit(kernel, truth[:, column])
         coefficients[machine.support_, column] = machine.dual_coef_[0]
         bias[column] = machine.intercept_[0]
     return coefficients, bias
@@ -237,10 +259,14 @@ def _fit_machines(kernel: Matrix, truth: Mask, C: float) -> tuple[Matrix, Matrix
 def _held_out_decisions(kernel: Matrix, truth: Mask, folds: IntArray, C: float) -> Matrix:
     """Return decision values (n, n_labels) by machines that have not seen the instance's fold."""
     decisions = np.empty(truth.shape)
-    for fold in range(int(folds.max()) + 1):
-        out, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        coefficients, bias = _fit_machines(kernel[np.ix_(others, others)], truth[others], C)
-        decisions[out] = kernel[np.ix_(out, others)] @ coefficients + bias
+    n_folds = int(folds.max()) + 1
+    for fold in range(n_folds):
+        test = np.flatnonzero(folds == fold)
+        train = np.flatnonzero(folds != fold)
+        train_kernel = kernel[np.ix_(train, train)]
+        test_kernel = kernel[np.ix_(test, train)]
+        coefficients, bias = _fit_machines(train_kernel, truth[train], C)
+        decisions[test] = test_kernel @ coefficients + bias
     return decisions
 
 
@@ -249,17 +275,26 @@ def _fit_platt(decisions: Matrix, truth: Mask) -> tuple[Matrix, Matrix]:
     # Targets are (p + 1) / (p + 2) for the p carriers of a label and 1 / (q + 2) for the q others,
     # which keeps the sigmoid finite where decisions tell the two apart: every instance counts as
     # both, weighted by its target. A slope may come out negative, as in LIBSVM.
-    n, carriers = len(truth), truth.sum(axis=0)
-    targets = np.where(truth, (carriers + 1) / (carriers + 2), 1 / (n - carriers + 2))
-    centre, spread = decisions.mean(axis=0), decisions.std(axis=0)
-    mean = targets.mean(axis=0)
-    slope, offset = np.zeros_like(mean), np.log(mean / (1 - mean))
-    both = np.repeat([True, False], n)
-    for column in np.flatnonzero(spread > 1e-12 * np.maximum(np.abs(centre), 1.0)):
-        inputs = np.tile((decisions[:, column] - centre[column]) / spread[column], 2)[:, None]
-        weights = np.concatenate([targets[:, column], 1 - targets[:, column]])
+    n = len(truth)
+    carriers = truth.sum(axis=0)
+    positive_target = (carriers + 1) / (carriers + 2)
+    negative_target = 1 / (n - carriers + 2)
+    targets = np.where(truth, positive_target, negative_target)
+    mean_target = targets.mean(axis=0)
+    slope = np.zeros_like(mean_target)
+    offset = np.log(mean_target / (1 - mean_target))
+
+    centre = decisions.mean(axis=0)
+    spread = decisions.std(axis=0)
+    varies = spread > 1e-12 * np.maximum(np.abs(centre), 1.0)
+    classes = np.repeat([True, False], n)
+    for column in np.flatnonzero(varies):
+        standardised = (decisions[:, column] - centre[column]) / spread[column]
+        inputs = np.tile(standardised, 2)[:, None]
+        label_targets = targets[:, column]
+        weights = np.concatenate([label_targets, 1 - label_targets])
         model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10)
-        model.fit(inputs, both, sample_weight=weights)
+        model.fit(inputs, classes, sample_weight=weights)
         slope[column] = model.coef_[0, 0] / spread[column]
         offset[column] = model.intercept_[0] - slope[column] * centre[column]
     return slope, offset
@@ -328,18 +363,7 @@ class Costa(Baseline):
         check_option("transfer", self.transfer, TRANSFERS, owner=type(self).__name__)
         generator = as_generator(self.random_state)
         seed = draw_seed(generator)
-        if self.fit_classifiers:
-            self.classifiers_ = copy_of(self.classifiers or SeenClassifiers())
-            if self.classifiers_.random_state is None:
-                self.classifiers_.set_params(random_state=seed)
-            self.classifiers_.fit_matrix(X, Y, self.classes_.tolist(), self.groups_)
-        elif self.classifiers is None:
-            raise InputError("`fit_classifiers=False` needs fitted `classifiers`; give them.")
-        else:
-            self.classifiers_ = self.classifiers
-            check_fitted(self.classifiers_, "slope_")
-            n_features = self.classifiers_.n_features_in_
-            check_features(X, owner="SeenClassifiers", n_features=n_features)
+        self._fit_classifiers(X, Y, seed)
         self._seen = np.flatnonzero(self.kinds_ == "seen")
         self._unseen = np.flatnonzero(self.kinds_ == "unseen")
         self._columns = self._classifier_columns(Y)
@@ -355,12 +379,28 @@ class Costa(Baseline):
         self.penalty_ = _choose_penalty(inputs, targets, PENALTIES, folds)
         self.weights_, self.intercept_ = ridge(inputs, targets, self.penalty_)
 
+    def _fit_classifiers(self, X: Features, Y: sp.csr_matrix, seed: int) -> None:
+        """Fit a copy of the classifiers, or check those that are fitted already."""
+        if self.fit_classifiers:
+            self.classifiers_ = copy_of(self.classifiers or SeenClassifiers())
+            if self.classifiers_.random_state is None:
+                self.classifiers_.set_params(random_state=seed)
+            self.classifiers_.fit_matrix(X, Y, self.classes_.tolist(), self.groups_)
+            return
+        if self.classifiers is None:
+            raise InputError("`fit_classifiers=False` needs fitted `classifiers`; give them.")
+        self.classifiers_ = self.classifiers
+        check_fitted(self.classifiers_, "slope_")
+        n_features = self.classifiers_.n_features_in_
+        check_features(X, owner="SeenClassifiers", n_features=n_features)
+
     def _scores(self, X: Features) -> Matrix:
         """Turn probabilities of seen labels into scores of all but the oov labels."""
-        likely = self.classifiers_.predict_proba(X)[:, self._columns]
+        seen_scores = self.classifiers_.predict_proba(X)[:, self._columns]
+        unseen_scores = seen_scores @ self.weights_ + self.intercept_
         scores = np.zeros((X.shape[0], len(self.classes_)))
-        scores[:, self._seen] = np.clip(likely, _FLOOR, 1.0)
-        scores[:, self._unseen] = np.clip(likely @ self.weights_ + self.intercept_, _FLOOR, 1.0)
+        scores[:, self._seen] = np.clip(seen_scores, _FLOOR, 1.0)
+        scores[:, self._unseen] = np.clip(unseen_scores, _FLOOR, 1.0)
         if self.use_priors:
             totals = scores.sum(axis=1, keepdims=True)
             scores *= self.priors_ / np.where(totals > 0, totals, 1.0)
@@ -369,28 +409,36 @@ class Costa(Baseline):
     def _classifier_columns(self, Y: sp.csr_matrix) -> IntArray:
         """Find the classifiers' columns for the seen labels, or raise when labels differ."""
         names = self.classifiers_.classes_.tolist()
-        column_of = {normalize_label(name): column for column, name in enumerate(names)}
-        if len(column_of) < len(names):  # spellings are told apart
-            column_of = {name: column for column, name in enumerate(names)}
-        keys = [name if name in column_of else normalize_label(name) for name in self.classes_]
-        carried = {keys[column] for column in np.flatnonzero(counts_of(Y))}
-        if differing := sorted(carried ^ set(column_of)):
+        column_by_name = {name: column for column, name in enumerate(names)}
+        column_by_key = {normalize_label(name): column for name, column in column_by_name.items()}
+        if len(column_by_key) < len(names):  # spellings are told apart
+            column_by_key = column_by_name
+        keys = []
+        for name in self.classes_:
+            key = name if name in column_by_key else normalize_label(name)
+            keys.append(key)
+        carried_keys = {keys[column] for column in np.flatnonzero(counts_of(Y))}
+        differing = sorted(carried_keys ^ set(column_by_key))
+        if differing:
             raise InputError(
                 "`classifiers` of `Costa` and the instances differ in the labels carried: "
                 f"{first_few(differing)}; fit them on the same instances."
             )
-        return np.array([column_of[keys[column]] for column in self._seen], dtype=np.int64)
+        columns = [column_by_key[keys[column]] for column in self._seen]
+        return np.array(columns, dtype=np.int64)
 
 
 def _transfer_weights(Z: sp.csr_matrix, seen: IntArray, unseen: IntArray, statistic: str) -> Matrix:
     """Weigh seen labels by what they have in common with each unseen one, (n_seen, n_unseen)."""
-    sets, sizes = Z.astype(np.float64), counts_of(Z).astype(np.float64)
-    weights = (sets[:, seen].T @ sets[:, unseen]).toarray()
+    sets = Z.astype(np.float64)
+    counts = counts_of(Z).astype(np.float64)
+    pair_counts = (sets[:, seen].T @ sets[:, unseen]).toarray()
     if statistic == "square-root":
-        weights = np.sqrt(weights)
+        weights = np.sqrt(pair_counts)
     else:
-        both = sizes[seen][:, None] if statistic == "dice" else 0.0
-        weights = weights / np.maximum(sizes[unseen] + both, 1.0)
+        seen_counts = counts[seen][:, None] if statistic == "dice" else 0.0
+        divisors = np.maximum(counts[unseen] + seen_counts, 1.0)
+        weights = pair_counts / divisors
     totals = weights.sum(axis=0)
     return np.asarray(weights / np.where(totals > 0, totals, 1.0))
 
@@ -455,54 +503,65 @@ class TunedCosta(PoolBaseline):
         self.pool_classifier_: WeightedRidge | None = None
         self.direct_ = counts_of(Y) > 0
         truth = np.asarray(Y[:, self.direct_].toarray(), dtype=np.float64)
+        n, n_direct = truth.shape
         self.classifier_ = self._fit_ridge(X, truth, draw_seed(generator))
         self.penalty_ = self.penalties[0]
         if self.direct_.all():
             return
         sets = np.asarray(Z.toarray(), dtype=np.float64)
         inputs = sets[:, self.direct_]
-        folds = fold_numbers(len(truth), self.n_folds, generator, self.groups_)
+        folds = fold_numbers(n, self.n_folds, generator, self.groups_)
         predicted = out_of_fold(self.classifier_, X, truth, folds)
 
         def qualities(hidden: Mask) -> list[float]:
-            known, qualities = truth[:, hidden].astype(bool), []
+            hidden_truth = truth[:, hidden].astype(bool)
+            visible_predicted = predicted[:, ~hidden]
+            penalty_qualities = []
             for penalty in self.penalties:
                 weights, intercept = ridge(inputs[:, ~hidden], inputs[:, hidden], penalty)
-                scores = predicted[:, ~hidden] @ weights + intercept
-                qualities.append(mean_average_precision(known, scores))
-            return qualities
+                scores = visible_predicted @ weights + intercept
+                quality = mean_average_precision(hidden_truth, scores)
+                penalty_qualities.append(quality)
+            return penalty_qualities
 
-        chosen = best_candidate(self.penalties, qualities, truth.shape[1], self.n_folds, generator)
-        self.penalty_ = float(chosen)
+        best_penalty = best_candidate(self.penalties, qualities, n_direct, self.n_folds, generator)
+        self.penalty_ = float(best_penalty)
         self.regression_ = ridge(inputs, sets[:, ~self.direct_], self.penalty_)
 
     def _fit_pool(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix, pool: Pool) -> None:
-        """Teach itself all labels on the pool, in rounds, from its own answers and the verdicts."""
-        items = np.asarray(Y.toarray(), dtype=np.float64)
-        n, said = len(items), pool.verdicts.toarray()
-        shares = label_shares(Y, Z)
+        """Learn all labels from the pool by self-training, in rounds, with the verdicts."""
+        # Targets of instances: their labels, and what these let expect of other labels.
+        instance_targets = np.asarray(Y.toarray(), dtype=np.float64)
+        n = len(instance_targets)
         if not self.direct_.all():
             weights, intercept = self.regression_
-            items[:, ~self.direct_] = np.clip(items[:, self.direct_] @ weights + intercept, 0, 1)
-        heavy = sp.vstack([no_verdicts(*items.shape), abs(pool.verdicts)], "csr")
+            expected = instance_targets[:, self.direct_] @ weights + intercept
+            instance_targets[:, ~self.direct_] = np.clip(expected, 0, 1)
+
+        shares = label_shares(Y, Z)
         hard = np.where(self.direct_, _HARD_SEEN, _HARD)
-        learner = WeightedRidge(
-            self.classifier_, stacked(X, pool.X), as_generator(self.random_state)
-        )
+        verdicts = pool.verdicts.toarray()
+        unweighted = no_verdicts(*instance_targets.shape)
+        heavy = sp.vstack([unweighted, abs(pool.verdicts)], "csr")
+        rows = stacked(X, pool.X)
+        learner = WeightedRidge(self.classifier_, rows, as_generator(self.random_state))
         scores = self._scores(pool.X)
         for _ in range(_N_ROUNDS):
-            guessed = np.where(said == 0, self_targets(scores, shares, hard), said > 0)
-            scores = self._joined(learner.fit(np.vstack([items, guessed]), heavy)[n:])
+            pseudo_labels = self_targets(scores, shares, hard)
+            pool_targets = np.where(verdicts == 0, pseudo_labels, verdicts > 0)
+            targets = np.vstack([instance_targets, pool_targets])
+            predicted = learner.fit(targets, heavy)
+            scores = self._joined(predicted[n:])
         learner.forget_training()
         self.pool_classifier_ = learner
 
     def _joined(self, predicted: Matrix) -> Matrix:
-        """Join what the pool's classifiers say of other labels with what seen labels say."""
+        """Average the pool's predictions of other labels with the transfer from seen labels."""
         if not self.direct_.all():
             weights, intercept = self.regression_
             transferred = predicted[:, self.direct_] @ weights + intercept
-            own = _POOL_SHARE * predicted[:, ~self.direct_]
-            predicted[:, ~self.direct_] = own + (1 - _POOL_SHARE) * transferred
+            from_pool = _POOL_SHARE * predicted[:, ~self.direct_]
+            predicted[:, ~self.direct_] = from_pool + (1 - _POOL_SHARE) * transferred
         return predicted
 
     def _scores(self, X: Features) -> Matrix:
@@ -523,22 +582,30 @@ def ridge(inputs: Matrix, targets: Matrix, penalty: float) -> tuple[Matrix, Matr
 
     Inputs are (m, n_inputs), targets (m, n_targets); the penalty is a multiple of m.
     """
-    mean_in, mean_out = inputs.mean(axis=0), targets.mean(axis=0)
-    centred = inputs - mean_in
+    mean_inputs = inputs.mean(axis=0)
+    mean_targets = targets.mean(axis=0)
+    centred = inputs - mean_inputs
     gram = centred.T @ centred
     gram[np.diag_indices_from(gram)] += penalty * len(inputs)
-    weights = np.linalg.solve(gram, centred.T @ (targets - mean_out))
-    return weights, mean_out - mean_in @ weights
+    right = centred.T @ (targets - mean_targets)
+    weights = np.linalg.solve(gram, right)
+    intercept = mean_targets - mean_inputs @ weights
+    return weights, intercept
 
 
 def _choose_penalty(
     inputs: Matrix, targets: Matrix, penalties: Sequence[float], folds: IntArray
 ) -> float:
     """Return the first penalty of `ridge` with the least squared error over folds (m,) held out."""
+    if not folds.any():
+        return float(penalties[0])
     errors = np.zeros(len(penalties))
-    for fold in range(int(folds.max()) + 1) if folds.any() else ():
-        out = folds == fold
+    n_folds = int(folds.max()) + 1
+    for fold in range(n_folds):
+        test = folds == fold
         for place, penalty in enumerate(penalties):
-            weights, intercept = ridge(inputs[~out], targets[~out], penalty)
-            errors[place] += ((inputs[out] @ weights + intercept - targets[out]) ** 2).sum()
-    return float(penalties[int(np.argmin(errors))])
+            weights, intercept = ridge(inputs[~test], targets[~test], penalty)
+            residuals = inputs[test] @ weights + intercept - targets[test]
+            errors[place] += (residuals**2).sum()
+    best = int(np.argmin(errors))
+    return float(penalties[best])

@@ -118,9 +118,11 @@ class JointFactors(PoolBaseline):
         direct = counts_of(Y) > 0
         labels = np.asarray(Y.toarray(), dtype=np.float64)
         observed = np.broadcast_to(direct, labels.shape)
-        self._shares = np.clip(label_shares(Y, Z), _LEAST_SHARE, 1 - _LEAST_SHARE)
+        shares = label_shares(Y, Z)
+        self._shares = np.clip(shares, _LEAST_SHARE, 1 - _LEAST_SHARE)
         self._offsets = logit(self._shares)
-        counts = np.asarray((Z.T.astype(np.float64) @ Z).toarray())
+        sets = Z.T.astype(np.float64)
+        counts = np.asarray((sets @ Z).toarray())
         self._pairs = Pairs(counts, Z.shape[0])
         self._mapper = self._fit_ridge(X, labels[:, direct], draw_seed(generator))
         self.setting_ = Setting(*self.settings[0])
@@ -130,14 +132,17 @@ class JointFactors(PoolBaseline):
 
     def _fit_pool(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix, pool: Pool) -> None:
         """Factorise anew with the verdicts as observed labels of the pool's items."""
-        asked = np.flatnonzero(np.diff(pool.verdicts.indptr))
-        if not len(asked):
+        judged_rows = np.flatnonzero(np.diff(pool.verdicts.indptr))
+        if not len(judged_rows):
             return
-        said = pool.verdicts[asked].toarray()
-        observed = np.vstack([np.broadcast_to(counts_of(Y) > 0, Y.shape), said != 0])
-        labels = np.vstack([Y.toarray(), said > 0]).astype(np.float64)
-        rows = stacked(X, pool.X[asked])
-        self._factorise(rows, labels, observed, as_generator(self.random_state))
+        verdicts = pool.verdicts[judged_rows].toarray()
+        direct = counts_of(Y) > 0
+        observed_instances = np.broadcast_to(direct, Y.shape)
+        observed = np.vstack([observed_instances, verdicts != 0])
+        labels = np.vstack([Y.toarray(), verdicts > 0]).astype(np.float64)
+        rows = stacked(X, pool.X[judged_rows])
+        generator = as_generator(self.random_state)
+        self._factorise(rows, labels, observed, generator)
 
     def _factorise(
         self, X: Features, labels: Matrix, observed: Mask, generator: np.random.Generator
@@ -145,9 +150,14 @@ class JointFactors(PoolBaseline):
         """Learn labels' vectors and the regression with the chosen setting."""
         self.regression_ = WeightedRidge(self._mapper, X, generator)
         self.label_vectors_, predicted = factorise(
-            labels, observed, self._offsets, self._pairs, self.regression_, self.setting_,
+            labels,
+            observed,
+            self._offsets,
+            self._pairs,
+            self.regression_,
+            self.setting_,
             self.max_iter,
-        )  # fmt: skip
+        )
         self.regression_.forget_training()
         logits = predicted @ self.label_vectors_.T + self._offsets
         self.offsets_ = self._offsets + level_shifts(logits, self._shares)
@@ -158,24 +168,37 @@ class JointFactors(PoolBaseline):
         """Choose the setting that ranks instances best for labels made pseudo-unseen."""
         rows = np.sort(generator.permutation(len(labels))[:_SEARCH_ROWS])
         regression = WeightedRidge(self._mapper, X[rows], generator)
-        truth, columns = labels[rows], np.flatnonzero(direct)
-        quality = np.zeros(len(self.settings))
+        truth = labels[rows]
+        columns = np.flatnonzero(direct)
+        qualities = np.zeros(len(self.settings))
         for hidden in hidden_groups(len(columns), _N_GROUPS, generator):
+            hidden_columns = columns[hidden]
             observed = np.broadcast_to(direct, truth.shape).copy()
-            observed[:, columns[hidden]] = False
-            tested = columns[hidden][truth[:, columns[hidden]].any(axis=0)]
-            for place, setting in enumerate(self.settings if len(tested) else ()):
+            observed[:, hidden_columns] = False
+            carried = truth[:, hidden_columns].any(axis=0)
+            tested = hidden_columns[carried]
+            if not len(tested):
+                continue
+            tested_truth = truth[:, tested] > 0
+            for place, setting in enumerate(self.settings):
                 vectors, predicted = factorise(
-                    truth, observed, self._offsets, self._pairs, regression, Setting(*setting),
+                    truth,
+                    observed,
+                    self._offsets,
+                    self._pairs,
+                    regression,
+                    Setting(*setting),
                     _SEARCH_ITER,
-                )  # fmt: skip
+                )
                 scores = predicted @ vectors[tested].T + self._offsets[tested]
-                quality[place] += mean_average_precision(truth[:, tested] > 0, scores)
-        return Setting(*self.settings[int(np.argmax(quality))])
+                qualities[place] += mean_average_precision(tested_truth, scores)
+        best = int(np.argmax(qualities))
+        return Setting(*self.settings[best])
 
     def _scores(self, X: Features) -> Matrix:
         """Return the logits of all labels."""
-        return np.asarray(self.regression_.predict(X) @ self.label_vectors_.T + self.offsets_)
+        predicted = self.regression_.predict(X)
+        return np.asarray(predicted @ self.label_vectors_.T + self.offsets_)
 
 
 class Pairs:
@@ -184,18 +207,22 @@ class Pairs:
     def __init__(self, counts: Matrix, n_sets: int) -> None:
         self.counts = counts
         single = np.diag(counts)
-        self.expected = np.maximum(np.outer(single, single) / n_sets, _LEAST_SHARE)
+        expected = np.outer(single, single) / n_sets
+        self.expected = np.maximum(expected, _LEAST_SHARE)
         # A label says nothing of itself, and labels without label sets nothing of others.
-        self.known = np.outer(single > 0, single > 0)
+        has_sets = single > 0
+        self.known = np.outer(has_sets, has_sets)
         np.fill_diagonal(self.known, False)
 
     def start(self, n_components: int) -> Matrix:
         """Return vectors (n_labels, n_components) whose products are the excess of counts."""
-        excess = np.log((self.counts + 1) / (self.expected + 1)) * self.known
+        ratios = (self.counts + 1) / (self.expected + 1)
+        excess = np.log(ratios) * self.known
         values, directions = np.linalg.eigh(excess)
-        kept = np.argsort(-values)[:n_components]
+        leading = np.argsort(-values)[:n_components]
+        lengths = np.sqrt(np.maximum(values[leading], 1e-3))
         vectors = np.zeros((len(excess), n_components))
-        vectors[:, : len(kept)] = directions[:, kept] * np.sqrt(np.maximum(values[kept], 1e-3))
+        vectors[:, : len(leading)] = directions[:, leading] * lengths
         return vectors
 
 
@@ -218,21 +245,27 @@ def factorise(
     signs = np.where(observed, labels - 0.5, 0.0)
     items = predicted
     for _ in range(n_iter):
+        # Items' vectors, given the labels'.
         weights = np.where(observed, _expected_weight(items @ vectors.T + offsets), 0.0)
         pulls = signs - weights * offsets
+        systems = weights @ _squares(vectors)
         right = pulls @ vectors + setting.item_precision * predicted
-        items = _solve(weights @ _squares(vectors), right, setting.item_precision)
+        items = _solve(systems, right, setting.item_precision)
+
+        # The regression from features to items' vectors.
         predicted = regression.fit(items)
+
+        # Labels' vectors, a block at a time, given the items' and all other labels'.
         weights = np.where(observed, _expected_weight(items @ vectors.T + offsets), 0.0)
-        systems, right = weights.T @ _squares(items), (signs - weights * offsets).T @ items
-        for first in range(0, len(vectors), _BLOCK_LABELS):
-            block = slice(first, first + _BLOCK_LABELS)
+        pulls = signs - weights * offsets
+        systems = weights.T @ _squares(items)
+        right = pulls.T @ items
+        for start in range(0, len(vectors), _BLOCK_LABELS):
+            block = slice(start, start + _BLOCK_LABELS)
             pair_weights, pair_pulls = _pair_terms(block, vectors, pairs, setting)
-            vectors[block] = _solve(
-                systems[block] + pair_weights @ _squares(vectors),
-                right[block] + pair_pulls @ vectors,
-                setting.label_precision,
-            )
+            block_systems = systems[block] + pair_weights @ _squares(vectors)
+            block_right = right[block] + pair_pulls @ vectors
+            vectors[block] = _solve(block_systems, block_right, setting.label_precision)
     return vectors, predicted
 
 
@@ -240,11 +273,14 @@ def _pair_terms(
     block: slice, vectors: Matrix, pairs: Pairs, setting: Setting
 ) -> tuple[Matrix, Matrix]:
     """Return weights and pulls of all labels' vectors on those of a block, (n_block, n_labels)."""
-    counts, r = pairs.counts[block], setting.dispersion
-    known = setting.cooccurrence_weight * pairs.known[block]
+    counts = pairs.counts[block]
+    r = setting.dispersion
+    pair_weights = setting.cooccurrence_weight * pairs.known[block]
     shifts = np.log(pairs.expected[block] / r)
-    weights = known * (counts + r) * _expected_weight(vectors[block] @ vectors.T + shifts)
-    return weights, known * (counts - r) / 2 - weights * shifts
+    logits = vectors[block] @ vectors.T + shifts
+    weights = pair_weights * (counts + r) * _expected_weight(logits)
+    pulls = pair_weights * (counts - r) / 2 - weights * shifts
+    return weights, pulls
 
 
 def _expected_weight(logits: Matrix) -> Matrix:
@@ -260,10 +296,13 @@ def _squares(points: Matrix) -> Matrix:
 
 
 def _solve(products: Matrix, right: Matrix, precision: float) -> Matrix:
-    """Solve a ridge regression for each row, its system given as `_squares` has it: (n, d)."""
+    """Solve a ridge regression for each row, its system laid out as by `_squares`: (n, d)."""
     n, d = right.shape
     first, second = np.triu_indices(d)
     systems = np.empty((n, d, d))
-    systems[:, first, second] = systems[:, second, first] = products
-    systems[:, np.arange(d), np.arange(d)] += precision
-    return np.asarray(np.linalg.solve(systems, right[:, :, None])[:, :, 0])
+    systems[:, first, second] = products
+    systems[:, second, first] = products
+    diagonal = np.arange(d)
+    systems[:, diagonal, diagonal] += precision
+    solutions = np.linalg.solve(systems, right[:, :, None])
+    return np.asarray(solutions[:, :, 0])

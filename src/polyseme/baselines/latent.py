@@ -64,21 +64,26 @@ class LatentSemantic(Baseline):
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
         """Find the directions, map features onto the documents' points, choose the size."""
         generator = as_generator(self.random_state)
-        named = counts_of(Z)
-        self.idf_ = 1.0 + np.log((1 + Z.shape[0]) / (1 + named))
+        set_counts = counts_of(Z)
+        self.idf_ = 1.0 + np.log((1 + Z.shape[0]) / (1 + set_counts))
+        idf_diagonal = sp.diags_array(self.idf_)
         most = int(self.n_components or max(N_COMPONENTS))
-        directions, rank = _directions(sp.csr_matrix(Z @ sp.diags_array(self.idf_)), most)
-        placed = np.flatnonzero(np.asarray(Y[:, named > 0].sum(axis=1)).ravel())
+        weighted = sp.csr_matrix(Z @ idf_diagonal)
+        directions, rank = _directions(weighted, most)
+        known_counts = np.asarray(Y[:, set_counts > 0].sum(axis=1)).ravel()
+        placed = np.flatnonzero(known_counts)
         if not len(placed):
             raise InputError(
                 "No instance carries a label of the label sets, so none can be placed in their "
                 "space; check that both use the same labels."
             )
+
         sizes = [size for size in N_COMPONENTS if size < rank] or [rank]
         if self.n_components is not None:
             sizes = [min(most, rank)]
-        directions, labels = directions[:, : max(sizes)], Y[placed]
-        points = np.asarray(labels @ sp.diags_array(self.idf_) @ directions)
+        directions = directions[:, : max(sizes)]
+        labels = Y[placed]
+        points = np.asarray(labels @ idf_diagonal @ directions)
         self.mapper_ = self._fit_ridge(X, points, draw_seed(generator), placed)
         self.n_components_ = sizes[0]
         if len(sizes) > 1:
@@ -88,14 +93,16 @@ class LatentSemantic(Baseline):
             truth = labels[:, seen].toarray().astype(np.float64)
             predicted = out_of_fold(self.mapper_, X[placed], truth, folds)
             nested = [directions[seen, :size] for size in sizes]
-            quality = _qualities(nested, self.idf_[seen, None], predicted, truth > 0, generator)
-            self.n_components_ = sizes[int(np.argmax(quality))]
+            qualities = _qualities(nested, self.idf_[seen, None], predicted, truth > 0, generator)
+            best = int(np.argmax(qualities))
+            self.n_components_ = sizes[best]
         self.directions_ = directions[:, : self.n_components_]
 
     def _scores(self, X: Features) -> Matrix:
         """Reconstruct each label at the points that the features predict."""
         points = self.mapper_.predict(X)[:, : self.n_components_]
-        scores = points @ (self.directions_ / self.idf_[:, None]).T
+        label_vectors = self.directions_ / self.idf_[:, None]
+        scores = points @ label_vectors.T
         scores[:, self.kinds_ == "oov"] = -np.inf
         return np.asarray(scores)
 
@@ -110,21 +117,31 @@ def _qualities(
     """Measure directions (n_seen, size) by held-out predictions of the labels themselves."""
     # Kernel ridge regression is linear in its targets: points are predicted labels times
     # directions, whichever labels the documents are taken to lack.
-    quality = np.array([example_map(truth, predicted @ (v * idf) @ (v / idf).T) for v in nested])
+    spaces = [(directions * idf, directions / idf) for directions in nested]
+    qualities = np.zeros(len(nested))
+    for place, (weights, vectors) in enumerate(spaces):
+        scores = predicted @ weights @ vectors.T
+        qualities[place] = example_map(truth, scores)
+
     groups = list(hidden_groups(truth.shape[1], _N_GROUPS, generator))
     for hidden in groups:
-        for place, vectors in enumerate(nested):
-            points = predicted[:, ~hidden] @ (vectors * idf)[~hidden]
-            scores = points @ (vectors / idf)[hidden].T
-            quality[place] += example_map(truth[:, hidden], scores) / len(groups)
-    return quality
+        for place, (weights, vectors) in enumerate(spaces):
+            points = predicted[:, ~hidden] @ weights[~hidden]
+            scores = points @ vectors[hidden].T
+            qualities[place] += example_map(truth[:, hidden], scores) / len(groups)
+    return qualities
 
 
 def _directions(weighted: sp.csr_matrix, most: int) -> tuple[Matrix, int]:
     """Find the right singular vectors (n_labels, at most `most`) and, up to one more, the rank."""
     gram = np.asarray((weighted.T @ weighted).toarray())
-    first = max(len(gram) - most - 1, 0)
-    values, vectors = scipy.linalg.eigh(gram, subset_by_index=(first, len(gram) - 1))
-    values, vectors = values[::-1], vectors[:, ::-1]
-    rank = int((values > _RANK_TOLERANCE * max(values[0], 1e-300)).sum())
-    return np.ascontiguousarray(vectors[:, : min(rank, most)]), rank
+    n_labels = len(gram)
+    first = max(n_labels - most - 1, 0)
+    values, vectors = scipy.linalg.eigh(gram, subset_by_index=(first, n_labels - 1))
+    # From the largest to the smallest.
+    values = values[::-1]
+    vectors = vectors[:, ::-1]
+    least_value = _RANK_TOLERANCE * max(values[0], 1e-300)
+    rank = int((values > least_value).sum())
+    size = min(rank, most)
+    return np.ascontiguousarray(vectors[:, :size]), rank

@@ -79,14 +79,17 @@ class PoolBaseline(Baseline):
             raise InputError(
                 f"`verdicts` of `{owner}.fit` are about untagged items; give these as `unlabelled`."
             )
-        corpus = check_corpus(self._tagged(y), owner=owner, n_labels=1)
+        tagged = self._tagged(y)
+        corpus = check_corpus(tagged, owner=owner, n_labels=1)
         features, Y, Z = self._tables(X, y, corpus, label_sets, label_sets_only)
         self._fit(features, Y, Z)
         if unlabelled is not None:
-            table = in_order(unlabelled, getattr(self, "feature_names_in_", None), owner=owner)
+            names = getattr(self, "feature_names_in_", None)
+            table = in_order(unlabelled, names, owner=owner)
             rows = check_features(table, owner=owner, n_features=self.n_features_in_)
-            said = check_verdicts(verdicts, (rows.shape[0], len(self.classes_)), owner=owner)
-            self._fit_pool(features, Y, Z, Pool(rows, said))
+            shape = (rows.shape[0], len(self.classes_))
+            verdict_matrix = check_verdicts(verdicts, shape, owner=owner)
+            self._fit_pool(features, Y, Z, Pool(rows, verdict_matrix))
         return self
 
     @abstractmethod
@@ -95,23 +98,28 @@ class PoolBaseline(Baseline):
 
 
 def stacked(first: Features, second: Features) -> Features:
-    """Put rows below each other, sparse where the first ones are."""
+    """Stack rows below each other, sparse where the first ones are."""
     if sp.issparse(first):
-        return sp.csr_matrix(sp.vstack([first, sp.csr_matrix(second)]))
-    below = second.toarray() if sp.issparse(second) else second
-    return np.vstack([np.asarray(first), np.asarray(below)])
+        sparse_second = sp.csr_matrix(second)
+        return sp.csr_matrix(sp.vstack([first, sparse_second]))
+    dense_second = second.toarray() if sp.issparse(second) else second
+    return np.vstack([np.asarray(first), np.asarray(dense_second)])
 
 
 def label_shares(Y: sp.csr_matrix, Z: sp.csr_matrix) -> Matrix:
     """Return the share of label sets Z with each label, or of instances Y where none has it."""
-    named = counts_of(Z)
-    return np.where(named > 0, named / Z.shape[0], counts_of(Y) / Y.shape[0])
+    set_counts = counts_of(Z)
+    set_shares = set_counts / Z.shape[0]
+    instance_shares = counts_of(Y) / Y.shape[0]
+    return np.where(set_counts > 0, set_shares, instance_shares)
 
 
 def no_verdicts(n: int, n_labels: int) -> sp.csr_matrix:
     """Return the verdicts (n, n_labels) of items that nobody was asked about."""
-    parts = (np.empty(0, np.int8), np.empty(0, np.int64), np.zeros(n + 1, np.int64))
-    return sp.csr_matrix(parts, shape=(n, n_labels))
+    data = np.empty(0, np.int8)
+    indices = np.empty(0, np.int64)
+    indptr = np.zeros(n + 1, np.int64)
+    return sp.csr_matrix((data, indices, indptr), shape=(n, n_labels))
 
 
 def check_verdicts(verdicts: Any, shape: tuple[int, int], *, owner: str) -> sp.csr_matrix:
@@ -120,16 +128,16 @@ def check_verdicts(verdicts: Any, shape: tuple[int, int], *, owner: str) -> sp.c
         return no_verdicts(*shape)
     if sp.issparse(verdicts):
         verdicts = check_sparse(verdicts, "verdicts", owner=owner)
-    said = sp.csr_matrix(verdicts)
-    if said.shape != shape or not np.isin(said.data, (-1, 0, 1)).all():
+    matrix = sp.csr_matrix(verdicts)
+    if matrix.shape != shape or not np.isin(matrix.data, (-1, 0, 1)).all():
         raise InputError(
             f"`verdicts` of `{owner}.fit` must hold 1 (yes), -1 (no) or 0 (not asked) in shape "
             f"{shape}, a row for each untagged item and a column for each of `classes_`; got shape "
-            f"{said.shape}."
+            f"{matrix.shape}."
         )
-    said = said.astype(np.int8)
-    said.eliminate_zeros()
-    return said
+    matrix = matrix.astype(np.int8)
+    matrix.eliminate_zeros()
+    return matrix
 
 
 def level_shifts(logits: Matrix, shares: Matrix) -> Matrix:
@@ -138,32 +146,38 @@ def level_shifts(logits: Matrix, shares: Matrix) -> Matrix:
     low = -high
     for _ in range(_N_HALVINGS):
         middle = (low + high) / 2
-        rare = expit(logits + middle).mean(axis=0) < shares
-        low, high = np.where(rare, middle, low), np.where(rare, high, middle)
+        expected = expit(logits + middle).mean(axis=0)
+        too_low = expected < shares
+        low = np.where(too_low, middle, low)
+        high = np.where(too_low, high, middle)
     return np.asarray((low + high) / 2)
 
 
 def logits_of(scores: Matrix) -> Matrix:
     """Return the logits of scores near [0, 1], on straight lines beyond 0.01 and 0.99."""
-    scores = np.clip(scores, -_FARTHEST, _FARTHEST)
-    inner = np.clip(scores, _EDGE, 1.0 - _EDGE)
-    return np.asarray(logit(inner) + (scores - inner) / (_EDGE * (1.0 - _EDGE)))
+    clipped = np.clip(scores, -_FARTHEST, _FARTHEST)
+    inner = np.clip(clipped, _EDGE, 1.0 - _EDGE)
+    slope_divisor = _EDGE * (1.0 - _EDGE)
+    beyond = (clipped - inner) / slope_divisor
+    return np.asarray(logit(inner) + beyond)
 
 
 def self_targets(scores: Matrix, shares: Matrix, hard: float | Matrix = 0.5) -> Matrix:
-    """Turn scores (m, n_labels) of a pool into targets that hold each label as often as documents.
+    """Turn scores (m, n_labels) of a pool into pseudo-labels, as frequent as documents hold them.
 
     A target is `hard` times whether the item is among the likeliest of its label, as many as the
-    label's share (n_labels,) of the pool, and for the rest its probability, shifted to be expected
-    as often. `hard` may differ by label, (n_labels,).
+    label's share (n_labels,) of the pool, plus 1 - `hard` times its probability, shifted to be
+    expected as often. `hard` may differ by label, (n_labels,).
     """
     n = len(scores)
+    order = np.argsort(-scores, axis=0, kind="stable")
     ranks = np.empty(scores.shape, dtype=np.int64)
-    np.put_along_axis(ranks, np.argsort(-scores, axis=0, kind="stable"), np.arange(n)[:, None], 0)
-    chosen = ranks < np.rint(shares * n)
+    np.put_along_axis(ranks, order, np.arange(n)[:, None], 0)
+    likeliest = ranks < np.rint(shares * n)
     logits = logits_of(scores)
-    likely = expit(logits + level_shifts(logits, shares))
-    return np.asarray(hard * chosen + (1.0 - hard) * likely)
+    shifts = level_shifts(logits, shares)
+    probabilities = expit(logits + shifts)
+    return np.asarray(hard * likeliest + (1.0 - hard) * probabilities)
 
 
 class WeightedRidge:
@@ -179,50 +193,66 @@ class WeightedRidge:
         self.mapper = mapper
         self.penalty = float(mapper.penalty_ or 0.0)
         n = X.shape[0]
-        some: IntArray | slice = slice(None)
+        sample: IntArray | slice = slice(None)
         if n > _MOST_LANDMARKS:
-            some = np.sort(generator.choice(n, _MOST_LANDMARKS, replace=False))
-        self.landmarks = self._scaled(X[some])
-        kernel = self._kernel(X[some])
-        self.root = scipy.linalg.cholesky(kernel + _JITTER * np.eye(len(kernel)), lower=True)
+            sample = np.sort(generator.choice(n, _MOST_LANDMARKS, replace=False))
+        self.landmarks = self._scaled(X[sample])
+        kernel = self._kernel(X[sample])
+        n_landmarks = len(kernel)
+        jittered = kernel + _JITTER * np.eye(n_landmarks)
+        self.root = scipy.linalg.cholesky(jittered, lower=True)
         # Rows as points whose inner products are the kernel, (n_landmarks, n).
-        across = kernel if n == len(kernel) else self._kernel(X)
+        across = kernel if n == n_landmarks else self._kernel(X)
         points = scipy.linalg.solve_triangular(self.root, across.T, lower=True)
         gram = points @ points.T
         gram[np.diag_indices_from(gram)] += self.penalty
         self.factor = scipy.linalg.cholesky(gram, lower=True, overwrite_a=True)
         # What the regression predicts of targets is this matrix, transposed, times itself.
         self.half: Matrix = scipy.linalg.solve_triangular(self.factor, points, lower=True)
-        self.leverages = np.minimum((self.half**2).sum(axis=0), 1.0 - 1e-6)
+        leverages = (self.half**2).sum(axis=0)
+        self.leverages = np.minimum(leverages, 1.0 - 1e-6)
 
     def fit(self, targets: Matrix, heavy: sp.csr_matrix | None = None) -> Matrix:
         """Fit targets (n, d), some of which (n, d) weigh more; predict each row from the others."""
         self.intercept = targets.mean(axis=0)
-        moved = targets - self.intercept
-        residuals = moved - self.half.T @ (self.half @ moved)
+        centred = targets - self.intercept
+        residuals = centred - self._smoothed(centred)
         if heavy is not None and heavy.nnz:
-            moved = moved + self._moves(residuals, heavy.tocsc())
-            residuals = moved - self.half.T @ (self.half @ moved)
-        weights = scipy.linalg.solve_triangular(self.factor.T, self.half @ moved, lower=False)
+            centred = centred + self._moves(residuals, heavy.tocsc())
+            residuals = centred - self._smoothed(centred)
+        projected = self.half @ centred
+        weights = scipy.linalg.solve_triangular(self.factor.T, projected, lower=False)
         self.coefficients = scipy.linalg.solve_triangular(self.root.T, weights, lower=False)
-        return np.asarray(moved + self.intercept - residuals / (1.0 - self.leverages)[:, None])
+        left_out_residuals = residuals / (1.0 - self.leverages)[:, None]
+        return np.asarray(centred + self.intercept - left_out_residuals)
 
     def predict(self, X: Features) -> Matrix:
         """Predict targets of other rows, (m, d)."""
-        return np.asarray(self._kernel(X) @ self.coefficients + self.intercept)
+        kernel = self._kernel(X)
+        return np.asarray(kernel @ self.coefficients + self.intercept)
 
     def forget_training(self) -> None:
-        """Let go of all that `predict` does not need."""
+        """Delete all that `predict` does not need."""
         del self.root, self.factor, self.half, self.leverages
+
+    def _smoothed(self, targets: Matrix) -> Matrix:
+        """Return what the regression predicts of its own centred targets, (n, d)."""
+        projected = self.half @ targets
+        return np.asarray(self.half.T @ projected)
 
     def _moves(self, residuals: Matrix, heavy: sp.csc_matrix) -> Matrix:
         """Move heavy targets so that equal weights give the solution of unequal ones, (n, d)."""
-        moves, share = np.zeros_like(residuals), 1.0 - 1.0 / VERDICT_WEIGHT
+        moves = np.zeros_like(residuals)
+        share = 1.0 - 1.0 / VERDICT_WEIGHT
         for column in np.flatnonzero(np.diff(heavy.indptr)):
-            rows = heavy.indices[heavy.indptr[column] : heavy.indptr[column + 1]]
+            start = heavy.indptr[column]
+            stop = heavy.indptr[column + 1]
+            rows = heavy.indices[start:stop]
             half = self.half[:, rows]
-            system = (1.0 - share) * np.eye(len(rows)) + share * half.T @ half
-            moves[rows, column] = share * np.linalg.solve(system, residuals[rows, column])
+            identity = np.eye(len(rows))
+            system = (1.0 - share) * identity + share * half.T @ half
+            solution = np.linalg.solve(system, residuals[rows, column])
+            moves[rows, column] = share * solution
         return moves
 
     def _scaled(self, X: Features) -> Rows:
@@ -232,9 +262,11 @@ class WeightedRidge:
 
     def _kernel(self, X: Features) -> Matrix:
         """Return the kernel of rows to the landmarks, (n, n_landmarks)."""
-        kernel = np.empty((X.shape[0], self.landmarks.shape[0]))
-        for block in row_blocks(len(kernel), 8 * X.shape[1], _BLOCK_BYTES):
+        n, n_features = X.shape
+        gamma = float(self.mapper.gamma_)
+        kernel = np.empty((n, self.landmarks.shape[0]))
+        for block in row_blocks(n, 8 * n_features, _BLOCK_BYTES):
             rows = self._scaled(X[block])
             dense = rows.toarray() if sp.issparse(rows) else rows
-            kernel[block] = squared_distances(dense, self.landmarks, float(self.mapper.gamma_))
+            kernel[block] = squared_distances(dense, self.landmarks, gamma)
         return kernel

@@ -27,8 +27,9 @@ class Popularity(Baseline):
     """Rank labels by the number of documents that hold them, whatever the instance."""
 
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
-        """Note each label's share of the occurrences."""
-        self.shares_ = self.n_occurrences_ / max(int(self.n_occurrences_.sum()), 1)
+        """Compute each label's share of the occurrences."""
+        total = int(self.n_occurrences_.sum())
+        self.shares_ = self.n_occurrences_ / max(total, 1)
 
     def _scores(self, X: Features) -> Matrix:
         """Return every instance the same scores."""
@@ -60,13 +61,16 @@ class Chance(Baseline):
 
     def _scores(self, X: Features) -> Matrix:
         """Draw scores between 0 and 1 for each instance."""
-        scores = np.empty((X.shape[0], len(self.classes_)))
+        n_labels = len(self.classes_)
+        scores = np.empty((X.shape[0], n_labels))
         for number in range(len(scores)):
             row = X[number].toarray() if sp.issparse(X) else X[number]
             # Adding 0 makes -0.0 and 0.0, which are equal, the same bytes.
-            digest = blake2b(np.ascontiguousarray(row + 0.0).tobytes(), digest_size=16).digest()
+            content = np.ascontiguousarray(row + 0.0).tobytes()
+            digest = blake2b(content, digest_size=16).digest()
             words = np.frombuffer(digest, dtype="<u4").tolist()
-            scores[number] = np.random.default_rng([self.seed_, *words]).random(scores.shape[1])
+            generator = np.random.default_rng([self.seed_, *words])
+            scores[number] = generator.random(n_labels)
         return scores
 
 
@@ -102,14 +106,17 @@ class NearestInstances(Baseline):
         self.random_state = random_state
 
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
-        """Keep the instances, count labels, choose the number of neighbours."""
+        """Store the instances, count labels, choose the number of neighbours."""
         self._mean, self._scale = column_statistics(X, "standard")
         self._rows = scale_rows(X, "standard", self._mean, self._scale, np.float64)
         self._labels = Y.astype(np.float64)
         self._carried = counts_of(Y) > 0
         sets = Z.astype(np.float64)
-        together = (sets[:, self._carried].T @ sets[:, ~self._carried]).toarray()
-        self._shares = together / np.maximum(counts_of(Z)[self._carried], 1.0)[:, None]
+        carried_sets = sets[:, self._carried]
+        uncarried_sets = sets[:, ~self._carried]
+        counts = (carried_sets.T @ uncarried_sets).toarray()
+        carried_counts = counts_of(Z)[self._carried]
+        self._shares = counts / np.maximum(carried_counts, 1.0)[:, None]
         self.n_neighbours_ = int(self.n_neighbours or self._choose())
 
     def _scores(self, X: Features) -> Matrix:
@@ -118,37 +125,51 @@ class NearestInstances(Baseline):
         (scores,) = _vote(queries, self._rows, self._labels, [self.n_neighbours_])
         votes = scores[:, self._carried]
         totals = votes.sum(axis=1, keepdims=True)
-        scores[:, ~self._carried] = (votes / np.where(totals > 0, totals, 1.0)) @ self._shares
+        vote_shares = votes / np.where(totals > 0, totals, 1.0)
+        scores[:, ~self._carried] = vote_shares @ self._shares
         return scores
 
     def _choose(self) -> int:
         """Compare numbers of neighbours on held-out instances with labels."""
-        generator, n = as_generator(self.random_state), self._rows.shape[0]
+        generator = as_generator(self.random_state)
+        n = self._rows.shape[0]
         folds = fold_numbers(n, _N_FOLDS, generator, self.groups_)
+        if not folds.any():
+            return N_NEIGHBOURS[0]
         labelled = np.diff(self._labels.indptr) > 0
-        quality = np.zeros(len(N_NEIGHBOURS))
-        for fold in range(int(folds.max()) + 1) if folds.any() else ():
-            out, others = np.flatnonzero((folds == fold) & labelled), folds != fold
-            if not len(out):
+        qualities = np.zeros(len(N_NEIGHBOURS))
+        for fold in range(int(folds.max()) + 1):
+            test = np.flatnonzero((folds == fold) & labelled)
+            train = folds != fold
+            if not len(test):
                 continue
-            truth = self._labels[out][:, self._carried].toarray() > 0
-            tried = _vote(self._rows[out], self._rows[others], self._labels[others], N_NEIGHBOURS)
-            quality += [len(out) * example_map(truth, s[:, self._carried]) for s in tried]
-        return N_NEIGHBOURS[int(np.argmax(quality))]
+            truth = self._labels[test][:, self._carried].toarray() > 0
+            votes = _vote(self._rows[test], self._rows[train], self._labels[train], N_NEIGHBOURS)
+            for place, scores in enumerate(votes):
+                quality = example_map(truth, scores[:, self._carried])
+                qualities[place] += len(test) * quality
+        best = int(np.argmax(qualities))
+        return N_NEIGHBOURS[best]
 
 
 def _vote(queries: Rows, rows: Rows, labels: sp.csr_matrix, sizes: Sequence[int]) -> list[Matrix]:
     """Return each label's share (m, n_labels) of the votes of so many nearest rows, by size."""
-    most = min(max(sizes), rows.shape[0])
-    distances, near = NearestNeighbors(n_neighbors=most).fit(rows).kneighbors(queries)
+    n_rows = rows.shape[0]
+    most = min(max(sizes), n_rows)
+    search = NearestNeighbors(n_neighbors=most).fit(rows)
+    distances, neighbours = search.kneighbors(queries)
+    n_queries = len(neighbours)
     # A row at no distance outweighs all others, but by a finite weight.
-    weights = 1.0 / np.maximum(distances, np.maximum(1e-6 * distances[:, -1:], 1e-12))
+    least_distances = np.maximum(1e-6 * distances[:, -1:], 1e-12)
+    weights = 1.0 / np.maximum(distances, least_distances)
     shares = []
     for size in sizes:
-        weight = weights[:, :size] / weights[:, :size].sum(axis=1, keepdims=True)
-        starts = np.arange(len(near) + 1) * weight.shape[1]
-        votes = sp.csr_matrix(
-            (weight.ravel(), near[:, :size].ravel(), starts), shape=(len(near), rows.shape[0])
-        )
+        nearest_weights = weights[:, :size]
+        totals = nearest_weights.sum(axis=1, keepdims=True)
+        vote_weights = nearest_weights / totals
+        nearest = neighbours[:, :size]
+        indptr = np.arange(n_queries + 1) * nearest.shape[1]
+        entries = (vote_weights.ravel(), nearest.ravel(), indptr)
+        votes = sp.csr_matrix(entries, shape=(n_queries, n_rows))
         shares.append((votes @ labels).toarray())
     return shares

@@ -128,20 +128,23 @@ class Transduction(PoolBaseline):
         self.prior_: Prior = TunedCosta() if self.prior is None else self.prior
         if isinstance(self.prior_, Baseline):
             self.prior_ = copy_of(self.prior_)
-            if self.prior_.get_params().get("random_state", seed) is None:
+            prior_seed = self.prior_.get_params().get("random_state", seed)
+            if prior_seed is None:
                 self.prior_.set_params(random_state=seed)
             names = tuple(self.classes_.tolist())
-            known = _corpus(names, Z, self.label_set_groups_)
-            with warnings.catch_warnings():  # said already, of the same documents
+            label_sets = _corpus(names, Z, self.label_set_groups_)
+            with warnings.catch_warnings():  # `fit` warned of the same documents already
                 warnings.filterwarnings("ignore", ".*have no label", PolysemeWarning)
                 documents = _corpus(names, Y, self.groups_)
-                self.prior_.fit(X, documents, known, label_sets_only=True)
+                self.prior_.fit(X, documents, label_sets, label_sets_only=True)
         elif not callable(self.prior_):
             raise InputError(
                 "`prior` of `Transduction` must be a baseline or a function; got "
                 f"{type(self.prior).__name__}."
             )
-        self._estimate(X, Y, Z, Pool(X[:0], no_verdicts(0, Y.shape[1])))
+        n_labels = Y.shape[1]
+        empty_pool = Pool(X[:0], no_verdicts(0, n_labels))
+        self._estimate(X, Y, Z, empty_pool)
 
     def _fit_pool(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix, pool: Pool) -> None:
         """Estimate on instances and pool."""
@@ -154,55 +157,69 @@ class Transduction(PoolBaseline):
         rows = scale_rows(features, "standard", self._mean, self._scale, np.float64)
         self._shifts = np.zeros(Y.shape[1])
         if isinstance(self.prior_, Baseline):
-            self._shifts = level_shifts(self._prior_logits(features), label_shares(Y, Z))
+            unshifted = self._prior_logits(features)
+            self._shifts = level_shifts(unshifted, label_shares(Y, Z))
         prior = self._prior_logits(features)
-        said = pool.verdicts.toarray()
-        known = np.vstack([np.broadcast_to(counts_of(Y) > 0, Y.shape), said != 0])
-        given = np.vstack([Y.toarray(), said > 0]).astype(np.float64)
-        weights = np.vstack([np.ones(Y.shape), np.where(said == 0, 1.0, VERDICT_WEIGHT)])
-        n = len(given)
-        self._neighbours = NearestNeighbors(
-            n_neighbors=min(self.n_neighbours, max(n - 1, 1)), metric="cosine", algorithm="brute"
-        ).fit(rows)
-        near = self._affinity(None if n > 1 else rows)
-        near = (near + near.T) / 2
-        likely = np.where(known, given, expit(prior))
+
+        # What is observed, and its weight.
+        verdicts = pool.verdicts.toarray()
+        direct = np.broadcast_to(counts_of(Y) > 0, Y.shape)
+        observed = np.vstack([direct, verdicts != 0])
+        labels = np.vstack([Y.toarray(), verdicts > 0]).astype(np.float64)
+        verdict_weights = np.where(verdicts == 0, 1.0, VERDICT_WEIGHT)
+        weights = np.vstack([np.ones(Y.shape), verdict_weights])
+
+        n = len(labels)
+        n_neighbours = min(self.n_neighbours, max(n - 1, 1))
+        search = NearestNeighbors(n_neighbors=n_neighbours, metric="cosine", algorithm="brute")
+        self._neighbours = search.fit(rows)
+        affinity = self._affinity(None if n > 1 else rows)
+        affinity = (affinity + affinity.T) / 2
+
+        # Expectation and maximisation.
+        probabilities = np.where(observed, labels, expit(prior))
         for _ in range(self.max_iter):
-            self._maximise(rows, likely, weights)
+            self._maximise(rows, probabilities, weights)
             support = self.prior_weight * prior + self._log_ratios(rows)
             for _ in range(_N_INNER):
-                logits = support + self.neighbour_weight * (near @ (2 * likely - 1))
-                likely = np.where(known, given, expit(logits))
-        self.probabilities_ = likely
+                votes = affinity @ (2 * probabilities - 1)
+                logits = support + self.neighbour_weight * votes
+                probabilities = np.where(observed, labels, expit(logits))
+        self.probabilities_ = probabilities
 
-    def _maximise(self, rows: Rows, likely: Matrix, weights: Matrix) -> None:
-        """Set means and variances to what items' probabilities (n, n_labels) say."""
-        means, explained = [], np.zeros(rows.shape[1])
-        for share in (weights * (1 - likely), weights * likely):
-            totals = np.maximum(share.sum(axis=0), _FLOOR)[:, None]
-            means.append(np.asarray(rows.T @ share).T / totals)
-            explained += (totals * means[-1] ** 2).sum(axis=0)
+    def _maximise(self, rows: Rows, probabilities: Matrix, weights: Matrix) -> None:
+        """Update means and variances from items' probabilities (n, n_labels)."""
+        means = []
+        explained = np.zeros(rows.shape[1])
+        for shares in (weights * (1 - probabilities), weights * probabilities):
+            totals = np.maximum(shares.sum(axis=0), _FLOOR)[:, None]
+            mean = np.asarray(rows.T @ shares).T / totals
+            means.append(mean)
+            explained += (totals * mean**2).sum(axis=0)
         squares = rows.multiply(rows) if sp.issparse(rows) else rows**2
-        all_squares = np.asarray(squares.T @ weights.sum(axis=1)).ravel()
+        row_weights = weights.sum(axis=1)
+        total_squares = np.asarray(squares.T @ row_weights).ravel()
         self.means_ = np.stack(means)
-        spread = (all_squares - explained) / weights.sum()
-        self.variances_ = np.maximum(spread, _LEAST_VARIANCE)
+        variances = (total_squares - explained) / weights.sum()
+        self.variances_ = np.maximum(variances, _LEAST_VARIANCE)
 
     def _log_ratios(self, rows: Rows) -> Matrix:
         """Weigh how much likelier rows are with each label than without it, (n, n_labels)."""
         without, having = self.means_
         slopes = (having - without) / self.variances_
-        levels = ((having**2 - without**2) / self.variances_).sum(axis=1) / 2
+        square_differences = (having**2 - without**2) / self.variances_
+        levels = square_differences.sum(axis=1) / 2
         ratios = np.asarray(rows @ slopes.T) - levels
         return np.asarray(self.mixture_weight / rows.shape[1] * ratios)
 
     def _affinity(self, rows: Rows | None) -> sp.csr_matrix:
         """Return the cosines of rows and their nearest items, sparse; None: the items' own."""
         distances, columns = self._neighbours.kneighbors(rows)
-        similar = np.maximum(1.0 - distances, 0.0) / distances.shape[1]
-        indptr = np.arange(0, similar.size + 1, similar.shape[1])
-        shape = (len(similar), self._neighbours.n_samples_fit_)
-        return sp.csr_matrix((similar.ravel(), columns.ravel(), indptr), shape=shape)
+        n, n_neighbours = distances.shape
+        cosines = np.maximum(1.0 - distances, 0.0) / n_neighbours
+        indptr = np.arange(0, cosines.size + 1, n_neighbours)
+        entries = (cosines.ravel(), columns.ravel(), indptr)
+        return sp.csr_matrix(entries, shape=(n, self._neighbours.n_samples_fit_))
 
     def _prior_logits(self, X: Features) -> Matrix:
         """Return the logits of the prior, (n, n_labels)."""
@@ -216,20 +233,29 @@ class Transduction(PoolBaseline):
                     f"`prior` of `Transduction` must give probabilities in shape {shape}, a column "
                     f"for each of `classes_`; got shape {scores.shape}."
                 )
-        return logits_of(scores) + self._shifts
+        logits = logits_of(scores)
+        return logits + self._shifts
 
     def _scores(self, X: Features) -> Matrix:
         """Return logits that weigh prior, distributions and nearest items."""
         rows = scale_rows(X, "standard", self._mean, self._scale, np.float64)
-        near = self._affinity(rows) @ (2 * self.probabilities_ - 1)
-        support = self.prior_weight * self._prior_logits(X) + self._log_ratios(rows)
-        return np.asarray(support + self.neighbour_weight * near)
+        votes = self._affinity(rows) @ (2 * self.probabilities_ - 1)
+        prior = self._prior_logits(X)
+        support = self.prior_weight * prior + self._log_ratios(rows)
+        return np.asarray(support + self.neighbour_weight * votes)
 
 
 def _corpus(labels: tuple[str, ...], matrix: sp.csr_matrix, groups: IntArray | None) -> LabelCorpus:
-    """Make a corpus of a checked matrix (n, n_labels) over labels, as another `fit` takes it."""
+    """Return a corpus of a checked matrix (n, n_labels) over labels, as another `fit` takes it."""
     ids = tuple(map(str, range(matrix.shape[0])))
-    members = None if groups is None else tuple(map(str, groups))
+    group_names = None
+    if groups is not None:
+        group_names = tuple(map(str, groups))
     return LabelCorpus(
-        labels, matrix.astype(bool), ids, groups=members, numbered=True, normalize=False
+        labels,
+        matrix.astype(bool),
+        ids,
+        groups=group_names,
+        numbered=True,
+        normalize=False,
     )

@@ -121,7 +121,9 @@ class WordBaseline(Baseline):
 def unit_rows(points: Matrix) -> Matrix:
     """Scale each row to length 1; a row of length 0 (to rounding) becomes zeros."""
     lengths = np.linalg.norm(points, axis=1, keepdims=True)
-    return np.asarray(np.divide(points, lengths, out=np.zeros_like(points), where=lengths > 1e-12))
+    zeros = np.zeros_like(points)
+    scaled = np.divide(points, lengths, out=zeros, where=lengths > 1e-12)
+    return np.asarray(scaled)
 
 
 def zero_shot_quality(truth: Mask, scores: Matrix, hidden: Mask) -> float:
@@ -132,7 +134,9 @@ def zero_shot_quality(truth: Mask, scores: Matrix, hidden: Mask) -> float:
     rows = truth[:, hidden].any(axis=1)
     if not rows.any():
         return 0.0
-    return 0.5 * (example_map(truth[rows], scores[rows]) + concept_map(truth[rows], scores[rows]))
+    example_quality = example_map(truth[rows], scores[rows])
+    concept_quality = concept_map(truth[rows], scores[rows])
+    return 0.5 * (example_quality + concept_quality)
 
 
 class ConSE(WordBaseline):
@@ -186,15 +190,22 @@ class ConSE(WordBaseline):
         if self.n_top is not None:
             self.n_top_ = int(self.n_top)
             return
-        folds = fold_numbers(len(truth), N_FOLDS, generator, self.groups_)
+        n, n_labels = truth.shape
+        folds = fold_numbers(n, N_FOLDS, generator, self.groups_)
         predicted = out_of_fold(self.mapper_, X, targets, folds)
 
         def qualities(hidden: Mask) -> list[float]:
-            kept = predicted[:, ~hidden], vectors[~hidden], self.shares_[~hidden]
-            points = [_combine_top(*kept, n_top) for n_top in N_TOP]
-            return [zero_shot_quality(truth, point @ vectors.T, hidden) for point in points]
+            visible_predicted = predicted[:, ~hidden]
+            visible_vectors = vectors[~hidden]
+            visible_shares = self.shares_[~hidden]
+            top_qualities = []
+            for n_top in N_TOP:
+                points = _combine_top(visible_predicted, visible_vectors, visible_shares, n_top)
+                quality = zero_shot_quality(truth, points @ vectors.T, hidden)
+                top_qualities.append(quality)
+            return top_qualities
 
-        self.n_top_ = best_candidate(N_TOP, qualities, truth.shape[1], N_FOLDS, generator)
+        self.n_top_ = best_candidate(N_TOP, qualities, n_labels, N_FOLDS, generator)
 
     def _similarities(self, predicted: Matrix) -> Matrix:
         """Return the cosine of every label with the instance's combination."""
@@ -283,11 +294,15 @@ class Composition(WordBaseline):
 
     def _similarities(self, predicted: Matrix) -> Matrix:
         """Search all combinations for each instance."""
-        points, vectors = unit_rows(predicted), self.label_vectors_[self.known_]
-        scores = np.empty((len(points), len(self.classes_)))
+        points = unit_rows(predicted)
+        vectors = self.label_vectors_[self.known_]
         squares = (points**2).sum(axis=1, keepdims=True) + 1.0
-        distances = np.sqrt(np.maximum(squares - 2.0 * _best_cosines(points, vectors), 0.0))
-        scores[:, self.known_] = _TIE_BREAK * (points @ vectors.T) - distances
+        cosines = _best_cosines(points, vectors)
+        squared_distances = np.maximum(squares - 2.0 * cosines, 0.0)
+        distances = np.sqrt(squared_distances)
+        tie_break = _TIE_BREAK * (points @ vectors.T)
+        scores = np.empty((len(points), len(self.classes_)))
+        scores[:, self.known_] = tie_break - distances
         return scores
 
 
@@ -295,25 +310,35 @@ def _best_cosines(points: Matrix, vectors: Matrix) -> Matrix:
     """Return the best cosine of points (n, d) with a combination that holds each label."""
     # All 2^n_labels - 1 sums of the vectors (n_labels, d) are compared, each scaled to length 1; a
     # sum of length 0 has the cosine 0 with everything.
-    n_low = min(len(vectors), _LOW_LABELS)
-    high, sums = vectors[n_low:], np.zeros((1, vectors.shape[1]))
+    n_points = len(points)
+    n_labels, n_components = vectors.shape
+    n_low = min(n_labels, _LOW_LABELS)
+    high_vectors = vectors[n_low:]
+    n_high = len(high_vectors)
+    sums = np.zeros((1, n_components))
     for vector in vectors[:n_low]:  # bit i of a sum's number says whether it holds label i
         sums = np.concatenate([sums, sums + vector])
-    best = np.full((len(points), len(vectors)), -1.0)
-    for pattern in range(2 ** len(high)):
-        chosen = (pattern >> np.arange(len(high))) & 1 == 1
-        combined = unit_rows(sums + high[chosen].sum(axis=0))
+    best = np.full((n_points, n_labels), -1.0)
+    for pattern in range(2**n_high):
+        bits = pattern >> np.arange(n_high)
+        chosen = bits & 1 == 1
+        combined = unit_rows(sums + high_vectors[chosen].sum(axis=0))
         columns = n_low + np.flatnonzero(chosen)
-        for start in range(0, len(points), _BLOCK_ROWS):
-            block = best[start : start + _BLOCK_ROWS]
-            cosines = points[start : start + _BLOCK_ROWS] @ combined.T
-            block[:, columns] = np.maximum(block[:, columns], cosines.max(axis=1)[:, None])
+        for start in range(0, n_points, _BLOCK_ROWS):
+            rows = slice(start, start + _BLOCK_ROWS)
+            block = best[rows]
+            cosines = points[rows] @ combined.T
+            largest = cosines.max(axis=1)[:, None]
+            block[:, columns] = np.maximum(block[:, columns], largest)
             # Folding the upper half onto the lower one takes the last label out; work halves each
             # time. The empty combination is always in the lower half and never counts.
             for label in reversed(range(n_low)):
-                with_label, without = cosines[:, 2**label :], cosines[:, : 2**label]
-                np.maximum(block[:, label], with_label.max(axis=1), out=block[:, label])
-                cosines = np.maximum(with_label, without)
+                half = 2**label
+                with_label = cosines[:, half:]
+                without_label = cosines[:, :half]
+                column = block[:, label]
+                np.maximum(column, with_label.max(axis=1), out=column)
+                cosines = np.maximum(with_label, without_label)
     return best
 
 
@@ -404,28 +429,41 @@ class Fast0Tag(WordBaseline):
         generator: np.random.Generator,
     ) -> float:
         """Choose the penalty that ranks labels best when some are made pseudo-unseen."""
-        folds = fold_numbers(len(truth), N_FOLDS, generator, self.groups_)
-        drawn = generator.permutation(usable)[:SEARCH_SIZE]
+        n, n_labels = truth.shape
+        folds = fold_numbers(n, N_FOLDS, generator, self.groups_)
+        sample = generator.permutation(usable)[:SEARCH_SIZE]
 
         def qualities(hidden: Mask) -> list[float]:
-            rows = drawn[_can_be_ranked(truth[drawn][:, ~hidden])]
+            rankable = _can_be_ranked(truth[sample][:, ~hidden])
+            rows = sample[rankable]
             if not len(rows):
                 return [0.0] * len(PENALTIES)
-            labels, kept = truth[rows][:, ~hidden], vectors[~hidden]
-            paths = np.empty((len(rows), len(PENALTIES), vectors.shape[1]))
-            start = None
-            for place in np.argsort(PENALTIES)[::-1]:  # each starts at the one before
-                start, _, _ = _ranking_directions(
-                    kept, labels, PENALTIES[place], SEARCH_TOLERANCE, self.max_iter, start
-                )
-                paths[:, place] = start
+            visible_truth = truth[rows][:, ~hidden]
+            paths = self._path_directions(vectors[~hidden], visible_truth)
             mapper = self._fit_ridge(X, paths[:, 0], draw_seed(generator), rows)
             _, numbers = np.unique(folds[rows], return_inverse=True)
-            flat = out_of_fold(mapper, X[rows], paths.reshape(len(rows), -1), numbers)
-            predicted = np.split(flat, len(PENALTIES), axis=1)
-            return [zero_shot_quality(truth[rows], w @ vectors.T, hidden) for w in predicted]
+            targets = paths.reshape(len(rows), -1)
+            predicted = out_of_fold(mapper, X[rows], targets, numbers)
+            penalty_qualities = []
+            for directions in np.split(predicted, len(PENALTIES), axis=1):
+                quality = zero_shot_quality(truth[rows], directions @ vectors.T, hidden)
+                penalty_qualities.append(quality)
+            return penalty_qualities
 
-        return best_candidate(PENALTIES, qualities, truth.shape[1], N_FOLDS, generator)
+        return best_candidate(PENALTIES, qualities, n_labels, N_FOLDS, generator)
+
+    def _path_directions(self, vectors: Matrix, truth: Mask) -> Matrix:
+        """Find the directions of documents for every penalty, (n, n_penalties, d)."""
+        paths = np.empty((len(truth), len(PENALTIES), vectors.shape[1]))
+        start = None
+        # From the largest penalty down: each starts at the solution before.
+        for place in np.argsort(PENALTIES)[::-1]:
+            penalty = PENALTIES[place]
+            start, _, _ = _ranking_directions(
+                vectors, truth, penalty, SEARCH_TOLERANCE, self.max_iter, start
+            )
+            paths[:, place] = start
+        return paths
 
 
 def _can_be_ranked(truth: Mask) -> Mask:
@@ -454,31 +492,46 @@ def _ranking_directions(
     sets, first, copies = np.unique(truth, axis=0, return_index=True, return_inverse=True)
     # Rows sorted by their number of labels let the gradient work on slices.
     order = np.argsort(-sets.sum(axis=1), kind="stable")
-    back = np.argsort(order)[copies.ravel()]
+    rows_of_documents = np.argsort(order)[copies.ravel()]
     problem = _RankingProblem(vectors, sets[order], penalty)
-    here = np.zeros((len(sets), vectors.shape[1])) if start is None else start[first][order]
-    directions, done = here.copy(), np.zeros(len(here), dtype=bool)
-    left, ahead, age = np.arange(len(here)), here, np.ones(len(here))
+    n_sets = len(sets)
+    current = np.zeros((n_sets, vectors.shape[1])) if start is None else start[first][order]
+    directions = current.copy()
+    converged = np.zeros(n_sets, dtype=bool)
+    active = np.arange(n_sets)
+    lookahead = current
+    momentum = np.ones(n_sets)
     steps = 1.0 / problem.curvature()
     n_iter = 0
     while True:
-        slope = problem.gradient(ahead)
-        bound = tolerance * problem.penalty * np.linalg.norm(ahead, axis=1)
+        slope = problem.gradient(lookahead)
+        bound = tolerance * problem.penalty * np.linalg.norm(lookahead, axis=1)
         good = np.linalg.norm(slope, axis=1) <= bound
-        directions[left], done[left] = ahead, good
+        directions[active] = lookahead
+        converged[active] = good
         if good.all() or n_iter == max_iter:
-            return directions[back], done[back], n_iter
+            return directions[rows_of_documents], converged[rows_of_documents], n_iter
+
         # Those that are done leave; doing so in batches saves most of the copying.
         if good.mean() > 0.2:
             problem = _RankingProblem(vectors, problem.truth[~good], penalty)
-            left, here, ahead, slope, age, steps = (
-                array[~good] for array in (left, here, ahead, slope, age, steps)
-            )
-        there = ahead - steps[:, None] * slope
-        age[((there - here) * slope).sum(axis=1) > 0] = 1.0
-        older = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * age**2))
-        ahead = there + ((age - 1.0) / older)[:, None] * (there - here)
-        here, age = there, older
+            active = active[~good]
+            current = current[~good]
+            lookahead = lookahead[~good]
+            slope = slope[~good]
+            momentum = momentum[~good]
+            steps = steps[~good]
+
+        # An accelerated gradient step, restarted where it points uphill.
+        updated = lookahead - steps[:, None] * slope
+        change = updated - current
+        uphill = (change * slope).sum(axis=1) > 0
+        momentum[uphill] = 1.0
+        next_momentum = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
+        factor = (momentum - 1.0) / next_momentum
+        lookahead = updated + factor[:, None] * change
+        current = updated
+        momentum = next_momentum
         n_iter += 1
 
 
@@ -486,12 +539,18 @@ class _RankingProblem:
     """The objectives of `_ranking_directions` for documents (n, n_labels), fullest first."""
 
     def __init__(self, vectors: Matrix, truth: Mask, penalty: float) -> None:
-        self.vectors, self.truth, self.penalty = vectors, truth, penalty
+        self.vectors = vectors
+        self.truth = truth
+        self.penalty = penalty
+        n_labels = truth.shape[1]
         self.sizes = truth.sum(axis=1)
-        self.scale = 1.0 / (self.sizes * (truth.shape[1] - self.sizes))
+        n_pairs = self.sizes * (n_labels - self.sizes)
+        self.scale = 1.0 / n_pairs
         # The label of each rank within its document; documents of fewer labels are cut off.
-        self.ranked = np.argsort(~truth, axis=1, kind="stable")[:, : int(self.sizes.max())]
-        self.counts = [int((self.sizes > k).sum()) for k in range(self.ranked.shape[1])]
+        n_ranks = int(self.sizes.max())
+        order = np.argsort(~truth, axis=1, kind="stable")
+        self.ranked = order[:, :n_ranks]
+        self.counts = [int((self.sizes > rank).sum()) for rank in range(n_ranks)]
 
     def gradient(self, directions: Matrix) -> Matrix:
         """Return each document's gradient, (n, d)."""
@@ -500,24 +559,31 @@ class _RankingProblem:
         rivals = np.where(self.truth, -np.inf, scores)
         pull = np.zeros_like(scores)
         for rank, count in enumerate(self.counts):
-            rows, own = np.arange(count), self.ranked[:count, rank]
-            gaps = rivals[:count] + (1.0 - scores[rows, own])[:, None]
+            rows = np.arange(count)
+            labels = self.ranked[:count, rank]
+            margins = 1.0 - scores[rows, labels]
+            gaps = rivals[:count] + margins[:, None]
             np.maximum(gaps, 0.0, out=gaps)
             pull[:count] += gaps
-            pull[rows, own] -= gaps.sum(axis=1)
+            pull[rows, labels] -= gaps.sum(axis=1)
         pull *= self.scale[:, None]
-        return np.asarray(pull @ self.vectors + self.penalty * directions)
+        gradient = pull @ self.vectors
+        return np.asarray(gradient + self.penalty * directions)
 
     def curvature(self) -> Matrix:
         """Bound the largest curvature of each document's objective, (n,)."""
         # With every pair active it is the sum of the spreads of both sides and of the squared
         # distance of their means; the spread of the labels that a document lacks is at most that
         # of all labels, times n_labels / |N|.
-        lacking = self.truth.shape[1] - self.sizes
+        n_labels = self.truth.shape[1]
+        n_lacking = n_labels - self.sizes
         mean = self.truth @ self.vectors / self.sizes[:, None]
-        other = (~self.truth) @ self.vectors / lacking[:, None]
+        lacking_mean = (~self.truth) @ self.vectors / n_lacking[:, None]
         squares = (self.vectors**2).sum(axis=1)
-        spread = self.truth @ squares / self.sizes - (mean**2).sum(axis=1)
-        widest = np.linalg.norm(self.vectors - self.vectors.mean(axis=0), ord=2) ** 2
-        apart = ((mean - other) ** 2).sum(axis=1)
-        return np.asarray(np.maximum(spread, 0.0) + widest / lacking + apart + self.penalty)
+        mean_square = self.truth @ squares / self.sizes
+        spread = mean_square - (mean**2).sum(axis=1)
+        centred = self.vectors - self.vectors.mean(axis=0)
+        total_spread = np.linalg.norm(centred, ord=2) ** 2
+        mean_distance = ((mean - lacking_mean) ** 2).sum(axis=1)
+        bound = np.maximum(spread, 0.0) + total_spread / n_lacking + mean_distance
+        return np.asarray(bound + self.penalty)

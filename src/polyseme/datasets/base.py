@@ -26,10 +26,11 @@ class DatasetContent:
         """Return the SHA-256 of the content, whatever file it came from."""
         corpus = self.corpus
         facts = [list(corpus), corpus.ids, corpus.groups, corpus.splits, self.feature_names]
-        summed = hashlib.sha256(json.dumps(facts).encode())
+        digest = hashlib.sha256(json.dumps(facts).encode())
         if self.X is not None:
-            summed.update(np.ascontiguousarray(self.X, dtype="<f4").tobytes())
-        return summed.hexdigest()
+            X = np.ascontiguousarray(self.X, dtype="<f4")
+            digest.update(X.tobytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -91,4 +92,6 @@ class Dataset:
         """
         if self.spec.embedded is not None:
             return not self.is_sample
-        return bool(self.spec.checksums) and dict(self.files) == dict(self.spec.checksums)
+        if not self.spec.checksums:
+            return False
+        return dict(self.files) == dict(self.spec.checksums)

@@ -44,11 +44,13 @@ def known_specs() -> dict[str, DatasetSpec]:
 
     Read when first asked for: packages that add some by entry points import this one.
     """
-    tables = tomllib.loads(Path(__file__).with_name("specs.toml").read_text("utf-8"))
+    specs_file = Path(__file__).with_name("specs.toml")
+    tables = tomllib.loads(specs_file.read_text("utf-8"))
     topics = tables.pop("topics")
     specs = {}
     for name, entry in tables.items():
-        sample = SyntheticSample(topics[entry["domain"]], **entry.pop("sample"))
+        domain_topics = topics[entry["domain"]]
+        sample = SyntheticSample(domain_topics, **entry.pop("sample"))
         specs[name] = DatasetSpec(name, sample=sample.make, **entry)
     return specs | load_plugins("polyseme.datasets")
 
@@ -84,26 +86,33 @@ def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = Fa
         )
     spec = known_specs().get(name) or folder_spec(name)
     make = spec.sample if sample else spec.embedded
-    files: dict[str, str] = {}
+    checksums: dict[str, str] = {}
     if make is not None:
         content = make()
         checksum = content.digest()
     else:
         folder = _folder(name, data)
         try:
-            content, files = _read_folder(folder, spec)
+            content, checksums = _read_folder(folder, spec)
         except InputError as error:
             raise InputError(f"Dataset '{name}': {error}") from error
-        listing = "".join(f"{file} {files[file]}\n" for file in sorted(files))
+        listing = "".join(f"{file} {checksums[file]}\n" for file in sorted(checksums))
         checksum = hashlib.sha256(listing.encode()).hexdigest()
-    names = None if content.feature_names is None else tuple(content.feature_names)
-    X = content.X if content.X is None or not spec.square_root else np.sqrt(content.X)
-    dataset = Dataset(spec, content.corpus, X, names, checksum, sample, files)
-    if files and spec.checksums and not dataset.as_published():
-        others = sorted({file for file, _ in {*files.items()} ^ {*spec.checksums.items()}})
+
+    feature_names = None
+    if content.feature_names is not None:
+        feature_names = tuple(content.feature_names)
+    X = content.X
+    if X is not None and spec.square_root:
+        X = np.sqrt(X)
+    dataset = Dataset(spec, content.corpus, X, feature_names, checksum, sample, checksums)
+
+    if checksums and spec.checksums and not dataset.as_published():
+        differing = {*checksums.items()} ^ {*spec.checksums.items()}
+        differing_files = sorted({file for file, _ in differing})
         warnings.warn(
-            f"Dataset '{name}': {first_few(others)} differ from the files that the published "
-            "figures were made with; your figures may differ from them too.",
+            f"Dataset '{name}': {first_few(differing_files)} differ from the files that the "
+            "published figures were made with; your figures may differ from them too.",
             PolysemeWarning,
             stacklevel=2,
         )
@@ -119,7 +128,8 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
     titles = [" with ".join(dict.fromkeys(names)) for names in candidates]
     if not all(titles) or not titles:
         raise InputError("`candidates` of `choose` must name at least one dataset each.")
-    if all(name in known_specs() and known_specs()[name].embedded for name in candidates[0]):
+    specs = known_specs()
+    if all(name in specs and specs[name].embedded for name in candidates[0]):
         return candidates[0]
     root = _data_root(data, titles[0])
     for names in candidates:
@@ -127,7 +137,7 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
             return names
     raise InputError(
         f"None of {', '.join(titles)} has its folder in '{root}' ({_contents(root)}); put the "
-        f"files of one there, in a folder of its name; known datasets: {', '.join(known_specs())}."
+        f"files of one there, in a folder of its name; known datasets: {', '.join(specs)}."
     )
 
 
@@ -137,8 +147,15 @@ def folder_spec(name: str) -> DatasetSpec:
     def no_sample() -> DatasetContent:
         raise unknown_name("dataset", name, known_specs())
 
-    own = "the user's own"
-    return DatasetSpec(name, name, "other", f"none: a folder of {own}", own, no_sample)
+    owner = "the user's own"
+    return DatasetSpec(
+        name=name,
+        title=name,
+        domain="other",
+        citation=f"none: a folder of {owner}",
+        licence=owner,
+        sample=no_sample,
+    )
 
 
 def _data_root(data: str | Path | None, wanted: str) -> Path:
@@ -161,24 +178,29 @@ def _data_root(data: str | Path | None, wanted: str) -> Path:
 
 
 def _folder(name: str, data: str | Path | None) -> Path:
-    """Find the folder of a dataset, or say what there is instead."""
-    known = set(known_specs())
-    if name not in known and not (data or os.environ.get(VARIABLE)):
-        raise unknown_name("dataset", name, known)
+    """Return the folder of a dataset, or raise an error that lists what the data root holds."""
+    names = set(known_specs())
+    if name not in names and not (data or os.environ.get(VARIABLE)):
+        raise unknown_name("dataset", name, names)
     root = _data_root(data, name)
-    if (root / name).is_dir():
-        return root / name
-    if name not in known:
-        raise unknown_name("dataset", name, known.union(_folders(root)))
+    folder = root / name
+    if folder.is_dir():
+        return folder
+    if name not in names:
+        raise unknown_name("dataset", name, names.union(_folders(root)))
     raise InputError(
         f"The dataset '{name}' has no folder in '{root}' ({_contents(root)}); put its files into "
-        f"'{root / name}', or ask for the sample."
+        f"'{folder}', or ask for the sample."
     )
 
 
 def _folders(root: Path) -> list[str]:
     """List the folders of a data root that hold documents."""
-    return sorted({path.parent.name for file in DOCUMENT_FILES for path in root.glob(f"*/{file}")})
+    names = set()
+    for file in DOCUMENT_FILES:
+        for path in root.glob(f"*/{file}"):
+            names.add(path.parent.name)
+    return sorted(names)
 
 
 def _contents(root: Path) -> str:
@@ -190,7 +212,7 @@ def _contents(root: Path) -> str:
 
 
 def _read_folder(folder: Path, spec: DatasetSpec) -> tuple[DatasetContent, dict[str, str]]:
-    """Read and check the files of a dataset; give the SHA-256 of each by its name, too."""
+    """Read and check the files of a dataset; return the SHA-256 of each by its name, too."""
     paths = [_file(folder, *DOCUMENT_FILES)]
     corpus = LabelCorpus.read(paths[0], strict=True)
     splits = sorted(set(corpus.splits or ()))
@@ -204,30 +226,47 @@ def _read_folder(folder: Path, spec: DatasetSpec) -> tuple[DatasetContent, dict[
             "every document needs a `group` (its artist or track), so that a split keeps a group "
             "on one side; the field is missing: add it to the documents file."
         )
-    X, names = None, None
+    X = None
+    names = None
     if spec.has_features or (folder / FEATURES_FILE).is_file():
-        paths.append(_file(folder, FEATURES_FILE))
-        X = _read_features(paths[-1], spec, len(corpus))
+        features_path = _file(folder, FEATURES_FILE)
+        paths.append(features_path)
+        X = _read_features(features_path, spec, len(corpus))
         if spec.detectors or (folder / NAMES_FILE).is_file():
-            paths.append(_file(folder, NAMES_FILE))
-            text = "".join(line for _, line in numbered_lines(paths[-1]))
-            names = tuple(line.strip() for line in text.rstrip().split("\n"))
-            if len(names) != X.shape[1] or len(set(names)) < len(names):
-                raise InputError(
-                    f"{NAMES_FILE} must name the {X.shape[1]} columns of {FEATURES_FILE}, a line "
-                    f"each; got {len(set(names))} different names in {len(names)} lines."
-                )
-    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+            names_path = _file(folder, NAMES_FILE)
+            paths.append(names_path)
+            names = _read_names(names_path, X.shape[1])
+    files = {}
+    for path in paths:
+        content = path.read_bytes()
+        files[path.name] = hashlib.sha256(content).hexdigest()
     return DatasetContent(corpus, X, names), files
 
 
+def _read_names(path: Path, n_columns: int) -> tuple[str, ...]:
+    """Read the names of the feature columns, one a line, all different."""
+    lines = [line for _, line in numbered_lines(path)]
+    text = "".join(lines).rstrip()
+    names = tuple(line.strip() for line in text.split("\n"))
+    n_distinct = len(set(names))
+    if len(names) != n_columns or n_distinct < len(names):
+        raise InputError(
+            f"{NAMES_FILE} must name the {n_columns} columns of {FEATURES_FILE}, a line "
+            f"each; got {n_distinct} different names in {len(names)} lines."
+        )
+    return names
+
+
 def _file(folder: Path, *names: str) -> Path:
-    """Find the first of some files in a folder, or list what is there instead."""
+    """Return the first of several files that the folder holds, or raise an error that lists it."""
     for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    there = sorted(path.name for path in folder.iterdir())
-    contents = f"found there: {first_few(there, most=12)}" if there else "the folder is empty"
+        path = folder / name
+        if path.is_file():
+            return path
+    present = sorted(path.name for path in folder.iterdir())
+    contents = "the folder is empty"
+    if present:
+        contents = f"found there: {first_few(present, most=12)}"
     raise InputError(f"no {' or '.join(names)} in '{folder}' ({contents}); put it there.")
 
 
@@ -237,15 +276,18 @@ def _read_features(path: Path, spec: DatasetSpec, n_documents: int) -> Any:
     with np.errstate(over="ignore"):
         values = np.asarray(read_features(path), dtype=np.float32)
     X: Any = check_features(values, owner=path.name, keep_single=True)
-    if X.shape[0] != n_documents:
+    n_rows = X.shape[0]
+    if n_rows != n_documents:
         raise InputError(
-            f"{path.name} has {X.shape[0]} rows for {n_documents} documents; give one row per "
+            f"{path.name} has {n_rows} rows for {n_documents} documents; give one row per "
             "document, in the same order."
         )
-    outside = int(((X < 0) | (X > 1)).sum()) if spec.square_root else 0
-    if outside:
-        raise InputError(
-            f"{path.name} must hold probabilities but {outside} of its values lie outside "
-            "0 to 1; rescale them, or use the folder under another name."
-        )
+    if spec.square_root:
+        outside = (X < 0) | (X > 1)
+        n_outside = int(outside.sum())
+        if n_outside:
+            raise InputError(
+                f"{path.name} must hold probabilities but {n_outside} of its values lie outside "
+                "0 to 1; rescale them, or use the folder under another name."
+            )
     return X

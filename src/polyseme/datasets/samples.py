@@ -45,21 +45,23 @@ class SyntheticSample:
     feature_names: Sequence[str] | None = None  # the columns of dense features
 
     def make(self) -> DatasetContent:
-        """Make the sample."""
+        """Return the sample."""
         generator = np.random.default_rng(self.seed)
-        groups = self._groups()
-        topics = groups % len(self.topics)
-        documents = self._documents(topics, groups, generator)
+        group_numbers = self._groups()
+        topics = group_numbers % len(self.topics)
+        documents = self._documents(topics, group_numbers, generator)
         ids = [f"sample-{row:03d}" for row in range(self.n_documents)]
-        corpus = replace(
-            LabelCorpus.from_documents(documents, ids=ids),
-            groups=tuple(f"group-{group:03d}" for group in groups) if self.group_size else None,
-            splits=self._splits(groups, generator),
-        )
+        corpus = LabelCorpus.from_documents(documents, ids=ids)
+        groups = None
+        if self.group_size:
+            groups = tuple(f"group-{number:03d}" for number in group_numbers)
+        splits = self._splits(group_numbers, generator)
+        corpus = replace(corpus, groups=groups, splits=splits)
         if self.features is None:
             return DatasetContent(corpus)
+        X = self._features(corpus, topics, generator)
         names = corpus.labels if self.features == "detectors" else self.feature_names
-        return DatasetContent(corpus, self._features(corpus, topics, generator), names)
+        return DatasetContent(corpus, X, names)
 
     def _groups(self) -> IntArray:
         """Return the number of every document's group; sizes go round from 1 to 2 * mean - 1."""
@@ -67,7 +69,9 @@ class SyntheticSample:
         if not self.group_size:
             return rows
         # Topics go round from group to group; a size must meet all of them.
-        sizes = 1 + rows // len(self.topics) % (2 * self.group_size - 1)
+        rounds = rows // len(self.topics)
+        n_sizes = 2 * self.group_size - 1
+        sizes = 1 + rounds % n_sizes
         return np.repeat(rows, sizes)[: self.n_documents]
 
     def _documents(
@@ -79,48 +83,60 @@ class SyntheticSample:
             rows = np.flatnonzero(topics == number)
             units = groups[rows] if self.shared_labels else rows
             for label, chance in self._chances(topic).items():
-                drawn = generator.permutation(np.unique(units))
-                holders = drawn[: max(2, round(chance * len(drawn)))]
+                shuffled_units = generator.permutation(np.unique(units))
+                n_holders = max(2, round(chance * len(shuffled_units)))
+                holders = shuffled_units[:n_holders]
                 for row in rows[np.isin(units, holders)]:
                     documents[row].add(label)
+            default_label = self.topics[topic][0]
             for row in rows:
                 # A document of a topic that drew nothing would be empty by accident.
-                documents[row] = documents[row] or {self.topics[topic][0]}
-        for row in generator.permutation(len(documents))[: self.n_empty]:
+                documents[row] = documents[row] or {default_label}
+        shuffled_rows = generator.permutation(len(documents))
+        for row in shuffled_rows[: self.n_empty]:
             documents[row] = set()
         return documents
 
     def _chances(self, topic: str) -> dict[str, float]:
         """Return the chance of each label of a topic in this dataset."""
-        shared = zip(self.topics[topic], _CHANCES, strict=True)
-        own = zip(self.own.get(topic, ()), _OWN_CHANCES, strict=False)
-        return {label: chance for label, chance in (*shared, *own) if label not in self.without}
+        chances = dict(zip(self.topics[topic], _CHANCES, strict=True))
+        extra_labels = self.own.get(topic, ())
+        chances.update(zip(extra_labels, _OWN_CHANCES, strict=False))
+        return {label: chance for label, chance in chances.items() if label not in self.without}
 
     def _splits(self, groups: IntArray, generator: np.random.Generator) -> tuple[str, ...] | None:
         """Share the groups out over the parts of the official split."""
         if not self.splits:
             return None
-        order = generator.permutation(int(groups.max()) + 1)
-        ends = np.cumsum(list(self.splits.values()))[:-1] * len(order)
-        parts = np.searchsorted(ends, np.argsort(order)[groups], side="right")
-        return tuple(list(self.splits)[part] for part in parts)
+        names = list(self.splits)
+        n_groups = int(groups.max()) + 1
+        ranks = np.argsort(generator.permutation(n_groups))
+        shares = list(self.splits.values())
+        ends = np.cumsum(shares)[:-1] * n_groups
+        numbers = np.searchsorted(ends, ranks[groups], side="right")
+        return tuple(names[number] for number in numbers)
 
     def _features(
         self, corpus: LabelCorpus, topics: IntArray, generator: np.random.Generator
     ) -> NDArray[np.float32]:
         """Draw noisy features (n_documents, n_features) from labels and topics."""
-        held = corpus.matrix.toarray().astype(np.float64)
+        labels = corpus.matrix.toarray().astype(np.float64)
+        n_documents, n_labels = labels.shape
         if self.features == "detectors":
             # Detectors of the labels of the same topic fire a little too.
-            chances = [self._chances(topic) for topic in self.topics]
-            near = np.array([[label in each for label in corpus.labels] for each in chances])
-            noise = 0.15 * generator.standard_normal(held.shape)
-            X = np.clip(0.1 + 0.5 * held + 0.1 * near[topics] + noise, 0.0, 1.0)
+            rows = []
+            for topic in self.topics:
+                chances = self._chances(topic)
+                rows.append([label in chances for label in corpus.labels])
+            related = np.array(rows)
+            noise = 0.15 * generator.standard_normal(labels.shape)
+            activations = 0.1 + 0.5 * labels + 0.1 * related[topics] + noise
+            X = np.clip(activations, 0.0, 1.0)
         else:
             n_columns = len(self.feature_names or ()) or _DENSE_COLUMNS
-            of_labels = generator.standard_normal((held.shape[1], n_columns))
-            of_topics = generator.standard_normal((len(self.topics), n_columns))
-            noise = 0.5 * generator.standard_normal((len(held), n_columns))
-            X = held @ of_labels + of_topics[topics] + noise
+            label_points = generator.standard_normal((n_labels, n_columns))
+            topic_points = generator.standard_normal((len(self.topics), n_columns))
+            noise = 0.5 * generator.standard_normal((n_documents, n_columns))
+            X = labels @ label_points + topic_points[topics] + noise
         # Rounded, to drop the digits in which machines may differ.
         return np.round(X, 3).astype(np.float32)

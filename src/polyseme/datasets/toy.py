@@ -50,31 +50,34 @@ def toy_world(
     noise: float = 0.1,
     random_state: RandomState = None,
 ) -> ToyWorld:
-    """Make a toy world: documents, as many instances, and test instances of every theme.
+    """Return a toy world: documents, as many instances, and test instances of every theme.
 
     `noise` is the standard deviation of the features around their theme.
     """
     generator = as_generator(random_state)
     names = list(THEMES)
-    corners = np.eye(len(names))
+    n_themes = len(names)
+    corners = np.eye(n_themes)
 
     def instance(theme: str) -> NDArray[np.float64]:
         corner = corners[names.index(theme)]
-        return np.asarray(corner + noise * generator.standard_normal(len(names)))
+        deviations = generator.standard_normal(n_themes)
+        return np.asarray(corner + noise * deviations)
 
     def document(theme: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
         pool = [label for label in THEMES[theme] if label not in left_out]
         size = int(generator.integers(3, len(pool) + 1))
-        return tuple(sorted(generator.permutation(pool)[:size].tolist()))
+        labels = generator.permutation(pool)[:size]
+        return tuple(sorted(labels.tolist()))
 
-    drawn = [names[i % len(names)] for i in range(n_documents)]
-    tested = [names[i % len(names)] for i in range(n_test)]
+    themes = [names[number % n_themes] for number in range(n_documents)]
+    test_themes = [names[number % n_themes] for number in range(n_test)]
     return ToyWorld(
-        X=np.array([instance(theme) for theme in drawn]),
-        documents=[document(theme, UNSEEN) for theme in drawn],
-        label_sets=[document(theme, tuple(OOV)) for theme in drawn],
-        X_test=np.array([instance(theme) for theme in tested]),
-        themes_test=tested,
+        X=np.array([instance(theme) for theme in themes]),
+        documents=[document(theme, UNSEEN) for theme in themes],
+        label_sets=[document(theme, tuple(OOV)) for theme in themes],
+        X_test=np.array([instance(theme) for theme in test_themes]),
+        themes_test=test_themes,
         themes=dict(THEMES),
         unseen=UNSEEN,
         oov=tuple(OOV),

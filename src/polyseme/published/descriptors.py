@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -56,7 +57,7 @@ class CentredRows(NamedTuple):
         return int(self.rows.shape[0]), int(self.rows.shape[1])
 
     def take(self, chosen: NDArray[np.int64]) -> CentredRows:
-        """Return some rows."""
+        """Return the chosen rows."""
         return CentredRows(self.rows[chosen], self.mean, self.used[chosen])
 
     def toarray(self) -> NDArray[np.float32]:
@@ -68,16 +69,20 @@ class CentredRows(NamedTuple):
         import torch
 
         product = _sparse_product(self.rows, weights)
-        subtracted = torch.mv(weights.t(), torch.from_numpy(self.mean))
-        return product.addr_(torch.from_numpy(self.used), subtracted, alpha=-1.0)
+        mean = torch.from_numpy(self.mean)
+        used = torch.from_numpy(self.used)
+        subtracted = torch.mv(weights.t(), mean)
+        return product.addr_(used, subtracted, alpha=-1.0)
 
     def transposed_times(self, values: Tensor, out: Tensor) -> None:
         """Multiply the transpose by a float32 matrix, (n, h), into `out`, (n_columns, h)."""
         import torch
 
         product = _sparse_product(self.rows.tocsc(), values)
-        subtracted = torch.mv(values.t(), torch.from_numpy(self.used))
-        torch.addr(product, torch.from_numpy(self.mean), subtracted, alpha=-1.0, out=out)
+        used = torch.from_numpy(self.used)
+        mean = torch.from_numpy(self.mean)
+        subtracted = torch.mv(values.t(), used)
+        torch.addr(product, mean, subtracted, alpha=-1.0, out=out)
 
 
 def _sparse_product(matrix: sp.csr_matrix | sp.csc_matrix, dense: Tensor) -> Tensor:
@@ -141,11 +146,17 @@ class LabelDescriptor(Estimator):
         owner = type(self).__name__
         self._check_parameters()
         documents = _document_matrix(matrix, owner=owner).astype(np.float64)
+        n_documents, n_labels = documents.shape
+
+        # tf-idf weights, and their products between labels at length one.
         counts = np.asarray(documents.sum(axis=0)).ravel()
-        n_labels, used = len(counts), counts > 0
-        self.idf_ = np.log(documents.shape[0] / np.maximum(counts, 1)) * used
+        used = counts > 0
+        self.idf_ = np.log(n_documents / np.maximum(counts, 1)) * used
         uses = documents @ sp.diags(self.idf_)
-        rows = normalize(sp.csr_matrix(uses.T @ uses))
+        products = sp.csr_matrix(uses.T @ uses)
+        rows = normalize(products)
+
+        # Standardise the columns.
         mean, variance = mean_variance_axis(rows[used], axis=0)
         spread = np.sqrt(variance)
         spread[spread < 1e-12] = 1.0
@@ -164,20 +175,27 @@ class LabelDescriptor(Estimator):
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the fitted descriptor as JSON values and arrays."""
+        config = {name: plain(value) for name, value in self.get_params().items()}
         arrays: dict[str, NDArray[Any]] = {"idf": self.idf_}
         if isinstance(self.descriptors_, CentredRows):
-            rows, arrays["mean"], arrays["used"] = self.descriptors_
-            arrays |= {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
+            rows = self.descriptors_.rows
+            arrays["mean"] = self.descriptors_.mean
+            arrays["used"] = self.descriptors_.used
+            arrays["data"] = rows.data
+            arrays["indices"] = rows.indices
+            arrays["indptr"] = rows.indptr
         else:
             arrays["descriptors"] = self.descriptors_
-        return {name: plain(value) for name, value in self.get_params().items()}, arrays
+        return config, arrays
 
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted descriptor from `get_state`."""
         parameters(cls).check(config)
         dense = "descriptors" in arrays
-        n_labels = check_arrays(arrays, _IDF | (_DENSE if dense else _SPARSE))["n_labels"]
+        declared = _IDF | (_DENSE if dense else _SPARSE)
+        sizes = check_arrays(arrays, declared)
+        n_labels = sizes["n_labels"]
         descriptor = cls(**config)
         descriptor._check_parameters()
         descriptor.idf_ = np.array(arrays["idf"])
@@ -186,8 +204,9 @@ class LabelDescriptor(Estimator):
             descriptor.descriptors_ = np.array(arrays["descriptors"])
         else:
             rows = matrix_of(arrays, (n_labels, n_labels))
-            centre, used = np.array(arrays["mean"]), np.array(arrays["used"])
-            descriptor.descriptors_ = CentredRows(rows, centre, used)
+            mean = np.array(arrays["mean"])
+            used = np.array(arrays["used"])
+            descriptor.descriptors_ = CentredRows(rows, mean, used)
         return descriptor
 
     def _check_parameters(self) -> None:
@@ -267,21 +286,27 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         generator = as_generator(self.random_state)
         filled = np.flatnonzero(np.diff(documents.indptr))
         if self.max_documents is not None and len(filled) > self.max_documents:
-            chosen = np.sort(generator.choice(filled, self.max_documents, replace=False))
-            documents, filled = sp.csr_matrix(documents[chosen]), chosen
+            filled = np.sort(generator.choice(filled, self.max_documents, replace=False))
+            documents = sp.csr_matrix(documents[filled])
+
         n_sweeps = self.n_iter
         if self.max_visits is not None:
-            n_sweeps = min(n_sweeps, max(_LEAST_SWEEPS, self.max_visits // len(filled)))
+            affordable_sweeps = self.max_visits // len(filled)
+            n_sweeps = min(n_sweeps, max(_LEAST_SWEEPS, affordable_sweeps))
+
         if self.n_topics == "hdp":
             import tomotopy
 
-            seed = draw_seed(generator)
-            process = tomotopy.HDPModel(eta=self.topic_prior, initial_k=2, seed=seed)
+            process_seed = draw_seed(generator)
+            process = tomotopy.HDPModel(eta=self.topic_prior, initial_k=2, seed=process_seed)
             _train_topics(process, documents, n_sweeps)
             n_topics = int(np.clip(process.live_k, 2, self.max_topics))
         else:
-            n_topics = min(int(self.n_topics), max(2, len(np.unique(documents.indices))))
-        self.topics_ = self._sample_topics(documents, n_topics, n_sweeps, draw_seed(generator))
+            n_used_labels = len(np.unique(documents.indices))
+            n_topics = min(int(self.n_topics), max(2, n_used_labels))
+
+        seed = draw_seed(generator)
+        self.topics_ = self._sample_topics(documents, n_topics, n_sweeps, seed)
         self.n_topics_, self.n_features_in_ = self.topics_.shape
         return self
 
@@ -328,11 +353,13 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         if self.n_topics != "hdp":
             check_number("n_topics", self.n_topics, owner=owner, low=2, high=32767, whole=True)
         for name in ("document_prior", "topic_prior"):
-            if (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if value is not None:
                 check_number(name, value, owner=owner, low=0, high=1e12, above=True)
         least = {"n_iter": 1, "max_topics": 2, "max_documents": 2, "max_visits": 1}
         for name, low in least.items():
-            if (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if value is not None:
                 check_number(name, value, owner=owner, low=low, whole=True)
 
     def _prior(self, n_topics: int) -> float:
@@ -345,8 +372,9 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         """Learn topics by collapsed Gibbs sampling, (n_topics, n_labels)."""
         import tomotopy
 
+        alpha = self._prior(n_topics)
         eta = self.topic_prior
-        model = tomotopy.LDAModel(k=n_topics, alpha=self._prior(n_topics), eta=eta, seed=seed)
+        model = tomotopy.LDAModel(k=n_topics, alpha=alpha, eta=eta, seed=seed)
         model.optim_interval = 0  # priors stay as they are
         _train_topics(model, documents, n_sweeps)
         columns = np.array([int(word) for word in model.used_vocabs])
@@ -356,18 +384,21 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
             distribution = np.asarray(model.get_topic_word_dist(topic), dtype=np.float64)
             # tomotopy gives smoothed distributions; undo the smoothing to get the counts.
             total = sizes[topic] + eta * len(columns)
-            counts[topic, columns] = np.maximum(distribution * total - eta, 0.0)
+            topic_counts = distribution * total - eta
+            counts[topic, columns] = np.maximum(topic_counts, 0.0)
         # Labels that no document uses keep the prior's mass only.
         topics = counts + eta
-        return np.asarray(topics / topics.sum(axis=1, keepdims=True))
+        totals = topics.sum(axis=1, keepdims=True)
+        return np.asarray(topics / totals)
 
 
 def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
     """Train a tomotopy model on the non-empty documents, as lists of column numbers."""
     words = [str(column) for column in range(documents.shape[1])]
-    for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
+    for start, stop in pairwise(documents.indptr):
         if stop > start:
-            model.add_doc([words[column] for column in documents.indices[start:stop]])
+            columns = documents.indices[start:stop]
+            model.add_doc([words[column] for column in columns])
     model.train(n_sweeps, workers=1)
 
 
@@ -383,20 +414,22 @@ def _infer_topics(
     """Infer topic histograms by mean-field iteration, (n_documents, n_topics)."""
     # Distinct documents of one length are worked on together. Identical rows give identical results
     # whatever stands beside them: every operation works on one document, which stops by itself.
-    unique, inverse = unique_rows(documents)
+    distinct, inverse = unique_rows(documents)
     n_topics = topics.shape[0]
-    by_label = np.ascontiguousarray(topics.T)
-    result = np.full((unique.shape[0], n_topics), 1.0 / n_topics, dtype=np.float32)
-    lengths = np.diff(unique.indptr)
+    label_topics = np.ascontiguousarray(topics.T)
+    uniform = 1.0 / n_topics
+    histograms = np.full((distinct.shape[0], n_topics), uniform, dtype=np.float32)
+    lengths = np.diff(distinct.indptr)
     for length in np.unique(lengths[lengths > 0]).tolist():
         rows = np.flatnonzero(lengths == length)
         step = max(1, _BLOCK // (length * n_topics))
         for start in range(0, len(rows), step):
-            some = rows[start : start + step]
-            entries = unique.indptr[some][:, None] + np.arange(length)
-            gamma = _topic_posterior(by_label[unique.indices[entries]], prior)
-            result[some] = gamma / gamma.sum(axis=1, keepdims=True)
-    return np.asarray(result[inverse])
+            block = rows[start : start + step]
+            entries = distinct.indptr[block][:, None] + np.arange(length)
+            likelihood = label_topics[distinct.indices[entries]]
+            gamma = _topic_posterior(likelihood, prior)
+            histograms[block] = gamma / gamma.sum(axis=1, keepdims=True)
+    return np.asarray(histograms[inverse])
 
 
 def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
@@ -406,8 +439,8 @@ def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[n
     from scipy.special import digamma
 
     n, length, n_topics = likelihood.shape
-    result = np.empty((n, n_topics))
-    places = np.arange(n)
+    posterior = np.empty((n, n_topics))
+    rows = np.arange(n)
     gamma = np.full((n, n_topics), prior + length / n_topics)
     for _ in range(_N_ITERATIONS):
         weights = digamma(gamma)
@@ -418,24 +451,29 @@ def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[n
         updated = np.einsum("nl,nlt->nt", 1.0 / totals, likelihood)
         updated *= weights
         updated += prior
-        moving = np.abs(updated - gamma).max(axis=1) >= _TOLERANCE
+        change = np.abs(updated - gamma).max(axis=1)
+        moving = change >= _TOLERANCE
         gamma = updated
         if not moving.all():
-            result[places[~moving]] = gamma[~moving]
-            places, gamma, likelihood = places[moving], gamma[moving], likelihood[moving]
-            if not len(places):
+            posterior[rows[~moving]] = gamma[~moving]
+            rows = rows[moving]
+            gamma = gamma[moving]
+            likelihood = likelihood[moving]
+            if not len(rows):
                 break
-    result[places] = gamma
-    return result
+    posterior[rows] = gamma
+    return posterior
 
 
 def _document_matrix(matrix: Any, *, owner: str, may_be_empty: bool = False) -> sp.csr_matrix:
-    """Check a 0/1 document-label matrix and give it as a boolean CSR matrix of its own."""
+    """Check a 0/1 document-label matrix and return it as a boolean CSR matrix of its own."""
     if sp.issparse(matrix):
         matrix = check_sparse(matrix, "documents", owner=owner)
     documents = sp.csr_matrix(matrix)
-    if documents.dtype != bool and not np.isin(documents.data, (0, 1)).all():
-        raise InputError(f"The documents given to `{owner}` must hold only 0 and 1.")
+    if documents.dtype != bool:
+        binary = np.isin(documents.data, (0, 1))
+        if not binary.all():
+            raise InputError(f"The documents given to `{owner}` must hold only 0 and 1.")
     documents = sp.csr_matrix(documents.astype(bool))
     documents.eliminate_zeros()
     documents.sum_duplicates()

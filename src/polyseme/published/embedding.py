@@ -38,7 +38,7 @@ from polyseme._validation import (
     warn_dropped,
 )
 from polyseme.concepts import Concepts
-from polyseme.corpus import Documents, as_corpus, check_corpus, unique_rows
+from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, unique_rows
 from polyseme.persistence import State, joined, plain, within
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.losses import WEIGHTINGS, LossSettings
@@ -178,7 +178,7 @@ class ConceptEmbedding(Estimator):
 
     @classmethod
     def from_preset(cls, name: str = "default", **parameters: Any) -> Self:
-        """Make an embedding with a named set of parameters.
+        """Return an embedding with a named set of parameters.
 
         Parameters
         ----------
@@ -224,59 +224,70 @@ class ConceptEmbedding(Estimator):
             Documents for early stopping (in the paper: S_val), of which nothing else is learned;
             by default a share of `documents` is held out, see `TrainingPlan`.
         """
+        # Check parameters and input.
         plan = self.check_parameters()
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels)
         corpus = check_corpus(corpus, owner=type(self).__name__).without_unused()
+        matrix = corpus.matrix
         held_out = None
         if validation is not None:
-            given = as_corpus(validation, labels, normalize=self.normalize_labels)
-            held_out = sp.csr_matrix(given.align(corpus.labels)[0][:, : len(corpus.labels)])
-            if not held_out.nnz:
-                raise InputError(
-                    "`validation` holds no label of `documents`; give other documents."
-                )
-            held_out = sp.csr_matrix(held_out[np.diff(held_out.indptr) > 0])
+            held_out = self._validation_matrix(validation, labels, corpus)
         checkpoint = Checkpoint(
-            self.checkpoint, self.get_params(), corpus.labels, (corpus.matrix, held_out)
+            self.checkpoint, self.get_params(), corpus.labels, (matrix, held_out)
         )
         seed = checkpoint.seed(self.random_state)
         # The order in which topics, weights, held-out documents and sampling draw from it belongs
         # to what a seed gives.
         generator = as_generator(seed)
-        label_descriptor = copy_of(self.label_descriptor or LabelDescriptor()).fit(corpus.matrix)
+
+        # Describe labels and contexts.
+        label_descriptor = copy_of(self.label_descriptor or LabelDescriptor())
+        label_descriptor.fit(matrix)
         context_descriptor = copy_of(self.context_descriptor or ContextDescriptor())
         topic_seed = draw_seed(generator)
         if context_descriptor.random_state is None:
             context_descriptor.set_params(random_state=topic_seed)
-        context_descriptor.fit(corpus.matrix)
-        contexts, matrix = context_descriptor.transform(corpus.matrix), corpus.matrix
-        n_labels = len(corpus.labels)
-        sizes = [n_labels + contexts.shape[1], *self.hidden_sizes, self.n_components, n_labels]
-        # Weights, their gradient, two moments and the best so far, in single precision.
-        check_memory(
-            20 * count_weights(sizes),
-            f"A network with `n_components` {self.n_components} (--components) and `hidden_sizes` "
-            f"{shown(self.hidden_sizes)}",
-            "lower them",
-        )
+        context_descriptor.fit(matrix)
+        contexts = context_descriptor.transform(matrix)
+
+        # Build the network and its loss.
+        n_topics = contexts.shape[1]
+        self._check_network_size(len(corpus.labels), n_topics)
+        weight_generator = torch.Generator().manual_seed(draw_seed(generator))
         network = ConceptNetwork(
-            label_descriptor.descriptors_, contexts.shape[1], self.hidden_sizes, self.n_components,
-            torch.Generator().manual_seed(draw_seed(generator)),
-        )  # fmt: skip
-        scale = math.sqrt(self.n_components) if self.distance_scale is None else self.distance_scale
+            label_descriptor.descriptors_,
+            n_topics,
+            self.hidden_sizes,
+            self.n_components,
+            weight_generator,
+        )
+        scale = self.distance_scale
+        if scale is None:
+            scale = math.sqrt(self.n_components)
         loss = LossSettings(
-            self.positive_weighting, self.context_sensitivity, scale,
-            self.negative_weight, self.distance_weight,
-        )  # fmt: skip
-        evaluate = None
+            weighting=self.positive_weighting,
+            sensitivity=self.context_sensitivity,
+            scale=scale,
+            negative_weight=self.negative_weight,
+            distance_weight=self.distance_weight,
+        )
+
+        # Hold out documents for early stopping.
         if held_out is not None:
             held_out_contexts = context_descriptor.transform(held_out)
-        elif len(rows := hold_out(matrix, plan.validation_fraction, generator)):
-            kept = np.setdiff1d(np.arange(matrix.shape[0]), rows)
-            held_out, held_out_contexts = sp.csr_matrix(matrix[rows]), contexts[rows]
-            matrix, contexts = sp.csr_matrix(matrix[kept]), contexts[kept]
+        else:
+            rows = hold_out(matrix, plan.validation_fraction, generator)
+            if len(rows):
+                training_rows = np.setdiff1d(np.arange(matrix.shape[0]), rows)
+                held_out = sp.csr_matrix(matrix[rows])
+                held_out_contexts = contexts[rows]
+                matrix = sp.csr_matrix(matrix[training_rows])
+                contexts = contexts[training_rows]
+        evaluate = None
         if held_out is not None:
             evaluate = error_free_score(matrix, contexts, held_out, held_out_contexts)
+
+        # Train, or go on where an interrupted run stopped.
         sampling = np.random.default_rng(draw_seed(generator))
         trainer = ConceptTrainer(
             network, matrix, contexts, plan, loss, sampling, evaluate, self.device
@@ -293,16 +304,46 @@ class ConceptEmbedding(Estimator):
 
             trainer.run(after_epoch)
         self.network_ = trainer.network.to("cpu")
-        self.label_descriptor_, self.context_descriptor_ = label_descriptor, context_descriptor
+        self.label_descriptor_ = label_descriptor
+        self.context_descriptor_ = context_descriptor
         self.classes_ = corpus.labels
-        self.normalize_labels_, self.spellings_ = corpus.normalize, dict(corpus.spellings)
+        self.normalize_labels_ = corpus.normalize
+        self.spellings_ = dict(corpus.spellings)
         self.distance_scale_ = float(scale)
         self.history_ = trainer.history
         self.best_score_ = trainer.best_score if math.isfinite(trainer.best_score) else math.nan
         return self
 
+    def _validation_matrix(
+        self, validation: Documents, labels: Sequence[str] | None, corpus: LabelCorpus
+    ) -> sp.csr_matrix:
+        """Return the documents for early stopping over the vocabulary, without empty ones."""
+        documents = as_corpus(validation, labels, normalize=self.normalize_labels)
+        matrix, _ = documents.align(corpus.labels)
+        matrix = sp.csr_matrix(matrix[:, : len(corpus.labels)])
+        if not matrix.nnz:
+            raise InputError("`validation` holds no label of `documents`; give other documents.")
+        filled = np.diff(matrix.indptr) > 0
+        return sp.csr_matrix(matrix[filled])
+
+    def _layer_sizes(self, n_labels: int, n_topics: int) -> list[int]:
+        """Return the number of inputs, of units in each layer, and of outputs."""
+        n_inputs = n_labels + n_topics
+        return [n_inputs, *self.hidden_sizes, self.n_components, n_labels]
+
+    def _check_network_size(self, n_labels: int, n_topics: int) -> None:
+        """Raise where the network would not fit into memory."""
+        n_weights = count_weights(self._layer_sizes(n_labels, n_topics))
+        # Weights, their gradient, two moments and the best so far, in single precision.
+        check_memory(
+            20 * n_weights,
+            f"A network with `n_components` {self.n_components} (--components) and `hidden_sizes` "
+            f"{shown(self.hidden_sizes)}",
+            "lower them",
+        )
+
     def check_parameters(self) -> TrainingPlan:
-        """Check every parameter; give the training plan."""
+        """Check every parameter; return the training plan."""
         owner = type(self).__name__
         for name, kind in self.components.items():
             check_kind(name, getattr(self, name), kind, owner=owner)
@@ -333,21 +374,26 @@ class ConceptEmbedding(Estimator):
         labels. A document none of whose labels is in the vocabulary cannot be embedded: it is named
         in a warning and listed in `dropped`. Documents and labels are as in `fit`.
         """
-        inside, outside, extra, dropped = self._aligned(documents, labels)
-        n_documents, n_known = inside.shape
-        points = self.encode(inside)
-        label_ids = inside.indices.astype(np.int64)
-        document_ids = np.repeat(np.arange(n_documents), np.diff(inside.indptr))
-        if extra:
-            rows = np.repeat(np.arange(n_documents), np.diff(outside.indptr))
-            placed = ~np.isin(rows, dropped)
-            centroids = row_means(inside, points)
-            points = np.concatenate([points, centroids[rows[placed]]])
-            label_ids = np.concatenate([label_ids, outside.indices[placed] + n_known])
-            document_ids = np.concatenate([document_ids, rows[placed]])
+        vocabulary_matrix, oov_matrix, oov_labels, dropped = self._aligned(documents, labels)
+        n_documents, n_vocabulary = vocabulary_matrix.shape
+        points = self.encode(vocabulary_matrix)
+        label_ids = vocabulary_matrix.indices.astype(np.int64)
+        rows = np.arange(n_documents)
+        document_ids = np.repeat(rows, np.diff(vocabulary_matrix.indptr))
+        if oov_labels:
+            oov_documents = np.repeat(rows, np.diff(oov_matrix.indptr))
+            placed = ~np.isin(oov_documents, dropped)
+            oov_documents = oov_documents[placed]
+            oov_ids = oov_matrix.indices[placed] + n_vocabulary
+            centroids = row_means(vocabulary_matrix, points)
+            points = np.concatenate([points, centroids[oov_documents]])
+            label_ids = np.concatenate([label_ids, oov_ids])
+            document_ids = np.concatenate([document_ids, oov_documents])
             order = np.lexsort((label_ids, document_ids))
-            points, label_ids, document_ids = points[order], label_ids[order], document_ids[order]
-        return Concepts(points, label_ids, document_ids, self.classes_ + extra, dropped)
+            points = points[order]
+            label_ids = label_ids[order]
+            document_ids = document_ids[order]
+        return Concepts(points, label_ids, document_ids, self.classes_ + oov_labels, dropped)
 
     def targets(
         self, documents: Documents, labels: Sequence[str] | None = None
@@ -357,12 +403,15 @@ class ConceptEmbedding(Estimator):
         It is the mean of its concepts; oov labels, which lie there themselves, do not move it. NaN,
         with a warning, for a document none of whose labels is in the vocabulary.
         """
-        distinct, places = unique_rows(self._aligned(documents, labels)[0])
-        means = np.empty((distinct.shape[0], self.n_components), dtype=np.float32)
+        vocabulary_matrix, *_ = self._aligned(documents, labels)
+        distinct, places = unique_rows(vocabulary_matrix)
+        n_distinct = distinct.shape[0]
+        means = np.empty((n_distinct, self.n_components), dtype=np.float32)
         # The concepts of all documents are several times as large as their means.
-        for start in range(0, distinct.shape[0], _DOCUMENTS_AT_A_TIME):
-            part = sp.csr_matrix(distinct[start : start + _DOCUMENTS_AT_A_TIME])
-            means[start : start + _DOCUMENTS_AT_A_TIME] = row_means(part, self.encode(part))
+        for start in range(0, n_distinct, _DOCUMENTS_AT_A_TIME):
+            rows = slice(start, start + _DOCUMENTS_AT_A_TIME)
+            block = sp.csr_matrix(distinct[rows])
+            means[rows] = row_means(block, self.encode(block))
         return np.asarray(means[places])
 
     def encode(self, matrix: sp.csr_matrix) -> NDArray[np.float32]:
@@ -372,15 +421,16 @@ class ConceptEmbedding(Estimator):
         """
         check_fitted(self, "network_")
         distinct, places = unique_rows(matrix)
-        points = encode_documents(
-            self.network_, distinct, self.context_descriptor_.transform(distinct)
-        )
+        contexts = self.context_descriptor_.transform(distinct)
+        points = encode_documents(self.network_, distinct, contexts)
         if distinct.shape[0] == matrix.shape[0]:
             return points  # every document stands for itself
         lengths = np.diff(distinct.indptr)[places]
-        starts = np.repeat(distinct.indptr[:-1][places], lengths)
-        inside = np.arange(len(starts)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return np.asarray(points[starts + inside])
+        first_entries = distinct.indptr[:-1][places]
+        starts = np.cumsum(lengths) - lengths
+        offsets = np.repeat(first_entries - starts, lengths)
+        entries = offsets + np.arange(len(offsets))
+        return np.asarray(points[entries])
 
     def _aligned(
         self, documents: Documents, labels: Sequence[str] | None
@@ -388,29 +438,30 @@ class ConceptEmbedding(Estimator):
         """Return documents over vocabulary and oov labels, these, and rows that hold only these."""
         check_fitted(self, "network_")
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
-        matrix, extra = corpus.align(self.classes_)
-        n_known = len(self.classes_)
-        inside = sp.csr_matrix(matrix[:, :n_known])
-        dropped = np.flatnonzero(np.diff(inside.indptr) == 0)
-        warn_dropped([corpus.ids[row] for row in dropped], len(corpus))
-        return inside, sp.csr_matrix(matrix[:, n_known:]), extra, dropped
+        matrix, oov_labels = corpus.align(self.classes_)
+        n_vocabulary = len(self.classes_)
+        vocabulary_matrix = sp.csr_matrix(matrix[:, :n_vocabulary])
+        oov_matrix = sp.csr_matrix(matrix[:, n_vocabulary:])
+        dropped = np.flatnonzero(np.diff(vocabulary_matrix.indptr) == 0)
+        dropped_ids = [corpus.ids[row] for row in dropped]
+        warn_dropped(dropped_ids, len(corpus))
+        return vocabulary_matrix, oov_matrix, oov_labels, dropped
 
     def get_state(self) -> State:
         """Return the fitted embedding as JSON values and arrays; not the seed, nor the device."""
         check_fitted(self, "network_")
-        chosen = self.get_params(deep=False)
-        chosen = {key: plain(chosen[key]) for key in chosen.keys() - _NOT_KEPT}
+        values = self.get_params(deep=False)
+        parameters = {name: plain(values[name]) for name in values.keys() - _NOT_KEPT}
         plan = (self.training or TrainingPlan()).get_params()
-        chosen["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
-        chosen["training"] = {name: plain(value) for name, value in plan.items()}
-        descriptors, arrays = joined(
-            {
-                "labels": self.label_descriptor_.get_state(),
-                "contexts": self.context_descriptor_.get_state(),
-            }
-        )
+        parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
+        parameters["training"] = {name: plain(value) for name, value in plan.items()}
+        states = {
+            "labels": self.label_descriptor_.get_state(),
+            "contexts": self.context_descriptor_.get_state(),
+        }
+        descriptors, arrays = joined(states)
         config: dict[str, Any] = {
-            "parameters": chosen,
+            "parameters": parameters,
             "label_descriptor": descriptors["labels"],
             "context_descriptor": descriptors["contexts"],
             "labels": list(self.classes_),
@@ -429,10 +480,9 @@ class ConceptEmbedding(Estimator):
         check_parts(
             arrays, {"labels": None, "contexts": None}, ("labels", "contexts"), ("weights",)
         )
-        chosen = config["parameters"] | {
-            "hidden_sizes": tuple(config["parameters"]["hidden_sizes"]),
-            "training": TrainingPlan(**config["parameters"]["training"]),
-        }
+        parameters = dict(config["parameters"])
+        parameters["hidden_sizes"] = tuple(parameters["hidden_sizes"])
+        parameters["training"] = TrainingPlan(**parameters["training"])
         with part("labels"):
             labels = LabelDescriptor.from_state(
                 config["label_descriptor"], within(arrays, "labels")
@@ -442,26 +492,34 @@ class ConceptEmbedding(Estimator):
                 config["context_descriptor"], within(arrays, "contexts")
             )
         embedding = cls(
-            label_descriptor=copy_of(labels), context_descriptor=copy_of(contexts), **chosen
+            label_descriptor=copy_of(labels),
+            context_descriptor=copy_of(contexts),
+            **parameters,
         )
         embedding.check_parameters()
         n_labels = len(config["labels"])
         require(labels.n_features_in_ == n_labels, "labels", "as many as are described")
         require(contexts.n_features_in_ == n_labels, "contexts", "those of as many labels")
-        # Before there is a network of that size.
-        inputs = n_labels + contexts.n_topics_
-        sizes = [inputs, *embedding.hidden_sizes, embedding.n_components, n_labels]
-        own = {name: array for name, array in arrays.items() if name == "weights"}
-        check_arrays(own, {"weights": Array("float32", (count_weights(sizes),))})
+
+        # The size of the weights is checked before there is a network of that size.
+        sizes = embedding._layer_sizes(n_labels, contexts.n_topics_)
+        weights = {name: array for name, array in arrays.items() if name == "weights"}
+        declared = Array("float32", (count_weights(sizes),))
+        check_arrays(weights, {"weights": declared})
         embedding.network_ = ConceptNetwork(
-            labels.descriptors_, contexts.n_topics_, embedding.hidden_sizes, embedding.n_components
+            labels.descriptors_,
+            contexts.n_topics_,
+            embedding.hidden_sizes,
+            embedding.n_components,
         )
         embedding.network_.weights.copy_(torch.tensor(arrays["weights"]))
-        embedding.label_descriptor_, embedding.context_descriptor_ = labels, contexts
+        embedding.label_descriptor_ = labels
+        embedding.context_descriptor_ = contexts
         embedding.classes_ = tuple(config["labels"])
         embedding.normalize_labels_ = config["normalize_labels"]
         embedding.spellings_ = config["spellings"]
-        embedding.distance_scale_, embedding.history_ = config["distance_scale"], config["history"]
+        embedding.distance_scale_ = config["distance_scale"]
+        embedding.history_ = config["history"]
         embedding.best_score_ = math.nan if config["best_score"] is None else config["best_score"]
         return embedding
 

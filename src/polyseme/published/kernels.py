@@ -44,24 +44,38 @@ def column_statistics(X: Any, scaling: str) -> tuple[NDArray[np.float64], NDArra
     distances do not depend on them, but lose no digits near the origin. The scales, (n_features,),
     are standard deviations for "standard" (1 for a constant column), else ones.
     """
-    scale, sparse = np.ones(X.shape[1]), sp.issparse(X)
+    scale = np.ones(X.shape[1])
+    sparse = sp.issparse(X)
     # Of sums of squares in single precision little is left when the mean is subtracted; and sums
     # depend on the order in memory, if only in the last digit.
     X = X.astype(np.float64, copy=False) if sparse else np.ascontiguousarray(X)
     mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+
     if scaling == "standard":
         if sparse:
-            square = np.asarray(X.multiply(X).mean(axis=0)).ravel()
-            spread = np.sqrt(np.maximum(square - mean**2, 0))
-        else:  # without a second copy of many rows
-            total = np.zeros_like(mean)
-            for block in row_blocks(len(X), 1, _BLOCK_ROWS):
-                total += np.square(X[block] - mean).sum(axis=0)
-            spread = np.sqrt(total / len(X))
+            mean_square = np.asarray(X.multiply(X).mean(axis=0)).ravel()
+            variance = np.maximum(mean_square - mean**2, 0)
+            rounding = 1e-7
+        else:
+            variance = _variance_in_blocks(X, mean)
+            rounding = 1e-12
+        spread = np.sqrt(variance)
         # Rounding leaves a constant column with a spread of a few units in the last place.
-        varies = spread > (1e-7 if sparse else 1e-12) * np.abs(mean)
+        varies = spread > rounding * np.abs(mean)
         scale[varies] = spread[varies]
-    return (np.zeros_like(mean) if sparse or scaling == "l2" else mean), scale
+
+    if sparse or scaling == "l2":
+        mean = np.zeros_like(mean)
+    return mean, scale
+
+
+def _variance_in_blocks(X: FloatArray, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute the variance of each column without a second copy of many rows."""
+    total = np.zeros_like(mean)
+    for block in row_blocks(len(X), 1, _BLOCK_ROWS):
+        deviations = X[block] - mean
+        total += np.square(deviations).sum(axis=0)
+    return total / len(X)
 
 
 def scale_rows(
@@ -76,14 +90,19 @@ def scale_rows(
     "l2" divides each row by its length; a zero row stays zero. Sparse rows are not centred.
     """
     if sp.issparse(X):
-        rows = sp.csr_matrix(X @ sp.diags_array(1.0 / scale))
+        inverse_scales = sp.diags_array(1.0 / scale)
+        rows = sp.csr_matrix(X @ inverse_scales)
         np.clip(rows.data, -FARTHEST, FARTHEST, out=rows.data)
         if scaling == "l2":
-            lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-            rows = sp.csr_matrix(sp.diags_array(1.0 / np.where(lengths > 0, lengths, 1.0)) @ rows)
+            squared_lengths = np.asarray(rows.multiply(rows).sum(axis=1))
+            lengths = np.sqrt(squared_lengths.ravel())
+            divisors = np.where(lengths > 0, lengths, 1.0)
+            inverse_lengths = sp.diags_array(1.0 / divisors)
+            rows = sp.csr_matrix(inverse_lengths @ rows)
         rows.sort_indices()
         return sp.csr_matrix(rows, dtype=dtype)
-    dense = np.asarray((np.asarray(X) - mean) / scale)
+    centred = np.asarray(X) - mean
+    dense = np.asarray(centred / scale)
     np.clip(dense, -FARTHEST, FARTHEST, out=dense)
     if scaling == "l2":
         lengths = np.linalg.norm(dense, axis=1, keepdims=True)
@@ -99,19 +118,22 @@ def squared_distances(queries: Array, rows: Array, gamma: float | None = None) -
     xp = array_namespace(queries)
     query_lengths = xp.einsum("ij,ij->i", queries, queries)
     if isinstance(rows, sp.csr_matrix):
-        product = np.ascontiguousarray(np.asarray(rows @ queries.T).T)
-        lengths = np.asarray(rows.multiply(rows).sum(axis=1)).ravel().astype(queries.dtype)
+        transposed = np.asarray(rows @ queries.T)
+        product = np.ascontiguousarray(transposed.T)
+        sums = np.asarray(rows.multiply(rows).sum(axis=1))
+        lengths = sums.ravel().astype(queries.dtype)
     else:
-        product, lengths = queries @ rows.T, xp.einsum("ij,ij->i", rows, rows)
+        product = queries @ rows.T
+        lengths = xp.einsum("ij,ij->i", rows, rows)
 
     def finish(block: slice) -> None:
-        part = product[block]
-        part *= -2
-        part += query_lengths[block, None]
-        part += lengths
-        xp.maximum(part, 0, out=part)
+        distances = product[block]
+        distances *= -2
+        distances += query_lengths[block, None]
+        distances += lengths
+        xp.maximum(distances, 0, out=distances)
         if gamma is not None:
-            rbf_from_squared(part, gamma, out=part)
+            rbf_from_squared(distances, gamma, out=distances)
 
     in_blocks(finish, product)
     return product
@@ -123,13 +145,17 @@ def pairwise_squared_distances(rows: Array, gamma: float | None = None) -> Array
     With a gamma they are turned into the Gaussian kernel at once, whose diagonal is 1.
     """
     if isinstance(rows, sp.csr_matrix):
-        distances = np.empty((rows.shape[0], rows.shape[0]), dtype=rows.dtype)
-        for block in row_blocks(len(distances), rows.shape[1] * rows.dtype.itemsize, 2**26):
-            distances[block] = squared_distances(rows[block].toarray(), rows, gamma)
+        n, n_features = rows.shape
+        distances = np.empty((n, n), dtype=rows.dtype)
+        row_bytes = n_features * rows.dtype.itemsize
+        for block in row_blocks(n, row_bytes, 2**26):
+            queries = rows[block].toarray()
+            distances[block] = squared_distances(queries, rows, gamma)
     else:
         distances = squared_distances(rows, rows, gamma)
     mirror_lower(distances)  # rounding may hinder symmetry
-    diagonal_of(distances)[...] = 0 if gamma is None else 1
+    diagonal = diagonal_of(distances)
+    diagonal[...] = 0 if gamma is None else 1
     return distances
 
 
@@ -156,12 +182,15 @@ def rbf_predict(
 
 def mirror_lower(matrix: Array) -> None:
     """Copy the lower triangle onto the upper one, block by block."""
-    xp, n = array_namespace(matrix), len(matrix)
+    xp = array_namespace(matrix)
+    n = len(matrix)
     for start in range(0, n, 512):
         stop = min(start + 512, n)
         matrix[start:stop, stop:] = matrix[stop:, start:stop].T
         block = matrix[start:stop, start:stop]
-        block[...] = xp.tril(block) + xp.tril(block, k=-1).T
+        lower = xp.tril(block)
+        strictly_lower = xp.tril(block, k=-1)
+        block[...] = lower + strictly_lower.T
 
 
 def diagonal_of(matrix: Array) -> Array:
@@ -177,16 +206,21 @@ def solve_positive(matrix: Array, penalty: float, right: Array) -> Array:
     None where rounding leaves no Cholesky factor.
     """
     shifted = matrix + 0
-    diagonal_of(shifted)[...] += penalty
+    diagonal = diagonal_of(shifted)
+    diagonal[...] += penalty
     if isinstance(shifted, np.ndarray):
+        n = len(shifted)
         posv: Any = get_lapack_funcs("posv", (shifted,))
-        with blas_threads(len(shifted) ** 2 * (len(shifted) / 6 + right.shape[1])):
-            _, solution, info = posv(shifted.T, np.asfortranarray(right), lower=1, overwrite_a=1)
+        fortran_right = np.asfortranarray(right)
+        with blas_threads(n**2 * (n / 6 + right.shape[1])):
+            _, solution, info = posv(shifted.T, fortran_right, lower=1, overwrite_a=1)
         return np.ascontiguousarray(solution) if info == 0 else None
     import torch
 
     factor, failed = torch.linalg.cholesky_ex(shifted)
-    return None if int(failed) else torch.cholesky_solve(right, factor)
+    if int(failed):
+        return None
+    return torch.cholesky_solve(right, factor)
 
 
 def kernel_widths(
@@ -200,22 +234,31 @@ def kernel_widths(
     """
     if gamma is not None and gamma != "median":
         return (float(gamma),)
-    n, middle = rows.shape[0], 0.0
+    n = rows.shape[0]
     if n > _HEURISTIC_ROWS:
-        rows = rows[np.sort(generator.choice(n, _HEURISTIC_ROWS, replace=False))]
+        sample = generator.choice(n, _HEURISTIC_ROWS, replace=False)
+        rows = rows[np.sort(sample)]
         n = _HEURISTIC_ROWS
+    typical_distance = 0.0
     if n > 1:
-        distances = pairwise_squared_distances(rows)[np.triu_indices(n, 1)]
-        middle = float(np.median(distances)) or float(distances.mean(dtype=np.float64))
-    width = 1.0 / middle if middle > 0 else 1.0
-    return (width,) if gamma else [width * factor for factor in GAMMA_GRID]
+        pairs = np.triu_indices(n, 1)
+        distances = pairwise_squared_distances(rows)[pairs]
+        typical_distance = float(np.median(distances))
+        if not typical_distance:
+            typical_distance = float(distances.mean(dtype=np.float64))
+    width = 1.0 / typical_distance if typical_distance > 0 else 1.0
+    if gamma:
+        return (width,)
+    return [width * factor for factor in GAMMA_GRID]
 
 
 def row_blocks(n: int, row_bytes: int, memory_bytes: float) -> Iterator[slice]:
     """Cut n rows into blocks of at most `memory_bytes` (and at least one row) each."""
-    size = int(np.clip(memory_bytes // max(row_bytes, 1), 1, _BLOCK_ROWS))
+    rows_in_memory = memory_bytes // max(row_bytes, 1)
+    size = int(np.clip(rows_in_memory, 1, _BLOCK_ROWS))
     for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
+        stop = min(start + size, n)
+        yield slice(start, stop)
 
 
 def in_blocks(function: Callable[[slice], object], array: Array) -> None:
@@ -224,13 +267,19 @@ def in_blocks(function: Callable[[slice], object], array: Array) -> None:
     Numpy's arrays are cut into blocks that fit the cache; a tensor stays whole. The function takes
     a slice of rows and must not touch others.
     """
-    n = len(array)
-    size, n_threads = max(n, 1), 1
+    n_rows = len(array)
+    block_rows = max(n_rows, 1)
+    n_threads = 1
     if isinstance(array, np.ndarray):
-        size = max(_BLOCK_SIZE // max(array.size // size, 1), 1)
-        n_threads = 1 if array.size < _SHARED_SIZE else n_cores()
-    blocks = (slice(start, min(start + size, n)) for start in range(0, n, size))
-    run_all([partial(function, block) for block in blocks], n_threads)
+        row_size = max(array.size // block_rows, 1)
+        block_rows = max(_BLOCK_SIZE // row_size, 1)
+        if array.size >= _SHARED_SIZE:
+            n_threads = n_cores()
+    tasks = []
+    for start in range(0, n_rows, block_rows):
+        stop = min(start + block_rows, n_rows)
+        tasks.append(partial(function, slice(start, stop)))
+    run_all(tasks, n_threads)
 
 
 def blas_threads(work: float) -> AbstractContextManager[Any]:
@@ -248,9 +297,10 @@ def to_device(array: Any, device: str) -> Array:
     return torch.from_numpy(np.ascontiguousarray(dense)).to(device)
 
 
-def like(array: Any, other: Array) -> Array:
-    """Return a numpy array as an array of another's kind, on its device."""
-    return array_namespace(other).asarray(array, device=device_of(other))
+def like(array: Any, template: Array) -> Array:
+    """Return a numpy array as an array of the template's kind, on its device."""
+    xp = array_namespace(template)
+    return xp.asarray(array, device=device_of(template))
 
 
 def to_numpy(array: Array) -> NDArray[Any]:

@@ -39,7 +39,9 @@ def positive_weight(share: Tensor, weighting: str = "balanced") -> Tensor:
     """
     if weighting == "none":
         return torch.full_like(share, 0.5)
-    return share if weighting == "literal" else 1.0 - share
+    if weighting == "literal":
+        return share
+    return 1.0 - share
 
 
 class PredictionTargets(NamedTuple):
@@ -77,19 +79,34 @@ def prediction_targets(
     1 for a negative one, (..., n). `share` is the weight of an example's loss in the step's.
     """
     positive = negative == 0
-    held = lengths.to(negative.dtype) / n_labels
-    kappa = positive_weight(torch.where(positive, held, 1.0 - held), weighting)
+    share_inside = lengths.to(negative.dtype) / n_labels
+    target_share = torch.where(positive, share_inside, 1.0 - share_inside)
+    kappa = positive_weight(target_share, weighting)
     # Of each 4, 2 are from 1 ± y, and 2 from the derivative of log(1 ± tanh a).
-    named, other = 4.0 * kappa / n_labels, 4.0 * (1.0 - kappa) / n_labels
-    outside, inside = torch.where(positive, other, named), torch.where(positive, named, other)
+    target_weight = 4.0 * kappa / n_labels
+    complement_weight = 4.0 * (1.0 - kappa) / n_labels
+    outside = torch.where(positive, complement_weight, target_weight)
+    inside = torch.where(positive, target_weight, complement_weight)
     # A weight of zero outside happens when a document holds every label, under "literal".
     outside = outside.clamp_min(torch.finfo(torch.float32).tiny ** 0.5)
-    v, u, q = (part.gather(-1, owners) for part in (inside, outside, negative))
+
+    # One value for each label inside, from the example that owns it.
+    v = inside.gather(-1, owners)
+    u = outside.gather(-1, owners)
+    q = negative.gather(-1, owners)
     scale = v / u
-    offset = scale * (q - 1.0) + q
-    inside, instead = (part * (places < negative.shape[-1] * n_labels) for part in (v, u))
+    table_size = negative.shape[-1] * n_labels
+    filled = places < table_size
     return PredictionTargets(
-        negative, outside, outside * share, places, scale, offset, inside, instead, 1.0 - 2.0 * q
+        negative=negative,
+        outside=outside,
+        factor=outside * share,
+        places=places,
+        scale=scale,
+        offset=scale * (q - 1.0) + q,
+        inside=v * filled,
+        instead=u * filled,
+        side=1.0 - 2.0 * q,
     )
 
 
@@ -117,43 +134,60 @@ def prediction_loss(
     # Labels outside a document are nearly all. So the sigmoid is taken once; the few labels inside
     # are patched such that one factor u serves the whole row; and u and q enter after the matrix
     # products, where they cost a row instead of a table.
-    doubled, bias, value = 2.0 * codes, 2.0 * output.bias, None
+    doubled = 2.0 * codes
+    bias = 2.0 * output.bias
     if room is None:
-        table = activated_product(doubled, output.weight, bias, "none" if look else "sigmoid")
+        activation = "none" if look else "sigmoid"
+        table = activated_product(doubled, output.weight, bias, activation)
         flat = table.view(-1)
     else:
-        table, flat = room[:-1], room.view(-1)
+        table = room[:-1]
+        flat = room.view(-1)
         torch.addmm(bias, doubled, output.weight.t(), out=table)
+    value = None
     if look:
         value = _prediction_value(table, flat, targets)
     if look or room is not None:
         flat.sigmoid_()
+
     inside = flat.index_select(0, targets.places)
-    flat.scatter_(0, targets.places, torch.addcmul(targets.offset, targets.scale, inside))
-    negative, factor = targets.negative, targets.factor
+    patched = torch.addcmul(targets.offset, targets.scale, inside)
+    flat.scatter_(0, targets.places, patched)
+
+    negative = targets.negative
+    factor = targets.factor
     weighted = codes * factor[:, None]
     torch.mm(table.t(), weighted, out=gradient.weight)
     torch.mv(table.t(), factor, out=gradient.bias)
     gradient.weight.sub_(negative @ weighted)
     gradient.bias.sub_(negative @ factor)
+
     slope = activated_product(table, output.weight.t())
-    slope.addmm_(negative[:, None], output.weight.sum(dim=0)[None], alpha=-1.0)
-    return slope.mul_(factor[:, None]), value
+    weight_sums = output.weight.sum(dim=0)
+    slope.addmm_(negative[:, None], weight_sums[None], alpha=-1.0)
+    slope.mul_(factor[:, None])
+    return slope, value
 
 
 def _prediction_value(table: Tensor, flat: Tensor, targets: PredictionTargets) -> Tensor:
     """Sum equation (1) over examples, from the table of 2a, (n, V), and its memory as a vector."""
     side = 1.0 - 2.0 * targets.negative
-    everywhere = softplus(side[:, None] * table).sum(dim=1) - _LOG_TWO * table.shape[1]
+    signed = side[:, None] * table
+    constant = _LOG_TWO * table.shape[1]
+    everywhere = softplus(signed).sum(dim=1) - constant
+    # Labels inside were counted with the weight and the sign of those outside.
     inside = flat[targets.places] * targets.side
-    corrected = targets.inside * (softplus(-inside) - _LOG_TWO)
-    corrected -= targets.instead * (softplus(inside) - _LOG_TWO)
-    return 0.5 * ((targets.outside * everywhere).sum() + corrected.sum())
+    correction = targets.inside * (softplus(-inside) - _LOG_TWO)
+    correction -= targets.instead * (softplus(inside) - _LOG_TWO)
+    weighted = targets.outside * everywhere
+    return 0.5 * (weighted.sum() + correction.sum())
 
 
 def context_similarity(first: Tensor, second: Tensor, sensitivity: float) -> Tensor:
     """Compare contexts, (n, n_topics) each, > 0, to (n,) (in the paper: S = exp(-λ/2 · KL))."""
-    divergence = ((first - second) * (first.log() - second.log())).sum(dim=1)
+    difference = first - second
+    log_ratio = first.log() - second.log()
+    divergence = (difference * log_ratio).sum(dim=1)
     return torch.exp(-0.5 * sensitivity * divergence)
 
 
@@ -174,10 +208,14 @@ def distance_targets(
     weigh ρ, and one of each has the target β and weighs S: unrelated contexts leave it free.
     `share` is the weight of a pair's loss in the step's (in the paper: α, where losses are summed).
     """
-    target = torch.where(n_negative == 1, scale, scale * (1.0 - similarity))
-    same = torch.where(n_negative == 0, 1.0, negative_weight).to(similarity.dtype)
-    weight = torch.where(n_negative == 1, similarity, same)
-    return DistanceTargets(target, weight, weight * (2.0 * share))
+    mixed = n_negative == 1
+    similarity_target = scale * (1.0 - similarity)
+    target = torch.where(mixed, scale, similarity_target)
+    like_weight = torch.where(n_negative == 0, 1.0, negative_weight)
+    like_weight = like_weight.to(similarity.dtype)
+    weight = torch.where(mixed, similarity, like_weight)
+    pull = weight * (2.0 * share)
+    return DistanceTargets(target, weight, pull)
 
 
 def distance_loss(codes: Tensor, targets: DistanceTargets, slope: Tensor) -> Tensor:
@@ -192,9 +230,12 @@ def distance_loss(codes: Tensor, targets: DistanceTargets, slope: Tensor) -> Ten
     half = len(codes) // 2
     difference = codes[:half] - codes[half:]
     # The small constant keeps the gradient finite for coinciding codes.
-    inverse = difference.square().sum(dim=1).add_(1e-12).rsqrt_()
-    error = 1.0 - targets.target * inverse
-    difference *= (targets.pull * error)[:, None]
+    squared_distance = difference.square().sum(dim=1).add_(1e-12)
+    inverse = squared_distance.rsqrt()
+    relative_error = 1.0 - targets.target * inverse
+    strength = targets.pull * relative_error
+    difference *= strength[:, None]
     slope[:half] += difference
     slope[half:] -= difference
-    return (targets.weight * (error / inverse).square()).sum()
+    error = relative_error / inverse
+    return (targets.weight * error.square()).sum()

@@ -205,7 +205,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
 
     @classmethod
     def from_preset(cls, name: str = "default") -> Self:
-        """Make a mapper with a named set of parameters, "default" or "paper".
+        """Return a mapper with a named set of parameters, "default" or "paper".
 
         "paper" has the published C = 1 and γ = 1, over features of length one, where that γ fits,
         and ν by cross-validation, as published.
@@ -229,56 +229,77 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self.check_parameters()
         features = check_features(X, owner="InstanceMapper", keep_single=True)
         validate_data(self, X, skip_check_array=True)
-        targets = _check_points(points, features.shape[0])
-        n = len(targets)
-        self.n_features_in_, self._flat = features.shape[1], targets.ndim == 1
-        targets, members = targets.reshape(n, -1), group_numbers(groups, n)
-        generator, dtype, device = as_generator(self.random_state), _precision(n), self._device(n)
-        n_landmarks, size = self._count_landmarks(n), max(self.search_size, _HEURISTIC_ROWS)
+        n, self.n_features_in_ = features.shape
+        targets = _check_points(points, n)
+        self._flat = targets.ndim == 1
+        targets = targets.reshape(n, -1)
+        members = group_numbers(groups, n)
+        generator = as_generator(self.random_state)
+        dtype = _precision(n)
+        device = self._device(n)
+
+        # Scale the features; with landmarks the search looks at a sample.
+        n_landmarks = self._count_landmarks(n)
+        sample_size = max(self.search_size, _HEURISTIC_ROWS)
         sample: IntArray | slice = slice(None)
         if n_landmarks is None:
             features = features.astype(np.float64, copy=False)
-        elif n > size:
-            sample = np.sort(generator.choice(n, size, replace=False))
+        elif n > sample_size:
+            sample = np.sort(generator.choice(n, sample_size, replace=False))
         self.mean_, self.scale_ = column_statistics(features, self.scaling)
         rows = self._scaled(features[sample], dtype)
-        members = None if members is None else members[sample]
-        self._search(rows, targets[sample].astype(np.float64), members, generator)
+
+        # Choose the settings by cross-validation.
+        if members is not None:
+            members = members[sample]
+        sample_targets = targets[sample].astype(np.float64)
+        self._search(rows, sample_targets, members, generator)
+
+        # Fit with the kernel of all instances where it fits the memory.
         self.n_landmarks_: int | None = None
         self.dual_coef_: FloatArray
         if n_landmarks is None:
-            coefficients, self.intercept_ = self._solve(to_device(rows, device), targets)
+            device_rows = to_device(rows, device)
+            coefficients, self.intercept_ = self._solve(device_rows, targets)
             self.support_ = np.flatnonzero(coefficients.any(axis=1)).astype(np.int64)
             self.X_fit_ = rows[self.support_]
             self.dual_coef_ = np.ascontiguousarray(coefficients[self.support_])
             return self
+
         # On features of pictures, rows drawn far from each other predict no better.
-        drawn = np.sort(generator.choice(n, n_landmarks, replace=False)).astype(np.int64)
+        landmarks = generator.choice(n, n_landmarks, replace=False)
+        landmarks = np.sort(landmarks).astype(np.int64)
+
+        def take(block: slice) -> FloatArray:
+            return _dense(self._scaled(features[block], dtype))
+
         kernel = LandmarkKernel(
-            lambda part: _dense(self._scaled(features[part], dtype)),
+            take,
             n,
-            self._scaled(features[drawn], dtype),
+            self._scaled(features[landmarks], dtype),
             self.gamma_,
             self.memory_mb * 2**20,
             device,
         )
         if self.penalty_ is not None:
-            self.dual_coef_, self.intercept_ = kernel.fit_ridge(targets, self.penalty_)
+            solution = kernel.fit_ridge(targets, self.penalty_)
         else:
-            self.dual_coef_, self.intercept_ = kernel.fit_nu_svr(
-                targets, self.nu_, self.C_, self.tolerance
-            )
+            solution = kernel.fit_nu_svr(targets, self.nu_, self.C_, self.tolerance)
+        self.dual_coef_, self.intercept_ = solution
         self.n_landmarks_ = len(kernel.kept)
-        self.support_, self.X_fit_ = drawn[kernel.kept], kernel.landmarks
+        self.support_ = landmarks[kernel.kept]
+        self.X_fit_ = kernel.landmarks
         return self
 
     def _solve(self, rows: Array, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Fit with the kernel of all instances: coefficients (n, d) and bias (d,)."""
-        kernel, targets = rbf_kernel(rows, self.gamma_), targets.astype(np.float64, copy=False)
+        kernel = rbf_kernel(rows, self.gamma_)
+        targets = targets.astype(np.float64, copy=False)
         if self.penalty_ is not None:
             return solve_kernel_ridge(kernel, targets, self.penalty_)
         solver = SharedKernelSolver(kernel)
-        return solver.solve(targets, self.nu_, self.C_, tolerance=self.tolerance)[:2]
+        solution = solver.solve(targets, self.nu_, self.C_, tolerance=self.tolerance)
+        return solution.coefficients, solution.bias
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Predict points of instances, (m, n_features) to (m, d); (m,) where `fit` got (n,)."""
@@ -289,16 +310,20 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         validate_data(self, X, reset=False, skip_check_array=True)
         n_support, d = self.dual_coef_.shape
         device = self._device(n_support)
-        rows, coefficients, bias = (
-            to_device(part, device) for part in (self.X_fit_, self.dual_coef_, self.intercept_)
-        )
+        rows = to_device(self.X_fit_, device)
+        coefficients = to_device(self.dual_coef_, device)
+        bias = to_device(self.intercept_, device)
         points = np.empty((features.shape[0], d))
         dtype = np.float64 if self.dual_coef_.dtype == np.float64 else np.float32
         # A block holds its features twice (once in float64), its kernel and its points.
-        width = self.dual_coef_.itemsize * (n_support + d) + 24 * self.n_features_in_
-        for block in row_blocks(len(points), width, self.memory_mb * 2**20):
-            queries = to_device(self._scaled(_dense(features[block]), dtype), device)
-            points[block] = to_numpy(rbf_predict(queries, rows, self.gamma_, coefficients, bias))
+        kernel_bytes = self.dual_coef_.itemsize * (n_support + d)
+        feature_bytes = 24 * self.n_features_in_
+        memory_bytes = self.memory_mb * 2**20
+        for block in row_blocks(len(points), kernel_bytes + feature_bytes, memory_bytes):
+            scaled = self._scaled(_dense(features[block]), dtype)
+            queries = to_device(scaled, device)
+            predicted = rbf_predict(queries, rows, self.gamma_, coefficients, bias)
+            points[block] = to_numpy(predicted)
         return points[:, 0] if self._flat else points
 
     def get_state(self) -> State:
@@ -308,37 +333,43 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         del parameters["device"]  # where a model was fitted says nothing of where it is used
         if not isinstance(self.random_state, (int, np.integer)):
             parameters["random_state"] = None
+        settings = {f"{name}_": getattr(self, f"{name}_") for name in _SETTINGS}
         config = {
             "parameters": parameters,
-            "settings": {f"{name}_": getattr(self, f"{name}_") for name in _SETTINGS},
+            "settings": settings,
             "cv_results": self.cv_results_,
             "n_landmarks": self.n_landmarks_,
             "flat": self._flat,
             "n_features_in": self.n_features_in_,
         }
         arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
-        if not sp.issparse(self.X_fit_):
-            return config, arrays | {"rows": self.X_fit_}
-        parts = ("data", "indices", "indptr")
-        return config, arrays | {f"rows.{part}": getattr(self.X_fit_, part) for part in parts}
+        if sp.issparse(self.X_fit_):
+            arrays["rows.data"] = self.X_fit_.data
+            arrays["rows.indices"] = self.X_fit_.indices
+            arrays["rows.indptr"] = self.X_fit_.indptr
+        else:
+            arrays["rows"] = self.X_fit_
+        return config, arrays
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted model from `get_state`; it predicts bit for bit the same."""
         _VALUES.check(config)
-        dense, n_features = "rows" in arrays, config["n_features_in"]
-        sizes = check_arrays(
-            arrays, _DECLARED | (_DENSE if dense else _SPARSE), n_features=n_features
-        )
+        dense = "rows" in arrays
+        n_features = config["n_features_in"]
+        declared = _DECLARED | (_DENSE if dense else _SPARSE)
+        sizes = check_arrays(arrays, declared, n_features=n_features)
         mapper = cls(**config["parameters"])
         mapper.check_parameters()
         for name, value in config["settings"].items():
             setattr(mapper, name, value)
         for name in _ARRAYS:
-            setattr(mapper, f"{name}_", np.array(arrays[name], order="C"))
+            array = np.array(arrays[name], order="C")
+            setattr(mapper, f"{name}_", array)
         mapper.cv_results_ = list(config["cv_results"])
-        mapper.n_landmarks_, mapper._flat = config["n_landmarks"], config["flat"]
-        mapper.n_features_in_ = config["n_features_in"]
+        mapper.n_landmarks_ = config["n_landmarks"]
+        mapper._flat = config["flat"]
+        mapper.n_features_in_ = n_features
         if dense:
             mapper.X_fit_ = np.array(arrays["rows"], order="C")
         else:
@@ -365,9 +396,10 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             median = name == "gamma" and isinstance(value, str)
             if value is not None and not median:
                 check_number(name, value, owner=owner, low=0, above=True)
-        least = {"n_folds": 2, "search_size": 2}
-        for name, low in (least | ({} if self.n_landmarks is None else {"n_landmarks": 1})).items():
-            check_number(name, getattr(self, name), owner=owner, low=low, whole=True)
+        check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
+        check_number("search_size", self.search_size, owner=owner, low=2, whole=True)
+        if self.n_landmarks is not None:
+            check_number("n_landmarks", self.n_landmarks, owner=owner, low=1, whole=True)
         self._device(0)
 
     def _device(self, n: int) -> str:
@@ -384,13 +416,17 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         """Return how many landmarks to draw: None while the kernel and its factor fit the bound."""
         if self.n_landmarks is not None:
             return min(int(self.n_landmarks), n)
-        memory, size = self.memory_mb * 2**20, np.dtype(_precision(n)).itemsize
-        if n <= int((memory / (2 * size)) ** 0.5):
+        memory_bytes = self.memory_mb * 2**20
+        itemsize = np.dtype(_precision(n)).itemsize
+        most_rows = int((memory_bytes / (2 * itemsize)) ** 0.5)
+        if n <= most_rows:
             return None
-        count = landmarks_within(n, memory, 0 if self.kind == "kernel-ridge" else size)
+        row_bytes = 0 if self.kind == "kernel-ridge" else itemsize
+        count = landmarks_within(n, memory_bytes, row_bytes)
+        needed_mb = int(np.ceil(n * n * 2 * itemsize / 2**20))
         warnings.warn(
             f"`X` of `InstanceMapper` has {n} instances, whose kernel matrices need "
-            f"{int(np.ceil(n * n * 2 * size / 2**20))} MB, but `memory_mb` is {self.memory_mb:g}: "
+            f"{needed_mb} MB, but `memory_mb` is {self.memory_mb:g}: "
             f"points are predicted from {count} landmarks instead of all instances, which is less "
             "exact; raise it for more, or set `n_landmarks`.",
             PolysemeWarning,
@@ -398,14 +434,10 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         )
         return count
 
-    def _search(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        groups: IntArray | None,
-        generator: np.random.Generator,
-    ) -> None:
-        """Choose the settings that were not given by cross-validation."""
+    def _candidate_settings(
+        self, rows: Rows, targets: FloatArray, generator: np.random.Generator
+    ) -> list[dict[str, float]]:
+        """Return all combinations of the grids; a parameter that is set has a grid of one value."""
         grids: dict[str, Sequence[float]] = {"gamma": kernel_widths(rows, self.gamma, generator)}
         if self.kind == "kernel-ridge":
             grids["penalty"] = PENALTY_GRID if self.penalty is None else (float(self.penalty),)
@@ -414,7 +446,18 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             bounds = [spread * factor for factor in C_GRID]
             grids["C"] = bounds if self.C is None else (float(self.C),)
             grids["nu"] = NU_GRID if self.nu is None else (float(self.nu),)
-        settings = [dict(zip(grids, s, strict=True)) for s in itertools.product(*grids.values())]
+        combinations = itertools.product(*grids.values())
+        return [dict(zip(grids, values, strict=True)) for values in combinations]
+
+    def _search(
+        self,
+        rows: Rows,
+        targets: FloatArray,
+        groups: IntArray | None,
+        generator: np.random.Generator,
+    ) -> None:
+        """Choose the settings that are None by cross-validation."""
+        settings = self._candidate_settings(rows, targets, generator)
         self.cv_results_: list[dict[str, Any]] = []
         if len(settings) > 1 and len(targets) > 1:
             n_folds = min(self.n_folds, len(targets))
@@ -429,11 +472,11 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
                 rows, targets, settings, n_folds, self.search_size, generator, groups
             )
             if len(errors):
-                self.cv_results_ = [
-                    {**setting, "mse": float(column.mean()), "mse_folds": column.tolist()}
-                    for setting, column in zip(settings, errors.T, strict=True)
-                ]
-                settings = [settings[int(np.argmin(errors.mean(axis=0)))]]
+                for setting, column in zip(settings, errors.T, strict=True):
+                    fold_errors = {"mse": float(column.mean()), "mse_folds": column.tolist()}
+                    self.cv_results_.append(setting | fold_errors)
+                best = int(np.argmin(errors.mean(axis=0)))
+                settings = [settings[best]]
         for name in _SETTINGS:
             setattr(self, f"{name}_", settings[0].get(name))
 
@@ -451,50 +494,67 @@ def cross_validate(
 
     Settings have "gamma" and either "penalty" (kernel ridge) or "nu" and "C" (nu-SVR); those of one
     gamma stand side by side. Only a sample of `max_rows` rows and of 32 outputs is looked at. Rows
-    of one of the groups (n,) come into one fold. Gives mean squared errors (n_folds, n_settings);
+    of one of the groups (n,) come into one fold. Return mean squared errors (n_folds, n_settings);
     of fewer folds where there are fewer groups, of none where there is one group.
     """
     if len(targets) > max_rows:
-        drawn = generator.choice(len(targets), max_rows, replace=False)
-        rows, targets = rows[drawn], targets[drawn]
-        groups = None if groups is None else groups[drawn]
-    if targets.shape[1] > _SEARCH_OUTPUTS:
-        targets = targets[:, generator.choice(targets.shape[1], _SEARCH_OUTPUTS, replace=False)]
+        sample = generator.choice(len(targets), max_rows, replace=False)
+        rows = rows[sample]
+        targets = targets[sample]
+        if groups is not None:
+            groups = groups[sample]
+    n, n_outputs = targets.shape
+    if n_outputs > _SEARCH_OUTPUTS:
+        outputs = generator.choice(n_outputs, _SEARCH_OUTPUTS, replace=False)
+        targets = targets[:, outputs]
     if groups is None:
-        folds = np.array_split(generator.permutation(len(targets)), n_folds)
+        folds = np.array_split(generator.permutation(n), n_folds)
     else:
-        numbers = fold_numbers(len(targets), n_folds, generator, groups)
+        numbers = fold_numbers(n, n_folds, generator, groups)
         folds = [np.flatnonzero(numbers == fold) for fold in range(numbers.max() + 1)]
     if len(folds) < 2:
         return np.empty((0, len(settings)))
+
+    def fold_errors(fold: IntArray) -> list[float]:
+        return list(_errors(rows, targets, fold, settings))
+
     # The products are too small to be shared among cores; the folds are not.
-    with blas_threads(0), ThreadPoolExecutor(min(n_folds, n_cores())) as pool:
-        errors = pool.map(lambda fold: list(_errors(rows, targets, fold, settings)), folds)
-        return np.array(list(errors))
+    n_workers = min(n_folds, n_cores())
+    with blas_threads(0), ThreadPoolExecutor(n_workers) as pool:
+        errors = list(pool.map(fold_errors, folds))
+    return np.array(errors)
 
 
 def _errors(
     rows: Rows, targets: FloatArray, held_out: IntArray, settings: Sequence[Setting]
 ) -> Iterator[float]:
     """Yield the mean squared error of each setting on the instances held out."""
-    mask = np.ones(len(targets), dtype=bool)
-    mask[held_out] = False
-    train, truth = targets[mask], targets[held_out]
-    among = pairwise_squared_distances(rows[mask])
-    across = squared_distances(_dense(rows[held_out]), rows[mask])
+    train = np.ones(len(targets), dtype=bool)
+    train[held_out] = False
+    train_rows = rows[train]
+    train_targets = targets[train]
+    truth = targets[held_out]
+    train_distances = pairwise_squared_distances(train_rows)
+    test_distances = squared_distances(_dense(rows[held_out]), train_rows)
     for gamma, group in itertools.groupby(settings, key=lambda setting: setting["gamma"]):
-        kernel, test_kernel = rbf_from_squared(among, gamma), rbf_from_squared(across, gamma)
+        kernel = rbf_from_squared(train_distances, gamma)
+        test_kernel = rbf_from_squared(test_distances, gamma)
         solver = None
         for setting in group:
             if "penalty" in setting:
-                coefficients, bias = solve_kernel_ridge(kernel, train, setting["penalty"])
+                coefficients, bias = solve_kernel_ridge(kernel, train_targets, setting["penalty"])
             else:
                 solver = solver or SharedKernelSolver(kernel)  # one factor for the whole group
                 coefficients, bias, _ = solver.solve(
-                    train, setting["nu"], setting["C"],
-                    tolerance=_SEARCH_TOLERANCE, max_iter=_SEARCH_ITER, quiet=True,
-                )  # fmt: skip
-            yield float(np.mean((test_kernel @ coefficients + bias - truth) ** 2))
+                    train_targets,
+                    setting["nu"],
+                    setting["C"],
+                    tolerance=_SEARCH_TOLERANCE,
+                    max_iter=_SEARCH_ITER,
+                    quiet=True,
+                )
+            errors = test_kernel @ coefficients + bias - truth
+            yield float(np.mean(errors**2))
 
 
 def _check_points(points: object, n: int) -> FloatArray:
@@ -505,8 +565,9 @@ def _check_points(points: object, n: int) -> FloatArray:
             "one row per instance."
         )
     array = np.asarray(points.to_numpy() if hasattr(points, "to_numpy") else points)
+    dtype = np.float32 if array.dtype == np.float32 else np.float64
     try:
-        array = np.ascontiguousarray(array, np.float32 if array.dtype == np.float32 else np.float64)
+        array = np.ascontiguousarray(array, dtype)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"`points` of `InstanceMapper` must hold numbers only; {error}."
@@ -516,8 +577,9 @@ def _check_points(points: object, n: int) -> FloatArray:
             f"`points` of `InstanceMapper` must have shape (n,) or (n, d), one point for each of "
             f"the {n} rows of `X` and at least one coordinate; got shape {array.shape}."
         )
-    if not np.isfinite(array).all():
-        rows = np.flatnonzero(~np.isfinite(array.reshape(n, -1)).all(axis=1))
+    finite_rows = np.isfinite(array.reshape(n, -1)).all(axis=1)
+    if not finite_rows.all():
+        rows = np.flatnonzero(~finite_rows)
         raise InputError(
             f"`points` of `InstanceMapper` contains NaN or infinity, first in row {rows[0]}; drop "
             f"such instances ({len(rows)} in all)."

@@ -26,16 +26,24 @@ _AT_A_TIME = 16_384
 def _find_onednn() -> Callable[..., Tensor] | None:
     """Find oneDNN's product with bias and activation in one; undocumented, so it is tried first."""
     values = torch.tensor([[0.5, -1.0], [2.0, 0.25]])
-    expected = linear(values, values, values[0])
+    plain = linear(values, values)
+    biased = linear(values, values, values[0])
+    expected_by_name = {
+        "none": biased,
+        "tanh": biased.tanh(),
+        "sigmoid": biased.sigmoid(),
+    }
     try:
         product: Callable[..., Tensor] = torch.ops.mkldnn._linear_pointwise
-        pairs = [(product(values, values, None, "none", [], ""), linear(values, values))]
-        for name in ("none", "tanh", "sigmoid"):
-            activated = expected if name == "none" else getattr(expected, name)()
-            pairs.append((product(values, values, values[0], name, [], ""), activated))
-        return product if all(torch.allclose(*pair) for pair in pairs) else None
+        if not torch.allclose(product(values, values, None, "none", [], ""), plain):
+            return None
+        for name, expected in expected_by_name.items():
+            activated = product(values, values, values[0], name, [], "")
+            if not torch.allclose(activated, expected):
+                return None
     except (AttributeError, RuntimeError, TypeError):
         return None
+    return product
 
 
 _ONEDNN = _find_onednn()
@@ -54,9 +62,11 @@ def activated_product(
         assert _ONEDNN is not None
         return _ONEDNN(values, weight, bias, activation, [], "")
     product = linear(values, weight, bias)
-    if activation == "none":
-        return product
-    return product.sigmoid_() if activation == "sigmoid" else _tanh_in_place(product)
+    if activation == "sigmoid":
+        return product.sigmoid_()
+    if activation == "tanh":
+        return _tanh_in_place(product)
+    return product
 
 
 def _tanh_in_place(values: Tensor) -> Tensor:
@@ -103,41 +113,53 @@ class ConceptNetwork:
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
     ) -> None:
-        self.source, (self.n_labels, self.n_label_features) = descriptors, descriptors.shape
-        inputs = self.n_label_features + n_topics
-        self.sizes = [inputs, *hidden_sizes, n_components, self.n_labels]
-        self.weights = torch.zeros(count_weights(self.sizes), dtype=dtype, device=device)
+        self.source = descriptors
+        self.n_labels, self.n_label_features = descriptors.shape
+        n_inputs = self.n_label_features + n_topics
+        self.sizes = [n_inputs, *hidden_sizes, n_components, self.n_labels]
+        n_weights = count_weights(self.sizes)
+        self.weights = torch.zeros(n_weights, dtype=dtype, device=device)
         *self.layers, self.output = self.views(self.weights)
+
         self.descriptors: Tensor | CentredRows
-        if isinstance(descriptors, CentredRows) and device == "cpu":
+        if not isinstance(descriptors, CentredRows):
+            self.descriptors = torch.as_tensor(descriptors).to(self.weights)
+        elif device == "cpu":
             self.descriptors = descriptors
         else:
-            dense = descriptors.toarray() if isinstance(descriptors, CentredRows) else descriptors
+            dense = descriptors.toarray()
             self.descriptors = torch.as_tensor(dense).to(self.weights)
+
         if generator is not None:
             for layer in (*self.layers, self.output):
-                drawn = torch.empty(layer.weight.shape, dtype=dtype)
-                layer.weight.copy_(torch.nn.init.xavier_uniform_(drawn, generator=generator))
+                initial = torch.empty(layer.weight.shape, dtype=dtype)
+                torch.nn.init.xavier_uniform_(initial, generator=generator)
+                layer.weight.copy_(initial)
 
     def views(self, vector: Tensor) -> list[Layer]:
-        """Return the parts of a vector that is laid out as `weights`, layer by layer."""
-        layers, start = [], 0
-        for number, (n_in, n_out) in enumerate(pairwise(self.sizes)):
-            weight = vector[start : start + n_in * n_out]
-            start += (n_in + 1) * n_out
+        """Return views of a vector that is laid out as `weights`, layer by layer."""
+        layers: list[Layer] = []
+        start = 0
+        for n_in, n_out in pairwise(self.sizes):
+            bias_start = start + n_in * n_out
+            stop = bias_start + n_out
+            weight = vector[start:bias_start]
+            bias = vector[bias_start:stop]
             # The first layer has one row per input: sparse descriptors then gather rows.
-            shaped = weight.view(n_out, n_in) if number else weight.view(n_in, n_out).t()
-            layers.append(Layer(shaped, vector[start - n_out : start]))
+            weight = weight.view(n_out, n_in) if layers else weight.view(n_in, n_out).t()
+            layers.append(Layer(weight, bias))
+            start = stop
         return layers
 
     def to(self, device: str) -> ConceptNetwork:
-        """Return the network on a device; itself, where it is there already."""
+        """Return the network itself where it is on the device already, else a copy there."""
         if self.weights.device == torch.device(device):
             return self
-        n_topics, sizes = self.sizes[0] - self.n_label_features, self.sizes
-        moved = ConceptNetwork(self.source, n_topics, sizes[1:-2], sizes[-2], device=device)
-        moved.weights.copy_(self.weights)
-        return moved
+        n_inputs, *hidden_sizes, n_components, _ = self.sizes
+        n_topics = n_inputs - self.n_label_features
+        copied = ConceptNetwork(self.source, n_topics, hidden_sizes, n_components, device=device)
+        copied.weights.copy_(self.weights)
+        return copied
 
     def descriptor_rows(self, label_ids: Tensor) -> Tensor:
         """Return the descriptors of labels, dense, (n,) to (n, n_label_features)."""
@@ -158,76 +180,95 @@ class ConceptNetwork:
 
         `inputs`, what `label_inputs` gives, saves time where many batches share it.
         """
-        first, n = self.layers[0], self.n_label_features
+        first = self.layers[0]
+        n_features = self.n_label_features
+        label_weight = first.weight[:, :n_features]
+        topic_weight = first.weight[:, n_features:]
         if inputs is None:
             # A batch holds few distinct labels: multiply each descriptor once, then gather.
             distinct, places = torch.unique(label_ids, return_inverse=True)
-            from_label = linear(self.descriptor_rows(distinct), first.weight[:, :n])[places]
+            distinct_inputs = linear(self.descriptor_rows(distinct), label_weight)
+            from_label = distinct_inputs[places]
         else:
             from_label = inputs[label_ids]
-        hidden = torch.tanh(from_label + linear(contexts, first.weight[:, n:], first.bias))
+        from_context = linear(contexts, topic_weight, first.bias)
+        hidden = torch.tanh(from_label + from_context)
         for layer in self.layers[1:]:
             hidden = torch.tanh(linear(hidden, layer.weight, layer.bias))
         return hidden
 
     def forward(self, label_ids: Tensor, contexts: Tensor) -> Activations:
         """Do what `encode` does, by the fastest products, and keep every layer."""
-        first, n = self.layers[0], self.n_label_features
-        by_label = first.weight[:, :n].t()
+        first = self.layers[0]
+        n_features = self.n_label_features
+        label_weight = first.weight[:, :n_features].t()
+        topic_weight = first.weight[:, n_features:].t()
         rows, places, order, starts = self._look_up(label_ids)
         if isinstance(rows, CentredRows):
-            inputs = rows.times(by_label).add_(first.bias)
+            inputs = rows.times(label_weight).add_(first.bias)
         else:
             # Not by oneDNN, which prepares itself for each new number of rows.
-            inputs = torch.addmm(first.bias, rows, by_label)
+            inputs = torch.addmm(first.bias, rows, label_weight)
         hidden = inputs.index_select(0, places)
-        hidden.addmm_(contexts, first.weight[:, n:].t())
+        hidden.addmm_(contexts, topic_weight)
         layers = [_tanh_in_place(hidden)]
         for layer in self.layers[1:]:
-            layers.append(activated_product(layers[-1], layer.weight, layer.bias, "tanh"))
+            hidden = activated_product(layers[-1], layer.weight, layer.bias, "tanh")
+            layers.append(hidden)
         return Activations(rows, places, order, starts, contexts, layers)
 
     def backward(self, slope: Tensor, passed: Activations, gradient: Sequence[Layer]) -> None:
         """Fill the gradient of all layers from that of the codes, (n, n_components)."""
         for number in range(len(passed.layers) - 1, 0, -1):
+            layer_gradient = gradient[number]
             _tanh_backward(slope, passed.layers[number])
-            torch.mm(slope.t(), passed.layers[number - 1], out=gradient[number].weight)
-            torch.sum(slope, dim=0, out=gradient[number].bias)
+            torch.mm(slope.t(), passed.layers[number - 1], out=layer_gradient.weight)
+            torch.sum(slope, dim=0, out=layer_gradient.bias)
             slope = activated_product(slope, self.layers[number].weight.t())
+
         _tanh_backward(slope, passed.layers[0])
         torch.sum(slope, dim=0, out=gradient[0].bias)
-        by_input, n = gradient[0].weight.t(), self.n_label_features
-        torch.mm(passed.contexts.t(), slope, out=by_input[n:])
+        by_input = gradient[0].weight.t()
+        label_gradient = by_input[: self.n_label_features]
+        topic_gradient = by_input[self.n_label_features :]
+        torch.mm(passed.contexts.t(), slope, out=topic_gradient)
+
+        # Sum the slopes of examples with the same label: one row per descriptor.
         if passed.order is not None:
             summed = embedding_bag(passed.order, slope, passed.starts, mode="sum")
         else:
             summed = slope.new_zeros((passed.rows.shape[0], slope.shape[1]))
             summed.index_add_(0, passed.places, slope)
         if isinstance(passed.rows, CentredRows):
-            passed.rows.transposed_times(summed, by_input[:n])
+            passed.rows.transposed_times(summed, label_gradient)
         else:
-            torch.mm(passed.rows.t(), summed, out=by_input[:n])
+            torch.mm(passed.rows.t(), summed, out=label_gradient)
 
     def _look_up(
         self, label_ids: Tensor
     ) -> tuple[Tensor | CentredRows, Tensor, Tensor | None, Tensor | None]:
         """Look up the descriptors of a batch: rows, places, order and starts of `Activations`."""
         if label_ids.device.type != "cpu":
-            # Sizes must not depend on what is drawn, so that a step can be captured as a graph.
+            # Sizes must not depend on sampled labels, so that a step can be captured as a graph.
             assert isinstance(self.descriptors, Tensor)
-            if self.n_labels <= 2 * len(label_ids):
+            n = len(label_ids)
+            if self.n_labels <= 2 * n:
                 return self.descriptors, label_ids, None, None
             rows = self.descriptors.index_select(0, label_ids)
-            return rows, torch.arange(len(label_ids), device=label_ids.device), None, None
+            places = torch.arange(n, device=label_ids.device)
+            return rows, places, None, None
+
         # Each descriptor is multiplied once for both directions.
-        ids, order = label_ids.sort(stable=True)
+        sorted_ids, order = label_ids.sort(stable=True)
         distinct, inverse, counts = torch.unique_consecutive(
-            ids, return_inverse=True, return_counts=True
+            sorted_ids, return_inverse=True, return_counts=True
         )
-        places = torch.empty_like(order).scatter_(0, order, inverse)
+        places = torch.empty_like(order)
+        places.scatter_(0, order, inverse)
         starts = counts.cumsum(0) - counts
         if isinstance(self.descriptors, CentredRows):
-            return self.descriptors.take(distinct.numpy()), places, order, starts
+            sparse_rows = self.descriptors.take(distinct.numpy())
+            return sparse_rows, places, order, starts
         return self.descriptors.index_select(0, distinct), places, order, starts
 
 
@@ -237,7 +278,7 @@ def count_weights(sizes: Sequence[int]) -> int:
 
 
 def _tanh_backward(slope: Tensor, values: Tensor) -> None:
-    """Make a gradient by tanh's values one by what tanh was taken of, in place."""
+    """Turn the gradient of tanh's values into that of its input, in place."""
     torch.ops.aten.tanh_backward.grad_input(slope, values, grad_input=slope)
 
 
@@ -246,16 +287,20 @@ def encode_documents(
     network: ConceptNetwork, matrix: sp.csr_matrix, contexts: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Embed every label of every document, (n_documents, n_labels) to (nnz, n_components)."""
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    n_documents = matrix.shape[0]
+    rows = np.repeat(np.arange(n_documents), np.diff(matrix.indptr))
+    n_concepts = len(rows)
     device = network.weights.device
     labels = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
-    points = np.empty((len(rows), network.sizes[-2]), dtype=np.float32)
+    n_components = network.sizes[-2]
+    points = np.empty((n_concepts, n_components), dtype=np.float32)
     # Few concepts hold few labels, whose descriptors alone are multiplied then.
-    inputs = network.label_inputs() if len(rows) > network.n_labels else None
-    for start in range(0, len(rows), _AT_A_TIME):
-        part = slice(start, start + _AT_A_TIME)
-        histograms = torch.from_numpy(contexts[rows[part]]).to(device)
-        points[part] = network.encode(labels[part], histograms, inputs).cpu().numpy()
+    inputs = network.label_inputs() if n_concepts > network.n_labels else None
+    for start in range(0, n_concepts, _AT_A_TIME):
+        block = slice(start, start + _AT_A_TIME)
+        histograms = torch.from_numpy(contexts[rows[block]]).to(device)
+        codes = network.encode(labels[block], histograms, inputs)
+        points[block] = codes.cpu().numpy()
     return points
 
 

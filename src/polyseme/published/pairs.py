@@ -49,48 +49,63 @@ class PairSampler:
 
     def __init__(self, matrix: sp.csr_matrix, batch_size: int, n_negatives: int = 1) -> None:
         matrix.sort_indices()
-        self.n_labels, self.starts = matrix.shape[1], matrix.indptr.astype(np.int64)
-        self.batch_size, self.n_negatives = batch_size, n_negatives
+        n_documents, self.n_labels = matrix.shape
+        self.starts = matrix.indptr.astype(np.int64)
+        self.batch_size = batch_size
+        self.n_negatives = n_negatives
         self.lengths = np.diff(self.starts)
         self.label_ids = matrix.indices.astype(np.int64)
-        self.document_ids = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), self.lengths)
+        rows = np.arange(n_documents, dtype=np.int64)
+        self.document_ids = np.repeat(rows, self.lengths)
         # Number of absent labels before each present one; rising inside a document.
-        rank = np.arange(len(self.label_ids)) - self.starts[self.document_ids]
-        self._gaps = self.document_ids * (self.n_labels + 1) + self.label_ids - rank
+        first_entries = self.starts[self.document_ids]
+        ranks = np.arange(len(self.label_ids)) - first_entries
+        row_keys = self.document_ids * (self.n_labels + 1)
+        self._gaps = row_keys + self.label_ids - ranks
 
     def absent_labels(self, document_ids: IntArray, generator: np.random.Generator) -> IntArray:
         """Draw a uniform label outside each document, (n,); -1 where it holds all of them."""
         n_absent = self.n_labels - self.lengths[document_ids]
-        drawn = (generator.random(len(document_ids)) * n_absent).astype(np.int64)
-        key = document_ids * (self.n_labels + 1) + drawn
-        n_before = np.searchsorted(self._gaps, key, side="right") - self.starts[document_ids]
-        return np.where(n_absent > 0, drawn + n_before, -1)
+        uniform = generator.random(len(document_ids))
+        absent_ranks = (uniform * n_absent).astype(np.int64)
+        keys = document_ids * (self.n_labels + 1) + absent_ranks
+        entries = np.searchsorted(self._gaps, keys, side="right")
+        n_before = entries - self.starts[document_ids]
+        return np.where(n_absent > 0, absent_ranks + n_before, -1)
 
     def epoch(self, generator: np.random.Generator) -> Iterator[Batch]:
         """Iterate over the batches of a pass; without negatives, one positive may sit it out."""
         per_batch = max(1, self.batch_size // (1 + self.n_negatives))
         if not self.n_negatives:
-            per_batch = max(2, per_batch - per_batch % 2)
+            even = per_batch - per_batch % 2
+            per_batch = max(2, even)
         order = generator.permutation(len(self.label_ids))
         n_whole = len(order) - len(order) % per_batch
-        whole, rest = order[:n_whole].reshape(-1, per_batch), order[None, n_whole:]
-        for start in range(0, len(whole), _DRAWN_TOGETHER):
-            yield from self._batches(whole[start : start + _DRAWN_TOGETHER], generator)
-        if rest.size:
-            yield from self._batches(rest, generator)
+        whole_batches = order[:n_whole].reshape(-1, per_batch)
+        last_batch = order[None, n_whole:]
+        for start in range(0, len(whole_batches), _DRAWN_TOGETHER):
+            stop = start + _DRAWN_TOGETHER
+            yield from self._batches(whole_batches[start:stop], generator)
+        if last_batch.size:
+            yield from self._batches(last_batch, generator)
 
     def _batches(self, chosen: IntArray, generator: np.random.Generator) -> Iterator[Batch]:
         """Add the negatives of the chosen positives, a row for each batch, and pair both."""
-        documents = self.document_ids[chosen]
-        others = np.repeat(documents, self.n_negatives, axis=1)
-        negatives = self.absent_labels(others.ravel(), generator).reshape(others.shape)
-        labels = np.concatenate([self.label_ids[chosen], negatives], axis=1)
-        documents = np.concatenate([documents, others], axis=1)
-        order = np.broadcast_to(np.arange(labels.shape[1]), labels.shape)
+        positive_documents = self.document_ids[chosen]
+        negative_documents = np.repeat(positive_documents, self.n_negatives, axis=1)
+        negative_labels = self.absent_labels(negative_documents.ravel(), generator)
+        negative_labels = negative_labels.reshape(negative_documents.shape)
+        labels = np.concatenate([self.label_ids[chosen], negative_labels], axis=1)
+        documents = np.concatenate([positive_documents, negative_documents], axis=1)
+
+        n_examples = labels.shape[1]
+        order = np.broadcast_to(np.arange(n_examples), labels.shape)
         order = generator.permuted(order, axis=1)
-        labels, documents = (np.take_along_axis(part, order, 1) for part in (labels, documents))
-        for batch in map(Batch, labels, documents, order < chosen.shape[1]):
-            if len(order[0]) % 2 or (batch.label_ids < 0).any():
+        labels = np.take_along_axis(labels, order, 1)
+        documents = np.take_along_axis(documents, order, 1)
+        positive = order < chosen.shape[1]
+        for batch in map(Batch, labels, documents, positive):
+            if n_examples % 2 or (batch.label_ids < 0).any():
                 batch = _even(batch)
             if len(batch.label_ids):
                 yield batch
@@ -98,12 +113,13 @@ class PairSampler:
 
 def _even(batch: Batch) -> Batch:
     """Leave out what has no label, and one example more where one finds no partner."""
-    kept = np.flatnonzero(batch.label_ids >= 0)
-    if len(kept) % 2:
+    rows = np.flatnonzero(batch.label_ids >= 0)
+    if len(rows) % 2:
         # A negative one if there is any: they are drawn anew.
-        unpaired = np.flatnonzero(~batch.positive[kept])
-        kept = np.delete(kept, unpaired[-1] if len(unpaired) else -1)
-    return Batch(batch.label_ids[kept], batch.document_ids[kept], batch.positive[kept])
+        unpaired = np.flatnonzero(~batch.positive[rows])
+        last = unpaired[-1] if len(unpaired) else -1
+        rows = np.delete(rows, last)
+    return Batch(batch.label_ids[rows], batch.document_ids[rows], batch.positive[rows])
 
 
 class StepInput(NamedTuple):
@@ -117,8 +133,10 @@ class StepInput(NamedTuple):
     @classmethod
     def of(cls, tensors: Sequence[Tensor]) -> StepInput:
         """Make a step of what `tensors` lists."""
-        prediction, distance = PredictionTargets(*tensors[2:11]), DistanceTargets(*tensors[11:])
-        return cls(tensors[0], tensors[1], prediction, distance)
+        label_ids, contexts = tensors[:2]
+        prediction = PredictionTargets(*tensors[2:11])
+        distance = DistanceTargets(*tensors[11:])
+        return cls(label_ids, contexts, prediction, distance)
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -127,18 +145,22 @@ class StepInput(NamedTuple):
 
 
 class Collator:
-    """Make of batches all that a step needs and that does not depend on weights.
+    """Compute from batches all that a step needs and that does not depend on weights.
 
     It is made where the contexts are, (n_documents, n_topics).
     """
 
     def __init__(self, matrix: sp.csr_matrix, contexts: Tensor, loss: LossSettings) -> None:
+        def to_tensor(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(array.astype(np.int64)).to(contexts.device)
+
         self.counts = np.diff(matrix.indptr).astype(np.int64)
-        self.lengths, self.starts, self.indices = (
-            torch.from_numpy(part.astype(np.int64)).to(contexts.device)
-            for part in (self.counts, matrix.indptr[:-1], matrix.indices)
-        )
-        self.contexts, self.loss, self.n_labels = contexts, loss, int(matrix.shape[1])
+        self.lengths = to_tensor(self.counts)
+        self.starts = to_tensor(matrix.indptr[:-1])
+        self.indices = to_tensor(matrix.indices)
+        self.contexts = contexts
+        self.loss = loss
+        self.n_labels = int(matrix.shape[1])
 
     def __call__(
         self, batches: Sequence[Batch], *, share: float, siamese: bool, one_size: bool = False
@@ -150,55 +172,82 @@ class Collator:
         the number of examples.
         """
         n = len(batches[0].label_ids)
+        n_batches = len(batches)
         sizes = [int(self.counts[batch.document_ids].sum()) for batch in batches]
-        if len(batches) > 1 and not one_size and len(batches) * max(sizes) > _MOST_PLACES:
+        capacity = max(sizes)
+        if n_batches > 1 and not one_size and n_batches * capacity > _MOST_PLACES:
             for batch in batches:
                 yield from self([batch], share=share, siamese=siamese)
             return
         if one_size:
-            sizes = [-(-max(sizes) // n) * n] * len(batches)
-        labels, documents, positive = (self._sides(parts) for parts in zip(*batches, strict=True))
-        negative, contexts = (~positive).to(self.contexts.dtype), self.contexts[documents]
-        places, owners = self._places(documents, max(sizes))
+            capacity = -(-capacity // n) * n
+            sizes = [capacity] * n_batches
+
+        labels, documents, positive = map(self._sides, zip(*batches, strict=True))
+        negative = (~positive).to(self.contexts.dtype)
+        contexts = self.contexts[documents]
+        places, owners = self._places(documents, capacity)
         prediction = prediction_targets(
-            places, owners, self.lengths[documents], negative, self.n_labels,
-            weighting=self.loss.weighting, share=share,
-        )  # fmt: skip
-        halves = slice(0, n // 2), slice(n // 2, n)
-        first, second = (contexts[:, part].flatten(0, 1) for part in halves)
-        distance = distance_targets(
-            context_similarity(first, second, self.loss.sensitivity).view(-1, n // 2),
-            negative[:, halves[0]] + negative[:, halves[1]],
-            scale=self.loss.scale,
-            negative_weight=self.loss.negative_weight,
-            share=share * self.loss.distance_weight if siamese else 0.0,
+            places,
+            owners,
+            self.lengths[documents],
+            negative,
+            self.n_labels,
+            weighting=self.loss.weighting,
+            share=share,
         )
+        distance = self._distance_targets(contexts, negative, share=share if siamese else 0.0)
+
         # In one row of numbers a step: sums of products depend in their last digits on where the
         # operands lie in memory.
         ids = torch.cat([labels, places], 1)
         numbers = torch.cat([contexts.flatten(1), *prediction[:3], *prediction[4:], *distance], 1)
-        widths = [contexts[0].numel(), n, n, n, *[max(sizes)] * 5, *[n // 2] * 3]
-        for size, label_ids, row in zip(sizes, ids, numbers, strict=True):
-            context, *parts = torch.split(row, widths)
-            parts[3:8] = (part[:size] for part in (label_ids[n:], *parts[3:8]))
-            yield StepInput.of([label_ids[:n], context.view(n, -1), *parts])
+        widths = [contexts[0].numel(), n, n, n]
+        widths += [capacity] * 5
+        widths += [n // 2] * 3
+        for size, id_row, row in zip(sizes, ids, numbers, strict=True):
+            context, *tensors = torch.split(row, widths)
+            slots = [id_row[n:], *tensors[3:8]]
+            tensors[3:8] = [values[:size] for values in slots]
+            yield StepInput.of([id_row[:n], context.view(n, -1), *tensors])
 
-    def _sides(self, parts: Sequence[NDArray[Any]]) -> Tensor:
-        """Stack a part of batches, first sides of all pairs before second ones, (n_batches, n)."""
-        stacked = np.stack([np.concatenate([part[0::2], part[1::2]]) for part in parts])
-        return torch.from_numpy(stacked).to(self.contexts.device)
+    def _distance_targets(
+        self, contexts: Tensor, negative: Tensor, *, share: float
+    ) -> DistanceTargets:
+        """Compute equation (3)'s targets from contexts (n_batches, n, n_topics) of both sides."""
+        half = negative.shape[1] // 2
+        first = contexts[:, :half].flatten(0, 1)
+        second = contexts[:, half:].flatten(0, 1)
+        similarity = context_similarity(first, second, self.loss.sensitivity)
+        return distance_targets(
+            similarity.view(-1, half),
+            negative[:, :half] + negative[:, half:],
+            scale=self.loss.scale,
+            negative_weight=self.loss.negative_weight,
+            share=share * self.loss.distance_weight,
+        )
+
+    def _sides(self, arrays: Sequence[NDArray[Any]]) -> Tensor:
+        """Stack batches' arrays, first sides of all pairs before second ones, (n_batches, n)."""
+        rows = [np.concatenate([array[0::2], array[1::2]]) for array in arrays]
+        return torch.from_numpy(np.stack(rows)).to(self.contexts.device)
 
     def _places(self, documents: Tensor, capacity: int) -> tuple[Tensor, Tensor]:
         """Find the documents' labels in the table: places and owners, (n_batches, capacity)."""
         n_batches, n = documents.shape
         lengths = self.lengths[documents]
         ends = lengths.cumsum(1)
-        # Whose a slot is says the number of documents that end before it.
+        # A slot belongs to the example whose number is the number of documents that end before it.
         marks = ends.new_zeros((n_batches, capacity + 1))
-        owners = marks.scatter_add_(1, ends, torch.ones_like(ends)).cumsum(1)[:, :capacity]
+        marks.scatter_add_(1, ends, torch.ones_like(ends))
+        owners = marks.cumsum(1)[:, :capacity]
         filled = owners < n
         owners = torch.where(filled, owners, 0)
-        first = (self.starts[documents] - (ends - lengths)).gather(1, owners)
+
+        offsets = self.starts[documents] - (ends - lengths)
         slots = torch.arange(capacity, device=documents.device)
-        columns = self.indices[torch.where(filled, first + slots, 0)]
-        return torch.where(filled, owners * self.n_labels + columns, n * self.n_labels), owners
+        entries = offsets.gather(1, owners) + slots
+        columns = self.indices[torch.where(filled, entries, 0)]
+        places = owners * self.n_labels + columns
+        places = torch.where(filled, places, n * self.n_labels)
+        return places, owners

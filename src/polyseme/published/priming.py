@@ -77,22 +77,24 @@ class PrimingStore:
     @classmethod
     def empty(cls, embedding: ConceptEmbedding) -> PrimingStore:
         """Make a store without documents for a fitted embedding."""
-        none = np.empty(0, dtype=np.int64)
-        points = np.empty((0, embedding.n_components), dtype=np.float32)
-        return cls(*no_documents(embedding.classes_), points, none, none)
+        no_ids = np.empty(0, dtype=np.int64)
+        no_points = np.empty((0, embedding.n_components), dtype=np.float32)
+        documents = no_documents(embedding.classes_)
+        return cls(*documents, no_points, no_ids, no_ids)
 
     @classmethod
     def of(
         cls, embedding: ConceptEmbedding, semantics: LabelCorpus, corpus: LabelCorpus
     ) -> tuple[PrimingStore, tuple[str, ...]]:
         """Collect label sets, then instances' that are new: the store, and what a warning names."""
-        store, _, dropped = cls.empty(embedding).add(embedding, semantics)
+        store = cls.empty(embedding)
+        store, _, dropped = store.add(embedding, semantics)
         n_documents = len(semantics)
         if corpus is not semantics:
-            new = unmet_documents(corpus, semantics)
-            store, _, more = store.add(embedding, new)
-            dropped += more
-            n_documents += len(new)
+            unmet = unmet_documents(corpus, semantics)
+            store, _, more_dropped = store.add(embedding, unmet)
+            dropped += more_dropped
+            n_documents += len(unmet)
         warn_dropped(dropped, n_documents)
         return store, dropped
 
@@ -105,22 +107,30 @@ class PrimingStore:
         and of those left out because they hold no label of the vocabulary.
         """
         grown = with_documents(self._documents, corpus)
-        new, labels = grown.fresh, grown.known.labels
-        n_sets, n_before = int(self.sets.max(initial=-1)) + 1, len(self.points)
-        new_sets = np.repeat(np.arange(new.shape[0], dtype=np.int64), np.diff(new.indptr))
-        label_ids = np.concatenate([self.label_ids, new.indices.astype(np.int64)])
-        set_ids = np.concatenate([self.set_ids, n_sets + new_sets])
+        new_sets = grown.fresh
+        n_sets = int(self.sets.max(initial=-1)) + 1
+        n_before = len(self.points)
+        new_set_ids = np.arange(new_sets.shape[0], dtype=np.int64) + n_sets
+        new_set_ids = np.repeat(new_set_ids, np.diff(new_sets.indptr))
+        new_label_ids = new_sets.indices.astype(np.int64)
+        set_ids = np.concatenate([self.set_ids, new_set_ids])
+        label_ids = np.concatenate([self.label_ids, new_label_ids])
         order = np.argsort(label_ids, kind="stable")
         place = np.argsort(order)
+
         # Points are written once, where they belong: they are most of the memory.
-        points = np.empty((len(order), self.points.shape[1]), dtype=np.float32)
+        n_components = self.points.shape[1]
+        points = np.empty((len(order), n_components), dtype=np.float32)
         points[place[:n_before]] = self.points
-        for start in range(0, new.shape[0], _BLOCK):
-            part = sp.csr_matrix(new[start : start + _BLOCK])
-            ids = tuple(map(str, range(part.shape[0])))
-            embedded = LabelCorpus(labels, part, ids, numbered=True, normalize=False)
-            rows = slice(*(n_before + new.indptr[[start, start + part.shape[0]]]))
-            points[place[rows]] = embedding.transform(embedded).points
+        for start in range(0, new_sets.shape[0], _BLOCK):
+            block = sp.csr_matrix(new_sets[start : start + _BLOCK])
+            ids = tuple(map(str, range(block.shape[0])))
+            documents = LabelCorpus(grown.known.labels, block, ids, numbered=True, normalize=False)
+            first_row = n_before + new_sets.indptr[start]
+            last_row = n_before + new_sets.indptr[start + block.shape[0]]
+            concepts = embedding.transform(documents)
+            points[place[first_row:last_row]] = concepts.points
+
         store = PrimingStore(*grown.known, points, label_ids[order], set_ids[order])
         return store, grown.ids, grown.dropped
 
@@ -132,39 +142,49 @@ class PrimingStore:
     def remove(self, ids: Collection[str]) -> PrimingStore:
         """Return the store without documents of some names; oov labels left without any go too."""
         shrunk = without_documents(self._documents, ids)
-        new_column = np.full(len(self.labels), -1, dtype=np.int64)
-        new_column[shrunk.columns] = np.arange(len(shrunk.columns))
-        renumbered = np.full(int(self.sets.max(initial=-1)) + 1, -1, dtype=np.int64)
-        renumbered[self.sets[shrunk.kept]] = shrunk.known.sets
-        rows = np.flatnonzero(renumbered[self.set_ids] >= 0)
-        rows = rows[np.lexsort((renumbered[self.set_ids[rows]], self.label_ids[rows]))]
-        return PrimingStore(
-            *shrunk.known,
-            self.points[rows],
-            new_column[self.label_ids[rows]],
-            renumbered[self.set_ids[rows]],
-        )
+        n_columns = len(shrunk.columns)
+        new_columns = np.full(len(self.labels), -1, dtype=np.int64)
+        new_columns[shrunk.columns] = np.arange(n_columns)
+        n_sets = int(self.sets.max(initial=-1)) + 1
+        new_sets = np.full(n_sets, -1, dtype=np.int64)
+        new_sets[self.sets[shrunk.kept]] = shrunk.known.sets
+
+        set_ids = new_sets[self.set_ids]
+        rows = np.flatnonzero(set_ids >= 0)
+        order = np.lexsort((set_ids[rows], self.label_ids[rows]))
+        rows = rows[order]
+        label_ids = new_columns[self.label_ids[rows]]
+        return PrimingStore(*shrunk.known, self.points[rows], label_ids, set_ids[rows])
 
     def index(self, memory_mb: float) -> ConceptIndex:
         """Build the search index over all concepts, each counted once per document."""
-        counts = np.bincount(self.sets, minlength=int(self.set_ids.max(initial=-1)) + 1)
+        n_sets = int(self.set_ids.max(initial=-1)) + 1
+        counts = np.bincount(self.sets, minlength=n_sets)
         return ConceptIndex(
-            self.points, self.label_ids, len(self.labels),
-            counts=counts[self.set_ids], memory_mb=memory_mb,
-        )  # fmt: skip
+            self.points,
+            self.label_ids,
+            len(self.labels),
+            counts=counts[self.set_ids],
+            memory_mb=memory_mb,
+        )
 
     def nearest(self, point: NDArray[np.float32], column: int, k: int) -> list[Explanation]:
         """Return the k concepts of a label's column that are nearest to a point (n_components,)."""
         rows = np.flatnonzero(self.label_ids == column)
         gaps = self.points[rows].astype(np.float64) - point
         distances = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
-        nearest = []
+        explanations = []
         for place in np.argsort(distances, kind="stable")[:k]:
-            members = np.flatnonzero(self.sets == self.set_ids[rows[place]])
-            document, names = self.document(int(members[0])), tuple(self.ids[m] for m in members)
-            concept = Explanation(self.labels[column], document, names, float(distances[place]))
-            nearest.append(concept)
-        return nearest
+            set_id = self.set_ids[rows[place]]
+            members = np.flatnonzero(self.sets == set_id)
+            explanation = Explanation(
+                label=self.labels[column],
+                document=self.document(int(members[0])),
+                document_ids=tuple(self.ids[member] for member in members),
+                distance=float(distances[place]),
+            )
+            explanations.append(explanation)
+        return explanations
 
     def document(self, row: int) -> tuple[str, ...]:
         """Return the labels of one document."""
@@ -172,11 +192,15 @@ class PrimingStore:
 
     def get_state(self) -> State:
         """Return the store as JSON values and arrays, for saving without pickle."""
-        config = {"labels": list(self.labels), "n_vocabulary": self.n_vocabulary}
+        config = {
+            "labels": list(self.labels),
+            "n_vocabulary": self.n_vocabulary,
+            "ids": list(self.ids),
+        }
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        for name in ("indices", "indptr"):
-            arrays[name] = getattr(self.matrix, name).astype(np.int64)
-        return config | {"ids": list(self.ids)}, arrays
+        arrays["indices"] = self.matrix.indices.astype(np.int64)
+        arrays["indptr"] = self.matrix.indptr.astype(np.int64)
+        return config, arrays
 
     @classmethod
     def from_state(
@@ -184,19 +208,22 @@ class PrimingStore:
     ) -> PrimingStore:
         """Rebuild a store from `get_state`."""
         _VALUES.check(config)
-        labels, ids = tuple(config["labels"]), tuple(config["ids"])
+        labels = tuple(config["labels"])
+        ids = tuple(config["ids"])
         require(config["n_vocabulary"] <= len(labels), "n_vocabulary", "a number of its labels")
         check_arrays(arrays, _DECLARED, n_documents=len(ids), n_labels=len(labels))
         matrix = documents_of(arrays, ids, labels)
+
+        # Sets, labels and places of concepts follow from the documents.
         distinct, sets = unique_rows(matrix)
         concepts = distinct.tocsc()
         concepts.sort_indices()
-        by_label = np.repeat(np.arange(len(labels)), np.diff(concepts.indptr))
+        label_ids = np.repeat(np.arange(len(labels)), np.diff(concepts.indptr))
         check_places(arrays["sets"], sets, "sets")
-        check_places(arrays["label_ids"], by_label, "label_ids")
+        check_places(arrays["label_ids"], label_ids, "label_ids")
         check_places(arrays["set_ids"], concepts.indices, "set_ids")
-        learned = (np.array(arrays[name]) for name in _ARRAYS)
-        return cls(labels, config["n_vocabulary"], ids, matrix, *learned)
+        concept_arrays = [np.array(arrays[name]) for name in _ARRAYS]
+        return cls(labels, config["n_vocabulary"], ids, matrix, *concept_arrays)
 
 
 # What the state of a store holds.
@@ -244,38 +271,45 @@ class PrimingRanker:
         """
         if self.relatedness == "nearest":
             distances = np.asarray(self.index.distances(points), dtype=np.float64)
-            # Distances below a guard are not told apart; labels without a concept are at infinity.
-            weights = 1.0 / np.maximum(distances, 1e-8 * self.distance_scale)
+            # Concepts closer than this count as equally near; labels without one are at infinity.
+            least_distance = 1e-8 * self.distance_scale
+            weights = 1.0 / np.maximum(distances, least_distance)
         else:
-            logs = self.index.log_densities(points, self.bandwidth)
-            top = logs.max(axis=1, keepdims=True, initial=-np.inf)
-            weights = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
+            log_densities = self.index.log_densities(points, self.bandwidth)
+            largest = log_densities.max(axis=1, keepdims=True, initial=-np.inf)
+            shift = np.where(np.isfinite(largest), largest, 0.0)
+            weights = np.exp(log_densities - shift)
         totals = weights.sum(axis=1, keepdims=True)
-        return np.asarray(np.divide(weights, totals, out=weights, where=totals > 0))
+        shares = np.divide(weights, totals, out=weights, where=totals > 0)
+        return np.asarray(shares)
 
     def rank(self, points: ArrayLike, k: int) -> tuple[IntArray, NDArray[np.float64]]:
         """Return the k best labels around each point; see `rank_labels`."""
         check_number("k", k, owner="rank", low=1, whole=True)
         queries = np.asarray(points)
+        n_labels = self.index.n_labels
         preference = label_preference(self.index.n_occurrences)
-        shape = (len(queries), min(k, self.index.n_labels))
-        label_ids, scores = np.empty(shape, dtype=np.int64), np.empty(shape)
-        for rows in rank_blocks(len(queries), self.index.n_labels):
-            ranked = rank_labels(self.scores(queries[rows]), preference, k)
-            label_ids[rows], scores[rows] = ranked
+        shape = (len(queries), min(k, n_labels))
+        label_ids = np.empty(shape, dtype=np.int64)
+        scores = np.empty(shape)
+        for rows in rank_blocks(len(queries), n_labels):
+            block_scores = self.scores(queries[rows])
+            label_ids[rows], scores[rows] = rank_labels(block_scores, preference, k)
         return label_ids, scores
 
     def rank_others(
-        self, point: ArrayLike, given: IntArray, k: int
+        self, point: ArrayLike, excluded: IntArray, k: int
     ) -> tuple[IntArray, NDArray[np.float64]]:
-        """Return the k best labels, (k,), around a point (1, n_components), leaving out given ones.
+        """Return the k best labels, (k,), around a point (1, n_components), without excluded ones.
 
         Scores, (k,), are those over all other labels, whose full list sums to one.
         """
         scores = self.scores(point)[0]
-        others = np.setdiff1d(np.arange(len(scores)), given)
-        total = scores[others].sum()
-        shares = scores[others] / total if total > 0 else scores[others]
-        preference = label_preference(self.index.n_occurrences[others])
-        places, best = rank_labels(shares[None, :], preference, k)
-        return others[places[0]], best[0]
+        candidates = np.setdiff1d(np.arange(len(scores)), excluded)
+        shares = scores[candidates]
+        total = shares.sum()
+        if total > 0:
+            shares = shares / total
+        preference = label_preference(self.index.n_occurrences[candidates])
+        places, best_shares = rank_labels(shares[None, :], preference, k)
+        return candidates[places[0]], best_shares[0]

@@ -60,15 +60,18 @@ def solve_kernel_ridge(
 ) -> tuple[FloatArray, FloatArray]:
     """Minimise squared error plus `penalty` times the squared norm, for targets (n, d).
 
-    Gives coefficients (n, d) and a bias (d,), the mean target, which is not penalised. Where a
+    Return coefficients (n, d) and a bias (d,), the mean target, which is not penalised. Where a
     kernel (n, n) in float32 is not precise enough, float64 takes over. Each penalty costs one
     Cholesky factor: an eigendecomposition would serve several but costs as much as about twenty.
     """
-    xp, mean = array_namespace(kernel), targets.mean(axis=0, dtype=np.float64)
+    xp = array_namespace(kernel)
+    mean = targets.mean(axis=0, dtype=np.float64)
+    centred = targets - mean
     dtype = np.float64 if kernel.dtype == xp.float64 else np.float32
     for precision in dict.fromkeys((dtype, np.float64)):
-        right = like((targets - mean).astype(precision), kernel)
-        coefficients = solve_positive(xp.astype(kernel, right.dtype, copy=False), penalty, right)
+        right = like(centred.astype(precision), kernel)
+        matrix = xp.astype(kernel, right.dtype, copy=False)
+        coefficients = solve_positive(matrix, penalty, right)
         if coefficients is not None:
             return to_numpy(coefficients).astype(dtype, copy=False), mean.astype(dtype)
     raise InputError(
@@ -104,15 +107,21 @@ class SharedKernelSolver:
     """
 
     def __init__(self, kernel: Array) -> None:
-        self._xp, self._n = array_namespace(kernel), len(kernel)
+        self._xp = array_namespace(kernel)
+        self._n = len(kernel)
         self._single = kernel.dtype == self._xp.float32
         self._inverts = not isinstance(kernel, np.ndarray) or self._n <= _INVERSE_ROWS
-        least = 0.02 * max(float(diagonal_of(kernel).mean()), 1e-6)
-        self._means, self._centred, self._factor = _centre(kernel), kernel, kernel[:0]
-        self._roughness = max(float(diagonal_of(kernel).mean()), least)
+        mean_diagonal = float(diagonal_of(kernel).mean())
+        least_roughness = 0.02 * max(mean_diagonal, 1e-6)
+        self._means = _centre(kernel)
+        self._centred = kernel
+        self._factor = kernel[:0]
+        centred_diagonal = float(diagonal_of(kernel).mean())
+        self._roughness = max(centred_diagonal, least_roughness)
         # A smaller rho multiplies the rounding of float32 too much.
         self._least_rho = self._roughness * (0.03 if self._single else 1e-3)
-        self._rho, self.n_factorisations = 0.0, 0
+        self._rho = 0.0
+        self.n_factorisations = 0
 
     def solve(
         self,
@@ -137,21 +146,24 @@ class SharedKernelSolver:
         bound = (C / spread).astype(dtype)
         with blas_threads(y.size * self._n):
             if self._rho == 0:
-                self._factorise(_first_rho(self._roughness, bound))
+                first_rho = _first_rho(self._roughness, bound)
+                self._factorise(first_rho)
             state = _Outputs.start(like(y, self._centred), like(bound, self._centred), nu)
-            solution, middle, n_iter, remaining = self._iterate(state, tolerance, max_iter)
-            middle -= self._xp.astype(solution, self._xp.float64) @ self._means
-        if len(remaining) and not quiet:
+            solution, bias, n_iter, violations = self._iterate(state, tolerance, max_iter)
+            bias -= self._xp.astype(solution, self._xp.float64) @ self._means
+        if len(violations) and not quiet:
             message = (
-                f"{len(remaining)} of {len(y)} outputs did not converge in {max_iter} iterations: "
-                f"the optimality conditions are violated by up to {float(remaining.max()):.2g} "
+                f"{len(violations)} of {len(y)} outputs did not converge in {max_iter} iterations: "
+                f"the optimality conditions are violated by up to {float(violations.max()):.2g} "
                 "standard deviations of the target; raise `tolerance`."
             )
             warnings.warn(message, PolysemeWarning, stacklevel=2)
-        z = to_numpy(solution)
-        z *= spread.astype(dtype)[:, None]
-        offset = (to_numpy(middle) * spread + centre).astype(dtype)
-        return NuSvrSolution(np.ascontiguousarray(z.T), offset, n_iter)
+
+        # Back to the units of the targets.
+        coefficients = to_numpy(solution)
+        coefficients *= spread.astype(dtype)[:, None]
+        offset = to_numpy(bias) * spread + centre
+        return NuSvrSolution(np.ascontiguousarray(coefficients.T), offset.astype(dtype), n_iter)
 
     def _factorise(self, rho: float) -> None:
         """Prepare `_minimise` for a value of rho, within what the precision allows."""
@@ -159,7 +171,8 @@ class SharedKernelSolver:
         self.n_factorisations += 1
         self._factor = self._centred[:0]  # frees the old one before the copy
         matrix = self._centred + 0
-        diagonal_of(matrix)[...] += self._rho
+        diagonal = diagonal_of(matrix)
+        diagonal[...] += self._rho
         if isinstance(matrix, np.ndarray):
             functions: Any = get_lapack_funcs(("potrf", "potri"), (matrix,))
             potrf, potri = functions
@@ -197,24 +210,28 @@ class SharedKernelSolver:
         self, state: _Outputs, tolerance: float, max_iter: int
     ) -> tuple[Array, Array, int, Array]:
         """Run the method; outputs leave one by one as they satisfy the optimality conditions."""
-        xp, solution = self._xp, self._xp.zeros_like(state.y)
-        middle = xp.zeros_like(state.budget, dtype=xp.float64)
+        xp = self._xp
+        solution = xp.zeros_like(state.y)
+        bias = xp.zeros_like(state.budget, dtype=xp.float64)
         state.level[...] = tolerance
-        n_iter, adapt_at = 0, 20
+        n_iter = 0
+        adapt_at = 20
         while True:
             steps = min(_LOOK_EVERY, max_iter - n_iter)
             residual = _take_steps(state, self._rho, self._minimise, steps)
             n_iter += steps
             last = n_iter >= max_iter
-            ready = (residual <= state.level) | (last or n_iter % _CHECK_EVERY == 0)
+            check_all = last or n_iter % _CHECK_EVERY == 0
+            ready = (residual <= state.level) | check_all
             if bool(ready.any()):
-                done, left = self._check(state, ready, residual, tolerance, solution, middle)
+                done, violations = self._check(state, ready, residual, tolerance, solution, bias)
                 if last or bool(done.all()):
-                    return solution, middle, n_iter, left
+                    return solution, bias, n_iter, violations
                 if bool(done.any()):
                     state = state.keep(~done)
             # A factorisation costs as much as about n / 2g iterations: first wait for so many.
-            if n_iter >= max(adapt_at, self._n / (2 * len(state.rows))):
+            factorisation_cost = self._n / (2 * len(state.rows))
+            if n_iter >= max(adapt_at, factorisation_cost):
                 self._adapt(state)
                 adapt_at = 3 * n_iter
 
@@ -225,87 +242,106 @@ class SharedKernelSolver:
         residual: Array,
         tolerance: float,
         solution: Array,
-        middle: Array,
+        bias: Array,
     ) -> tuple[Array, Array]:
-        """Write the outputs that are ready; say which are solved, (g,), and how far others are."""
+        """Write the ready outputs; return which are solved, (g,), and the errors of the others."""
         xp = self._xp
-        part = state if bool(ready.all()) else state.keep(ready)
-        z = part.z + 0
-        failed, centre = xp.empty_like(part.budget), xp.empty_like(part.budget, dtype=xp.float64)
+        checked = state if bool(ready.all()) else state.keep(ready)
+        z = checked.z + 0
+        violation = xp.empty_like(checked.budget)
+        checked_bias = xp.empty_like(checked.budget, dtype=xp.float64)
 
-        def move(rows: slice) -> None:
+        def balance(rows: slice) -> None:
+            block = checked.keep(rows)
             for _ in range(3):
-                _balance(z[rows], part.keep(rows))
+                _balance(z[rows], block)
 
-        def judge(rows: slice) -> None:
-            some = part.keep(rows)
-            t = xp.subtract(some.y, product[rows], out=product[rows])
-            failed[rows], centre[rows] = _violation_and_bias(z[rows], t, some)
+        def measure(rows: slice) -> None:
+            block = checked.keep(rows)
+            errors = xp.subtract(block.y, product[rows], out=product[rows])
+            violation[rows], checked_bias[rows] = _violation_and_bias(z[rows], errors, block)
 
-        in_blocks(move, z)
+        in_blocks(balance, z)
         product = z @ self._centred
-        in_blocks(judge, z)
-        left = residual[ready]
-        small = 0.1 * tolerance + 32 * float(xp.finfo(z.dtype).eps) * xp.max(xp.abs(z), axis=1)
-        met = (failed <= tolerance) | (left <= small)
-        solution[part.rows], middle[part.rows] = z, centre
+        in_blocks(measure, z)
+        solution[checked.rows] = z
+        bias[checked.rows] = checked_bias
+
+        checked_residual = residual[ready]
+        largest = xp.max(xp.abs(z), axis=1)
+        eps = float(xp.finfo(z.dtype).eps)
+        small_residual = 0.1 * tolerance + 32 * eps * largest
+        met = (violation <= tolerance) | (checked_residual <= small_residual)
         # Residuals and violations shrink at one rate: look again when they should have.
-        shrink = xp.minimum(xp.maximum(tolerance / xp.maximum(failed, 1e-30), 0.1), 0.8)
-        state.level[ready] = left * shrink
+        shrink = tolerance / xp.maximum(violation, 1e-30)
+        shrink = xp.minimum(xp.maximum(shrink, 0.1), 0.8)
+        state.level[ready] = checked_residual * shrink
+
         done = xp.zeros_like(ready)
         done[ready] = met
-        return done, xp.where(xp.isinf(failed), left, failed)[~met]
+        errors = xp.where(xp.isinf(violation), checked_residual, violation)
+        return done, errors[~met]
 
     def _adapt(self, state: _Outputs) -> None:
         """Factorise anew when another rho would save many iterations."""
         # Steps in both variables matter alike when rho is the ratio of their sizes; measured on
         # noisy and clean targets, pictures and toys, a power just below 1 serves best.
-        xp, old = self._xp, self._rho
-        sizes = [xp.linalg.vector_norm(part, axis=1) for part in (state.u, state.z)]
-        ratio = float(np.median(to_numpy(sizes[0] * old / xp.maximum(sizes[1], 1e-30))))
-        wanted = float(np.clip(0.5 * ratio**0.8, self._least_rho, _GREATEST_RHO))
-        if not old / _REUSE_FACTOR <= wanted <= old * _REUSE_FACTOR:
-            self._factorise(wanted)
-            state.u[...] *= old / self._rho
+        xp = self._xp
+        old_rho = self._rho
+        multiplier_sizes = xp.linalg.vector_norm(state.u, axis=1)
+        coefficient_sizes = xp.linalg.vector_norm(state.z, axis=1)
+        ratios = multiplier_sizes * old_rho / xp.maximum(coefficient_sizes, 1e-30)
+        ratio = float(np.median(to_numpy(ratios)))
+        best_rho = 0.5 * ratio**0.8
+        best_rho = float(np.clip(best_rho, self._least_rho, _GREATEST_RHO))
+        lowest = old_rho / _REUSE_FACTOR
+        highest = old_rho * _REUSE_FACTOR
+        if not lowest <= best_rho <= highest:
+            self._factorise(best_rho)
+            state.u[...] *= old_rho / self._rho
 
 
 def _take_steps(
     state: _Outputs, rho: float, minimise: Callable[[Array], Array], count: int
 ) -> Array:
-    """Take steps, each by `minimise` of rows q (g, n); give the last residuals, (g,)."""
+    """Take steps, each by `minimise` of rows q (g, n); return the last residuals, (g,)."""
     xp = array_namespace(state.y)
-    q, residual = xp.empty_like(state.y), xp.empty_like(state.budget)
+    q = xp.empty_like(state.y)
+    residual = xp.empty_like(state.budget)
 
-    def ask(rows: slice) -> None:
+    def set_up(rows: slice) -> None:
         xp.subtract(state.z[rows], state.u[rows], out=q[rows])
         q[rows] *= rho
         q[rows] += state.y[rows]
 
-    def answer(rows: slice) -> None:
-        old, v = state.z[rows], x[rows] * _OVER_RELAXATION
-        v -= (_OVER_RELAXATION - 1) * old
+    def update(rows: slice) -> None:
+        previous_z = state.z[rows]
+        v = x[rows] * _OVER_RELAXATION
+        v -= (_OVER_RELAXATION - 1) * previous_z
         v += state.u[rows]
-        z, state.threshold[rows] = project(
-            v, state.C[rows], state.budget[rows], state.threshold[rows]
-        )
+        z, threshold = project(v, state.C[rows], state.budget[rows], state.threshold[rows])
+        state.threshold[rows] = threshold
         xp.subtract(v, z, out=state.u[rows])
         if last:
-            apart = xp.max(xp.abs(xp.subtract(x[rows], z, out=v), out=v), axis=1)
-            moved = xp.max(xp.abs(xp.subtract(z, old, out=v), out=v), axis=1)
-            residual[rows] = xp.maximum(apart, rho * moved)
+            gap = xp.subtract(x[rows], z, out=v)
+            primal_residual = xp.max(xp.abs(gap, out=v), axis=1)
+            change = xp.subtract(z, previous_z, out=v)
+            dual_residual = rho * xp.max(xp.abs(change, out=v), axis=1)
+            residual[rows] = xp.maximum(primal_residual, dual_residual)
         state.z[rows] = z
 
     for number in range(count):
         last = number == count - 1
-        in_blocks(ask, q)
+        in_blocks(set_up, q)
         x = minimise(q)
-        in_blocks(answer, q)
+        in_blocks(update, q)
     return residual
 
 
 def _first_rho(roughness: float, bound: FloatArray) -> float:
     """Guess rho: tight bounds (d,), which a small one slows down most, want a large one."""
-    return float(0.8 * roughness * float(np.quantile(bound, 0.2)) ** -0.6)
+    typical_bound = float(np.quantile(bound, 0.2))
+    return float(0.8 * roughness * typical_bound**-0.6)
 
 
 def _standardise(
@@ -314,63 +350,77 @@ def _standardise(
     """Return targets with mean 0 and spread 1, one output per row; the means and the spreads."""
     n, d = targets.shape
     centre = targets.mean(axis=0, dtype=np.float64)
-    square, largest = np.zeros(d), np.maximum(targets.max(axis=0), -targets.min(axis=0))
-    parts = list(row_blocks(n, 1, _TARGET_ROWS))
-    for part in parts:
-        block = targets[part] - centre
-        square += np.einsum("ij,ij->j", block, block)
-    spread = np.sqrt(square / n)
-    spread[spread <= 1e-12 * (1e-12 + largest)] = 1.0
+    total = np.zeros(d)
+    blocks = list(row_blocks(n, 1, _TARGET_ROWS))
+    for block in blocks:
+        deviations = targets[block] - centre
+        total += np.einsum("ij,ij->j", deviations, deviations)
+    spread = np.sqrt(total / n)
+    largest = np.maximum(targets.max(axis=0), -targets.min(axis=0))
+    constant = spread <= 1e-12 * (1e-12 + largest)
+    spread[constant] = 1.0
     y = np.empty((d, n), dtype=dtype)
-    for part in parts:
-        y[:, part] = ((targets[part] - centre) / spread).T
+    for block in blocks:
+        standardised = (targets[block] - centre) / spread
+        y[:, block] = standardised.T
     return y, centre, spread
 
 
 def project(v: Array, bound: Array, budget: Array, threshold: Array) -> tuple[Array, Array]:
     """Project rows v (d, n) onto ``|z| <= bound`` (d, 1) and ``sum(|z|) <= budget`` (d,).
 
-    Gives ``z = sign(v) clip(|v| - threshold, 0, bound)``, (d, n), and the smallest thresholds >= 0
+    Return ``z = sign(v) clip(|v| - threshold, 0, bound)``, (d, n), and the smallest thresholds >= 0
     that meet the budget, (d,), searched from those of an earlier call or from zeros.
     """
     xp = array_namespace(v)
     size = xp.abs(v)
-    inside = xp.sum(xp.minimum(size, bound), axis=1) <= budget
+    clipped_sum = xp.sum(xp.minimum(size, bound), axis=1)
+    inside = clipped_sum <= budget
     threshold = xp.where(inside, 0, threshold)
     rows = xp.nonzero(~inside)[0]
     if len(rows):
-        part = size if len(rows) == len(size) else size[rows]
-        threshold[rows] = _thresholds(part, bound[rows], budget[rows], threshold[rows])
+        row_sizes = size if len(rows) == len(size) else size[rows]
+        threshold[rows] = _thresholds(row_sizes, bound[rows], budget[rows], threshold[rows])
     size -= threshold[:, None]
     xp.maximum(size, 0, out=size)
     xp.minimum(size, bound, out=size)
-    return xp.copysign(size, v, out=size), threshold
+    z = xp.copysign(size, v, out=size)
+    return z, threshold
 
 
 def _thresholds(size: Array, bound: Array, budget: Array, guess: Array) -> Array:
     """Find per row the t with ``sum(clip(size - t, 0, bound)) = budget``: bracketed Newton."""
     xp = array_namespace(size)
     eps = float(xp.finfo(size.dtype).eps)
-    low, high = xp.zeros_like(guess), xp.max(size, axis=1)
+    low = xp.zeros_like(guess)
+    high = xp.max(size, axis=1)
     threshold = xp.minimum(xp.maximum(guess, low), high)
     rows = xp.arange(len(size), device=device_of(size))
     for _ in range(60):
-        now, most, total = threshold[rows], bound[rows], budget[rows]
-        rest = (size if len(rows) == len(size) else size[rows]) - now[:, None]
-        slope = xp.count_nonzero((rest > 0) & (rest < most), axis=1)
-        xp.maximum(rest, 0, out=rest)
-        xp.minimum(rest, most, out=rest)
-        excess = xp.sum(rest, axis=1) - total
-        lowest = xp.where(excess > 0, now, low[rows])
-        highest = xp.where(excess > 0, high[rows], now)
-        low[rows], high[rows] = lowest, highest
-        met = xp.abs(excess) <= 16 * eps * total
+        current = threshold[rows]
+        row_bound = bound[rows]
+        row_budget = budget[rows]
+        row_size = size if len(rows) == len(size) else size[rows]
+        clipped = row_size - current[:, None]
+        slope = xp.count_nonzero((clipped > 0) & (clipped < row_bound), axis=1)
+        xp.maximum(clipped, 0, out=clipped)
+        xp.minimum(clipped, row_bound, out=clipped)
+        excess = xp.sum(clipped, axis=1) - row_budget
+
+        too_low = excess > 0
+        lowest = xp.where(too_low, current, low[rows])
+        highest = xp.where(too_low, high[rows], current)
+        low[rows] = lowest
+        high[rows] = highest
+        met = xp.abs(excess) <= 16 * eps * row_budget
         met |= highest - lowest <= 2 * eps * highest
-        step = now + excess / xp.maximum(slope, 1)
-        outside = (step <= lowest) | (step >= highest) | (slope == 0)
-        threshold[rows] = xp.astype(
-            xp.where(met, now, xp.where(outside, (lowest + highest) / 2, step)), size.dtype
-        )
+
+        # A Newton step, or bisection where it leaves the bracket.
+        newton = current + excess / xp.maximum(slope, 1)
+        outside = (newton <= lowest) | (newton >= highest) | (slope == 0)
+        step = xp.where(outside, (lowest + highest) / 2, newton)
+        updated = xp.where(met, current, step)
+        threshold[rows] = xp.astype(updated, size.dtype)
         rows = rows[~met]
         if len(rows) == 0:
             break
@@ -392,68 +442,94 @@ class _Outputs(NamedTuple):
     @classmethod
     def start(cls, y: Array, bound: Array, nu: float) -> _Outputs:
         """Begin with targets (d, n), bounds (d,) and coefficients of 0."""
+        d, n = y.shape
         xp = array_namespace(y)
-        rows = xp.arange(len(y), device=device_of(y))
-        z, u, threshold, level = (xp.zeros_like(part) for part in (y, y, bound, bound))
-        return cls(rows, y, z, u, bound[:, None], bound * nu * y.shape[1], threshold, level)
+        return cls(
+            rows=xp.arange(d, device=device_of(y)),
+            y=y,
+            z=xp.zeros_like(y),
+            u=xp.zeros_like(y),
+            C=bound[:, None],
+            budget=bound * nu * n,
+            threshold=xp.zeros_like(bound),
+            level=xp.zeros_like(bound),
+        )
 
     def keep(self, chosen: Array | slice) -> _Outputs:
-        """Take some of the outputs: copies for a mask, views for a slice."""
-        return _Outputs(*(part[chosen] for part in self))
+        """Return the chosen outputs: copies for a mask, views for a slice."""
+        return _Outputs(*(array[chosen] for array in self))
 
 
 def _balance(z: Array, state: _Outputs) -> None:
     """Shift the free coefficients of each sign so that both signs have the sum they must have."""
     xp = array_namespace(z)
-    sums, free = [], []
+    sums = []
+    free_masks = []
     for sign in (1, -1):
-        side = sign * z > 0
-        sums.append(xp.sum(xp.where(side, sign * z, 0), axis=1, dtype=xp.float64))
-        free.append(side & (xp.abs(z) < state.C))
-    counts = [xp.sum(mask, axis=1) for mask in free]
-    wanted = xp.where(counts[0] == 0, sums[0], (sums[0] + sums[1]) / 2)
-    wanted = xp.where(counts[1] == 0, sums[1], wanted)
-    half = state.budget / 2
-    wanted = xp.where(state.threshold > 0, half, xp.minimum(wanted, half))
-    for sign, total, mask, count in zip((1, -1), sums, free, counts, strict=True):
-        shift = xp.astype((wanted - total) / xp.maximum(count, 1), z.dtype)
-        moved = xp.minimum(xp.maximum(sign * z + shift[:, None], 0), state.C)
-        z[...] = xp.where(mask, sign * moved, z)
+        signed = sign * z
+        on_side = signed > 0
+        sums.append(xp.sum(xp.where(on_side, signed, 0), axis=1, dtype=xp.float64))
+        free_masks.append(on_side & (xp.abs(z) < state.C))
+    counts = [xp.sum(mask, axis=1) for mask in free_masks]
+
+    # A side without free coefficients keeps its sum; used up, the budget is shared in halves.
+    mean_sum = (sums[0] + sums[1]) / 2
+    target = xp.where(counts[0] == 0, sums[0], mean_sum)
+    target = xp.where(counts[1] == 0, sums[1], target)
+    half_budget = state.budget / 2
+    target = xp.where(state.threshold > 0, half_budget, xp.minimum(target, half_budget))
+    for sign, total, mask, count in zip((1, -1), sums, free_masks, counts, strict=True):
+        shift = (target - total) / xp.maximum(count, 1)
+        shift = xp.astype(shift, z.dtype)
+        shifted = sign * z + shift[:, None]
+        shifted = xp.minimum(xp.maximum(shifted, 0), state.C)
+        z[...] = xp.where(mask, sign * shifted, z)
 
 
 def _violation_and_bias(z: Array, t: Array, state: _Outputs) -> tuple[Array, Array]:
     """Return how far coefficients with ``t = y - Kz`` are from optimal, and biases, (g,) each."""
-    xp, inf, budget_used = array_namespace(z), float("inf"), state.threshold > 0
+    xp = array_namespace(z)
+    inf = float("inf")
+    budget_used = state.threshold > 0
     # What the rows allow for bias + tube and for bias - tube.
     upper_low = xp.max(xp.where(z < state.C, t, -inf), axis=1)
     upper_high = xp.min(xp.where(z > 0, t, inf), axis=1)
     lower_low = xp.max(xp.where(z < 0, t, -inf), axis=1)
     lower_high = xp.min(xp.where(z > -state.C, t, inf), axis=1)
-    with_tube = xp.maximum(upper_low - upper_high, lower_low - lower_high)
-    violation = xp.where(budget_used, with_tube, upper_low - lower_high)
+    upper_gap = upper_low - upper_high
+    lower_gap = lower_low - lower_high
+    with_tube = xp.maximum(upper_gap, lower_gap)
+    without_tube = upper_low - lower_high
+    violation = xp.where(budget_used, with_tube, without_tube)
+
     # Where there is nothing free to shift, sums that are off show a point that is no solution.
-    off = xp.abs(xp.sum(z, axis=1, dtype=xp.float64))
-    over = xp.abs(xp.sum(xp.abs(z), axis=1, dtype=xp.float64) - state.budget)
-    off = xp.maximum(off, xp.where(budget_used, over, 0))
+    sum_error = xp.abs(xp.sum(z, axis=1, dtype=xp.float64))
+    size_sum = xp.sum(xp.abs(z), axis=1, dtype=xp.float64)
+    budget_error = xp.abs(size_sum - state.budget)
+    sum_error = xp.maximum(sum_error, xp.where(budget_used, budget_error, 0))
+    feasible = sum_error <= 1e-5 * state.budget
     free = xp.abs(z) < state.C
 
     # The bias is the middle of the tube's two edges. An edge passes through the free rows; without
     # any, it is the middle of where it may pass.
     def edge(mask: Array, low: Array, high: Array) -> Array:
         count = xp.sum(mask, axis=1)
-        mean = xp.sum(xp.where(mask, t, 0), axis=1, dtype=xp.float64) / xp.maximum(count, 1)
-        return xp.where(count > 0, mean, (low + high) / 2)
+        total = xp.sum(xp.where(mask, t, 0), axis=1, dtype=xp.float64)
+        mean = total / xp.maximum(count, 1)
+        middle = (low + high) / 2
+        return xp.where(count > 0, mean, middle)
 
     with np.errstate(invalid="ignore"):  # an empty edge is inf - inf; the other branch is taken
-        tube = edge(free & (z > 0), upper_low, upper_high)
-        tube = (tube + edge(free & (z < 0), lower_low, lower_high)) / 2
-        flat = edge(free, upper_low, lower_high)
-    bias = xp.where(budget_used, tube, flat)
-    return xp.where(off <= 1e-5 * state.budget, violation, inf), bias
+        upper_edge = edge(free & (z > 0), upper_low, upper_high)
+        lower_edge = edge(free & (z < 0), lower_low, lower_high)
+        middle_of_tube = (upper_edge + lower_edge) / 2
+        single_edge = edge(free, upper_low, lower_high)
+    bias = xp.where(budget_used, middle_of_tube, single_edge)
+    return xp.where(feasible, violation, inf), bias
 
 
 def _centre(kernel: Array) -> Array:
-    """Subtract the means of rows and columns in place; give the means of the rows, (n,)."""
+    """Subtract the means of rows and columns in place; return the means of the rows, (n,)."""
     xp = array_namespace(kernel)
     means = xp.empty_like(kernel[:, 0], dtype=xp.float64)
 
@@ -461,12 +537,12 @@ def _centre(kernel: Array) -> Array:
         means[block] = xp.mean(kernel[block], axis=1, dtype=xp.float64)
 
     in_blocks(average, kernel)
-    across = xp.astype(means - xp.mean(means), kernel.dtype)
-    down = xp.astype(means, kernel.dtype)
+    row_means = xp.astype(means, kernel.dtype)
+    column_deviations = xp.astype(means - xp.mean(means), kernel.dtype)
 
     def subtract(block: slice) -> None:
-        kernel[block] -= down[block, None]
-        kernel[block] -= across
+        kernel[block] -= row_means[block, None]
+        kernel[block] -= column_deviations
 
     in_blocks(subtract, kernel)
     return means
@@ -483,7 +559,8 @@ def landmarks_within(n: int, memory_bytes: float, row_bytes: int = 0) -> int:
     """
     most = (memory_bytes / 64) ** 0.5
     if row_bytes:
-        most = min(most, _STORE_SHARE * memory_bytes / (n * row_bytes))
+        store_bytes = _STORE_SHARE * memory_bytes
+        most = min(most, store_bytes / (n * row_bytes))
     return int(np.clip(most, 1, min(n, MOST_LANDMARKS)))
 
 
@@ -506,48 +583,63 @@ class LandmarkKernel:
         device: str = "cpu",
     ) -> None:
         self.kept, root = _independent(landmarks, gamma)
-        self.landmarks, self.memory_bytes = landmarks[self.kept], memory_bytes
-        self._take, self._n, self._gamma, self._device = take, n, gamma, device
+        self.landmarks = landmarks[self.kept]
+        self.memory_bytes = memory_bytes
+        self._take = take
+        self._n = n
+        self._gamma = gamma
+        self._device = device
         self._dtype = landmarks.dtype
-        self._rows, self._root = to_device(self.landmarks, device), to_device(root, device)
+        self._rows = to_device(self.landmarks, device)
+        self._root = to_device(root, device)
         # A block is its features twice, its kernel, and that once more in float64.
-        width = 16 * landmarks.shape[1] + (self._dtype.itemsize + 8) * len(self.kept)
-        self._blocks = list(row_blocks(n, width, _BLOCK_SHARE * memory_bytes))
+        feature_bytes = 16 * landmarks.shape[1]
+        kernel_bytes = (self._dtype.itemsize + 8) * len(self.kept)
+        block_memory = _BLOCK_SHARE * memory_bytes
+        self._blocks = list(row_blocks(n, feature_bytes + kernel_bytes, block_memory))
         self._stored: list[Array] = []
 
     def fit_ridge(self, targets: FloatArray, penalty: float) -> tuple[FloatArray, FloatArray]:
         """Fit kernel ridge regressions of targets (n, d): coefficients (r, d) and bias (d,)."""
         mean = targets.mean(axis=0, dtype=np.float64)
         gram, _, cross = self._sums(targets)
-        weights = solve_positive(self._root.T @ gram @ self._root, penalty, self._root.T @ cross)
-        return to_numpy(self._root @ weights).astype(self._dtype), mean.astype(self._dtype)
+        root = self._root
+        feature_gram = root.T @ gram @ root
+        feature_weights = solve_positive(feature_gram, penalty, root.T @ cross)
+        coefficients = to_numpy(root @ feature_weights)
+        return coefficients.astype(self._dtype), mean.astype(self._dtype)
 
     def fit_nu_svr(
         self, targets: FloatArray, nu: float, C: float, tolerance: float
     ) -> tuple[FloatArray, FloatArray]:
         """Fit nu-support-vector regressions of targets (n, d): coefficients (r, d) and bias (d,).
 
-        What is given is the method's function of the landmarks and not its dual coefficients: it
+        The result is the method's function of the landmarks and not its dual coefficients: it
         comes within a few thousandths of a spread of the optimum in tens of steps, these in
         hundreds. It stops when five steps change predictions by less than the tolerance, in spreads
         of the target (root mean square), at least 0.003, and after 200 steps at the latest.
         """
-        size = self._n * self._dtype.itemsize
-        if size * len(self.kept) <= _STORE_SHARE * self.memory_bytes:
+        tolerance = max(tolerance, _LEAST_TOLERANCE)
+        column_bytes = self._n * self._dtype.itemsize
+        if column_bytes * len(self.kept) <= _STORE_SHARE * self.memory_bytes:
             self._stored = [kernel for _, kernel in self._kernels()]
         gram, sums, _ = self._sums(targets[:, :0])
         self._means = sums / self._n
-        mean = self._root.T @ self._means
-        self._gram = self._root.T @ gram @ self._root - self._n * mean[:, None] * mean
-        most = max(int(_STATE_SHARE * self.memory_bytes / (_STATE_ARRAYS * size)), 1)
-        coefficients = np.empty((len(self.kept), targets.shape[1]), self._dtype)
-        bias = np.empty(targets.shape[1], self._dtype)
-        for part in _alike(targets, most):
-            y, centre, spread = _standardise(targets[:, part], self._dtype)
+        root = self._root
+        mean = root.T @ self._means
+        self._gram = root.T @ gram @ root - self._n * mean[:, None] * mean
+
+        state_memory = _STATE_SHARE * self.memory_bytes
+        most_outputs = max(int(state_memory / (_STATE_ARRAYS * column_bytes)), 1)
+        n_outputs = targets.shape[1]
+        coefficients = np.empty((len(self.kept), n_outputs), self._dtype)
+        bias = np.empty(n_outputs, self._dtype)
+        for outputs in _alike(targets, most_outputs):
+            y, centre, spread = _standardise(targets[:, outputs], self._dtype)
             bound = (C / spread).astype(self._dtype)
-            weights, middle = self._iterate(y, bound, nu, max(tolerance, _LEAST_TOLERANCE))
-            coefficients[:, part] = (weights * spread[:, None]).T
-            bias[part] = middle * spread + centre
+            weights, offset = self._iterate(y, bound, nu, tolerance)
+            coefficients[:, outputs] = (weights * spread[:, None]).T
+            bias[outputs] = offset * spread + centre
         return coefficients, bias
 
     def _kernels(self) -> Iterator[tuple[slice, Array]]:
@@ -561,33 +653,39 @@ class LandmarkKernel:
 
     def _sums(self, targets: FloatArray) -> tuple[Array, Array, Array]:
         """Sum K'K (r, r), the columns of K (r,), and K'Y (r, d) of centred targets (n, d)."""
-        xp, mean = array_namespace(self._root), targets.mean(axis=0, dtype=np.float64)
-        gram, sums = xp.zeros_like(self._root), xp.zeros_like(self._root[0])
+        xp = array_namespace(self._root)
+        mean = targets.mean(axis=0, dtype=np.float64)
+        gram = xp.zeros_like(self._root)
+        sums = xp.zeros_like(self._root[0])
         cross = like(np.zeros((len(self.kept), len(mean))), self._root)
         for block, kernel in self._kernels():
             wide = _double(kernel)
             gram += wide.T @ wide
             sums += xp.sum(wide, axis=0)
-            cross += kernel.T @ like((targets[block] - mean).astype(self._dtype), kernel)
+            centred = (targets[block] - mean).astype(self._dtype)
+            cross += kernel.T @ like(centred, kernel)
         return gram, sums, cross
 
     def _iterate(
         self, y: FloatArray, bound: FloatArray, nu: float, tolerance: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Run the method for targets (g, n); give weights (g, r) of landmarks and biases (g,)."""
+        """Run the method for targets (g, n): weights (g, r) of the landmarks and biases (g,)."""
         xp = array_namespace(self._root)
         # Predictions and not coefficients must settle, for which half the usual rho serves best.
-        roughness = max(float(xp.linalg.trace(self._gram)) / self._n, 1e-6)
-        rho = float(np.clip(0.5 * _first_rho(roughness, bound), 1e-4, _GREATEST_RHO))
+        trace = float(xp.linalg.trace(self._gram))
+        roughness = max(trace / self._n, 1e-6)
+        rho = 0.5 * _first_rho(roughness, bound)
+        rho = float(np.clip(rho, 1e-4, _GREATEST_RHO))
         ridge = solve_positive(self._gram, rho, self._root.T).T
         state = _Outputs.start(like(y, self._root), like(bound, self._root), nu)
-        features = before = like(np.zeros((len(y), len(self.kept))), self._root)
+        features = like(np.zeros((len(y), len(self.kept))), self._root)
 
         def minimise(q: Array) -> Array:
             # Weights of the features ``K_nm root``: a ridge regression of q with penalty rho. With
             # them the Woodbury identity gives ``(K + rho I)^-1 q``.
             nonlocal features
-            total = -xp.sum(q, axis=1, dtype=xp.float64)[:, None] * self._means
+            q_sums = xp.sum(q, axis=1, dtype=xp.float64)
+            total = -q_sums[:, None] * self._means
             for block, kernel in self._kernels():
                 # `ridge` magnifies what float32 would round off here a thousand times.
                 total += _double(q[:, block]) @ _double(kernel)
@@ -598,32 +696,42 @@ class LandmarkKernel:
             return q
 
         for _ in range(_MAX_ITER // _CHANGE_EVERY):
+            previous = features
             _take_steps(state, rho, minimise, _CHANGE_EVERY)
-            change, before = features - before, features
-            square = xp.sum((change @ self._gram) * change, axis=1)
-            if float(xp.max(square)) <= self._n * tolerance**2:
+            change = features - previous
+            squared_change = xp.sum((change @ self._gram) * change, axis=1)
+            if float(xp.max(squared_change)) <= self._n * tolerance**2:
                 break
         self._subtract(state.y, features)
-        weights, residuals = features @ self._root.T, to_numpy(state.y)
-        return to_numpy(weights), _tube_middles(residuals, nu) - to_numpy(weights @ self._means)
+        residuals = to_numpy(state.y)
+        weights = features @ self._root.T
+        mean_predictions = to_numpy(weights @ self._means)
+        bias = _tube_middles(residuals, nu) - mean_predictions
+        return to_numpy(weights), bias
 
     def _subtract(self, q: Array, features: Array) -> None:
-        """Take what weights (g, r) of features predict, centred, from q (g, n), in place."""
-        xp, weights = array_namespace(q), features @ self._root.T
-        middle = xp.astype(weights @ self._means, q.dtype)[:, None]
+        """Subtract the centred predictions of feature weights (g, r) from q (g, n), in place."""
+        xp = array_namespace(q)
+        wide_weights = features @ self._root.T
+        weights = xp.astype(wide_weights, q.dtype)
+        mean_predictions = xp.astype(wide_weights @ self._means, q.dtype)
         for block, kernel in self._kernels():
-            part = q[:, block]
-            part -= xp.astype(weights, q.dtype) @ kernel.T
-            part += middle
+            columns = q[:, block]
+            columns -= weights @ kernel.T
+            columns += mean_predictions[:, None]
 
 
 def _alike(targets: FloatArray, most: int) -> Iterator[IntArray]:
     """Yield groups of at most so many outputs whose spreads, within a factor of 4, want one rho."""
-    spreads = targets[:: max(len(targets) // 10_000, 1)].std(axis=0, dtype=np.float64)
-    order, start = np.argsort(spreads), 0
-    for stop in range(1, len(order) + 1):
-        full = stop == len(order) or stop - start == most
-        if full or spreads[order[stop]] > 4 * max(spreads[order[start]], 1e-300):
+    every = max(len(targets) // 10_000, 1)
+    spreads = targets[::every].std(axis=0, dtype=np.float64)
+    order = np.argsort(spreads)
+    n_outputs = len(order)
+    start = 0
+    for stop in range(1, n_outputs + 1):
+        least_spread = max(spreads[order[start]], 1e-300)
+        full = stop == n_outputs or stop - start == most
+        if full or spreads[order[stop]] > 4 * least_spread:
             yield order[start:stop]
             start = stop
 
@@ -632,20 +740,26 @@ def _tube_middles(t: FloatArray, nu: float) -> NDArray[np.float64]:
     """Return the biases of residuals (g, n): half of nu's share lies above the tube, half below."""
     n = t.shape[1]
     # Where a whole number of rows lies outside, the edge may pass anywhere between two of them.
-    first, second = int(np.ceil(nu * n / 2)) - 1, min(int(nu * n / 2), n - 1)
+    rows_above = nu * n / 2
+    first = int(np.ceil(rows_above)) - 1
+    second = min(int(rows_above), n - 1)
     places = [first, second, n - 1 - second, n - 1 - first]
-    ordered = np.partition(t, sorted(set(places)), axis=1)[:, places].astype(np.float64)
-    return np.asarray(ordered.mean(axis=1))
+    partitioned = np.partition(t, sorted(set(places)), axis=1)
+    edges = partitioned[:, places].astype(np.float64)
+    return np.asarray(edges.mean(axis=1))
 
 
 def _independent(landmarks: Rows, gamma: float) -> tuple[IntArray, NDArray[np.float64]]:
     """Find the r landmarks that others do not explain, and the inverse kernel's root (r, r)."""
     kernel = rbf_kernel(landmarks.astype(np.float64), gamma)
-    _, order, rank, _ = lapack.dpstrf(kernel.T, lower=1, tol=_LEAST_PIVOT[str(landmarks.dtype)])
-    kept = np.sort(order[:rank] - 1).astype(np.int64)
-    factor, _ = lapack.dpotrf(kernel[np.ix_(kept, kept)].T, lower=1, clean=1)
+    least_pivot = _LEAST_PIVOT[str(landmarks.dtype)]
+    _, order, rank, _ = lapack.dpstrf(kernel.T, lower=1, tol=least_pivot)
+    # LAPACK counts from 1.
+    rows = np.sort(order[:rank] - 1).astype(np.int64)
+    chosen_kernel = kernel[np.ix_(rows, rows)]
+    factor, _ = lapack.dpotrf(chosen_kernel.T, lower=1, clean=1)
     inverse, _ = lapack.dtrtri(factor, lower=1)
-    return kept, np.ascontiguousarray(inverse.T)
+    return rows, np.ascontiguousarray(inverse.T)
 
 
 def _double(array: Array) -> Array:

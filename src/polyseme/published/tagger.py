@@ -146,7 +146,7 @@ class PublishedTagger(Estimator):
 
     @classmethod
     def from_preset(cls, name: str = "paper", **parameters: Any) -> Self:
-        """Make a tagger of parts with a preset; see `ConceptEmbedding.from_preset`."""
+        """Return a tagger of parts with a preset; see `ConceptEmbedding.from_preset`."""
         parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
         parameters.setdefault("mapper", InstanceMapper.from_preset(name))
         return cls(**parameters)
@@ -174,40 +174,52 @@ class PublishedTagger(Estimator):
             Whether `label_sets` alone teach the concept space. Labels of instances that they lack
             are "oov" then.
         """
+        # Check parameters and input.
         self._check_parameters()
-        owner, generator = type(self).__name__, as_generator(self.random_state)
+        owner = type(self).__name__
+        generator = as_generator(self.random_state)
         template = self.embedding or ConceptEmbedding()
         normalize = getattr(template, "normalize_labels_", template.normalize_labels)
         X, corpus = in_order_of(X, y, as_corpus(y, normalize=normalize))
-        further = None if label_sets is None else as_corpus(label_sets, normalize=normalize)
+        further = None
+        if label_sets is not None:
+            further = as_corpus(label_sets, normalize=normalize)
         semantics, documents = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
         if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
         # The order in which seeds are drawn belongs to what a seed gives.
-        embedding_seed, mapper_seed, feature_seed = (draw_seed(generator) for _ in range(3))
-        extractor, table = None, X
+        embedding_seed = draw_seed(generator)
+        mapper_seed = draw_seed(generator)
+        feature_seed = draw_seed(generator)
+
+        # Learn the features.
+        extractor = None
+        table = X
         if self.features is not None and X is not None:
             with working(f"learning {self.features.kind} features", shown=self.verbose):
                 extractor, table = learned_copy(self.features, X, feature_seed)
-        features = None if table is None else check_instances(table, len(corpus), owner=owner)
-        embedding, mapper = template, None
+        features = None
+        if table is not None:
+            features = check_instances(table, len(corpus), owner=owner)
+
+        # Learn the concept space, the way into it, and the known concepts.
+        embedding = template
+        mapper = None
         if self.fit_embedding:
             if features is not None and not corpus.used(semantics.without_unused().labels):
                 raise _nothing_shared()
-            embedding = copy_of(template)
-            # Without a seed the embedding draws its own, which its checkpoint remembers.
-            if embedding.random_state is None and self.random_state is not None:
-                embedding.set_params(random_state=embedding_seed)
-            device, verbose = self.device or embedding.device, self.verbose or embedding.verbose
-            embedding.set_params(device=device, verbose=verbose)
+            embedding = self._embedding_to_fit(template, embedding_seed)
         with unless_refused(embedding.checkpoint if self.fit_embedding else None):
             if self.fit_embedding:
                 embedding.fit(semantics)
             if features is not None:
                 mapper = self._fit_mapper(embedding, features, corpus, mapper_seed)
             store, dropped = PrimingStore.of(embedding, semantics, documents)
+
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
-        self.embedding_, self.mapper_, self.features_ = embedding, mapper, extractor
+        self.embedding_ = embedding
+        self.mapper_ = mapper
+        self.features_ = extractor
         self.seen_ = frozenset() if X is None else corpus.used(embedding.classes_)
         self.dropped_ = dropped
         self.n_features_in_ = 0 if features is None else features.shape[1]
@@ -235,6 +247,18 @@ class PublishedTagger(Estimator):
                 raise InputError("`fit_embedding=False` needs a fitted `embedding`; give one.")
             check_fitted(self.embedding, "network_")
 
+    def _embedding_to_fit(self, template: ConceptEmbedding, seed: int) -> ConceptEmbedding:
+        """Return a copy of the embedding with the tagger's seed, device and verbosity."""
+        embedding = copy_of(template)
+        # Without a seed the embedding draws its own, which its checkpoint remembers.
+        if embedding.random_state is None and self.random_state is not None:
+            embedding.set_params(random_state=seed)
+        embedding.set_params(
+            device=self.device or embedding.device,
+            verbose=self.verbose or embedding.verbose,
+        )
+        return embedding
+
     def _fit_mapper(
         self, embedding: ConceptEmbedding, features: Features, corpus: LabelCorpus, seed: int
     ) -> InstanceMapper:
@@ -250,40 +274,43 @@ class PublishedTagger(Estimator):
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
         mapper.set_params(device=self.device or mapper.device)
-        groups = None if corpus.groups is None else tuple(corpus.groups[row] for row in placed)
+        groups = None
+        if corpus.groups is not None:
+            groups = tuple(corpus.groups[row] for row in placed)
         if len(placed) < len(targets):
-            features, targets = features[placed], targets[placed]
+            features = features[placed]
+            targets = targets[placed]
         with working(f"mapping {len(placed)} instances ({mapper.kind})", shown=self.verbose):
-            # Learned where networks are, used on the processor like all else.
-            return mapper.fit(features, targets, groups).set_params(device="cpu")
+            mapper.fit(features, targets, groups)
+        # Learned where networks are, used on the processor like all else.
+        return mapper.set_params(device="cpu")
 
     def _set_store(self, store: PrimingStore) -> Self:
         """Rank by the concepts of a store from now on."""
-        self.ranker_ = PrimingRanker(
-            store.index(self.memory_mb),
-            self.embedding_.distance_scale_,
-            self.relatedness,
-            self.bandwidth,
-        )
+        index = store.index(self.memory_mb)
+        scale = self.embedding_.distance_scale_
+        self.ranker_ = PrimingRanker(index, scale, self.relatedness, self.bandwidth)
         self.normalize_labels_: bool = self.embedding_.normalize_labels_
-        self.store_, self.classes_ = store, store.labels
+        self.store_ = store
+        self.classes_ = store.labels
         self.kinds_: NDArray[np.str_] = label_kinds(store.labels, self.seen_, store.n_vocabulary)
         return self
 
     def points(self, X: object) -> NDArray[np.float32]:
         """Map instances into the concept space, (n, n_features) to (n, n_components)."""
         check_fitted(self, "store_")
+        owner = type(self).__name__
         if self.mapper_ is None:
             raise InputError(
-                f"This {type(self).__name__} was fitted without features, so it cannot rank "
+                f"This {owner} was fitted without features, so it cannot rank "
                 "instances; use `complete`, or fit it with X."
             )
-        table = in_order(
-            without_ids(X)[0], getattr(self, "feature_names_in_", None), owner=type(self).__name__
-        )
+        values, _ = without_ids(X)
+        names = getattr(self, "feature_names_in_", None)
+        table = in_order(values, names, owner=owner)
         if self.features_ is not None:
             table = self.features_.transform(X)
-        features = check_features(table, owner=type(self).__name__, n_features=self.n_features_in_)
+        features = check_features(table, owner=owner, n_features=self.n_features_in_)
         return np.asarray(self.mapper_.predict(features), dtype=np.float32)
 
     def _points(self, X: object, tags: object) -> NDArray[np.float32]:
@@ -351,18 +378,21 @@ class PublishedTagger(Estimator):
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, NDArray[np.float64]]:
         """Complete one tag set, around the mean of its concepts."""
-        store, normalize = self.store_, self.normalize_labels_
-        given = tag_columns(tags, self.classes_, normalize=normalize)
-        inside = given[given < store.n_vocabulary]
-        if len(inside):
-            labels = [store.labels[column] for column in inside]
+        classes = self.classes_
+        store = self.store_
+        normalize = self.normalize_labels_
+        columns = tag_columns(tags, classes, normalize=normalize)
+        vocabulary_columns = columns[columns < store.n_vocabulary]
+        if len(vocabulary_columns):
+            labels = [store.labels[column] for column in vocabulary_columns]
             corpus = LabelCorpus.from_documents([labels], normalize=normalize)
             point = self.embedding_.targets(corpus)
         else:
             # Oov labels alone have no context of their own: take the places where they are known.
-            point = store.points[np.isin(store.label_ids, given)].mean(axis=0, keepdims=True)
-        label_ids, scores = self.ranker_.rank_others(point, given, k)
-        return np.array(self.classes_, dtype=object)[label_ids], scores
+            rows = np.isin(store.label_ids, columns)
+            point = store.points[rows].mean(axis=0, keepdims=True)
+        label_ids, scores = self.ranker_.rank_others(point, columns, k)
+        return np.array(classes, dtype=object)[label_ids], scores
 
     def add_documents(self, documents: Documents) -> tuple[str, ...]:
         """Let known concepts grow; see `ZeroShotTagger.add_documents`."""
@@ -406,13 +436,19 @@ class PublishedTagger(Estimator):
     def get_state(self) -> State:
         """Return the fitted tagger as JSON values and arrays; see `from_state`."""
         check_fitted(self, "store_")
-        parts = {
-            name: getattr(self, f"{name}_") for name in ("embedding", "mapper", "features", "store")
+        components = {
+            "embedding": self.embedding_,
+            "mapper": self.mapper_,
+            "features": self.features_,
+            "store": self.store_,
         }
-        config, arrays = joined(
-            {name: part.get_state() for name, part in parts.items() if part is not None}
-        )
+        states = {}
+        for name, component in components.items():
+            if component is not None:
+                states[name] = component.get_state()
+        config, arrays = joined(states)
         parameters = ("relatedness", "bandwidth", "memory_mb")
+        feature_names = list(getattr(self, "feature_names_in_", ()))
         config |= {
             "method": "published",
             "parameters": {name: plain(getattr(self, name)) for name in parameters},
@@ -420,7 +456,7 @@ class PublishedTagger(Estimator):
             "seen": sorted(self.seen_),
             "dropped": list(self.dropped_),
             "n_features_in": self.n_features_in_,
-            "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
+            "feature_names": feature_names or None,
         }
         return config, arrays
 
@@ -429,25 +465,31 @@ class PublishedTagger(Estimator):
         """Rebuild a fitted tagger from `get_state`; it ranks exactly the same."""
         _VALUES.check(config)
         check_parts(arrays, config, ("embedding", "mapper", "features", "store"), ())
-        made = cls(**config["parameters"])
+        tagger = cls(**config["parameters"])
         with part("embedding"):
             embedding = ConceptEmbedding.from_state(
                 config["embedding"], within(arrays, "embedding")
             )
-        made.embedding_ = made.embedding = embedding
+        tagger.embedding = embedding
+        tagger.embedding_ = embedding
         with part("store"):
             store = PrimingStore.from_state(config["store"], within(arrays, "store"))
-        made.mapper_ = None
+        tagger.mapper_ = None
         if "mapper" in config:
             with part("mapper"):
                 mapper = InstanceMapper.from_state(config["mapper"], within(arrays, "mapper"))
-            made.mapper_ = made.mapper = mapper.set_params(device="cpu")
-        made.features_ = made.features = extractor_of(config, arrays)
-        _check_parts_fit(config, embedding, store, made.mapper_)
-        made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
-        made.n_features_in_ = config["n_features_in"]
-        made._set_feature_names(config["feature_names"])
-        return made._set_store(store)
+            mapper.set_params(device="cpu")
+            tagger.mapper = mapper
+            tagger.mapper_ = mapper
+        extractor = extractor_of(config, arrays)
+        tagger.features = extractor
+        tagger.features_ = extractor
+        _check_parts_fit(config, embedding, store, tagger.mapper_)
+        tagger.seen_ = frozenset(config["seen"])
+        tagger.dropped_ = tuple(config["dropped"])
+        tagger.n_features_in_ = config["n_features_in"]
+        tagger._set_feature_names(config["feature_names"])
+        return tagger._set_store(store)
 
 
 # What the state of a tagger holds beside that of its parts; those check their own.
@@ -482,18 +524,26 @@ def _check_parts_fit(
     mapper: InstanceMapper | None,
 ) -> None:
     """Refuse parts that are sound by themselves but not made for each other."""
-    n_features = 0 if mapper is None else mapper.n_features_in_
-    names, extractor = config["feature_names"], config.get("features")
-    outputs = embedding.n_components if mapper is None else mapper.dual_coef_.shape[1]
-    keys = [normalize_label(one) if embedding.normalize_labels_ else one for one in store.labels]
+    n_components = embedding.n_components
+    n_features = 0
+    n_outputs = n_components
+    if mapper is not None:
+        n_features = mapper.n_features_in_
+        n_outputs = mapper.dual_coef_.shape[1]
+    feature_names = config["feature_names"]
+    extractor = config.get("features")
+    spellings = list(store.labels)
+    if embedding.normalize_labels_:
+        spellings = [normalize_label(label) for label in store.labels]
+    distinct = len(set(spellings)) == len(spellings)
+    vocabulary = store.labels[: store.n_vocabulary]
     fits = {
-        "store.labels": store.labels[: store.n_vocabulary] == embedding.classes_
-        and len(set(keys)) == len(keys),
-        "store.points": store.points.shape[1] == embedding.n_components,
-        "mapper.dual_coef": outputs == embedding.n_components,
+        "store.labels": vocabulary == embedding.classes_ and distinct,
+        "store.points": store.points.shape[1] == n_components,
+        "mapper.dual_coef": n_outputs == n_components,
         "mapper.flat": mapper is None or not config["mapper"]["flat"],
         "n_features_in": config["n_features_in"] == n_features,
-        "feature_names": names is None or len(names) == n_features,
+        "feature_names": feature_names is None or len(feature_names) == n_features,
         "media": extractor is None or extractor["n_features_out"] == n_features,
     }
     for name, sound in fits.items():

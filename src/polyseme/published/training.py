@@ -131,23 +131,35 @@ class TrainingPlan(Estimator):
     def check(self) -> None:
         """Raise an `InputError` that names the first parameter out of its range."""
         owner = type(self).__name__
-        options = {"optimizer": ("adam", "sgd"), "schedule": ("cosine", "step")}
-        for name, known in (options | {"reduction": ("mean", "sum")}).items():
-            check_option(name, getattr(self, name), known, owner=owner)
+        check_option("optimizer", self.optimizer, ("adam", "sgd"), owner=owner)
+        check_option("schedule", self.schedule, ("cosine", "step"), owner=owner)
+        check_option("reduction", self.reduction, ("mean", "sum"), owner=owner)
         check_number("learning_rate", self.learning_rate, owner=owner, low=0, above=True)
         check_number("decay", self.decay, owner=owner, low=0, high=1, above=True)
         check_number("validation_fraction", self.validation_fraction, owner=owner, low=0, high=0.9)
-        least = {"batch_size": 2, "min_steps": 1, "max_epochs": 1, "min_epochs": 0, "patience": 1}
-        least |= {"decay_every": 1, "negatives_per_positive": 0, "pretrain_epochs": 0}
-        least |= {"prediction_epochs": 0} | ({} if self.max_steps is None else {"max_steps": 1})
+        least = {
+            "batch_size": 2,
+            "min_steps": 1,
+            "max_epochs": 1,
+            "min_epochs": 0,
+            "patience": 1,
+            "decay_every": 1,
+            "negatives_per_positive": 0,
+            "pretrain_epochs": 0,
+            "prediction_epochs": 0,
+        }
+        if self.max_steps is not None:
+            least["max_steps"] = 1
         for name, low in least.items():
             check_number(name, getattr(self, name), owner=owner, low=low, whole=True)
 
     def rate(self, epoch: int, n_epochs: int) -> float:
         """Return the learning rate of an epoch (counted from 0) in a stage of `n_epochs`."""
         if self.schedule == "step":
-            return float(self.learning_rate * self.decay ** (epoch // self.decay_every))
-        return float(0.5 * self.learning_rate * (1.0 + math.cos(math.pi * epoch / n_epochs)))
+            n_decays = epoch // self.decay_every
+            return float(self.learning_rate * self.decay**n_decays)
+        phase = math.pi * epoch / n_epochs
+        return float(0.5 * self.learning_rate * (1.0 + math.cos(phase)))
 
 
 class ConceptTrainer:
@@ -171,21 +183,27 @@ class ConceptTrainer:
         device: str = "cpu",
     ) -> None:
         self.network = network.to(device)
-        self.contexts = torch.as_tensor(contexts).to(self.network.weights)
-        self.plan, self.loss = plan, loss
-        self.generator, self.evaluate = generator, evaluate
+        weights = self.network.weights
+        self.contexts = torch.as_tensor(contexts).to(weights)
+        self.plan = plan
+        self.loss = loss
+        self.generator = generator
+        self.evaluate = evaluate
         self.sampler = PairSampler(matrix, plan.batch_size, plan.negatives_per_positive)
         self.collate = Collator(matrix, self.contexts, loss)
-        self.gradient = torch.zeros_like(self.network.weights)
+        self.gradient = torch.zeros_like(weights)
         self._layer_gradients = self.network.views(self.gradient)
-        self._losses = torch.zeros(2, dtype=torch.float64, device=self.contexts.device)
+        self._losses = torch.zeros(2, dtype=torch.float64, device=weights.device)
         self._rooms: dict[int, Tensor] = {}
         self._graphs: dict[tuple[int, int, bool], tuple[Any, list[Tensor]]] = {}
         stages = [("pretrain", plan.pretrain_epochs)] * len(self.network.layers)
-        stages += [("prediction", plan.prediction_epochs), ("siamese", plan.max_epochs)]
+        stages.append(("prediction", plan.prediction_epochs))
+        stages.append(("siamese", plan.max_epochs))
         self.stages = [(name, n_epochs) for name, n_epochs in stages if n_epochs]
         # The state: finished epochs of a stage, evaluations since its best score, all records.
-        self.stage, self.epoch, self.n_stale = 0, 0, 0
+        self.stage = 0
+        self.epoch = 0
+        self.n_stale = 0
         self.history: list[Record] = []
         self.best_score = -math.inf
         self.best_weights: Tensor | None = None
@@ -194,44 +212,57 @@ class ConceptTrainer:
     def run(self, after_epoch: Callable[[Record], None] | None = None) -> None:
         """Train from wherever the state stands; `after_epoch` gets each record when it is whole."""
         while self.stage < len(self.stages):
-            n_epochs = self.stages[self.stage][1]
+            _, n_epochs = self.stages[self.stage]
             record = self._epoch()
             self.history.append(record)
             self.epoch += 1
             if "score" in record:
-                self.n_stale += 1
-                if record["score"] > self.best_score:
-                    self.best_score, self.n_stale = record["score"], 0
-                    self.best_weights = self.network.weights.clone()
+                self._compare_score(record["score"])
             if self.n_stale >= self.plan.patience or self.epoch >= n_epochs:
                 self._finish_stage()
             if after_epoch is not None:
                 after_epoch(record)
 
+    def _compare_score(self, score: float) -> None:
+        """Store the weights if their score is the stage's best so far."""
+        self.n_stale += 1
+        if score > self.best_score:
+            self.best_score = score
+            self.n_stale = 0
+            self.best_weights = self.network.weights.clone()
+
     def _epoch(self) -> Record:
-        """Run one epoch of the current stage and give its record."""
-        name, n_epochs = self.stages[self.stage]
+        """Run one epoch of the current stage and return its record."""
+        stage, n_epochs = self.stages[self.stage]
         rate = self.plan.rate(self.epoch, n_epochs)
         self.optimizer.param_groups[0]["lr"] = rate
-        record: Record = {"stage": name, "epoch": self.epoch, "learning_rate": rate}
-        if name == "pretrain":
+        record: Record = {"stage": stage, "epoch": self.epoch, "learning_rate": rate}
+        if stage == "pretrain":
             batches = self.sampler.epoch(self.generator)
             loss = pretrain_layer(self.network, self.stage, batches, self.contexts, self.generator)
-            return record | {"layer": self.stage, "loss": loss}
-        siamese = name == "siamese"
+            record["layer"] = self.stage
+            record["loss"] = loss
+            return record
+
+        siamese = stage == "siamese"
         prediction, distance = self.take_steps(self._batches(), siamese=siamese)
-        combined = prediction + self.loss.distance_weight * distance if siamese else prediction
-        record |= {"loss": combined, "prediction_loss": prediction, "distance_loss": distance}
+        loss = prediction
+        if siamese:
+            loss = prediction + self.loss.distance_weight * distance
+        record["loss"] = loss
+        record["prediction_loss"] = prediction
+        record["distance_loss"] = distance
         # The prediction stage only prepares: its weights are handed on as they are. So are those
         # of the first epochs, and a score costs as much as many steps.
-        first = min(self.plan.min_epochs, n_epochs - 1)
-        if self.evaluate is not None and siamese and self.epoch >= first:
+        first_scored = min(self.plan.min_epochs, n_epochs - 1)
+        if self.evaluate is not None and siamese and self.epoch >= first_scored:
             record["score"] = self.evaluate(self.network)
         return record
 
     def _batches(self) -> Iterator[Batch]:
         """Iterate over an epoch's batches: a whole pass, more up to the least steps, or fewer."""
-        n_steps, n_passes = 0, 0
+        n_steps = 0
+        n_passes = 0
         while n_passes == 0 or 0 < n_steps < self.plan.min_steps:
             for batch in self.sampler.epoch(self.generator):
                 if n_passes and n_steps == self.plan.min_steps:
@@ -245,35 +276,46 @@ class ConceptTrainer:
     def take_steps(self, batches: Iterable[Batch], *, siamese: bool = True) -> tuple[float, float]:
         """Take one step for each batch; the distance loss counts only with `siamese`.
 
-        Gives the prediction and the distance loss of a pair, on average over one step in sixteen.
+        Return the prediction and the distance loss of a pair, on average over one step in sixteen.
         """
         self._losses.zero_()
-        n_pairs, number = 0, 0
-        for n, alike in groupby(batches, key=lambda batch: len(batch.label_ids)):
+        n_pairs = 0
+        number = 0
+        on_gpu = self.contexts.is_cuda
+        for n, same_size in groupby(batches, key=lambda batch: len(batch.label_ids)):
             share = 2.0 / n if self.plan.reduction == "mean" else 1.0
             # What caches hold on a processor; on a GPU some 500 MB for thirty topics.
-            most = max(8, min(256, 2**29 // (400 * n))) if self.contexts.is_cuda else 16
-            while block := list(islice(alike, most)):
-                captured = self.contexts.is_cuda and len(block) >= LOOK_EVERY
+            most = 16
+            if on_gpu:
+                most = max(8, min(256, 2**29 // (400 * n)))
+            while block := list(islice(same_size, most)):
+                captured = on_gpu and len(block) >= LOOK_EVERY
                 compute = self._replay if captured else self.compute_gradient
-                for step in self.collate(block, share=share, siamese=siamese, one_size=captured):
+                steps = self.collate(block, share=share, siamese=siamese, one_size=captured)
+                for step in steps:
                     look = number % LOOK_EVERY == 0
                     compute(step, look)
                     self.optimizer.step()
-                    n_pairs += n // 2 if look else 0
+                    if look:
+                        n_pairs += n // 2
                     number += 1
-        prediction, distance = (self._losses / max(n_pairs, 1)).tolist()
+        mean_losses = self._losses / max(n_pairs, 1)
+        prediction, distance = mean_losses.tolist()
         return prediction, distance
 
     @torch.no_grad()
     def compute_gradient(self, step: StepInput, look: bool = True) -> None:
         """Fill `gradient` with that of the loss (equation 4); `look` adds up the losses too."""
         passed = self.network.forward(step.label_ids, step.contexts)
-        codes, output = passed.layers[-1], self._layer_gradients[-1]
+        codes = passed.layers[-1]
         slope, prediction = prediction_loss(
-            codes, self.network.output, step.prediction, output,
-            look=look, room=self._room(len(codes)),
-        )  # fmt: skip
+            codes,
+            self.network.output,
+            step.prediction,
+            self._layer_gradients[-1],
+            look=look,
+            room=self._room(len(codes)),
+        )
         distance = distance_loss(codes, step.distance, slope)
         self.network.backward(slope, passed, self._layer_gradients)
         if prediction is not None:
@@ -281,7 +323,8 @@ class ConceptTrainer:
 
     def _room(self, n: int) -> Tensor | None:
         """Return memory for a table of n predictions; None where oneDNN gets new memory quickly."""
-        n_labels, weights = self.network.n_labels, self.network.weights
+        n_labels = self.network.n_labels
+        weights = self.network.weights
         if uses_onednn(weights) and n * n_labels <= _MOST_NEW:
             return None
         if n not in self._rooms:
@@ -293,18 +336,20 @@ class ConceptTrainer:
         # A step is some fifty small kernels; to launch them one by one takes longer than they do.
         key = (len(step.label_ids), len(step.prediction.places), look)
         if key not in self._graphs:
-            losses, held = self._losses.clone(), StepInput.of([t.clone() for t in step.tensors])
-            beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
-            beside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(beside):  # the libraries get ready outside of the graph
+            losses = self._losses.clone()
+            copies = [tensor.clone() for tensor in step.tensors]
+            static_step = StepInput.of(copies)
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):  # the libraries get ready outside of the graph
                 for _ in range(3):
-                    self.compute_gradient(held, look)
-            torch.cuda.current_stream().wait_stream(beside)
+                    self.compute_gradient(static_step, look)
+            torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                self.compute_gradient(held, look)
+                self.compute_gradient(static_step, look)
             self._losses.copy_(losses)
-            self._graphs[key] = graph, held.tensors
+            self._graphs[key] = graph, static_step.tensors
         graph, tensors = self._graphs[key]
         torch._foreach_copy_(tensors, step.tensors)
         graph.replay()
@@ -316,13 +361,15 @@ class ConceptTrainer:
         if self.best_weights is not None:
             self.network.weights.copy_(self.best_weights)
         self.stage += 1
-        self.epoch, self.n_stale, self.best_weights = 0, 0, None
+        self.epoch = 0
+        self.n_stale = 0
+        self.best_weights = None
         if self.stage < len(self.stages):
             self.best_score = -math.inf
         self.optimizer = self._new_optimizer()
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
-        """Make the optimiser of the plan over the vector of all weights, with empty moments."""
+        """Return the optimiser of the plan over the vector of all weights, with empty moments."""
         vector = torch.nn.Parameter(self.network.weights)
         vector.grad = self.gradient
         if self.plan.optimizer == "sgd":
@@ -333,10 +380,11 @@ class ConceptTrainer:
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return where training stands between two epochs, as JSON values and arrays."""
-        arrays = {"weights": self.network.weights}
-        arrays |= {f"optimizer.{name}": value for name, value in self._moments.items()}
+        tensors = {"weights": self.network.weights}
+        for name, moment in self._moments.items():
+            tensors[f"optimizer.{name}"] = moment
         if self.best_weights is not None:
-            arrays["best"] = self.best_weights
+            tensors["best"] = self.best_weights
         config: dict[str, Any] = {
             "stage": self.stage,
             "epoch": self.epoch,
@@ -345,25 +393,34 @@ class ConceptTrainer:
             "best_score": None if math.isinf(self.best_score) else self.best_score,
             "generator": self.generator.bit_generator.state,
         }
-        return config, {name: value.cpu().numpy() for name, value in arrays.items()}
+        arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+        return config, arrays
 
     def set_state(self, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go to where `get_state` stood; the next epochs are the same to the last bit."""
-        vector = self.network.weights
+        weights = self.network.weights
         _TRAINER.check(config)
-        _check_arrays_of(arrays, len(vector), adam=self.plan.optimizer == "adam")
-        require(config["stage"] <= len(self.stages), "stage", "one of the plan's")
-        ends = [*(n_epochs for _, n_epochs in self.stages), 1]
-        require(config["epoch"] < ends[config["stage"]], "epoch", "one of its stage's")
-        self.stage, self.epoch = config["stage"], config["epoch"]
-        self.n_stale, self.history = config["n_stale"], list(config["history"])
+        _check_arrays_of(arrays, len(weights), adam=self.plan.optimizer == "adam")
+        stage = config["stage"]
+        epoch = config["epoch"]
+        require(stage <= len(self.stages), "stage", "one of the plan's")
+        ends = [n_epochs for _, n_epochs in self.stages]
+        ends.append(1)  # after the last stage
+        require(epoch < ends[stage], "epoch", "one of its stage's")
+
+        self.stage = stage
+        self.epoch = epoch
+        self.n_stale = config["n_stale"]
+        self.history = list(config["history"])
         self.best_score = -math.inf if config["best_score"] is None else config["best_score"]
         self.generator.bit_generator.state = config["generator"]
-        vector.copy_(torch.tensor(arrays["weights"]))
-        self.best_weights = torch.tensor(arrays["best"]).to(vector) if "best" in arrays else None
+        weights.copy_(torch.tensor(arrays["weights"]))
+        self.best_weights = None
+        if "best" in arrays:
+            self.best_weights = torch.tensor(arrays["best"]).to(weights)
         self.optimizer = self._new_optimizer()
         for name, moment in within(arrays, "optimizer").items():
-            self._moments[name] = torch.tensor(moment).to(vector)
+            self._moments[name] = torch.tensor(moment).to(weights)
 
     @property
     def _moments(self) -> dict[str, Tensor]:
@@ -384,36 +441,48 @@ def pretrain_layer(
 ) -> float:
     """Train a layer as a denoising auto-encoder with tied weights, by plain gradient descent.
 
-    A share `noise` of its inputs is set to zero. Gives the mean squared reconstruction error.
+    A share `noise` of its inputs is set to zero. Return the mean squared reconstruction error.
     """
-    weight, bias = (part.detach().requires_grad_() for part in network.layers[number])
+    layer = network.layers[number]
+    weight = layer.weight.detach().requires_grad_()
+    bias = layer.bias.detach().requires_grad_()
     # The visible bias belongs to this pass only; it is found again within a few steps.
-    visible = torch.zeros_like(weight[0], requires_grad=True)
-    total, count = 0.0, 0
+    visible_bias = torch.zeros_like(weight[0], requires_grad=True)
+    parameters = [weight, bias, visible_bias]
+    n_columns = weight.shape[1]
+    total_error = 0.0
+    n_batches = 0
     for batch in batches:
         descriptors = network.descriptor_rows(torch.from_numpy(batch.label_ids))
-        inputs = torch.cat([descriptors, contexts[torch.from_numpy(batch.document_ids)]], dim=1)
-        for layer in network.layers[:number]:
-            inputs = torch.tanh(linear(inputs, layer.weight, layer.bias))
-        kept = torch.from_numpy(generator.random(inputs.shape) >= noise).to(inputs)
-        hidden = torch.tanh(linear(inputs * kept, weight, bias))
-        error = (hidden @ weight + visible - inputs).square().mean()
-        slopes = torch.autograd.grad(error, [weight, bias, visible])
+        histograms = contexts[torch.from_numpy(batch.document_ids)]
+        inputs = torch.cat([descriptors, histograms], dim=1)
+        for lower_layer in network.layers[:number]:
+            inputs = torch.tanh(linear(inputs, lower_layer.weight, lower_layer.bias))
+
+        unmasked = generator.random(inputs.shape) >= noise
+        corrupted = inputs * torch.from_numpy(unmasked).to(inputs)
+        hidden = torch.tanh(linear(corrupted, weight, bias))
+        reconstruction = hidden @ weight + visible_bias
+        error = (reconstruction - inputs).square().mean()
+        slopes = torch.autograd.grad(error, parameters)
         with torch.no_grad():
-            for part, slope in zip((weight, bias, visible), slopes, strict=True):
+            for parameter, slope in zip(parameters, slopes, strict=True):
                 # The error is a mean over columns: undo it, so that the rate is per column.
-                part -= learning_rate * weight.shape[1] * slope
-        total, count = total + float(error.detach()), count + 1
-    return total / max(count, 1)
+                parameter -= learning_rate * n_columns * slope
+        total_error += float(error.detach())
+        n_batches += 1
+    return total_error / max(n_batches, 1)
 
 
 def hold_out(matrix: sp.csr_matrix, fraction: float, generator: np.random.Generator) -> IntArray:
     """Choose sorted rows of documents with labels, 1,000 at most; none if fewer than two stay."""
     filled = np.flatnonzero(np.diff(matrix.indptr))
-    n_held_out = min(int(fraction * len(filled)), _MOST_HELD_OUT)
+    n_wanted = int(fraction * len(filled))
+    n_held_out = min(n_wanted, _MOST_HELD_OUT)
     if len(filled) - n_held_out < 2:
         return np.empty(0, dtype=np.int64)
-    return np.sort(generator.permutation(filled)[:n_held_out])
+    shuffled = generator.permutation(filled)
+    return np.sort(shuffled[:n_held_out])
 
 
 def error_free_score(
@@ -422,30 +491,34 @@ def error_free_score(
     held_out: sp.csr_matrix,
     contexts: NDArray[np.float32],
 ) -> Callable[[ConceptNetwork], float]:
-    """Make the early-stopping score: example MAP of priming from the true targets, in 0..1.
+    """Return the early-stopping score: example MAP of priming from the true targets, in 0..1.
 
     The concepts of `known` documents, (n, n_labels), are the ones among which the labels of
     `held_out` ones, (m, n_labels), are looked for; each with its contexts, (n or m, n_topics).
     """
     distinct, places = unique_rows(sp.csr_matrix(known))
-    first = np.unique(places, return_index=True)[1]
-    if len(first) > _MOST_KNOWN:
+    _, first_rows = np.unique(places, return_index=True)
+    if len(first_rows) > _MOST_KNOWN:
         # Scoring goes through all of them after every epoch; a sample ranks labels as well.
-        some = np.linspace(0, len(first) - 1, _MOST_KNOWN).astype(np.int64)
-        distinct, first = sp.csr_matrix(distinct[some]), first[some]
-    distinct_contexts = known_contexts[first]
+        sample = np.linspace(0, len(first_rows) - 1, _MOST_KNOWN).astype(np.int64)
+        distinct = sp.csr_matrix(distinct[sample])
+        first_rows = first_rows[sample]
+    distinct_contexts = known_contexts[first_rows]
+    n_documents, n_labels = held_out.shape
 
     def score(network: ConceptNetwork) -> float:
         points = encode_documents(network, distinct, distinct_contexts)
-        device, n_labels = str(network.weights.device), held_out.shape[1]
+        device = str(network.weights.device)
         index = ConceptIndex(points, distinct.indices, n_labels, memory_mb=1024.0, device=device)
-        targets = row_means(held_out, encode_documents(network, held_out, contexts))
+        held_out_points = encode_documents(network, held_out, contexts)
+        targets = row_means(held_out, held_out_points)
         total = 0.0
-        for start in range(0, held_out.shape[0], _SCORED_TOGETHER):
+        for start in range(0, n_documents, _SCORED_TOGETHER):
             block = slice(start, start + _SCORED_TOGETHER)
             truth = held_out[block].toarray()
-            total += len(truth) * example_map(truth, -index.distances(targets[block]))
-        return total / held_out.shape[0]
+            distances = index.distances(targets[block])
+            total += len(truth) * example_map(truth, -distances)
+        return total / n_documents
 
     return score
 
@@ -472,16 +545,38 @@ _VALUES = Fields({"fingerprint": Text(), "seed": Whole(0), "trainer": Table(Anyt
 
 
 def _check_arrays_of(arrays: Mapping[str, NDArray[Any]], n_weights: int, *, adam: bool) -> None:
-    """Refuse arrays of a trainer that are not as `ConceptTrainer.get_state` gives them."""
+    """Refuse arrays of a trainer that are not as `ConceptTrainer.get_state` returns them."""
     weights = Array("float32", (n_weights,), -1e15, 1e15)
     declared: dict[str, Array | Csr] = {"weights": weights, "best": replace(weights, optional=True)}
-    if adam and any(name.startswith("optimizer.") for name in arrays):  # none before the first step
-        declared |= {
-            "optimizer.step": Array("float32", (), 0, 1e15),
-            "optimizer.exp_avg": weights,
-            "optimizer.exp_avg_sq": replace(weights, low=0),
-        }
+    has_moments = any(name.startswith("optimizer.") for name in arrays)
+    if adam and has_moments:  # none before the first step
+        declared["optimizer.step"] = Array("float32", (), 0, 1e15)
+        declared["optimizer.exp_avg"] = weights
+        declared["optimizer.exp_avg_sq"] = replace(weights, low=0)
     check_arrays(arrays, declared)
+
+
+def _fingerprint(
+    parameters: Mapping[str, object],
+    labels: Sequence[str],
+    matrices: Sequence[sp.csr_matrix | None],
+) -> str:
+    """Return a digest of the parameters and the data that decide the result of a run."""
+    # Where an estimator trains, leaves its state and whether it says so does not count. A
+    # generator's own words hold an address; the checkpoint holds the seed drawn from it.
+    counted: dict[str, str] = {}
+    for name, value in sorted(parameters.items()):
+        if name in ("checkpoint", "device", "verbose"):
+            continue
+        is_generator = isinstance(value, np.random.Generator)
+        counted[name] = "generator" if is_generator else repr(value)
+    content = json.dumps(["vector", counted, labels])
+    digest = hashlib.sha256(content.encode())
+    for matrix in matrices:
+        if matrix is not None:
+            digest.update(matrix.indices.astype(np.int64).tobytes())
+            digest.update(matrix.indptr.astype(np.int64).tobytes())
+    return digest.hexdigest()
 
 
 class Checkpoint:
@@ -497,29 +592,20 @@ class Checkpoint:
         matrices: Sequence[sp.csr_matrix | None],
     ) -> None:
         self.path = None if path is None else Path(path)
-        # Where an estimator trains, leaves its state and whether it says so does not count. A
-        # generator's own words hold an address; the checkpoint holds the seed drawn from it.
-        counted = {
-            name: "generator" if isinstance(value, np.random.Generator) else repr(value)
-            for name, value in sorted(parameters.items())
-            if name not in ("checkpoint", "device", "verbose")
-        }
-        digest = hashlib.sha256(json.dumps(["vector", counted, labels]).encode())
-        for matrix in matrices:
-            if matrix is not None:
-                digest.update(matrix.indices.astype(np.int64).tobytes())
-                digest.update(matrix.indptr.astype(np.int64).tobytes())
-        self.fingerprint = digest.hexdigest()
+        self.fingerprint = _fingerprint(parameters, labels, matrices)
         self.config: dict[str, Any] = {}
         self.arrays: dict[str, NDArray[Any]] = {}
-        state = None if self.path is None else read_checkpoint(self.path, self.KIND)
-        if self.path is not None and state is not None:
-            self.config, self.arrays = state
-            with reading(self.path, "checkpoint"):
-                _VALUES.check(self.config)
-                check_parts(self.arrays, self.config, ("trainer",), ())
-            if self.config["fingerprint"] != self.fingerprint:
-                raise other_training(self.path)
+        if self.path is None:
+            return
+        state = read_checkpoint(self.path, self.KIND)
+        if state is None:
+            return
+        self.config, self.arrays = state
+        with reading(self.path, "checkpoint"):
+            _VALUES.check(self.config)
+            check_parts(self.arrays, self.config, ("trainer",), ())
+        if self.config["fingerprint"] != self.fingerprint:
+            raise other_training(self.path)
 
     def seed(self, random_state: RandomState) -> int:
         """Return the run's seed: the interrupted run's, or a new one from `random_state`."""
@@ -546,20 +632,23 @@ class Checkpoint:
 def training_progress(
     trainer: ConceptTrainer, *, shown: bool
 ) -> Iterator[Callable[[Record], None]]:
-    """Show epoch, score and the time that may be left; give what is called with each record."""
+    """Show epoch, score and the time that may be left; yield what is called with each record."""
     if not shown:
         yield lambda record: None
         return
     from rich.console import Console
     from rich.progress import Progress
 
+    total = sum(n_epochs for _, n_epochs in trainer.stages)
     with Progress(console=Console(stderr=True)) as bar:
-        total, done = sum(n_epochs for _, n_epochs in trainer.stages), len(trainer.history)
-        task = bar.add_task("concepts", total=total, completed=done)
+        task = bar.add_task("concepts", total=total, completed=len(trainer.history))
 
         def update(record: Record) -> None:
-            score = f", held-out E-MAP {100 * record['score']:.1f}" if "score" in record else ""
-            note = f"epoch {len(trainer.history)}/{total}, loss {record['loss']:.3f}{score}"
+            epoch = len(trainer.history)
+            note = f"epoch {epoch}/{total}, loss {record['loss']:.3f}"
+            if "score" in record:
+                percent = 100 * record["score"]
+                note += f", held-out E-MAP {percent:.1f}"
             bar.update(task, advance=1, description=f"concepts: {note}")
 
         yield update
