@@ -153,7 +153,7 @@ def address_of(name: str) -> str:
 
 # Coroutines: FastAPI would call functions in a thread, for every request.
 async def host_of(request: Request, model: Annotated[str, InPath(max_length=255)]) -> ModelHost:
-    """Find the model that a path names."""
+    """Return the model that a path names."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
     if model not in hosts:
         raise HTTPException(404, f"There is no model '{model[:60]}'; there is {', '.join(hosts)}.")
@@ -170,7 +170,7 @@ def caller_of(request: Request) -> Caller:
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
-    """Make a dependency that lets only callers of a scope through."""
+    """Return a dependency that refuses callers without a scope."""
 
     async def check(request: Request) -> Caller:
         caller = caller_of(request)
@@ -186,7 +186,7 @@ Admin = Annotated[Caller, Depends(needs("admin"))]
 
 
 def collection_of(host: ModelHost) -> Collection:
-    """Return the items that people review, or say that there are none."""
+    """Return the items that people review; raise an error where there are none."""
     if host.collection is None:
         raise InputError("This model has no items to review; start the service with --items.")
     return host.collection
@@ -406,18 +406,23 @@ def body_of(content: dict[str, Any]) -> dict[str, Any]:
 def _asking(
     path: str, kind: type[BaseModel], tag: str, summary: str, forms: Facts = _FORMS, **more: Any
 ) -> Callable[[T], T]:
-    """Make a route whose body is JSON of a kind, or of one of several other forms."""
-    schema = {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}
-    extra = body_of({JSON: schema} | forms)
-    place = f"/models/{{model}}/{path}"
-    return router.post(place, tags=[tag], summary=summary, openapi_extra=extra, **more)
+    """Return the decorator of a route whose body is JSON of a kind, or in another form."""
+    body_schema = {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}
+    content = {JSON: body_schema} | forms
+    return router.post(
+        f"/models/{{model}}/{path}",
+        tags=[tag],
+        summary=summary,
+        openapi_extra=body_of(content),
+        **more,
+    )
 
 
 SUGGEST = "/v1/models/{model}/suggest"
 
 
 async def suggest_directly(request: Request) -> Response:
-    """Do what `suggest` does, without FastAPI's dependencies."""
+    """Answer as `suggest` does, without FastAPI's dependencies."""
     request.scope["route"] = _SUGGEST_ROUTE  # as FastAPI notes it, for what is counted
     host = await host_of(request, request.path_params["model"])
     return await suggest(request, host, whether(request.query_params, "place"))
@@ -678,9 +683,10 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
 @router.post("/models/{model}/documents/shared", tags=["map"], summary="Tags that documents share")
 def shared(body: DocumentsBody, host: Host) -> Response:
     """Return the tags that set some known documents apart from all others."""
-    n_documents = len(set(body.documents))
-    labels = shared_labels(host.now.tagger.store_, body.documents)
-    content = {"n": n_documents, "labels": [asdict(label) for label in labels]}
+    documents = body.documents
+    labels = shared_labels(host.now.tagger.store_, documents)
+    records = [asdict(label) for label in labels]
+    content = {"n": len(set(documents)), "labels": records}
     return answer(content, host.now.version)
 
 
@@ -724,7 +730,8 @@ def labels(
         return (begins_otherwise, -now.counts.get(label, 0), label)
 
     matches.sort(key=rank)
-    page = [_label(now, label) for label in matches[offset : offset + limit]]
+    page_labels = matches[offset : offset + limit]
+    page = [_label(now, label) for label in page_labels]
     return answer({"total": len(matches), "labels": page}, now.version)
 
 
@@ -841,7 +848,7 @@ def remove(host: Host, label: LabelName, caller: Admin) -> VersionOut:
 def _changed(
     host: ModelHost, action: str, detail: str, caller: Caller, function: Callable[..., Any]
 ) -> VersionOut:
-    """Change a model, and return which version answers now; see `ModelHost.change`."""
+    """Return the version that answers after a change; see `ModelHost.change`."""
     host.change(action, detail, caller.name, function)
     return VersionOut(version=host.now.version)
 
@@ -940,7 +947,8 @@ def items(
     names = collection.find(query, tagged)
     if reviewed is not None:
         names = [name for name in names if (name in now.reviewed) == reviewed]
-    page = [_item(host, now, name) for name in names[offset : offset + limit]]
+    page_names = names[offset : offset + limit]
+    page = [_item(host, now, name) for name in page_names]
     return answer({"total": len(names), "items": page}, now.version)
 
 
