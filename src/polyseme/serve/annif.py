@@ -250,7 +250,7 @@ def _ask_of(host: ModelHost, document: Document, limit: int, threshold: float) -
 
 
 async def _submit(host: ModelHost, ask: Ask | None) -> tuple[Snapshot, list[Suggestion]]:
-    """Ask a model; what nothing can be concluded from gets no suggestion."""
+    """Return a model's answer; a question from which nothing follows gets no suggestion."""
     if ask is not None:
         with suppress(InputError):  # only tags that are newer than the space
             return await host.scoring.submit(ask)
@@ -338,7 +338,7 @@ def _scope_to_learn(document: Indexed) -> str:
 
 
 def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> None:
-    """Take yes for labels of items with features, and others as known documents."""
+    """Learn labels of items with features as accepted, and other documents as known ones."""
     verdicts: list[Verdict] = []
     rows: dict[str, Row] = {}
     tag_sets: list[list[str]] = []
@@ -366,6 +366,6 @@ def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> Non
 def _label_of_subject(subject: Subject) -> str:
     """Return the label that a subject stands for."""
     label = label_of(subject.uri) or subject.label
-    if label is None or not 0 < len(label) <= 200 or not label.isprintable():
-        raise InputError(f"'{subject.uri[:60]}' is no URI of a label here; give its `label`, too.")
-    return label
+    if label and len(label) <= 200 and label.isprintable():
+        return label
+    raise InputError(f"'{subject.uri[:60]}' is no URI of a label here; give its `label`, too.")

@@ -126,7 +126,7 @@ class Batcher(Generic[T, R]):
         return [self._results([row])[0] for row in rows]
 
     async def close(self) -> None:
-        """Take no more, let what waits be scored, and end the thread."""
+        """Refuse new rows, score those that wait, and end the thread."""
         self._closed = True
         if self._running is not None and not self._running.done():
             await asyncio.wait([self._running])

@@ -122,7 +122,11 @@ class Collection:
     @cached_property
     def tag_counts(self) -> Counter[str]:
         """How many items have each tag, as it is spelled."""
-        return Counter(tag for tags in self._tags for tag in dict.fromkeys(tags))
+        counts: Counter[str] = Counter()
+        for tags in self._tags:
+            distinct_tags = list(dict.fromkeys(tags))
+            counts.update(distinct_tags)
+        return counts
 
     @cached_property
     def n_untagged(self) -> int:
@@ -238,7 +242,9 @@ class Collection:
         labels, scores = tagger.rank(items[row], k + len(own_tags))
         kinds = dict(zip(tagger.classes_.tolist(), tagger.kinds_.tolist(), strict=True))
         suggestions: list[tuple[str, float, str]] = []
-        for label, score in zip(labels[0].tolist(), scores[0].tolist(), strict=True):
+        item_labels = labels[0].tolist()
+        item_scores = scores[0].tolist()
+        for label, score in zip(item_labels, item_scores, strict=True):
             if score > 0 and normalize_label(label) not in own_tags:
                 suggestions.append((label, score, kinds[label]))
         return suggestions[:k]
@@ -330,7 +336,7 @@ def _kind_of(file: Path) -> str | None:
 
 
 def _small_picture(file: Path, side: int) -> bytes:
-    """Draw a picture file no larger than so many pixels a side, as JPEG."""
+    """Return a picture file as JPEG, no larger than so many pixels a side."""
     from polyseme.features.pictures import read_thumbnail
 
     return read_thumbnail(file, size=side, quality=_QUALITY)

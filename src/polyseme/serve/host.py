@@ -45,8 +45,12 @@ T = TypeVar("T")
 
 # Rows that a new model must answer for before it is used, and how many failures among the first
 # answers afterwards bring the old one back.
-_CANARY, _TRIAL, _FAILURES = 16, 50, 3
-_MOST_TYPED, _MOST_SIMILAR, _MOST_PRECISIONS = 10_000, 500, 128
+_CANARY = 16
+_TRIAL = 50
+_FAILURES = 3
+_MOST_TYPED = 10_000
+_MOST_SIMILAR = 500
+_MOST_PRECISIONS = 128
 _HINTS = 3  # labels that may have been meant
 
 
@@ -420,7 +424,7 @@ class ModelHost:
             raise InputError("Features must be finite; got NaN or infinity.")
 
     def _typed(self, unknown: Iterable[str]) -> None:
-        """Note tags that people give and the vocabulary lacks."""
+        """Count tags that people send and the vocabulary lacks."""
         typed = self.told.typed
         for tag in unknown:
             if len(typed) < _MOST_TYPED or tag in typed:
@@ -450,7 +454,7 @@ class ModelHost:
         return results
 
     def warm(self) -> None:
-        """Ask once, so that nobody waits for what is loaded at the first time."""
+        """Load what the first request needs, so that nobody waits for it."""
         tagger = self._now.tagger
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
@@ -511,7 +515,7 @@ class ModelHost:
         rows: Mapping[str, Row] | None = None,
         seen: int | None = None,
     ) -> tuple[int, ...]:
-        """Take yes and no; they are on disk, and every score is changed, when this returns.
+        """Learn from verdicts; they are on disk, and all scores have changed, when this returns.
 
         Parameters
         ----------
@@ -565,7 +569,7 @@ class ModelHost:
         return self.items(list(features.values()), list(features))
 
     def undo(self, numbers: Sequence[int]) -> None:
-        """Take verdicts back by their numbers."""
+        """Undo verdicts by their numbers."""
         with self._writing:
             clone = copy(self._now.tagger)
             clone.undo(numbers)
@@ -580,7 +584,7 @@ class ModelHost:
         who: str | None,
         function: Callable[[ZeroShotTagger], T],
     ) -> T:
-        """Change a copy of the tagger, save it, and let it answer from then on.
+        """Change a copy of the tagger, save it, and use it for all later answers.
 
         Parameters
         ----------
@@ -601,7 +605,7 @@ class ModelHost:
         return result
 
     def restore(self, number: int, who: str | None) -> None:
-        """Put a former version in place; what people have answered stays."""
+        """Restore a former version; what people have answered stays."""
         state = self.versions.state(number)
 
         def put_back(tagger: ZeroShotTagger) -> None:
@@ -613,7 +617,7 @@ class ModelHost:
         self.change("restore", f"version {number}", who, put_back)
 
     def adopt(self, fitted: ZeroShotTagger, before: Snapshot, who: str | None) -> None:
-        """Put a fitted tagger in place of what it was fitted from; answers since then stay.
+        """Replace a tagger by the one that was fitted from it; answers since then stay.
 
         Parameters
         ----------
@@ -643,13 +647,13 @@ class ModelHost:
     def _keep(
         self, action: str, detail: str, author: str | None, tagger: ZeroShotTagger
     ) -> Version:
-        """Keep the model on disk as a version."""
+        """Return the version under which the model on disk is stored."""
         n_labels = len(tagger.classes_)
         n_documents = len(tagger.store_.ids)
         return self.versions.keep(action, detail, author, n_labels, n_documents)
 
     def _use(self, tagger: ZeroShotTagger, digest: str) -> None:
-        """Let a tagger answer from now on."""
+        """Use a tagger for all later answers."""
         self._now = Snapshot(tagger, digest, tagger.verdicts_.count)
 
     # ------------------------------------------------------------------ reloading
@@ -695,7 +699,7 @@ class ModelHost:
             return changed
 
     def _on_disk(self) -> OnDisk:
-        """Look at the model's files, which may be on their way; nothing is wrong with any."""
+        """Return the state of the model's folder; files may be missing during a save."""
         digest = ""
         files: list[tuple[str, int, int]] = []
         with suppress(OSError, InputError):
@@ -719,7 +723,7 @@ class ModelHost:
         return Snapshot(tagger, digest, tagger.verdicts_.count)
 
     def _canary(self, fresh: Snapshot) -> None:
-        """Refuse a model that does not take the same features, or does not answer."""
+        """Raise unless a model takes the same features and gives finite answers."""
         old = self._now.tagger
         new = fresh.tagger
         if new.n_features_in_ != old.n_features_in_:
@@ -738,7 +742,7 @@ class ModelHost:
             raise InputError("its answers are not finite.")
 
     def _replace(self, fresh: Snapshot) -> None:
-        """Use another model, and keep the one before until the new one has proved itself."""
+        """Use another model on trial; the former one stays at hand until the trial is over."""
         self._trial = Trial(self._now)
         self._now = fresh
 

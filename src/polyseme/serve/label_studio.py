@@ -243,7 +243,7 @@ def _choices(element: Any, above: tuple[str, ...]) -> Iterator[Choice]:
 
 
 def check_config(host: ModelHost, xml: str | None) -> None:
-    """Raise, with a sentence, where predictions could not be shown by a configuration."""
+    """Raise an error where a configuration could not show predictions."""
     for control in read_config(xml):
         closed = control.kind == "choices" and not control.options
         if not closed or control.labels(host.now, Task()):
@@ -340,7 +340,7 @@ async def _predicted(
 async def _suggested(
     host: ModelHost, control: Control, task: Task
 ) -> tuple[Snapshot, list[Suggestion]]:
-    """Ask a model about what a control's object shows; nothing where that is not known."""
+    """Return suggestions for what a control's object shows; none where that is not known."""
     try:
         row, tags = await _row_and_tags(host, control.field, task)
         if row is not None or tags:

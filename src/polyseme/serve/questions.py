@@ -229,7 +229,7 @@ def sentence_of(error: ValidationError) -> str:
 
 
 async def row_of_file(data: bytes, host: ModelHost) -> Row:
-    """Look at an uploaded picture or sound; pictures that come together are looked at together."""
+    """Return the features of an uploaded picture or sound; files that wait are read together."""
     if host.extractor is None:
         raise InputError("This model takes numbers, not files; send features.")
     if not data:

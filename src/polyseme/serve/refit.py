@@ -105,7 +105,7 @@ class Refitting:
         self._ends.set()
 
     def _run(self, before: Snapshot, data: dict[str, Any], author: str | None) -> None:
-        """Fit and put the outcome in place; whatever goes wrong, the former model goes on."""
+        """Fit a tagger and use it; if anything fails, the former model goes on."""
         try:
             fitted = new_tagger(before.tagger)
             fitted.fit(**data, warm_start_from=before.tagger, progress=self._tell)
@@ -130,7 +130,7 @@ class Refitting:
             _log.exception("%s: the refitted model could not be made ready", self.host.name)
 
     def _tell(self, done: int, total: int) -> None:
-        """Note how far the training is."""
+        """Record how far the training is."""
         if self._ends.is_set():
             raise _StoppedError
         self.status = RefitStatus("running", done, total)

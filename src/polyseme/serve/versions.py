@@ -66,7 +66,7 @@ class Versions:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the model for a change; others that change it wait."""
+        """Lock the model for a change; others that change it wait."""
         # Old versions are removed: what a link leads to may be somebody else's.
         if self._folder.is_symlink():
             raise ModelFileError(f"'{self._folder}' is a link where versions belong; move it away.")
@@ -95,7 +95,7 @@ class Versions:
     def keep(
         self, action: str, detail: str, who: str | None, n_labels: int, n_documents: int
     ) -> Version:
-        """Keep the model that is on disk now as a version, unless the last one is the same.
+        """Store the model that is on disk now as a version, unless the last one is the same.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Versions:
     def _keep(
         self, action: str, detail: str, author: str | None, n_labels: int, n_documents: int
     ) -> Version:
-        """Keep a version; see `keep`."""
+        """Store a version; see `keep`."""
         digest = self.current()
         versions = self.all()
         if versions and versions[-1].digest == digest:
@@ -163,7 +163,7 @@ class Versions:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Share a file; where the system cannot, copy it. Payloads are never written to again."""
+    """Link a file; where the system cannot, copy it. Payloads are never written to again."""
     try:
         os.link(source, target)
     except OSError:
