@@ -68,16 +68,16 @@ class Tokens:
 
     def caller(self, token: str) -> Caller | None:
         """Return who sent a token; None where nobody has it."""
-        sent = _hash(token)
-        found = None
-        for known, caller in self._callers.items():  # all are compared, in the same time
-            if hmac.compare_digest(known, sent):
-                found = caller
-        return found
+        sent_hash = _hash(token)
+        caller = None
+        for token_hash, token_caller in self._callers.items():  # all are compared, in the same time
+            if hmac.compare_digest(token_hash, sent_hash):
+                caller = token_caller
+        return caller
 
 
 def new_token(path: Path, name: str, scope: str) -> str:
-    """Make a token, keep its hash in a file, and give the token, which is not kept.
+    """Return a new token, and store its hash in a file; the token itself is not stored.
 
     Parameters
     ----------
@@ -98,10 +98,11 @@ def new_token(path: Path, name: str, scope: str) -> str:
     with locked(path.parent, _LOCK_SECONDS):
         sweep(path.parent)
         entries = _entries(path) if path.exists() else []
-        others = [entry for entry in entries if entry["name"] != name]
-        entries = [*others, {"name": name, "scope": scope, "sha256": _hash(token)}]
+        entries = [entry for entry in entries if entry["name"] != name]
+        entries.append({"name": name, "scope": scope, "sha256": _hash(token)})
+        text = json.dumps({"tokens": entries}, indent=1) + "\n"
         with replacing(path, 0o600) as stream:
-            stream.write((json.dumps({"tokens": entries}, indent=1) + "\n").encode())
+            stream.write(text.encode())
     return token
 
 

@@ -103,9 +103,13 @@ def vocabs(request: Request) -> Response:
 )
 def subjects(host: Host) -> Response:
     """List labels with their URIs, one a line."""
-    lines = (f"<{uri_of(label)}>\t{' '.join(label.split())}\n" for label in host.now.kinds)
+    lines: list[str] = []
+    for label in host.now.kinds:
+        name = " ".join(label.split())
+        lines.append(f"<{uri_of(label)}>\t{name}\n")
+    text = "".join(lines)
     kind = "text/tab-separated-values; charset=utf-8"
-    return Response("".join(lines).encode("utf-8", "replace"), media_type=kind)
+    return Response(text.encode("utf-8", "replace"), media_type=kind)
 
 
 @router.get("/projects", summary="Models, as Annif lists projects")
@@ -183,13 +187,15 @@ async def suggest(request: Request, host: Host) -> Response:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
     if "text" not in fields:
         raise HTTPException(400, "`text` is missing.")
-    start = "metadata_"
-    metadata = {
-        name.removeprefix(start): value for name, value in fields.items() if name.startswith(start)
-    }
+    prefix = "metadata_"
+    metadata: dict[str, str] = {}
+    for name, value in fields.items():
+        if name.startswith(prefix):
+            metadata[name.removeprefix(prefix)] = value
     document = Document(text=fields["text"], metadata=metadata)
-    found, version = await _suggest(host, [document], *_bounds(fields))
-    return answer(found[0], version)
+    limit, threshold = _bounds(fields)
+    results, version = await _suggest(host, [document], limit, threshold)
+    return answer(results[0], version)
 
 
 @router.post(
@@ -208,12 +214,11 @@ async def suggest_batch(request: Request, host: Host) -> Response:
         documents = Batch.model_validate_json(await request.body()).documents
     except ValidationError as error:
         raise HTTPException(400, sentence_of(error)) from error
-    found, version = await _suggest(host, documents, *_bounds(request.query_params))
-    named = [
-        one | {"document_id": document.document_id}
-        for one, document in zip(found, documents, strict=True)
-    ]
-    return answer(named, version)
+    limit, threshold = _bounds(request.query_params)
+    results, version = await _suggest(host, documents, limit, threshold)
+    for result, document in zip(results, documents, strict=True):
+        result["document_id"] = document.document_id
+    return answer(results, version)
 
 
 async def _suggest(
@@ -221,15 +226,19 @@ async def _suggest(
 ) -> tuple[list[dict[str, Any]], str]:
     """Return the suggestions for each document, and the version that gave the last of them."""
     try:
-        asks = [_asked(host, document, limit, threshold) for document in documents]
+        asks = [_ask_of(host, document, limit, threshold) for document in documents]
     except InputError as error:
         raise HTTPException(400, str(error)) from error
-    answers = await asyncio.gather(*(_answered(host, ask) for ask in asks))
-    version = answers[-1][0].version if answers else host.now.version
-    return [{"results": [_result(one) for one in found]} for _, found in answers], version
+    answers = await asyncio.gather(*(_submit(host, ask) for ask in asks))
+    version = host.now.version
+    results: list[dict[str, Any]] = []
+    for now, suggestions in answers:
+        version = now.version
+        results.append({"results": [_result(suggestion) for suggestion in suggestions]})
+    return results, version
 
 
-def _asked(host: ModelHost, document: Document, limit: int, threshold: float) -> Ask | None:
+def _ask_of(host: ModelHost, document: Document, limit: int, threshold: float) -> Ask | None:
     """Return the question that a document asks; None where nothing is known of it."""
     row = _features(document.metadata.get("features"))
     if row is not None:
@@ -240,36 +249,38 @@ def _asked(host: ModelHost, document: Document, limit: int, threshold: float) ->
     return Ask(row, tags, limit, threshold or None)
 
 
-async def _answered(host: ModelHost, ask: Ask | None) -> tuple[Snapshot, list[Suggestion]]:
-    """Ask a model; what nothing can be concluded from gets no suggestion."""
+async def _submit(host: ModelHost, ask: Ask | None) -> tuple[Snapshot, list[Suggestion]]:
+    """Return a model's answer; a question from which nothing follows gets no suggestion."""
     if ask is not None:
         with suppress(InputError):  # only tags that are newer than the space
             return await host.scoring.submit(ask)
     return host.now, []
 
 
-def _features(given: str | None) -> Row | None:
+def _features(text: str | None) -> Row | None:
     """Read features from a field: numbers with commas between them, or base64 of float32."""
-    if not given:
+    if not text:
         return None
-    if "," in given:
-        numbers = given.split(",", MOST_NUMBERS)
-        if not _NUMBERS.fullmatch(given) or len(numbers) > MOST_NUMBERS:
+    if "," in text:
+        numbers = text.split(",", MOST_NUMBERS)
+        if not _NUMBERS.fullmatch(text) or len(numbers) > MOST_NUMBERS:
             raise InputError("`features` must be numbers with commas between them, or base64.")
         try:
-            with np.errstate(over="ignore"):  # told of as infinity
-                return np.array([float(one) for one in numbers], dtype=np.float32)
+            with np.errstate(over="ignore"):  # reported as infinity
+                return np.array([float(number) for number in numbers], dtype=np.float32)
         except (ValueError, OverflowError):
             raise InputError("`features` holds something that is no number.") from None
-    if len(given) > 8 * MOST_NUMBERS:
+    if len(text) > 8 * MOST_NUMBERS:
         raise InputError(f"`features` may hold {MOST_NUMBERS} numbers at the most.")
-    return row_of(Encoded(base64=given))
+    return row_of(Encoded(base64=text))
 
 
-def _bounds(given: Mapping[str, str]) -> tuple[int, float]:
+def _bounds(fields: Mapping[str, str]) -> tuple[int, float]:
     """Read how many results are wanted, and how likely they must be."""
+    threshold = 0.0
     try:
-        limit, threshold = int(given.get("limit", "10")), float(given.get("threshold", "0"))
+        limit = int(fields.get("limit", "10"))
+        threshold = float(fields.get("threshold", "0"))
     except ValueError:
         limit = -1
     if limit < 0 or not 0 <= threshold <= 1:
@@ -279,10 +290,11 @@ def _bounds(given: Mapping[str, str]) -> tuple[int, float]:
     return min(limit, MOST_RESULTS), threshold
 
 
-def _result(one: Suggestion) -> dict[str, Any]:
+def _result(suggestion: Suggestion) -> dict[str, Any]:
     """Return a suggestion as Annif does."""
-    score = round(one.probability, 6)
-    return {"uri": uri_of(one.label), "label": one.label, "notation": None, "score": score}
+    label = suggestion.label
+    score = round(suggestion.probability, 6)
+    return {"uri": uri_of(label), "label": label, "notation": None, "score": score}
 
 
 # ---------------------------------------------------------------------- learning
@@ -302,51 +314,58 @@ async def learn(request: Request, host: Host) -> Response:
     """
     caller = caller_of(request)
     try:
-        given = json.loads(await request.body())
-        documents = Learned.model_validate({"documents": given}).documents
+        records = json.loads(await request.body())
+        documents = Learned.model_validate({"documents": records}).documents
     except ValidationError as error:
         raise HTTPException(400, sentence_of(error)) from error
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, "The body is no JSON.") from error
-    taught = [one for one in documents if one.subjects]
-    wanted = {"review" if one.metadata.get("features") else "admin" for one in taught} or {"review"}
-    for scope in sorted(wanted):
+    indexed_documents = [document for document in documents if document.subjects]
+    scopes = {_scope_to_learn(document) for document in indexed_documents}
+    for scope in sorted(scopes or {"review"}):
         if not caller.may(scope):
             raise HTTPException(403, f"To learn this needs the scope '{scope}'.")
     try:
-        await run_in_threadpool(_learn, host, taught, caller)
+        await run_in_threadpool(_learn, host, indexed_documents, caller)
     except InputError as error:
         raise HTTPException(400, str(error)) from error
     return Response(status_code=204)
 
 
+def _scope_to_learn(document: Indexed) -> str:
+    """Return the scope that is needed to learn from a document."""
+    return "review" if document.metadata.get("features") else "admin"
+
+
 def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> None:
-    """Take yes for labels of items with features, and others as known documents."""
+    """Learn labels of items with features as accepted, and other documents as known ones."""
     verdicts: list[Verdict] = []
     rows: dict[str, Row] = {}
-    sets: list[list[str]] = []
+    tag_sets: list[list[str]] = []
     for document in documents:
-        labels = [_taught(one) for one in document.subjects]
+        labels = [_label_of_subject(subject) for subject in document.subjects]
         row = _features(document.metadata.get("features"))
         if row is None:
-            sets.append([*known_tags(host, document.text), *labels])
+            tags = known_tags(host, document.text)
+            tag_sets.append([*tags, *labels])
             continue
         host.check_row(row)
-        # The same item, however often it is told of.
+        # The same item, however often it is sent.
         name = document.document_id or hashlib.sha256(row.tobytes()).hexdigest()[:32]
         rows[name] = row
-        told = Verdict(name, "", True, model=host.now.version, who=caller.name)
-        verdicts += [told._replace(label=label) for label in labels]
+        version = host.now.version
+        for label in labels:
+            verdicts.append(Verdict(name, label, True, model=version, who=caller.name))
     if verdicts:
         host.learn(verdicts, rows)
-    if sets:
-        detail = f"{len(sets)} documents by Annif's interface"
-        host.change("add", detail, caller.name, lambda tagger: tagger.add_documents(sets))
+    if tag_sets:
+        detail = f"{len(tag_sets)} documents by Annif's interface"
+        host.change("add", detail, caller.name, lambda tagger: tagger.add_documents(tag_sets))
 
 
-def _taught(subject: Subject) -> str:
+def _label_of_subject(subject: Subject) -> str:
     """Return the label that a subject stands for."""
     label = label_of(subject.uri) or subject.label
-    if label is None or not 0 < len(label) <= 200 or not label.isprintable():
-        raise InputError(f"'{subject.uri[:60]}' is no URI of a label here; give its `label`, too.")
-    return label
+    if label and len(label) <= 200 and label.isprintable():
+        return label
+    raise InputError(f"'{subject.uri[:60]}' is no URI of a label here; give its `label`, too.")

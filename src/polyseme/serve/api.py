@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
@@ -31,7 +31,7 @@ from polyseme.io.xmp import answer_suggestions, merge_tags, sidecar_of
 from polyseme.persistence import package_version
 from polyseme.serve.access import Caller
 from polyseme.serve.collection import Collection, UnknownItemError
-from polyseme.serve.host import Ask, ModelHost, Snapshot, Suggestion
+from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
 from polyseme.serve.landscape import companions, shared_labels
 from polyseme.serve.questions import (
     FORM,
@@ -127,7 +127,9 @@ class NameConvertor(Convertor[str]):
 
     def convert(self, value: str) -> str:
         """Return the name that a part of an address stands for."""
-        return value[:-1] if value.endswith(" ") and _DOTS.fullmatch(value) else value
+        if value.endswith(" ") and _DOTS.fullmatch(value):
+            return value[:-1]
+        return value
 
     def to_string(self, value: str) -> str:
         """Return a name as a part of an address."""
@@ -140,8 +142,10 @@ register_url_convertor("name", NameConvertor())
 def address_of(name: str) -> str:
     """Return a name as a part of an address; its slashes stay where they separate plain names."""
     spelled = f"{name} " if _DOTS.fullmatch(name) else name
-    plain = {"", ".", ".."}.isdisjoint(spelled.split("/"))
-    return quote(spelled, safe="/" if plain else "", errors="surrogateescape")
+    steps = spelled.split("/")
+    plain = {"", ".", ".."}.isdisjoint(steps)
+    safe = "/" if plain else ""
+    return quote(spelled, safe=safe, errors="surrogateescape")
 
 
 # ---------------------------------------------------------------------- who asks what
@@ -149,7 +153,7 @@ def address_of(name: str) -> str:
 
 # Coroutines: FastAPI would call functions in a thread, for every request.
 async def host_of(request: Request, model: Annotated[str, InPath(max_length=255)]) -> ModelHost:
-    """Find the model that a path names."""
+    """Return the model that a path names."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
     if model not in hosts:
         raise HTTPException(404, f"There is no model '{model[:60]}'; there is {', '.join(hosts)}.")
@@ -166,7 +170,7 @@ def caller_of(request: Request) -> Caller:
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
-    """Make a dependency that lets only callers of a scope through."""
+    """Return a dependency that refuses callers without a scope."""
 
     async def check(request: Request) -> Caller:
         caller = caller_of(request)
@@ -182,7 +186,7 @@ Admin = Annotated[Caller, Depends(needs("admin"))]
 
 
 def collection_of(host: ModelHost) -> Collection:
-    """Return the items that people review, or say that there are none."""
+    """Return the items that people review; raise an error where there are none."""
     if host.collection is None:
         raise InputError("This model has no items to review; start the service with --items.")
     return host.collection
@@ -198,12 +202,15 @@ def answer(content: Any, version: str | None = None) -> Response:
     return Response(data.encode("utf-8", "replace"), headers=headers, media_type=JSON)
 
 
-def listed(found: Sequence[Suggestion]) -> list[dict[str, Any]]:
+def listed(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
     """Return suggestions as JSON."""
-    return [
-        {"label": one.label, "probability": round(one.probability, 6), "kind": one.kind}
-        for one in found
-    ]
+    records: list[dict[str, Any]] = []
+    for suggestion in suggestions:
+        probability = round(suggestion.probability, 6)
+        records.append(
+            {"label": suggestion.label, "probability": probability, "kind": suggestion.kind}
+        )
+    return records
 
 
 # ---------------------------------------------------------------------- models
@@ -214,7 +221,8 @@ def models(request: Request) -> Response:
     """List the models that answer here."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
     caller = caller_of(request)
-    return answer({"models": [_described(host, caller) for host in hosts.values()]})
+    descriptions = [_described(host, caller) for host in hosts.values()]
+    return answer({"models": descriptions})
 
 
 @router.get("/models/{model}", tags=["models"], summary="One model")
@@ -226,24 +234,8 @@ def model(host: Host, request: Request) -> Response:
 def _described(host: ModelHost, caller: Caller) -> Facts:
     """Describe a model."""
     now = host.now
-    tagger, measured = now.tagger, now.tagger.validation_
+    tagger = now.tagger
     kinds = list(now.kinds.values())
-    collection, quality = host.collection, None
-    if measured is not None:
-        quality = {
-            kind: {
-                "e_map": _number(part.example_map),
-                "c_map": _number(part.concept_map),
-                "precision": _number(part.precision),
-                "recall": _number(part.recall),
-            }
-            for kind, part in (("seen", measured.seen), ("unseen", measured.unseen))
-        } | {
-            "highest_precision_unseen": measured.highest_precision,
-            "pool_gain": _number(measured.pool_gain),
-            "click_gain": _number(measured.click_gain),
-            "baselines": measured.baselines,
-        }
     return {
         "id": host.name,
         "version": now.version,
@@ -255,16 +247,8 @@ def _described(host: ModelHost, caller: Caller) -> Facts:
         "learned_from_pool": tagger.pooled_,
         "can_rank_items": bool(tagger.n_features_in_),
         "takes_names": host.words is not None,
-        "collection": None
-        if collection is None
-        else {
-            "n_items": len(collection),
-            "has_media": collection.media is not None,
-            "media": collection.media,
-            "n_reviewed": collection.n_reviewed(now.reviewed),
-            "n_untagged": collection.n_untagged,
-        },
-        "quality": quality,
+        "collection": _collection_facts(host, now),
+        "quality": _quality(tagger),
         "verdicts": {
             "standing": sum(yes + no for yes, no in now.answers.values()),
             "undone": now.n_undone,
@@ -277,13 +261,50 @@ def _described(host: ModelHost, caller: Caller) -> Facts:
     }
 
 
+def _collection_facts(host: ModelHost, now: Snapshot) -> Facts | None:
+    """Describe the items that people review; None where there are none."""
+    collection = host.collection
+    if collection is None:
+        return None
+    return {
+        "n_items": len(collection),
+        "has_media": collection.media is not None,
+        "media": collection.media,
+        "n_reviewed": collection.n_reviewed(now.reviewed),
+        "n_untagged": collection.n_untagged,
+    }
+
+
+def _quality(tagger: ZeroShotTagger) -> Facts | None:
+    """Return what was measured of a model; None where nothing was."""
+    measured = tagger.validation_
+    if measured is None:
+        return None
+    quality: Facts = {}
+    for kind, metrics in (("seen", measured.seen), ("unseen", measured.unseen)):
+        quality[kind] = {
+            "e_map": _number(metrics.example_map),
+            "c_map": _number(metrics.concept_map),
+            "precision": _number(metrics.precision),
+            "recall": _number(metrics.recall),
+        }
+    return quality | {
+        "highest_precision_unseen": measured.highest_precision,
+        "pool_gain": _number(measured.pool_gain),
+        "click_gain": _number(measured.click_gain),
+        "baselines": measured.baselines,
+    }
+
+
 def _number(value: float | None) -> float | None:
     """Return a measure; None where there is none."""
-    return None if value is None or not np.isfinite(value) else float(value)
+    if value is None or not np.isfinite(value):
+        return None
+    return float(value)
 
 
 @router.post("/models/{model}/reload", tags=["models"], summary="Load the model on disk")
-def reload(host: Host, who: Admin) -> VersionOut:
+def reload(host: Host, caller: Admin) -> VersionOut:
     """Load the model beside the one in use; if it cannot be used, the old one goes on."""
     host.reload()
     return VersionOut(version=host.now.version)
@@ -292,17 +313,23 @@ def reload(host: Host, who: Admin) -> VersionOut:
 @router.get("/models/{model}/versions", tags=["models"], summary="What changed, and when")
 def versions(host: Host) -> Response:
     """List the versions that are kept, the oldest first."""
-    kept = host.versions.all()
-    current = max((one.number for one in kept if one.digest == host.now.digest), default=None)
-    return answer({"current": current, "versions": [asdict(one) for one in kept]})
+    versions = host.versions.all()
+    digest = host.now.digest
+    numbers = [version.number for version in versions if version.digest == digest]
+    current = max(numbers, default=None)
+    records = [asdict(version) for version in versions]
+    return answer({"current": current, "versions": records})
 
 
 @router.post("/models/{model}/versions/{number}/restore", tags=["models"], summary="Roll back")
-def restore(host: Host, who: Admin, number: Annotated[int, InPath(ge=1, lt=10**9)]) -> VersionOut:
+def restore(
+    host: Host, caller: Admin, number: Annotated[int, InPath(ge=1, lt=10**9)]
+) -> VersionOut:
     """Put a former version in place, as a new one; what people have answered stays."""
-    if number not in {one.number for one in host.versions.all()}:
+    numbers = {version.number for version in host.versions.all()}
+    if number not in numbers:
         raise HTTPException(404, f"There is no version {number}.")
-    host.restore(number, who.name)
+    host.restore(number, caller.name)
     return VersionOut(version=host.now.version)
 
 
@@ -312,13 +339,13 @@ def restore(host: Host, who: Admin, number: Annotated[int, InPath(ge=1, lt=10**9
     summary="Fit the model again, from where it is",
     status_code=202,
 )
-def refit(host: Host, who: Admin) -> RefitOut:
+def refit(host: Host, caller: Admin) -> RefitOut:
     """Fit to the items and their tags as they were accepted, in the background.
 
     The fit starts from the model's members. The model goes on answering, and is replaced when the
     fit is done; answers that are given meanwhile stay. One refit runs at a time (409).
     """
-    host.refitting.start(who.name)
+    host.refitting.start(caller.name)
     return RefitOut(**asdict(host.refitting.status))
 
 
@@ -334,23 +361,23 @@ def reliability(host: Host) -> Response:
     tagger = host.now.tagger
     measured = tagger.validation_
     curves = {} if measured is None else measured.curves
-    bins = {
-        kind: [
-            {"predicted": predicted, "observed": observed, "n": n}
-            for n, predicted, observed in curves.get(kind, ())
-            if n
-        ]
-        for kind in ("seen", "unseen")
-    }
-    wanted = []
+    content: Facts = {}
+    for kind in ("seen", "unseen"):
+        bins: list[Facts] = []
+        for n, predicted, observed in curves.get(kind, ()):
+            if n:
+                bins.append({"predicted": predicted, "observed": observed, "n": n})
+        content[kind] = bins
+    thresholds: list[Facts] = []
     if tagger.n_features_in_:
         for precision in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
             unseen = np.inf if measured is None else measured.threshold(precision)
             seen = float(tagger.space_.threshold(precision))
-            wanted.append(
+            thresholds.append(
                 {"precision": precision, "seen": _number(seen), "unseen": _number(unseen)}
             )
-    return answer(bins | {"thresholds": wanted}, host.now.version)
+    content["thresholds"] = thresholds
+    return answer(content, host.now.version)
 
 
 # ---------------------------------------------------------------------- asking
@@ -379,18 +406,23 @@ def body_of(content: dict[str, Any]) -> dict[str, Any]:
 def _asking(
     path: str, kind: type[BaseModel], tag: str, summary: str, forms: Facts = _FORMS, **more: Any
 ) -> Callable[[T], T]:
-    """Make a route whose body is JSON of a kind, or of one of several other forms."""
-    schema = {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}
-    extra = body_of({JSON: schema} | forms)
-    place = f"/models/{{model}}/{path}"
-    return router.post(place, tags=[tag], summary=summary, openapi_extra=extra, **more)
+    """Return the decorator of a route whose body is JSON of a kind, or in another form."""
+    body_schema = {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}
+    content = {JSON: body_schema} | forms
+    return router.post(
+        f"/models/{{model}}/{path}",
+        tags=[tag],
+        summary=summary,
+        openapi_extra=body_of(content),
+        **more,
+    )
 
 
 SUGGEST = "/v1/models/{model}/suggest"
 
 
 async def suggest_directly(request: Request) -> Response:
-    """Do what `suggest` does, without FastAPI's dependencies."""
+    """Answer as `suggest` does, without FastAPI's dependencies."""
     request.scope["route"] = _SUGGEST_ROUTE  # as FastAPI notes it, for what is counted
     host = await host_of(request, request.path_params["model"])
     return await suggest(request, host, whether(request.query_params, "place"))
@@ -403,13 +435,13 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
     Features are sent as JSON, as base64, or as raw float32 numbers (`application/octet-stream`),
     which is fastest; for these, options are in the query.
     """
-    _, ask, unknown = await read_question(request, SuggestBody, host)
-    now, found = await host.scoring.submit(ask)
+    _, ask, unknown_tags = await read_question(request, SuggestBody, host)
+    now, suggestions = await host.scoring.submit(ask)
     content: dict[str, Any] = {
         "model": host.name,
         "version": now.version,
-        "suggestions": listed(found),
-        "unknown_tags": unknown,
+        "suggestions": listed(suggestions),
+        "unknown_tags": unknown_tags,
         "place": None,
     }
     if place:
@@ -417,118 +449,131 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
     return answer(content, now.version)
 
 
-_SUGGEST_ROUTE = next(one for one in router.routes if getattr(one, "path", None) == SUGGEST)
+_SUGGEST_ROUTE = next(route for route in router.routes if getattr(route, "path", None) == SUGGEST)
 
 
-def _given(host: ModelHost, ask: Ask) -> tuple[Any, list[tuple[str, ...]] | None]:
+def _item_and_tags(host: ModelHost, ask: Ask) -> tuple[Any, list[tuple[str, ...]] | None]:
     """Return what is asked about as a tagger takes it: one item, and its tags."""
     X = None if ask.features is None else host.items([ask.features])
-    return X, [ask.tags] if ask.tags else None
+    tags = [ask.tags] if ask.tags else None
+    return X, tags
 
 
 def _place(host: ModelHost, ask: Ask) -> Facts:
     """Return where an item, or tags, lie on the map."""
-    x, y = host.place(*_given(host, ask))
+    X, tags = _item_and_tags(host, ask)
+    x, y = host.place(X, tags)
     return {"x": x, "y": y}
 
 
 @_asking("suggest-batch", BatchBody, "ask", "Tags for many items", {NUMPY: _ROW})
 async def suggest_batch(request: Request, host: Host) -> Response:
     """Rank tags for up to 256 items; one that cannot be used has an error and harms no other."""
+    sent_rows: Sequence[Row | None]
     if media_of(request) == NUMPY:
-        rows = table_of(await request.body())
-        if len(rows) > MOST_BATCH:
-            raise InputError(f"A batch has {MOST_BATCH} items at the most; got {len(rows)}.")
+        table = table_of(await request.body())
+        if len(table) > MOST_BATCH:
+            raise InputError(f"A batch has {MOST_BATCH} items at the most; got {len(table)}.")
         wanted = options(Wanted, request.query_params)
-        things = [(BatchItem(id=str(place)), row) for place, row in enumerate(rows)]
+        items = [BatchItem(id=str(number)) for number in range(len(table))]
+        sent_rows = list(table)
     else:
         wanted = body = parsed(BatchBody, await request.body())
-        things = [(item, None) for item in body.items]
+        items = body.items
+        sent_rows = [None] * len(items)
+
     asks: list[Ask] = []
     results: list[Facts] = []
-    for thing, sent in things:
-        results.append({"id": thing.id})
+    for batch_item, sent_row in zip(items, sent_rows, strict=True):
+        result: Facts = {"id": batch_item.id}
+        results.append(result)
         try:
-            ask = ask_of(row_of_thing(thing, host, sent), thing.tags, wanted)
-            asks.append(host.check(ask)[0])
+            row = row_of_thing(batch_item, host, sent_row)
+            item_ask, _ = host.check(ask_of(row, batch_item.tags, wanted))
+            asks.append(item_ask)
         except InputError as error:
             status = 404 if isinstance(error, UnknownItemError) else 422
-            results[-1]["error"] = {"status": status, "detail": str(error)}
-    found = await run_in_threadpool(host.suggest, asks) if asks else []
-    now = found[0][0] if found else host.now
-    answers = iter(found)
-    for result in results:
-        if "error" not in result:
-            result["suggestions"] = listed(next(answers)[1])
+            result["error"] = {"status": status, "detail": str(error)}
+
+    answers = await run_in_threadpool(host.suggest, asks) if asks else []
+    now = answers[0][0] if answers else host.now
+    answered_results = [result for result in results if "error" not in result]
+    for result, (_, suggestions) in zip(answered_results, answers, strict=True):
+        result["suggestions"] = listed(suggestions)
     return answer({"model": host.name, "version": now.version, "results": results}, now.version)
 
 
 @router.post("/models/{model}/complete", tags=["ask"], summary="Tags that go with tags")
 async def complete(body: CompleteBody, host: Host) -> Response:
     """Suggest tags that go with a partial tag set; nothing else is known of the item."""
-    ask, unknown = host.check(Ask(None, tuple(body.tags), body.k))
-    now, found = await host.scoring.submit(ask)
-    content = {"model": host.name, "version": now.version, "unknown_tags": unknown}
-    return answer(content | {"suggestions": listed(found)}, now.version)
+    tags = tuple(body.tags)
+    ask, unknown_tags = host.check(Ask(None, tags, body.k))
+    now, suggestions = await host.scoring.submit(ask)
+    content = {
+        "model": host.name,
+        "version": now.version,
+        "unknown_tags": unknown_tags,
+        "suggestions": listed(suggestions),
+    }
+    return answer(content, now.version)
 
 
 @_asking("explain", ExplainBody, "ask", "Why a tag has its score")
 async def explain(request: Request, host: Host) -> Response:
     """Take a score apart: the parts add up to its logit."""
-    body, ask, unknown = await read_question(request, ExplainBody, host)
+    body, ask, unknown_tags = await read_question(request, ExplainBody, host)
     now = host.now
     label = now.label(body.label)
 
-    def explained() -> Evidence:
-        X, _ = _given(host, ask)
+    def compute_evidence() -> Evidence:
+        X, _ = _item_and_tags(host, ask)
         return now.tagger.explain(X, label, body.k, ask.tags or None)
 
-    evidence = await run_in_threadpool(explained)
-    return answer(_evidence(evidence) | {"unknown_tags": unknown}, now.version)
+    evidence = await run_in_threadpool(compute_evidence)
+    content = _evidence(evidence)
+    content["unknown_tags"] = unknown_tags
+    return answer(content, now.version)
 
 
 def _evidence(evidence: Evidence) -> Facts:
     """Return evidence as JSON."""
-
-    def part(name: str, value: float, role: str, **more: Any) -> Facts:
-        return {
-            "name": name,
-            "part": value,
-            "role": role,
-            "probability": None,
-            "without": None,
-        } | more
-
-    parts = [
-        part("how common the tag is", evidence.frequency, "frequency"),
-        part("features", evidence.features, "features"),
-        *(
-            part(tag.tag, tag.part, "tag", probability=tag.probability, without=tag.without)
-            for tag in evidence.tags
-        ),
-        part("other tags", evidence.other_tags, "other_tags"),
-        part("known tag sets nearby", evidence.known, "known"),
+    terms = [
+        _term("how common the tag is", evidence.frequency, "frequency"),
+        _term("features", evidence.features, "features"),
     ]
+    for tag in evidence.tags:
+        term = _term(tag.tag, tag.part, "tag")
+        terms.append(term | {"probability": tag.probability, "without": tag.without})
+    terms.append(_term("other tags", evidence.other_tags, "other_tags"))
+    terms.append(_term("known tag sets nearby", evidence.known, "known"))
     if evidence.verdicts:
-        parts.append(part("answers about it", evidence.verdicts, "verdicts"))
+        terms.append(_term("answers about it", evidence.verdicts, "verdicts"))
+    neighbours: list[Facts] = []
+    for neighbour in evidence.neighbours:
+        neighbours.append(_neighbour(neighbour) | {"holds": neighbour.holds})
     return {
         "label": evidence.label,
         "kind": evidence.kind,
         "probability": evidence.probability,
         "logit": evidence.logit,
         "implied_by": evidence.implied_by,
-        "parts": parts,
-        "neighbours": [_neighbour(one) | {"holds": one.holds} for one in evidence.neighbours],
+        "parts": terms,
+        "neighbours": neighbours,
     }
 
 
-def _neighbour(one: Neighbour) -> Facts:
+def _term(name: str, value: float, role: str) -> Facts:
+    """Return one term of a logit as JSON."""
+    return {"name": name, "part": value, "role": role, "probability": None, "without": None}
+
+
+def _neighbour(neighbour: Neighbour) -> Facts:
     """Return a known tag set as JSON."""
     return {
-        "labels": list(one.document),
-        "ids": list(one.document_ids[:5]),
-        "distance": one.distance,
-        "share": one.share,
+        "labels": list(neighbour.document),
+        "ids": list(neighbour.document_ids[:5]),
+        "distance": neighbour.distance,
+        "share": neighbour.share,
     }
 
 
@@ -538,22 +583,25 @@ async def neighbours(request: Request, host: Host) -> Response:
     body, ask, _ = await read_question(request, NeighboursBody, host)
     now = host.now
 
-    def found() -> list[Facts]:
-        point = now.tagger.points(*_given(host, ask))[0]
+    def find_neighbours() -> list[Facts]:
+        X, tags = _item_and_tags(host, ask)
+        point = now.tagger.points(X, tags)[0]
         return _near(host, now, point, body.k)
 
-    return answer({"neighbours": await run_in_threadpool(found)}, now.version)
+    return answer({"neighbours": await run_in_threadpool(find_neighbours)}, now.version)
 
 
 def _near(host: ModelHost, now: Snapshot, point: Any, k: int) -> list[Facts]:
     """Return the known tag sets nearest to a point, with their places on the map."""
-    store, places = now.tagger.store_, host.map(now)
-    listed = []
-    for one in store.nearest(point, len(store.labels), k):
-        document = now.documents[one.document_ids[0]]
-        x, y = places.places[store.sets[document]].tolist()
-        listed.append(_neighbour(one) | {"document": document, "x": x, "y": y})
-    return listed
+    store = now.tagger.store_
+    places = host.map(now).places
+    records: list[Facts] = []
+    for neighbour in store.nearest(point, len(store.labels), k):
+        document = now.documents[neighbour.document_ids[0]]
+        row = store.sets[document]
+        x, y = places[row].tolist()
+        records.append(_neighbour(neighbour) | {"document": document, "x": x, "y": y})
+    return records
 
 
 # ---------------------------------------------------------------------- looking around
@@ -564,7 +612,8 @@ async def place(request: Request, host: Host) -> Response:
     """Return where an item, or tags, lie on the map."""
     _, ask, _ = await read_question(request, Thing, host)
     now = host.now
-    return answer(await run_in_threadpool(_place, host, ask), now.version)
+    content = await run_in_threadpool(_place, host, ask)
+    return answer(content, now.version)
 
 
 @router.get("/models/{model}/space", tags=["map"], summary="The map of the concept space")
@@ -572,17 +621,20 @@ def space(host: Host) -> Response:
     """Describe the map: labels, captions, bounds, and where its points are found."""
     now = host.now
     picture = host.map(now)
-    dots, store = picture.dots, picture.store
+    dots = picture.dots
+    store = picture.store
     bounds = [-1.0, -1.0, 1.0, 1.0]
     if len(dots.xy):
-        bounds = [*dots.xy.min(axis=0).tolist(), *dots.xy.max(axis=0).tolist()]
+        low = dots.xy.min(axis=0)
+        high = dots.xy.max(axis=0)
+        bounds = [*low.tolist(), *high.tolist()]
     content = {
         "n_points": len(dots.labels),
         "n_documents": len(store.ids),
         "labels": list(store.labels),
         "kinds": [now.kinds.get(label, "oov") for label in store.labels],
         "bounds": bounds,
-        "anchors": [asdict(one) for one in picture.anchors],
+        "anchors": [asdict(anchor) for anchor in picture.anchors],
         "layout": picture.landscape.layout,
         "version": picture.digest,
         "points": f"/v1/models/{address_of(host.name)}/space/points?v={picture.digest}",
@@ -615,14 +667,15 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
         raise HTTPException(404, f"There is no document {number}; there are {len(store.ids)}.")
     row = int(store.sets[number])
     x, y = host.map(now).places[row].tolist()
-    near = [one for one in _near(host, now, store.points[row], 9) if one["document"] != number]
+    nearest = _near(host, now, store.points[row], 9)
+    neighbours = [neighbour for neighbour in nearest if neighbour["document"] != number]
     content = {
         "index": number,
         "id": store.ids[number],
         "labels": list(store.document(number)),
         "x": x,
         "y": y,
-        "neighbours": near[:8],
+        "neighbours": neighbours[:8],
     }
     return answer(content, now.version)
 
@@ -630,11 +683,11 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
 @router.post("/models/{model}/documents/shared", tags=["map"], summary="Tags that documents share")
 def shared(body: DocumentsBody, host: Host) -> Response:
     """Return the tags that set some known documents apart from all others."""
-    found = shared_labels(host.now.tagger.store_, body.documents)
-    return answer(
-        {"n": len(set(body.documents)), "labels": [asdict(one) for one in found]},
-        host.now.version,
-    )
+    documents = body.documents
+    labels = shared_labels(host.now.tagger.store_, documents)
+    records = [asdict(label) for label in labels]
+    content = {"n": len(set(documents)), "labels": records}
+    return answer(content, host.now.version)
 
 
 # ---------------------------------------------------------------------- labels
@@ -652,36 +705,43 @@ def labels(
 ) -> Response:
     """List labels, those that begin with the query first."""
     now = host.now
-    wanted = now.key(query) if query else ""
-    hidden = set(now.tagger.vocabulary_.blocked)
-    found = [
-        label
-        for label, own in now.kinds.items()
-        if kind in (None, own)
-        and (not wanted or wanted in now.key(label))
-        and (blocked is None or blocked == (label in hidden))
-    ]
+    query_key = now.key(query) if query else ""
+    blocked_labels = set(now.tagger.vocabulary_.blocked)
+    matches: list[str] = []
+    for label, label_kind in now.kinds.items():
+        if kind is not None and label_kind != kind:
+            continue
+        if query_key and query_key not in now.key(label):
+            continue
+        if blocked is not None and blocked != (label in blocked_labels):
+            continue
+        matches.append(label)
     measured = now.tagger.validation_
     quality = {} if measured is None else measured.labels
 
     def rank(label: str) -> tuple[Any, ...]:
-        first = bool(wanted) and not now.key(label).startswith(wanted)
+        begins_otherwise = bool(query_key) and not now.key(label).startswith(query_key)
         if order == "name":
-            return (first, label.casefold())
+            return (begins_otherwise, label.casefold())
         if order == "quality":
-            value = next((one for one in quality.get(label, ()) if one is not None), None)
-            return (first, value is None, -(value or 0.0), label)
-        return (first, -now.counts.get(label, 0), label)
+            measures = [measure for measure in quality.get(label, ()) if measure is not None]
+            value = measures[0] if measures else None
+            return (begins_otherwise, value is None, -(value or 0.0), label)
+        return (begins_otherwise, -now.counts.get(label, 0), label)
 
-    found.sort(key=rank)
-    page = [_label(now, label) for label in found[offset : offset + limit]]
-    return answer({"total": len(found), "labels": page}, now.version)
+    matches.sort(key=rank)
+    page_labels = matches[offset : offset + limit]
+    page = [_label(now, label) for label in page_labels]
+    return answer({"total": len(matches), "labels": page}, now.version)
 
 
 def _label(now: Snapshot, label: str) -> Facts:
     """Return what is known of a label."""
     measured = now.tagger.validation_
-    seen, unseen = (None, None) if measured is None else measured.labels.get(label, (None, None))
+    seen: float | None = None
+    unseen: float | None = None
+    if measured is not None:
+        seen, unseen = measured.labels.get(label, (None, None))
     yes, no = now.answers.get(label, (0, 0))
     return {
         "label": label,
@@ -698,10 +758,12 @@ def _label(now: Snapshot, label: str) -> Facts:
 def card(host: Host, label: LabelName) -> Response:
     """Return what a label means here: its senses, what stands beside it, how well it is found."""
     now = host.now
-    tagger, name = now.tagger, now.label(label)
+    tagger = now.tagger
     vocabulary = tagger.vocabulary_
+    name = now.label(label)
+    aliases = [alias for alias in vocabulary.aliases if vocabulary.resolve(alias) == name]
     content = _label(now, name) | {
-        "aliases": [other for other in vocabulary.aliases if vocabulary.resolve(other) == name],
+        "aliases": aliases,
         "implies": list(vocabulary.implies.get(name, ())),
         "senses": [],
         "silhouette": None,
@@ -709,34 +771,39 @@ def card(host: Host, label: LabelName) -> Response:
         "similar": [],
     }
     if now.counts.get(name):
-        content["companions"] = [
-            asdict(one)
-            for one in companions(tagger.store_, name, normalize=tagger.normalize_labels_)
-        ]
-        content["similar"] = [
-            {"label": other, "alike": alike} for other, alike in now.similar.get(name, ())
-        ]
+        label_companions = companions(tagger.store_, name, normalize=tagger.normalize_labels_)
+        content["companions"] = [asdict(companion) for companion in label_companions]
+        similar: list[Facts] = []
+        for similar_label, alike in now.similar.get(name, ()):
+            similar.append({"label": similar_label, "alike": alike})
+        content["similar"] = similar
         content |= _senses(tagger, name)
     return answer(content, now.version)
 
 
 def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
     """Return the senses of a label, each with some of its documents."""
-    found = tagger.senses(label)
-    if found is None:
+    label_senses = tagger.senses(label)
+    if label_senses is None:
         return {}
-    senses = []
-    for sense, words in enumerate(found.words):
-        rows = found.documents[found.senses == sense].tolist()
-        sets = dict.fromkeys(tagger.store_.document(row) for row in rows[:50])
-        examples = [list(one) for one in islice(sets, 5)]
-        one = {"words": list(words), "count": len(rows), "documents": rows}
-        senses.append(one | {"example_sets": examples})
-    return {"senses": senses, "silhouette": found.silhouette}
+    records: list[Facts] = []
+    for number, words in enumerate(label_senses.words):
+        rows = label_senses.documents[label_senses.senses == number].tolist()
+        tag_sets = dict.fromkeys(tagger.store_.document(row) for row in rows[:50])
+        examples = [list(tag_set) for tag_set in islice(tag_sets, 5)]
+        records.append(
+            {
+                "words": list(words),
+                "count": len(rows),
+                "documents": rows,
+                "example_sets": examples,
+            }
+        )
+    return {"senses": records, "silhouette": label_senses.silhouette}
 
 
 @router.post("/models/{model}/labels", tags=["vocabulary"], summary="New labels")
-def add(body: AddBody, host: Host, who: Admin) -> AddedOut:
+def add(body: AddBody, host: Host, caller: Admin) -> AddedOut:
     """Add labels by tag sets, by items of the collection that have them, or by their names."""
     ways = [bool(body.documents), bool(body.items), bool(body.labels)]
     if sum(ways) != 1 or bool(body.label) != bool(body.items):
@@ -744,9 +811,10 @@ def add(body: AddBody, host: Host, who: Admin) -> AddedOut:
     before = set(host.now.kinds)
     documents: tuple[str, ...] = ()
     if body.documents:
-        detail = ", ".join(dict.fromkeys(tag for one in body.documents for tag in one))
+        tags = dict.fromkeys(chain.from_iterable(body.documents))
+        detail = ", ".join(tags)[:200]
         documents = host.change(
-            "add", detail[:200], who.name, lambda tagger: tagger.add_documents(body.documents)
+            "add", detail, caller.name, lambda tagger: tagger.add_documents(body.documents)
         )
     elif body.labels:
         if host.words is None:
@@ -754,79 +822,90 @@ def add(body: AddBody, host: Host, who: Admin) -> AddedOut:
                 "Labels by name need word vectors; start the service with --word-vectors."
             )
         words = host.words
+        detail = ", ".join(body.labels)[:200]
         host.change(
             "add by name",
-            ", ".join(body.labels)[:200],
-            who.name,
+            detail,
+            caller.name,
             lambda tagger: tagger.add_labels(body.labels, words),
         )
     else:
         assert body.label is not None
-        host.learn([Verdict(name, body.label, True, who=who.name) for name in body.items])
+        verdicts = [Verdict(name, body.label, True, who=caller.name) for name in body.items]
+        host.learn(verdicts)
     now = host.now
     added = [label for label in now.kinds if label not in before]
     return AddedOut(added=added, documents=list(documents), version=now.version)
 
 
 @router.delete("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="Remove a label")
-def remove(host: Host, label: LabelName, who: Admin) -> VersionOut:
+def remove(host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Remove a label for good: it is taken out of all known documents."""
     name = host.now.label(label)
-    return _changed(host, "remove", name, who, lambda tagger: tagger.remove_labels([name]))
+    return _changed(host, "remove", name, caller, lambda tagger: tagger.remove_labels([name]))
 
 
 def _changed(
-    host: ModelHost, action: str, detail: str, who: Caller, function: Callable[..., Any]
+    host: ModelHost, action: str, detail: str, caller: Caller, function: Callable[..., Any]
 ) -> VersionOut:
-    """Change a model, and say which version answers now; see `ModelHost.change`."""
-    host.change(action, detail, who.name, function)
+    """Return the version that answers after a change; see `ModelHost.change`."""
+    host.change(action, detail, caller.name, function)
     return VersionOut(version=host.now.version)
 
 
 @router.post("/models/{model}/labels/{label:name}/rename", tags=["vocabulary"], summary="Rename")
-def rename(body: RenameBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
-    """Return a label another name; the former one is still understood."""
+def rename(body: RenameBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
+    """Rename a label; the former name is still understood."""
     name = host.now.label(label)
-    detail = f"{name} to {body.name}"
-    return _changed(host, "rename", detail, who, lambda tagger: tagger.rename(name, body.name))
+    new_name = body.name
+    detail = f"{name} to {new_name}"
+    return _changed(host, "rename", detail, caller, lambda tagger: tagger.rename(name, new_name))
 
 
 @router.post("/models/{model}/labels/{label:name}/merge", tags=["vocabulary"], summary="Merge")
-def merge(body: MergeBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
+def merge(body: MergeBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Let another label stand for this one, too."""
-    name, into = host.now.label(label), host.now.label(body.into)
+    name = host.now.label(label)
+    into = host.now.label(body.into)
     detail = f"{name} into {into}"
-    return _changed(host, "merge", detail, who, lambda tagger: tagger.merge(name, into))
+    return _changed(host, "merge", detail, caller, lambda tagger: tagger.merge(name, into))
 
 
 @router.post("/models/{model}/labels/{label:name}/block", tags=["vocabulary"], summary="Block")
-def block(body: BlockBody, host: Host, label: LabelName, who: Admin) -> VersionOut:
+def block(body: BlockBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Never suggest a label, or suggest it again."""
     name = host.now.label(label)
-    action = "unblock" if body.undo else "block"
-    return _changed(host, action, name, who, lambda tagger: tagger.block([name], undo=body.undo))
+    undo = body.undo
+    action = "unblock" if undo else "block"
+    return _changed(host, action, name, caller, lambda tagger: tagger.block([name], undo=undo))
 
 
 @router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")
 def merges(host: Host, limit: Limit = 20) -> Response:
     """Suggest labels to merge, such as cards into card."""
-    pairs = host.now.tagger.similar_labels(limit)
-    return answer(
-        {"pairs": [{"label": a, "into": b, "alike": alike} for a, b, alike in pairs]},
-        host.now.version,
-    )
+    similar_pairs = host.now.tagger.similar_labels(limit)
+    pairs: list[Facts] = []
+    for label, into, alike in similar_pairs:
+        pairs.append({"label": label, "into": into, "alike": alike})
+    return answer({"pairs": pairs}, host.now.version)
 
 
 @router.get("/models/{model}/candidates", tags=["vocabulary"], summary="Tags it does not know")
 def candidates(host: Host, limit: Limit = 100) -> Response:
     """Return tags outside the vocabulary: of the collection's items, and that people asked with."""
     now = host.now
-    counts = {} if host.collection is None else host.collection.tag_counts
-    given = [(-n, tag, "items") for tag, n in counts.items()]
-    given += [(-n, tag, "asked") for tag, n in list(host.told.typed.items())]
-    found = sorted(one for one in given if now.known(one[1]) is None)[:limit]
-    listed = [{"label": tag, "count": -n, "source": source} for n, tag, source in found]
-    return answer({"candidates": listed}, now.version)
+    item_tags = {} if host.collection is None else host.collection.tag_counts
+    typed_tags = dict(host.told.typed)
+    ranking: list[tuple[int, str, str]] = []
+    for source, counts in (("items", item_tags), ("asked", typed_tags)):
+        for tag, n in counts.items():
+            if now.known(tag) is None:
+                ranking.append((-n, tag, source))
+    ranking.sort()
+    records: list[Facts] = []
+    for negative_count, tag, source in ranking[:limit]:
+        records.append({"label": tag, "count": -negative_count, "source": source})
+    return answer({"candidates": records}, now.version)
 
 
 # ---------------------------------------------------------------------- reviewing
@@ -835,15 +914,22 @@ def candidates(host: Host, limit: Limit = 100) -> Response:
 @router.post("/models/{model}/ask", tags=["review"], summary="What to look at next")
 def ask(body: AskBody, host: Host) -> Response:
     """Select which label of which item is worth a yes or no; what was answered is left out."""
-    collection, now = collection_of(host), host.now
+    collection = collection_of(host)
+    now = host.now
     label = None if body.label is None else now.label(body.label)
-    found = collection.ask(now.tagger, label, body.k, body.strategy)
-    questions = [
-        {"item": one.item, "label": one.label, "probability": one.probability}
-        | {"rank": rank, "why": one.reason}
-        for rank, one in enumerate(found, start=1)
-    ]
-    return answer({"questions": questions}, now.version)
+    questions = collection.ask(now.tagger, label, body.k, body.strategy)
+    records: list[Facts] = []
+    for rank, question in enumerate(questions, start=1):
+        records.append(
+            {
+                "item": question.item,
+                "label": question.label,
+                "probability": question.probability,
+                "rank": rank,
+                "why": question.reason,
+            }
+        )
+    return answer({"questions": records}, now.version)
 
 
 @router.get("/models/{model}/items", tags=["review"], summary="Items of the collection")
@@ -856,43 +942,59 @@ def items(
     limit: Limit = 50,
 ) -> Response:
     """List items by their ids and tags; `tagged` and `reviewed` ask for those with or without."""
-    collection, now = collection_of(host), host.now
-    found = collection.find(query, tagged)
+    collection = collection_of(host)
+    now = host.now
+    names = collection.find(query, tagged)
     if reviewed is not None:
-        found = [name for name in found if (name in now.reviewed) == reviewed]
-    page = [_item(host, now, name) for name in found[offset : offset + limit]]
-    return answer({"total": len(found), "items": page}, now.version)
+        names = [name for name in names if (name in now.reviewed) == reviewed]
+    page_names = names[offset : offset + limit]
+    page = [_item(host, now, name) for name in page_names]
+    return answer({"total": len(names), "items": page}, now.version)
 
 
 @router.get("/models/{model}/items/{item:name}", tags=["review"], summary="One item")
 def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
     """Return an item with what was answered of it and what is suggested."""
-    collection, now = collection_of(host), host.now
+    collection = collection_of(host)
+    now = host.now
     if item not in collection:
         raise HTTPException(404, f"There is no item '{item[:60]}'.")
-    found: list[Suggestion] = []
+    suggestions: list[Suggestion] = []
     if now.tagger.n_features_in_:
-        found = [Suggestion(*one) for one in collection.suggest(now.tagger, item, k)]
-    return answer(_item(host, now, item) | {"suggestions": listed(found)}, now.version)
+        ranking = collection.suggest(now.tagger, item, k)
+        suggestions = [Suggestion(*ranked) for ranked in ranking]
+    content = _item(host, now, item)
+    content["suggestions"] = listed(suggestions)
+    return answer(content, now.version)
 
 
 def _item(host: ModelHost, now: Snapshot, name: str) -> Facts:
     """Return what is known of an item."""
-    collection, media = collection_of(host), None
+    collection = collection_of(host)
+    media: str | None = None
     if collection.has_media(name):
         media = f"/v1/models/{address_of(host.name)}/media/{address_of(name)}"
-    picture = media is not None and collection.media == "image"
+    thumbnail: str | None = None
+    if media is not None and collection.media == "image":
+        thumbnail = f"{media}?size=256"
     # Of several labels that were merged the latest answer counts.
-    verdicts = {now.named(verdict.label): verdict for verdict in now.said.get(name, ())}
+    verdict_by_label = {now.named(verdict.label): verdict for verdict in now.said.get(name, ())}
+    verdicts: list[Facts] = []
+    for label, verdict in verdict_by_label.items():
+        verdicts.append(
+            {
+                "label": label,
+                "answer": verdict.answer,
+                "number": verdict.number,
+                "who": verdict.who,
+            }
+        )
     return {
         "id": name,
         "tags": list(collection.tags_of(name)),
         "media": media,
-        "thumbnail": f"{media}?size=256" if picture else None,
-        "verdicts": [
-            {"label": label, "answer": verdict.answer, "number": verdict.number, "who": verdict.who}
-            for label, verdict in verdicts.items()
-        ],
+        "thumbnail": thumbnail,
+        "verdicts": verdicts,
     }
 
 
@@ -911,33 +1013,37 @@ def media(
     if item not in collection or not collection.has_media(item):
         raise HTTPException(404, f"There is no file of '{item[:60]}'.")
     data, kind = collection.picture(item, size)
-    return Response(data, media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
+    headers = {"Cache-Control": "private, max-age=3600"}
+    return Response(data, media_type=kind, headers=headers)
 
 
 @router.post("/models/{model}/learn", tags=["review"], summary="Yes and no")
-def learn(body: LearnBody, host: Host, who: Reviewer, request: Request) -> NumberedOut:
+def learn(body: LearnBody, host: Host, caller: Reviewer, request: Request) -> NumberedOut:
     """Take answers; they are on disk, and scores have changed, when this returns."""
-    name = who.name or body.who
-    now = host.now
-    said = [
-        Verdict(one.item, one.label, one.answer, one.score, one.rank, now.version, name)
-        for one in body.verdicts
+    reviewer = caller.name or body.who
+    version = host.now.version
+    verdicts = [
+        Verdict(sent.item, sent.label, sent.answer, sent.score, sent.rank, version, reviewer)
+        for sent in body.verdicts
     ]
-    rows = None
+    rows: dict[str, Row] | None = None
     if body.features is not None:
-        rows = {name: np.asarray(one, dtype=np.float32) for name, one in body.features.items()}
+        rows = {}
+        for name, numbers in body.features.items():
+            rows[name] = np.asarray(numbers, dtype=np.float32)
         for row in rows.values():
             host.check_row(row)
-    numbers = host.learn(said, rows, body.seen)
-    counted = request.app.state.metrics.verdicts
-    for one in body.verdicts:
-        kind = host.now.kinds.get(host.now.known(one.label) or "", "oov")
-        counted.labels(kind, "yes" if one.answer else "no").inc()
-    return NumberedOut(numbers=list(numbers), version=host.now.version)
+    event_numbers = host.learn(verdicts, rows, body.seen)
+    counter = request.app.state.metrics.verdicts
+    for verdict in verdicts:
+        label = host.now.known(verdict.label) or ""
+        kind = host.now.kinds.get(label, "oov")
+        counter.labels(kind, "yes" if verdict.answer else "no").inc()
+    return NumberedOut(numbers=list(event_numbers), version=host.now.version)
 
 
 @router.post("/models/{model}/undo", tags=["review"], summary="Take answers back")
-def undo(body: UndoBody, host: Host, who: Reviewer) -> VersionOut:
+def undo(body: UndoBody, host: Host, caller: Reviewer) -> VersionOut:
     """Take answers back by their numbers; every score is as if they had never been given."""
     host.undo(body.numbers)
     return VersionOut(version=host.now.version)
@@ -957,32 +1063,45 @@ def verdicts(
     """
     now = host.now
     log = now.tagger.verdicts_
-    wanted = None if label is None else now.label(label)
+    wanted_label = None if label is None else now.label(label)
     if after is not None and log.count <= after:  # asked every few seconds: nothing is read
         return answer({"verdicts": [], "last": log.count}, now.version)
     events = list(log.events())
-    given = {event.number: event for event in events if isinstance(event, Verdict)}
+    verdict_by_number = {event.number: event for event in events if isinstance(event, Verdict)}
     undone = {event.undoes for event in events if isinstance(event, Undo)}
-    names = {name: now.named(name) for name in {verdict.label for verdict in given.values()}}
-    question = {number: (one.item, names[one.label]) for number, one in given.items()}
-    latest = {question[number]: number for number in given if number not in undone}
+
+    # A question is an item and a label; its latest answer stands.
+    logged_labels = {verdict.label for verdict in verdict_by_number.values()}
+    label_by_logged = {logged: now.named(logged) for logged in logged_labels}
+    question_by_number = {
+        number: (verdict.item, label_by_logged[verdict.label])
+        for number, verdict in verdict_by_number.items()
+    }
+    latest: dict[tuple[str, str], int | None] = {}
+    for number, question in question_by_number.items():
+        if number not in undone:
+            latest[question] = number
+
     if after is not None:
         events = [event for event in events if (event.number or 0) > after][:limit]
-    changed = {
-        question[event.undoes if isinstance(event, Undo) else event.number] for event in events
-    }
-    numbers = [
-        number
-        for number in reversed(given)
-        if question[number] in changed and wanted in (None, question[number][1])
-    ]
-    page = []
-    for number in numbers if after is not None else numbers[:limit]:
-        taken_back = number in undone
-        superseded = not taken_back and latest[question[number]] != number
-        _, label = question[number]
-        state = {"label": label, "undone": taken_back, "superseded": superseded}
-        page.append(given[number]._asdict() | state)
+    changed_questions: set[tuple[str, str]] = set()
+    for event in events:
+        number = event.undoes if isinstance(event, Undo) else event.number
+        changed_questions.add(question_by_number[number])
+    numbers: list[int | None] = []
+    for number, question in reversed(question_by_number.items()):
+        if question in changed_questions and wanted_label in (None, question[1]):
+            numbers.append(number)
+    if after is None:
+        numbers = numbers[:limit]
+
+    page: list[Facts] = []
+    for number in numbers:
+        question = question_by_number[number]
+        is_undone = number in undone
+        superseded = not is_undone and latest[question] != number
+        state = {"label": question[1], "undone": is_undone, "superseded": superseded}
+        page.append(verdict_by_number[number]._asdict() | state)
     last = events[-1].number if events else 0
     return answer({"verdicts": page, "last": last}, now.version)
 
@@ -1001,22 +1120,30 @@ def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "js
     """Export answers (`jsonl`), or items with accepted tags (`documents`, Label Studio)."""
     now = host.now
     if form == "jsonl":  # as `polyseme learn` takes them
-        said = (one._asdict() for one in now.tagger.verdicts_.standing())
-        known = ({key: value for key, value in one.items() if value is not None} for one in said)
-        return _download(_lines(known), "verdicts.jsonl")
+        standing = [verdict._asdict() for verdict in now.tagger.verdicts_.standing()]
+        return _download(_lines(map(_without_none, standing)), "verdicts.jsonl")
     collection = collection_of(host)
     if form == "documents":  # as `polyseme fit --documents` takes them
-        items = ({"id": name, "labels": tags} for name, tags in now.accepted(collection))
-        return _download(_lines(items), "documents.jsonl")
-    tag = {"from_name": "tags", "to_name": "item", "type": "taxonomy"}
-    tasks = [
-        {
-            "data": {"item": name},
-            "annotations": [{"result": [tag | {"value": {"taxonomy": [[one] for one in tags]}}]}],
-        }
-        for name, tags in now.accepted(collection)
-    ]
+        documents = ({"id": name, "labels": tags} for name, tags in now.accepted(collection))
+        return _download(_lines(documents), "documents.jsonl")
+    tasks = [_labelled_task(name, tags) for name, tags in now.accepted(collection)]
     return _download(json.dumps(tasks, ensure_ascii=False), "label-studio.json", JSON)
+
+
+def _without_none(record: Facts) -> Facts:
+    """Return a record without the fields that have no value."""
+    return {key: value for key, value in record.items() if value is not None}
+
+
+def _labelled_task(name: str, tags: Sequence[str]) -> Facts:
+    """Return an item with its tags as a task of Label Studio."""
+    result = {
+        "from_name": "tags",
+        "to_name": "item",
+        "type": "taxonomy",
+        "value": {"taxonomy": [[tag] for tag in tags]},
+    }
+    return {"data": {"item": name}, "annotations": [{"result": [result]}]}
 
 
 def _download(text: str, name: str, media: str = "application/jsonl") -> Response:
@@ -1029,18 +1156,21 @@ def _download(text: str, name: str, media: str = "application/jsonl") -> Respons
 
 def _lines(records: Iterable[Facts]) -> str:
     """Return records as lines of JSON."""
-    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records)
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
+    return "".join(lines)
 
 
 @router.post(
     "/models/{model}/export/sidecars", tags=["review"], summary="Accepted tags beside the files"
 )
-def sidecars(body: SidecarBody, host: Host, who: Admin) -> Response:
+def sidecars(body: SidecarBody, host: Host, caller: Admin) -> Response:
     """Write accepted tags to XMP files beside the collection's files, or count them."""
-    collection, now = collection_of(host), host.now
-    n_files, n_tags = 0, 0
-    for name, said in now.said.items():
-        accepted = [now.named(one.label) for one in said if one.answer]
+    collection = collection_of(host)
+    now = host.now
+    n_files = 0
+    n_tags = 0
+    for name, verdicts in now.said.items():
+        accepted = [now.named(verdict.label) for verdict in verdicts if verdict.answer]
         path = collection.file_of(name) if name in collection else None
         if not accepted or path is None:
             continue

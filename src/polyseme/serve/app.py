@@ -19,7 +19,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ from polyseme.serve.host import ModelHost, UnknownLabelError
 from polyseme.serve.questions import UnsupportedError
 from polyseme.serve.refit import RefitRunningError
 from polyseme.serve.schemas import StandingOut
-from polyseme.verdicts import ConflictError
+from polyseme.verdicts import ConflictError, Verdict
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -102,30 +101,30 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        given: dict[str, Any] = {"registry": self.registry}
+        options: dict[str, Any] = {"registry": self.registry}
         self.requests = Counter(
-            "polyseme_requests", "Requests by route and status.", ["route", "status"], **given
+            "polyseme_requests", "Requests by route and status.", ["route", "status"], **options
         )
         self.seconds = Histogram(
-            "polyseme_request_seconds", "Seconds of a request.", ["route"], **given
+            "polyseme_request_seconds", "Seconds of a request.", ["route"], **options
         )
         self.batch = Histogram(
             "polyseme_batch_rows",
             "Rows that were scored together.",
             buckets=(1, 2, 4, 8, 16, 32, 64),
-            **given,
+            **options,
         )
-        self.waiting = Gauge("polyseme_waiting_rows", "Rows that wait.", ["model"], **given)
+        self.waiting = Gauge("polyseme_waiting_rows", "Rows that wait.", ["model"], **options)
         self.verdicts = Counter(
-            "polyseme_verdicts", "Answers by the kind of the label.", ["kind", "answer"], **given
+            "polyseme_verdicts", "Answers by the kind of the label.", ["kind", "answer"], **options
         )
         self.model = Gauge(
-            "polyseme_model_labels", "Labels of a model's version.", ["model", "version"], **given
+            "polyseme_model_labels", "Labels of a model's version.", ["model", "version"], **options
         )
 
 
 def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> FastAPI:
-    """Make the application.
+    """Return the application.
 
     Parameters
     ----------
@@ -149,7 +148,8 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
         telemetry=_NO_TELEMETRY,
     )
     app.state.hosts = {host.name: host for host in hosts}
-    app.state.settings, app.state.metrics = settings, Metrics()
+    app.state.settings = settings
+    app.state.metrics = Metrics()
     app.state.ready = False
     for host in hosts:
         host.scoring.sizes = app.state.metrics.batch.observe
@@ -175,9 +175,11 @@ def _schema(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
         )
         template = "#/components/schemas/{model}"
-        _, made = models_json_schema([(one, "validation") for one in BODIES], ref_template=template)
+        _, definitions = models_json_schema(
+            [(body, "validation") for body in BODIES], ref_template=template
+        )
         components = schema.setdefault("components", {})
-        components["schemas"] = made["$defs"] | components.get("schemas", {})
+        components["schemas"] = definitions["$defs"] | components.get("schemas", {})
         if app.state.settings.tokens is not None:
             components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             schema["security"] = [{"token": []}]
@@ -192,11 +194,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     hosts = list(app.state.hosts.values())
     tasks = [asyncio.create_task(_warm(app, hosts))]
     tasks.append(asyncio.create_task(_watch(hosts, app.state.settings.watch)))
-    # Told to by SIGHUP, as others are; only where this is a process of its own.
+    # SIGHUP asks for a refresh, as in other services; only where this is a process of its own.
     with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
-        look = partial(_take_up, hosts)
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, lambda: tasks.append(loop.create_task(look())))
+
+        def refresh_soon() -> None:
+            tasks.append(loop.create_task(_refresh(hosts)))
+
+        loop.add_signal_handler(signal.SIGHUP, refresh_soon)
     try:
         yield
     finally:
@@ -208,7 +213,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _warm(app: FastAPI, hosts: Sequence[ModelHost]) -> None:
-    """Ask every model once, then say that the service is ready; lay out the maps after that."""
+    """Load what every model needs, mark the service as ready, then lay out the maps."""
     try:
         for host in hosts:
             await asyncio.to_thread(host.warm)
@@ -220,14 +225,14 @@ async def _warm(app: FastAPI, hosts: Sequence[ModelHost]) -> None:
 
 
 async def _watch(hosts: Sequence[ModelHost], seconds: float) -> None:
-    """Take up what others write to the models' folders, whenever it is time to look."""
+    """Load what others write to the models' folders, at regular intervals."""
     while seconds > 0:
         await asyncio.sleep(seconds)
-        await _take_up(hosts)
+        await _refresh(hosts)
 
 
-async def _take_up(hosts: Sequence[ModelHost]) -> None:
-    """Take up what others have written to the models' folders; trouble is told once."""
+async def _refresh(hosts: Sequence[ModelHost]) -> None:
+    """Load what others have written to the models' folders; log each trouble once."""
     for host in hosts:
         before = host.told.trouble
         try:
@@ -289,17 +294,18 @@ def _add_errors(app: FastAPI) -> None:
         detail = str(error) or "Too much is waiting; try again in a second."
         members = {}
         if isinstance(error, ConflictError):
-            fields = StandingOut.model_fields
-            members["standing"] = [
-                {field: getattr(verdict, field) for field in fields} for verdict in error.standing
-            ]
+            members["standing"] = [_standing(verdict) for verdict in error.standing]
         return problem(status, detail, request.scope.get("request_id"), **members)
 
     async def malformed(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:5])
-        detail = f"`{place[:100]}`: {str(first['msg'])[:200]}." if place else f"{first['msg']}."
+        message = str(first["msg"])
+        steps = [str(step) for step in first["loc"][1:5]]
+        place = ".".join(steps)
+        detail = f"{message}."
+        if place:
+            detail = f"`{place[:100]}`: {message[:200]}."
         return problem(422, detail, request.scope.get("request_id"))
 
     async def plain(request: Request, error: Exception) -> Response:
@@ -312,6 +318,11 @@ def _add_errors(app: FastAPI) -> None:
     app.add_exception_handler(QueueFullError, refused)
     app.add_exception_handler(RequestValidationError, malformed)
     app.add_exception_handler(HTTPException, plain)
+
+
+def _standing(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict that stands as JSON."""
+    return {name: getattr(verdict, name) for name in StandingOut.model_fields}
 
 
 # ---------------------------------------------------------------------- looking after it
@@ -369,11 +380,14 @@ class Frame:
     """
 
     def __init__(self, app: Any, settings: Settings, metrics: Metrics) -> None:
-        self.app, self.settings, self.metrics = app, settings, metrics
-        self._start, self._numbers = secrets.token_hex(6), itertools.count(1)
+        self.app = app
+        self.settings = settings
+        self.metrics = metrics
+        self._start = secrets.token_hex(6)
+        self._numbers = itertools.count(1)
 
     def _name(self) -> str:
-        """Return a request a name that no other has, here or after a new start."""
+        """Return a name for a request that no other has, here or after a new start."""
         return f"{self._start}-{next(self._numbers):x}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -382,10 +396,11 @@ class Frame:
             await self.app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"").decode("latin-1")
-        request_id = given if given and _ID.fullmatch(given) else self._name()
+        sent_id = headers.get(b"x-request-id", b"").decode("latin-1")
+        request_id = sent_id if sent_id and _ID.fullmatch(sent_id) else self._name()
         scope["request_id"] = request_id
-        start, answered = time.perf_counter(), [0]
+        start = time.perf_counter()
+        answered = [0]
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -430,7 +445,8 @@ class Frame:
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Return why somebody may not ask, or note who it is."""
-        path, name = scope["path"], scope["request_id"]
+        path = scope["path"]
+        name = scope["request_id"]
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and origin.partition("://")[2] != host:
@@ -497,7 +513,8 @@ def _token(header: bytes) -> str:
         return sent.strip()
     if kind.lower() == "basic":
         with suppress(ValueError):
-            return base64.b64decode(sent, validate=True).decode("latin-1").partition(":")[2]
+            name_and_password = base64.b64decode(sent, validate=True).decode("latin-1")
+            return name_and_password.partition(":")[2]
     return ""
 
 

@@ -47,7 +47,9 @@ class Batcher(Generic[T, R]):
         largest: int = 64,
         most_waiting: int = 1024,
     ) -> None:
-        self._score, self.largest, self.most_waiting = score, largest, most_waiting
+        self._score = score
+        self.largest = largest
+        self.most_waiting = most_waiting
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="scoring")
         self._running: asyncio.Task[None] | None = None
@@ -81,8 +83,9 @@ class Batcher(Generic[T, R]):
         """Score batches until nothing waits."""
         loop = asyncio.get_running_loop()
         while self._waiting:
-            taken = [self._waiting.popleft() for _ in range(min(self.largest, self.n_waiting))]
-            batch = [(row, answer) for row, answer in taken if not answer.done()]  # still wanted
+            n_rows = min(self.largest, self.n_waiting)
+            queued = [self._waiting.popleft() for _ in range(n_rows)]
+            batch = [(row, answer) for row, answer in queued if not answer.done()]  # still wanted
             if not batch:
                 continue
             self.sizes(len(batch))
@@ -93,11 +96,10 @@ class Batcher(Generic[T, R]):
                 else:
                     results = await loop.run_in_executor(self._executor, self._results, rows)
             except BaseException as error:
+                failure = error if isinstance(error, Exception) else RuntimeError("stopping")
                 for _, answer in [*batch, *self._waiting]:
                     if not answer.done():
-                        answer.set_exception(
-                            error if isinstance(error, Exception) else RuntimeError("stopping")
-                        )
+                        answer.set_exception(failure)
                 self._waiting.clear()
                 raise
             for (_, answer), result in zip(batch, results, strict=True):
@@ -124,7 +126,7 @@ class Batcher(Generic[T, R]):
         return [self._results([row])[0] for row in rows]
 
     async def close(self) -> None:
-        """Take no more, let what waits be scored, and end the thread."""
+        """Refuse new rows, score those that wait, and end the thread."""
         self._closed = True
         if self._running is not None and not self._running.done():
             await asyncio.wait([self._running])

@@ -78,18 +78,27 @@ class Collection:
         if len(self._rows) < len(self.ids):
             twice = [name for name, count in Counter(self.ids).items() if count > 1]
             raise InputError(f"Items are named twice: {first_few(twice)}; give each an id.")
-        for what, given in (("rows of features", X), ("tag sets", tags)):
-            n = len(self) if given is None else _n_rows(given)
-            if n != len(self):
-                raise InputError(f"There are {len(self)} items and {n} {what}; give one each.")
-        self._X, self.most_bytes = X, most_bytes
-        self._tags = tuple(tuple(one) for one in tags) if tags else ((),) * len(self)
+        self._check_length("rows of features", X)
+        self._check_length("tag sets", tags)
+        self._X = X
+        self.most_bytes = most_bytes
+        self._tags: tuple[tuple[str, ...], ...] = ((),) * len(self)
+        if tags:
+            self._tags = tuple(tuple(tag_set) for tag_set in tags)
         self._files = {name: Path(file) for name, file in (files or {}).items()}
         self.media = self._kind_of_media()
         self._pictures = _Cache(cache_bytes)
         self._coding = threading.Lock()
         self._items: EncodedItems | None = None
         self._known: tuple[Any, Any, LabelCorpus] | None = None
+
+    def _check_length(self, noun: str, values: Any) -> None:
+        """Raise unless there is one value for each item; None stands for as many as needed."""
+        if values is None:
+            return
+        n = _n_rows(values)
+        if n != len(self):
+            raise InputError(f"There are {len(self)} items and {n} {noun}; give one each.")
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
@@ -113,7 +122,11 @@ class Collection:
     @cached_property
     def tag_counts(self) -> Counter[str]:
         """How many items have each tag, as it is spelled."""
-        return Counter(tag for tags in self._tags for tag in dict.fromkeys(tags))
+        counts: Counter[str] = Counter()
+        for tags in self._tags:
+            distinct_tags = list(dict.fromkeys(tags))
+            counts.update(distinct_tags)
+        return counts
 
     @cached_property
     def n_untagged(self) -> int:
@@ -131,16 +144,18 @@ class Collection:
         """
         names: Sequence[str] = self.ids
         if tagged is not None:
-            names = [
-                name
-                for name, tags in zip(self.ids, self._tags, strict=True)
-                if bool(tags) == tagged
-            ]
+            pairs = zip(self.ids, self._tags, strict=True)
+            names = [name for name, tags in pairs if bool(tags) == tagged]
         words = normalize_label(query).split()
         if not words:
             return list(names)
         texts = self._texts
-        return [name for name in names if all(word in texts[self._rows[name]] for word in words)]
+        matches: list[str] = []
+        for name in names:
+            text = texts[self._rows[name]]
+            if all(word in text for word in words):
+                matches.append(name)
+        return matches
 
     def n_reviewed(self, answered: Names[str]) -> int:
         """Count the items among those that were answered for."""
@@ -148,31 +163,36 @@ class Collection:
 
     def row(self, name: str) -> NDArray[np.float32]:
         """Return the numbers of an item, as an extractor makes them of its file or as they came."""
-        row, X = self._row(name), self._X
+        row = self._row(name)
+        X = self._X
         if isinstance(X, Extracted):
             return np.asarray(X.raw[row], dtype=np.float32)
         features: Any = X.features if isinstance(X, Table) else X
         numbers: Any = features[[row]]
-        dense = numbers.toarray() if sp.issparse(features) else numbers
-        return np.asarray(dense, dtype=np.float32).ravel()
+        if sp.issparse(features):
+            numbers = numbers.toarray()
+        return np.asarray(numbers, dtype=np.float32).ravel()
 
     def select(self, names: Sequence[str], tagger: ZeroShotTagger | None = None) -> Any:
         """Return some items with their ids, as taggers take them.
 
         Where they are coded in the space of a tagger they are returned so, for this tagger alone.
         """
-        rows, items = [self._row(name) for name in names], self._items
+        rows = [self._row(name) for name in names]
+        items = self._items
         if tagger is not None and items is not None and items.space == tagger.space_.digest_:
             return items[rows]
         X = self._X[rows]
         if isinstance(X, Extracted):
             return Extracted(X.kind, X.preprocessing, tuple(names), X.raw)
-        features, columns = (X.features, X.columns) if isinstance(X, Table) else (X, None)
-        return Table(features=features, columns=columns, ids=list(names))
+        if isinstance(X, Table):
+            return Table(features=X.features, columns=X.columns, ids=list(names))
+        return Table(features=X, columns=None, ids=list(names))
 
     def among(self, verdicts: Iterable[Verdict]) -> Any:
         """Return the items that verdicts are about, as taggers take them; None without any."""
-        names = list(dict.fromkeys(one.item for one in verdicts if one.item in self._rows))
+        item_names = dict.fromkeys(verdict.item for verdict in verdicts)
+        names = [name for name in item_names if name in self._rows]
         return self.select(names) if names else None
 
     def _row(self, name: str) -> int:
@@ -184,8 +204,11 @@ class Collection:
     @cached_property
     def _texts(self) -> list[str]:
         """What items are found by."""
-        described = zip(self.ids, self._tags, strict=True)
-        return [" ".join(map(normalize_label, (name, *tags))) for name, tags in described]
+        texts: list[str] = []
+        for name, tags in zip(self.ids, self._tags, strict=True):
+            words = [normalize_label(text) for text in (name, *tags)]
+            texts.append(" ".join(words))
+        return texts
 
     # ------------------------------------------------------------------ what a model says of them
 
@@ -205,31 +228,38 @@ class Collection:
         self, tagger: ZeroShotTagger, label: str | None, k: int, strategy: str
     ) -> list[Question]:
         """Return what to look at next; see `ZeroShotTagger.ask`."""
-        own = None
+        known_tags = None
         if self.tag_counts or strategy == "errors":
-            own = self._known_tags(tagger)
-        return tagger.ask(self.items(tagger), label, k, strategy, own)
+            known_tags = self._known_tags(tagger)
+        return tagger.ask(self.items(tagger), label, k, strategy, known_tags)
 
     def suggest(self, tagger: ZeroShotTagger, name: str, k: int) -> list[tuple[str, float, str]]:
         """Return the k likeliest labels that an item does not have, with probability and kind."""
         row = self._row(name)
         resolve = tagger.vocabulary_.resolve
-        own = {normalize_label(resolve(tag)) for tag in self._tags[row]}
-        labels, scores = tagger.rank(self.items(tagger)[row], k + len(own))
+        own_tags = {normalize_label(resolve(tag)) for tag in self._tags[row]}
+        items = self.items(tagger)
+        labels, scores = tagger.rank(items[row], k + len(own_tags))
         kinds = dict(zip(tagger.classes_.tolist(), tagger.kinds_.tolist(), strict=True))
-        found = zip(labels[0].tolist(), scores[0].tolist(), strict=True)
-        left = [(one, score) for one, score in found if score > 0]
-        left = [(one, score) for one, score in left if normalize_label(one) not in own]
-        return [(one, score, kinds[one]) for one, score in left[:k]]
+        suggestions: list[tuple[str, float, str]] = []
+        item_labels = labels[0].tolist()
+        item_scores = scores[0].tolist()
+        for label, score in zip(item_labels, item_scores, strict=True):
+            if score > 0 and normalize_label(label) not in own_tags:
+                suggestions.append((label, score, kinds[label]))
+        return suggestions[:k]
 
     def _known_tags(self, tagger: ZeroShotTagger) -> LabelCorpus:
         """Return the items' own tags that a tagger knows, under their labels' own names."""
-        labels, words, known = tagger.classes_, tagger.vocabulary_, self._known
-        if known is None or known[0] is not labels or known[1] is not words:
-            given = self._corpus(tagger.normalize_labels_)
-            known = (labels, words, words.apply(given).restrict(labels.tolist()))
-            self._known = known
-        return known[2]
+        labels = tagger.classes_
+        vocabulary = tagger.vocabulary_
+        cached = self._known
+        if cached is None or cached[0] is not labels or cached[1] is not vocabulary:
+            item_tags = self._corpus(tagger.normalize_labels_)
+            known_tags = vocabulary.apply(item_tags).restrict(labels.tolist())
+            cached = (labels, vocabulary, known_tags)
+            self._known = cached
+        return cached[2]
 
     def _corpus(self, normalize: bool) -> LabelCorpus:
         """Return the items' own tags as documents."""
@@ -245,7 +275,9 @@ class Collection:
         """Return the file of an item's picture or sound; None where it has none."""
         self._row(name)
         file = self._files.get(name)
-        return None if file is None or _kind_of(file) != self.media else file
+        if file is None or _kind_of(file) != self.media:
+            return None
+        return file
 
     def picture(self, name: str, size: int) -> tuple[bytes, str]:
         """Return a picture no larger than a size in its own proportions, or a sound as it is.
@@ -276,21 +308,23 @@ class Collection:
             key = (file, side, state.st_mtime_ns, state.st_size)
             return self._pictures.get(key, lambda: _small_picture(file, side)), PICTURE
         except (MediaError, OSError) as error:
-            told = error if isinstance(error, MediaError) else "cannot be read"
-            raise InputError(f"The file of '{name[:60]}' {told}.") from error
+            reason = error if isinstance(error, MediaError) else "cannot be read"
+            raise InputError(f"The file of '{name[:60]}' {reason}.") from error
 
     def _kind_of_media(self) -> str | None:
         """Return what most files are: "image" or "audio"; None where there are none of either."""
         if isinstance(self._X, Extracted) and self._files:
             return self._X.kind
-        kinds = Counter(_kind_of(file) for file in self._files.values())
-        kinds.pop(None, None)
-        return max(kinds, key=lambda kind: kinds[kind]) if kinds else None
+        counts = Counter(_kind_of(file) for file in self._files.values())
+        counts.pop(None, None)
+        if not counts:
+            return None
+        return max(counts, key=lambda kind: counts[kind])
 
 
-def _n_rows(given: Any) -> int:
+def _n_rows(values: Any) -> int:
     """Count rows of anything that has some."""
-    return int(given.shape[0]) if hasattr(given, "shape") else len(given)
+    return int(values.shape[0]) if hasattr(values, "shape") else len(values)
 
 
 def _kind_of(file: Path) -> str | None:
@@ -302,7 +336,7 @@ def _kind_of(file: Path) -> str | None:
 
 
 def _small_picture(file: Path, side: int) -> bytes:
-    """Draw a picture file no larger than so many pixels a side, as JPEG."""
+    """Return a picture file as JPEG, no larger than so many pixels a side."""
     from polyseme.features.pictures import read_thumbnail
 
     return read_thumbnail(file, size=side, quality=_QUALITY)
@@ -312,20 +346,23 @@ class _Cache:
     """Bytes by key, the least lately used ones forgotten where they are too many."""
 
     def __init__(self, most_bytes: int) -> None:
-        self.most_bytes, self.n_bytes = most_bytes, 0
+        self.most_bytes = most_bytes
+        self.n_bytes = 0
         self._held: OrderedDict[Any, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Any, make: Callable[[], bytes]) -> bytes:
-        """Return what is held, or make it; several threads may make the same."""
+        """Return the cached bytes, or make them; several threads may make the same ones."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
                 return self._held[key]
-        made = make()
+        content = make()
         with self._lock:
-            self.n_bytes += len(made) - len(self._held.pop(key, b""))
-            self._held[key] = made
+            former = self._held.pop(key, b"")
+            self.n_bytes += len(content) - len(former)
+            self._held[key] = content
             while self.n_bytes > self.most_bytes and self._held:
-                self.n_bytes -= len(self._held.popitem(last=False)[1])
-        return made
+                _, oldest = self._held.popitem(last=False)
+                self.n_bytes -= len(oldest)
+        return content

@@ -45,8 +45,12 @@ T = TypeVar("T")
 
 # Rows that a new model must answer for before it is used, and how many failures among the first
 # answers afterwards bring the old one back.
-_CANARY, _TRIAL, _FAILURES = 16, 50, 3
-_MOST_TYPED, _MOST_SIMILAR, _MOST_PRECISIONS = 10_000, 500, 128
+_CANARY = 16
+_TRIAL = 50
+_FAILURES = 3
+_MOST_TYPED = 10_000
+_MOST_SIMILAR = 500
+_MOST_PRECISIONS = 128
 _HINTS = 3  # labels that may have been meant
 
 
@@ -97,19 +101,21 @@ class Snapshot:
     @cached_property
     def answers(self) -> dict[str, tuple[int, int]]:
         """How often yes and no were said of each label."""
-        said: dict[str, list[int]] = {}
-        for one in (one for told in self.said.values() for one in told):
-            name = self.known(one.label) or one.label
-            said.setdefault(name, [0, 0])[not one.answer] += 1
-        return {label: (yes, no) for label, (yes, no) in said.items()}
+        yes_and_no: dict[str, list[int]] = {}
+        for verdicts in self.said.values():
+            for verdict in verdicts:
+                label = self.named(verdict.label)
+                counts = yes_and_no.setdefault(label, [0, 0])
+                counts[0 if verdict.answer else 1] += 1
+        return {label: (yes, no) for label, (yes, no) in yes_and_no.items()}
 
     @cached_property
     def said(self) -> dict[str, list[Verdict]]:
         """The answers that stand, by item."""
-        said: dict[str, list[Verdict]] = {}
-        for one in self.tagger.verdicts_.standing():
-            said.setdefault(one.item, []).append(one)
-        return said
+        by_item: dict[str, list[Verdict]] = {}
+        for verdict in self.tagger.verdicts_.standing():
+            by_item.setdefault(verdict.item, []).append(verdict)
+        return by_item
 
     def named(self, label: str) -> str:
         """Return a label's own name of now, or what it was called where it is unknown now."""
@@ -121,8 +127,10 @@ class Snapshot:
             tags = list(dict.fromkeys(collection.tags_of(name)))
             for verdict in self.said.get(name, ()):
                 label = self.named(verdict.label)
-                tags = [tag for tag in tags if self.key(self.named(tag)) != self.key(label)]
-                tags += [label] if verdict.answer else []
+                label_key = self.key(label)
+                tags = [tag for tag in tags if self.key(self.named(tag)) != label_key]
+                if verdict.answer:
+                    tags.append(label)
             if tags:
                 yield name, tags
 
@@ -139,11 +147,11 @@ class Snapshot:
     @cached_property
     def similar(self) -> dict[str, list[tuple[str, float]]]:
         """Labels that are used alike, of both of each pair."""
-        found: dict[str, list[tuple[str, float]]] = {}
-        for one, other, alike in self.tagger.similar_labels(_MOST_SIMILAR):
-            found.setdefault(one, []).append((other, alike))
-            found.setdefault(other, []).append((one, alike))
-        return found
+        similar: dict[str, list[tuple[str, float]]] = {}
+        for first, second, alike in self.tagger.similar_labels(_MOST_SIMILAR):
+            similar.setdefault(first, []).append((second, alike))
+            similar.setdefault(second, []).append((first, alike))
+        return similar
 
     @cached_property
     def documents(self) -> dict[str, int]:
@@ -164,12 +172,15 @@ class Snapshot:
 
     def label(self, name: str) -> str:
         """Return a label under its own name, or raise an `UnknownLabelError`."""
-        found = self.known(name)
-        if found is None:
-            near = get_close_matches(self.key(name), self._names, _HINTS)
-            hint = "; did you mean {}?".format(" or ".join(f"'{self._names[one]}'" for one in near))
-            raise UnknownLabelError(f"There is no label '{name[:60]}'{hint if near else '.'}")
-        return found
+        label = self.known(name)
+        if label is not None:
+            return label
+        close_keys = get_close_matches(self.key(name), self._names, _HINTS)
+        hint = "."
+        if close_keys:
+            quoted = [f"'{self._names[key]}'" for key in close_keys]
+            hint = f"; did you mean {' or '.join(quoted)}?"
+        raise UnknownLabelError(f"There is no label '{name[:60]}'{hint}")
 
     @cached_property
     def _least(self) -> dict[float, dict[str, float]]:
@@ -177,16 +188,16 @@ class Snapshot:
 
     def least(self, precision: float) -> dict[str, float]:
         """Return how likely each label must be for a precision."""
-        found = self._least.get(precision)
-        if found is None:
+        thresholds = self._least.get(precision)
+        if thresholds is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PolysemeWarning)
-                thresholds = self.tagger.thresholds(precision).tolist()
-            found = dict(zip(self.kinds, thresholds, strict=True))
+                values = self.tagger.thresholds(precision).tolist()
+            thresholds = dict(zip(self.kinds, values, strict=True))
             if len(self._least) >= _MOST_PRECISIONS:
-                self._least.clear()  # other threads hold what they have found
-            self._least[precision] = found
-        return found
+                self._least.clear()  # other threads hold the thresholds that they use
+            self._least[precision] = thresholds
+        return thresholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,8 +226,10 @@ class Map:
     def points(self) -> bytes:
         """All dots as bytes: x and y in turn (float32), labels and documents (uint32)."""
         dots = self.dots
-        parts = (dots.xy.astype("<f4"), dots.labels.astype("<u4"), dots.documents.astype("<u4"))
-        return b"".join(part.tobytes() for part in parts)
+        places = dots.xy.astype("<f4")
+        labels = dots.labels.astype("<u4")
+        documents = dots.documents.astype("<u4")
+        return places.tobytes() + labels.tobytes() + documents.tobytes()
 
     @cached_property
     def digest(self) -> str:
@@ -280,8 +293,10 @@ class ModelHost:
             raise InputError(
                 f"'{self.name}' cannot be the name of a model, which is a part of its address."
             )
-        self.collection, self.words = collection, words
-        self.versions, self.told = Versions(self.path), Told()
+        self.collection = collection
+        self.words = words
+        self.versions = Versions(self.path)
+        self.told = Told()
         self._writing = threading.RLock()
         self._trial: Trial | None = None
         self._refused: OnDisk | None = None  # what was there when it could not be used
@@ -308,8 +323,10 @@ class ModelHost:
     def changed(self) -> str:
         """When the model on disk was last saved, as far as one can see."""
         with suppress(OSError):
-            self._saved = (self.path / MANIFEST).stat().st_mtime
-        return datetime.fromtimestamp(self._saved, UTC).isoformat(timespec="seconds")
+            manifest = self.path / MANIFEST
+            self._saved = manifest.stat().st_mtime
+        saved_at = datetime.fromtimestamp(self._saved, UTC)
+        return saved_at.isoformat(timespec="seconds")
 
     @property
     def extractor(self) -> MediaFeatures | None:
@@ -324,11 +341,12 @@ class ModelHost:
             if names is None:
                 return features
             columns = getattr(self._now.tagger, "feature_names_in_", None)
-            named = None if columns is None else tuple(columns)
-            return Table(features=features, columns=named, ids=list(names))
-        ids = tuple(map(str, range(len(rows)))) if names is None else tuple(names)
+            column_names = None if columns is None else tuple(columns)
+            return Table(features=features, columns=column_names, ids=list(names))
+        if names is None:
+            names = [str(number) for number in range(len(rows))]
         raw: Any = np.stack(rows) if extractor.kind == "image" else list(rows)
-        return Extracted(extractor.kind, extractor.preprocessing(), ids, raw)
+        return Extracted(extractor.kind, extractor.preprocessing(), tuple(names), raw)
 
     def suggest(self, asks: Sequence[Ask]) -> list[tuple[Snapshot, list[Suggestion]]]:
         """Answer several questions at once, all by the same state.
@@ -340,20 +358,23 @@ class ModelHost:
         """
         now = self._now
         groups: dict[tuple[Any, ...], list[int]] = {}
-        for place, ask in enumerate(asks):
-            groups.setdefault((ask.features is None, ask.kinds), []).append(place)
-        found: list[list[Suggestion]] = [[] for _ in asks]
+        for number, ask in enumerate(asks):
+            groups.setdefault((ask.features is None, ask.kinds), []).append(number)
+        suggestions: list[list[Suggestion]] = [[] for _ in asks]
         try:
-            for (no_features, kinds), places in groups.items():
-                some = [asks[place] for place in places]
-                rows = [ask.features for ask in some if ask.features is not None]
+            for (no_features, kinds), numbers in groups.items():
+                group = [asks[number] for number in numbers]
+                rows = [ask.features for ask in group if ask.features is not None]
                 X = None if no_features else self.items(rows)
-                tags = [ask.tags for ask in some] if any(ask.tags for ask in some) else None
-                # Given tags come first, and are taken out of the answer.
-                most = max(ask.k + len(ask.tags) for ask in some)
+                has_tags = any(ask.tags for ask in group)
+                tags = [ask.tags for ask in group] if has_tags else None
+                # The item's own tags come first, and are taken out of the answer.
+                most = max(ask.k + len(ask.tags) for ask in group)
                 labels, scores = now.tagger.rank(X, most, tags, kinds=kinds)
-                for place, names, values in zip(places, labels, scores, strict=True):
-                    found[place] = _chosen(now, asks[place], names.tolist(), values.tolist())
+                for number, names, values in zip(numbers, labels, scores, strict=True):
+                    suggestions[number] = _chosen(
+                        now, asks[number], names.tolist(), values.tolist()
+                    )
                 self._asked.extend(rows[:_CANARY])
         except InputError:
             raise
@@ -361,10 +382,10 @@ class ModelHost:
             self._answered(now, failed=True)
             raise
         self._answered(now, failed=False)
-        return [(now, one) for one in found]
+        return [(now, item_suggestions) for item_suggestions in suggestions]
 
     def check(self, ask: Ask) -> tuple[Ask, list[str]]:
-        """Check a question before it waits with others; give it with known tags, and the others.
+        """Check a question before it is queued; return it with known tags, and the unknown tags.
 
         Raises
         ------
@@ -372,36 +393,38 @@ class ModelHost:
             With one sentence about what is wrong.
         """
         now = self._now
-        names = {tag: now.known(tag) for tag in ask.tags}
-        known = [name for name in names.values() if name is not None]
-        unknown = [tag for tag, name in names.items() if name is None]
-        self._typed(unknown)
-        if ask.features is None and not known:
-            if unknown:
-                raise InputError(f"None of the tags is known: {', '.join(unknown[:5])}.")
+        label_by_tag = {tag: now.known(tag) for tag in ask.tags}
+        labels = [label for label in label_by_tag.values() if label is not None]
+        unknown_tags = [tag for tag, label in label_by_tag.items() if label is None]
+        self._typed(unknown_tags)
+        if ask.features is None and not labels:
+            if unknown_tags:
+                raise InputError(f"None of the tags is known: {', '.join(unknown_tags[:5])}.")
             raise InputError("Give features, an item, a file or tags.")
         if ask.features is not None:
             self.check_row(ask.features)
         if ask.precision is not None and ask.features is None:
             raise InputError("A precision is promised of items; for tags alone give a threshold.")
-        return ask._replace(tags=tuple(dict.fromkeys(known))), unknown
+        distinct_labels = tuple(dict.fromkeys(labels))
+        return ask._replace(tags=distinct_labels), unknown_tags
 
     def check_row(self, row: Row) -> None:
         """Raise unless a row of features fits the model."""
         if not self._now.tagger.n_features_in_:
             raise InputError("This model was fitted without features; give tags.")
-        extractor, given = self.extractor, row.shape[-1]
+        extractor = self.extractor
         if extractor is None or extractor.kind == "image":
+            n_features = row.shape[-1]
             wanted = self._now.tagger.n_features_in_
-            if row.ndim != 1 or given != wanted:
-                raise InputError(f"This model takes {wanted} features an item; got {given}.")
+            if row.ndim != 1 or n_features != wanted:
+                raise InputError(f"This model takes {wanted} features an item; got {n_features}.")
         elif row.ndim != 2:
             raise InputError("This model listens to sounds: send a file, or name an item.")
         if not np.isfinite(row).all():
             raise InputError("Features must be finite; got NaN or infinity.")
 
     def _typed(self, unknown: Iterable[str]) -> None:
-        """Note tags that people give and the vocabulary lacks."""
+        """Count tags that people send and the vocabulary lacks."""
         typed = self.told.typed
         for tag in unknown:
             if len(typed) < _MOST_TYPED or tag in typed:
@@ -409,25 +432,29 @@ class ModelHost:
 
     def _look(self, files: Sequence[bytes]) -> list[Any]:
         """Return the numbers of uploaded files, or why there are none."""
-        extractor, paths = self.extractor, list[Path]()
+        extractor = self.extractor
         assert extractor is not None
+        paths: list[Path] = []
         try:
             for data in files:
                 with tempfile.NamedTemporaryFile(prefix="polyseme-", delete=False) as file:
                     paths.append(Path(file.name))
                     file.write(data)
             with extractor.single_threaded():
-                found = extractor.extract_batch(paths)
+                rows = extractor.extract_batch(paths)
         finally:
             for path in paths:
                 path.unlink(missing_ok=True)
-        failed = (
-            InputError(f"The file {one}.") if isinstance(one, MediaError) else one for one in found
-        )
-        return list(failed)
+        results: list[Any] = []
+        for row in rows:
+            if isinstance(row, MediaError):
+                results.append(InputError(f"The file {row}."))
+            else:
+                results.append(row)
+        return results
 
     def warm(self) -> None:
-        """Ask once, so that nobody waits for what is loaded at the first time."""
+        """Load what the first request needs, so that nobody waits for it."""
         tagger = self._now.tagger
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
@@ -447,32 +474,37 @@ class ModelHost:
 
     def map(self, now: Snapshot | None = None) -> Map:
         """Return the known documents on a plane: at once by their axes, better when laid out."""
-        now, known = now or self._now, self._map
-        space = now.tagger.space_.digest_
-        if known is not None and known.store is now.tagger.store_:
-            return known
-        landscape = known.landscape if known and known.landscape.digest == space else None
+        now = now or self._now
         store = now.tagger.store_
+        space_digest = now.tagger.space_.digest_
+        current = self._map
+        if current is not None and current.store is store:
+            return current
+        landscape: Landscape | None = None
+        if current is not None and current.landscape.digest == space_digest:
+            landscape = current.landscape
         if landscape is None:
-            landscape = Landscape.read(self.path, space, store.points.shape[1])
+            landscape = Landscape.read(self.path, space_digest, store.points.shape[1])
         if landscape is None:
-            landscape = Landscape.quick(store.points, space)
+            landscape = Landscape.quick(store.points, space_digest)
         self._map = Map(store, landscape)
         return self._map
 
     def lay_out(self) -> None:
         """Lay out the map so that neighbours stay neighbours, unless it is; takes seconds."""
-        known = self.map()
-        if known.landscape.layout == "axes":
-            better = Landscape.learn(known.store.points, known.landscape.digest)
-            if better.layout != "axes":
-                better.save(self.path)
-                self._map = Map(self._now.tagger.store_, better)
+        current = self.map()
+        if current.landscape.layout != "axes":
+            return
+        landscape = Landscape.learn(current.store.points, current.landscape.digest)
+        if landscape.layout != "axes":
+            landscape.save(self.path)
+            self._map = Map(self._now.tagger.store_, landscape)
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
         """Return where one item, or one tag set, lies on the map."""
-        point = self._now.tagger.points(X, tags)
-        x, y = self.map().landscape.place(point)[0].tolist()
+        points = self._now.tagger.points(X, tags)
+        places = self.map().landscape.place(points)
+        x, y = places[0].tolist()
         return x, y
 
     # ------------------------------------------------------------------ verdicts
@@ -483,7 +515,7 @@ class ModelHost:
         rows: Mapping[str, Row] | None = None,
         seen: int | None = None,
     ) -> tuple[int, ...]:
-        """Take yes and no; they are on disk, and every score is changed, when this returns.
+        """Learn from verdicts; they are on disk, and all scores have changed, when this returns.
 
         Parameters
         ----------
@@ -510,27 +542,34 @@ class ModelHost:
         Items are sent with their features or belong to the collection. Of items that were answered
         for before, the log has what is needed. Any other name is an `UnknownItemError`.
         """
-        tagger, collection = self._now.tagger, self.collection
+        tagger = self._now.tagger
+        collection = self.collection
         if not tagger.n_features_in_:
             return None  # the tagger says that it knows no items
         names = list(dict.fromkeys(verdict.item for verdict in verdicts))
-        listed = [name for name in names if collection is not None and name in collection]
-        others = [name for name in names if name not in rows and name not in listed]
-        answered_before = tagger.verdicts_.coded(tagger.space_.digest_, others)
-        for name in others:
+        listed: list[str] = []
+        if collection is not None:
+            listed = [name for name in names if name in collection]
+        unlisted = [name for name in names if name not in rows and name not in listed]
+        answered_before = tagger.verdicts_.coded(tagger.space_.digest_, unlisted)
+        for name in unlisted:
             if name not in answered_before:
                 raise UnknownItemError(
                     f"There is no item '{name[:60]}', and no features of it were sent."
                 )
         features = {name: rows[name] for name in names if name in rows}
-        if collection is not None and not features:
-            return collection.select(listed, tagger) if listed else None
         if collection is not None:
-            features |= {name: collection.row(name) for name in listed if name not in rows}
-        return self.items(list(features.values()), list(features)) if features else None
+            if not features:
+                return collection.select(listed, tagger) if listed else None
+            for name in listed:
+                if name not in rows:
+                    features[name] = collection.row(name)
+        if not features:
+            return None
+        return self.items(list(features.values()), list(features))
 
     def undo(self, numbers: Sequence[int]) -> None:
-        """Take verdicts back by their numbers."""
+        """Undo verdicts by their numbers."""
         with self._writing:
             clone = copy(self._now.tagger)
             clone.undo(numbers)
@@ -545,7 +584,7 @@ class ModelHost:
         who: str | None,
         function: Callable[[ZeroShotTagger], T],
     ) -> T:
-        """Change a copy of the tagger, save it, and let it answer from then on.
+        """Change a copy of the tagger, save it, and use it for all later answers.
 
         Parameters
         ----------
@@ -566,7 +605,7 @@ class ModelHost:
         return result
 
     def restore(self, number: int, who: str | None) -> None:
-        """Put a former version in place; what people have answered stays."""
+        """Restore a former version; what people have answered stays."""
         state = self.versions.state(number)
 
         def put_back(tagger: ZeroShotTagger) -> None:
@@ -578,7 +617,7 @@ class ModelHost:
         self.change("restore", f"version {number}", who, put_back)
 
     def adopt(self, fitted: ZeroShotTagger, before: Snapshot, who: str | None) -> None:
-        """Put a fitted tagger in place of what it was fitted from; answers since then stay.
+        """Replace a tagger by the one that was fitted from it; answers since then stay.
 
         Parameters
         ----------
@@ -605,23 +644,26 @@ class ModelHost:
 
         self.change("refit", f"{len(fitted.store_.ids)} tag sets", who, put_in_place)
 
-    def _keep(self, action: str, detail: str, who: str | None, tagger: ZeroShotTagger) -> Version:
-        """Keep the model on disk as a version."""
-        sizes = len(tagger.classes_), len(tagger.store_.ids)
-        return self.versions.keep(action, detail, who, *sizes)
+    def _keep(
+        self, action: str, detail: str, author: str | None, tagger: ZeroShotTagger
+    ) -> Version:
+        """Return the version under which the model on disk is stored."""
+        n_labels = len(tagger.classes_)
+        n_documents = len(tagger.store_.ids)
+        return self.versions.keep(action, detail, author, n_labels, n_documents)
 
     def _use(self, tagger: ZeroShotTagger, digest: str) -> None:
-        """Let a tagger answer from now on."""
+        """Use a tagger for all later answers."""
         self._now = Snapshot(tagger, digest, tagger.verdicts_.count)
 
     # ------------------------------------------------------------------ reloading
 
     def refresh(self) -> bool:
-        """Take up what others have written to the model's folder; give whether anything changed."""
+        """Load what others have written to the model's folder; return whether anything changed."""
         with self._writing:
-            found = self._on_disk()
-            changed = found.digest != self._now.digest or self._refused is not None
-            if changed and found != self._refused:
+            on_disk = self._on_disk()
+            changed = on_disk.digest != self._now.digest or self._refused is not None
+            if changed and on_disk != self._refused:
                 return self.reload()
             if self._now.tagger.verdicts_.count == self._now.n_events:
                 return False
@@ -639,13 +681,13 @@ class ModelHost:
             Where the new one cannot be used; the old one goes on.
         """
         with self._writing:
-            found = self._on_disk()
+            on_disk = self._on_disk()
             try:
                 fresh = self._read()
                 self._canary(fresh)
             except Exception as error:
                 reason = str(error) or type(error).__name__
-                self._refused = found  # `refresh` does not try it again until something changes
+                self._refused = on_disk  # `refresh` does not try it again until something changes
                 self.told.trouble = f"A reload was refused, and the former model goes on: {reason}"
                 raise InputError(self.told.trouble) from error
             changed = fresh.version != self._now.version
@@ -657,8 +699,9 @@ class ModelHost:
             return changed
 
     def _on_disk(self) -> OnDisk:
-        """Look at the model's files, which may be on their way; nothing is wrong with any."""
-        digest, files = "", list[tuple[str, int, int]]()
+        """Return the state of the model's folder; files may be missing during a save."""
+        digest = ""
+        files: list[tuple[str, int, int]] = []
         with suppress(OSError, InputError):
             digest = self.versions.current()
         with suppress(OSError):
@@ -680,8 +723,9 @@ class ModelHost:
         return Snapshot(tagger, digest, tagger.verdicts_.count)
 
     def _canary(self, fresh: Snapshot) -> None:
-        """Refuse a model that does not take the same features, or does not answer."""
-        old, new = self._now.tagger, fresh.tagger
+        """Raise unless a model takes the same features and gives finite answers."""
+        old = self._now.tagger
+        new = fresh.tagger
         if new.n_features_in_ != old.n_features_in_:
             raise InputError(
                 f"it takes {new.n_features_in_} features, and callers send {old.n_features_in_}."
@@ -698,8 +742,9 @@ class ModelHost:
             raise InputError("its answers are not finite.")
 
     def _replace(self, fresh: Snapshot) -> None:
-        """Use another model, and keep the one before until the new one has proved itself."""
-        self._trial, self._now = Trial(self._now), fresh
+        """Use another model on trial; the former one stays at hand until the trial is over."""
+        self._trial = Trial(self._now)
+        self._now = fresh
 
     def _answered(self, now: Snapshot, *, failed: bool) -> None:
         """Count answers of a new model; after several failures the former one comes back."""
@@ -709,7 +754,8 @@ class ModelHost:
         trial.n_answers += 1
         trial.n_failures += failed
         if trial.n_failures >= _FAILURES:
-            self._now, self._trial = trial.before, None
+            self._now = trial.before
+            self._trial = None
             self._refused = self._on_disk()
             self.told.trouble = "The last reload failed to answer and was taken back."
         elif trial.n_answers >= _TRIAL:
@@ -719,18 +765,20 @@ class ModelHost:
 def _chosen(
     now: Snapshot, ask: Ask, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
-    """Return the labels that are likely enough, without those that were given."""
-    given = set(ask.tags)
+    """Return the labels that are likely enough, without the item's own tags."""
+    own_tags = set(ask.tags)
     least = None if ask.precision is None else now.least(ask.precision)
-    low = 0.0 if ask.threshold is None else ask.threshold
-    chosen = []
+    threshold = 0.0 if ask.threshold is None else ask.threshold
+    suggestions: list[Suggestion] = []
     for label, score in zip(labels, scores, strict=True):
-        if label in given or score <= 0 or score < low or (least and score < least[label]):
+        if label in own_tags or score <= 0 or score < threshold:
             continue
-        chosen.append(Suggestion(label, score, now.kinds[label]))
-        if len(chosen) == ask.k:
+        if least and score < least[label]:
+            continue
+        suggestions.append(Suggestion(label, score, now.kinds[label]))
+        if len(suggestions) == ask.k:
             break
-    return chosen
+    return suggestions
 
 
 def _can_write(folder: Path) -> bool:

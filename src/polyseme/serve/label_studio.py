@@ -149,9 +149,13 @@ class Control:
 
     def labels(self, now: Snapshot, task: Task) -> dict[str, Choice]:
         """Return what can be chosen for a task, by the label of a model that it is."""
-        choices = [*self.choices, *_options(task.data.get(self.options))]
-        known = ((now.known(one.path[-1]) or now.known(one.shown), one) for one in choices)
-        return {label: one for label, one in known if label is not None}
+        choice_by_label: dict[str, Choice] = {}
+        listed_choices = _options(task.data.get(self.options))
+        for choice in (*self.choices, *listed_choices):
+            label = now.known(choice.path[-1]) or now.known(choice.shown)
+            if label is not None:
+                choice_by_label[label] = choice
+        return choice_by_label
 
 
 def read_config(xml: str | None) -> list[Control]:
@@ -169,29 +173,8 @@ def read_config(xml: str | None) -> list[Control]:
     if not xml:
         raise InputError("The labelling configuration is missing.")
     root = parse_xml(xml.encode(), "The labelling configuration")
-    objects = {}
-    for element in root.iter():
-        shown = element.get("value", "") if isinstance(element.tag, str) else ""
-        if shown.startswith("$") and element.get("name") and element.tag not in _KINDS:
-            objects[element.get("name")] = shown[1:]
-    controls = []
-    for element in root.iter(*_KINDS):
-        name = element.get("name") or ""
-        wanted = [one.strip() for one in (element.get("toName") or "").split(",")]
-        target = next((one for one in wanted if one in objects), None)
-        if not name or target is None:
-            there = first_few(sorted(objects)) or "none"
-            raise InputError(
-                f"<{element.tag}> '{name}' of the labelling configuration goes to "
-                f"'{', '.join(wanted)}' (toName), which shows nothing; what is shown: {there}."
-            )
-        options = element.get("value") or ""
-        choices = tuple(_choices(element, ()))
-        single = element.tag == "Choices" and element.get("choice", "single") != "multiple"
-        kind = _KINDS[element.tag]
-        controls.append(
-            Control(kind, name, target, objects[target], choices, options.lstrip("$"), single)
-        )
+    field_by_object = _fields_by_object(root)
+    controls = [_read_control(element, field_by_object) for element in root.iter(*_KINDS)]
     if not controls:
         raise InputError(
             "The labelling configuration has neither <Choices> nor <Taxonomy>, by which labels "
@@ -200,25 +183,76 @@ def read_config(xml: str | None) -> list[Control]:
     return controls
 
 
+def _fields_by_object(root: Any) -> dict[str, str]:
+    """Return the field of a task's data that each object of a configuration shows, by its name."""
+    fields: dict[str, str] = {}
+    for element in root.iter():
+        if not isinstance(element.tag, str) or element.tag in _KINDS:
+            continue
+        name = element.get("name")
+        value = element.get("value", "")
+        if name and value.startswith("$"):
+            fields[name] = value[1:]
+    return fields
+
+
+def _read_control(element: Any, field_by_object: Mapping[str, str]) -> Control:
+    """Read one control of a labelling configuration.
+
+    Parameters
+    ----------
+    element : Element
+    field_by_object : mapping of str to str
+        See `_fields_by_object`.
+
+    Raises
+    ------
+    InputError
+        Where it has no name, or is for no object that shows something.
+    """
+    name = element.get("name") or ""
+    targets = [target.strip() for target in (element.get("toName") or "").split(",")]
+    object_name = next((target for target in targets if target in field_by_object), None)
+    if not name or object_name is None:
+        object_names = first_few(sorted(field_by_object)) or "none"
+        raise InputError(
+            f"<{element.tag}> '{name}' of the labelling configuration goes to "
+            f"'{', '.join(targets)}' (toName), which shows nothing; what is shown: {object_names}."
+        )
+    options = element.get("value") or ""
+    return Control(
+        kind=_KINDS[element.tag],
+        name=name,
+        object_name=object_name,
+        field=field_by_object[object_name],
+        choices=tuple(_choices(element, ())),
+        options=options.lstrip("$"),
+        single=element.tag == "Choices" and element.get("choice", "single") != "multiple",
+    )
+
+
 def _choices(element: Any, above: tuple[str, ...]) -> Iterator[Choice]:
     """Yield what can be chosen below an element."""
     for child in element.iterchildren("Choice"):
-        shown = child.get("value") or child.get("alias")
-        if shown and len(above) < _DEEPEST:
-            path = (*above, child.get("alias") or shown)
-            yield Choice(path, shown)
+        alias = child.get("alias")
+        text = child.get("value") or alias
+        if text and len(above) < _DEEPEST:
+            path = (*above, alias or text)
+            yield Choice(path, text)
             yield from _choices(child, path)
 
 
 def check_config(host: ModelHost, xml: str | None) -> None:
-    """Raise, with a sentence, where predictions could not be shown by a configuration."""
+    """Raise an error where a configuration could not show predictions."""
     for control in read_config(xml):
         closed = control.kind == "choices" and not control.options
-        if closed and not control.labels(host.now, Task()):
-            names = first_few([one.shown for one in control.choices]) or "there are none"
-            raise InputError(
-                f"None of the choices of '{control.name}' is a label of this model: {names}."
-            )
+        if not closed or control.labels(host.now, Task()):
+            continue
+        texts = [choice.shown for choice in control.choices]
+        names = first_few(texts) or "there are none"
+        raise InputError(
+            f"None of the choices of '{control.name}' is a label of this model: {names}."
+        )
 
 
 # ---------------------------------------------------------------------- routes
@@ -248,13 +282,16 @@ def setup(body: SetupBody, host: Host) -> Response:
 async def predict(body: PredictBody, host: Host) -> Response:
     """Predict labels for each task; one of which nothing is known has no result."""
     controls = read_config(body.label_config)
-    threshold = _LIKELY if body.params is None else body.params.threshold
-    waiting = [_predicted(host, controls, task, threshold) for task in body.tasks]
-    return answer({"results": await asyncio.gather(*waiting)}, host.now.version)
+    threshold = _LIKELY
+    if body.params is not None:
+        threshold = body.params.threshold
+    predictions = [_predicted(host, controls, task, threshold) for task in body.tasks]
+    results = await asyncio.gather(*predictions)
+    return answer({"results": results}, host.now.version)
 
 
 @router.post("/webhook", status_code=201, summary="What annotators did")
-async def webhook(body: WebhookBody, host: Host, who: Reviewer) -> Any:
+async def webhook(body: WebhookBody, host: Host, caller: Reviewer) -> Any:
     """Learn what annotators did; it is on disk when this answers.
 
     Label Studio waits for a second and sends nothing twice. What has begun is therefore learned
@@ -278,21 +315,24 @@ async def _predicted(
     host: ModelHost, controls: Sequence[Control], task: Task, threshold: float
 ) -> dict[str, Any]:
     """Predict the labels of one task, for every control."""
-    now, results, scores = host.now, [], list[float]()
+    now = host.now
+    results: list[dict[str, Any]] = []
+    scores: list[float] = []
     for control in controls:
-        now, found = await _suggested(host, control, task)
-        chosen = _chosen(now, control, task, found, threshold)
-        if chosen:
-            scores += [score for _, score in chosen]
-            values = [value for value, _ in chosen]
-            results.append(
-                {
-                    "from_name": control.name,
-                    "to_name": control.object_name,
-                    "type": control.kind,
-                    "value": {control.kind: values},
-                }
-            )
+        now, suggestions = await _suggested(host, control, task)
+        choices = _chosen(now, control, task, suggestions, threshold)
+        if not choices:
+            continue
+        values = [value for value, _ in choices]
+        scores += [score for _, score in choices]
+        results.append(
+            {
+                "from_name": control.name,
+                "to_name": control.object_name,
+                "type": control.kind,
+                "value": {control.kind: values},
+            }
+        )
     score = float(np.mean(scores)) if scores else 0.0
     return {"model_version": now.version, "score": round(score, 6), "result": results}
 
@@ -300,73 +340,93 @@ async def _predicted(
 async def _suggested(
     host: ModelHost, control: Control, task: Task
 ) -> tuple[Snapshot, list[Suggestion]]:
-    """Ask a model about what a control's object shows; nothing where that is not known."""
+    """Return suggestions for what a control's object shows; none where that is not known."""
     try:
-        row, tags = await _thing(host, control.field, task)
+        row, tags = await _row_and_tags(host, control.field, task)
         if row is not None or tags:
             ask, _ = host.check(Ask(row, tuple(tags), MOST_LABELS))
-            now, found = await host.scoring.submit(ask)
-            given = [Suggestion(tag, 1.0, now.kinds[tag]) for tag in ask.tags if tag in now.kinds]
-            return now, [*given, *found]
+            now, suggestions = await host.scoring.submit(ask)
+            item_labels = [tag for tag in ask.tags if tag in now.kinds]
+            certain = [Suggestion(label, 1.0, now.kinds[label]) for label in item_labels]
+            return now, [*certain, *suggestions]
     except InputError as error:
         _log.info("%s: task %s has no prediction: %s", host.name, task.id, error)
     return host.now, []
 
 
-async def _thing(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:
+async def _row_and_tags(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:
     """Return the numbers of what a task shows, and the tags that it has."""
-    data = task.data
-    shown = data.get(field)
-    tags = data.get("tags", [])
-    tags = [tags] if isinstance(tags, str) else tags if isinstance(tags, list) else []
-    known = [tag for one in tags if isinstance(one, str) for tag in known_tags(host, one)]
-    for features in (data.get("features"), shown):
+    content = task.data.get(field)
+    item = task.data.get("item")
+    tags = _tags_of(host, task)
+    for features in (task.data.get("features"), content):
         if isinstance(features, list):
-            return _numbers(features), known
-    if isinstance(data.get("item"), str):
-        return await row_of_reference(host, data["item"]), known
-    if not isinstance(shown, str):
-        return None, known
-    if shown.startswith("data:") or item_of(host.collection, shown) is not None:
-        return await row_of_reference(host, shown), known
-    return None, [*known, *known_tags(host, shown)]  # a text of tags
+            return _numbers(features), tags
+    if isinstance(item, str):
+        return await row_of_reference(host, item), tags
+    if not isinstance(content, str):
+        return None, tags
+    if content.startswith("data:") or item_of(host.collection, content) is not None:
+        return await row_of_reference(host, content), tags
+    return None, [*tags, *known_tags(host, content)]  # a text of tags
+
+
+def _tags_of(host: ModelHost, task: Task) -> list[str]:
+    """Return the tags of a task that a model knows."""
+    texts = task.data.get("tags", [])
+    if isinstance(texts, str):
+        texts = [texts]
+    if not isinstance(texts, list):
+        return []
+    tags: list[str] = []
+    for text in texts:
+        if isinstance(text, str):
+            tags += known_tags(host, text)
+    return tags
 
 
 def _numbers(features: list[Any]) -> Row:
     """Return features of a task as a row."""
-    numbers = [one for one in features if isinstance(one, (int, float))]
+    numbers = [feature for feature in features if isinstance(feature, (int, float))]
     if len(numbers) != len(features) or len(features) > MOST_NUMBERS:
         raise InputError(f"`features` of a task must be {MOST_NUMBERS} numbers at the most.")
-    with np.errstate(over="ignore"):  # told of as infinity
-        return np.asarray(numbers, dtype=np.float64).astype(np.float32)
+    with np.errstate(over="ignore"):  # reported as infinity
+        row = np.asarray(numbers, dtype=np.float64)
+        return row.astype(np.float32)
 
 
 def _chosen(
     now: Snapshot,
     control: Control,
     task: Task,
-    found: Iterable[Suggestion],
+    suggestions: Iterable[Suggestion],
     threshold: float,
 ) -> list[tuple[Any, float]]:
     """Return what a control may show of suggestions, as results have it, with probabilities."""
-    choices, likely = control.labels(now, task), list[tuple[Any, float]]()
-    for one in found:
-        choice = choices.get(one.label)
+    choice_by_label = control.labels(now, task)
+    likely: list[tuple[Any, float]] = []
+    for suggestion in suggestions:
+        label = suggestion.label
+        choice = choice_by_label.get(label)
         if choice is None and control.kind == "taxonomy":
-            choice = Choice((one.label,), one.label)  # to which labels may be added
-        if choice is not None and (control.single or one.probability >= threshold):
-            likely.append((control.value(choice.path), one.probability))
+            choice = Choice((label,), label)  # to which labels may be added
+        if choice is None:
+            continue
+        if control.single or suggestion.probability >= threshold:
+            likely.append((control.value(choice.path), suggestion.probability))
     return likely[:1] if control.single else likely
 
 
-def _options(given: Any) -> Iterator[Choice]:
+def _options(options: Any) -> Iterator[Choice]:
     """Yield what can be chosen where a task's data list it."""
-    for one in given if isinstance(given, list) else ():
-        fields = one if isinstance(one, Mapping) else {"value": one}
-        shown = fields.get("value") or fields.get("alias")
-        name = fields.get("alias") or shown
-        if isinstance(name, str) and isinstance(shown, str):
-            yield Choice((name,), shown)
+    if not isinstance(options, list):
+        return
+    for option in options:
+        fields = option if isinstance(option, Mapping) else {"value": option}
+        text = fields.get("value") or fields.get("alias")
+        name = fields.get("alias") or text
+        if isinstance(name, str) and isinstance(text, str):
+            yield Choice((name,), text)
 
 
 # ---------------------------------------------------------------------- learning
@@ -411,30 +471,30 @@ def _learn_answers(
 
     What the same annotation said before, and does not say any more, is taken back.
     """
-    task, annotation = body.task, body.annotation
+    task = body.task
+    annotation = body.annotation
     assert task is not None and annotation is not None
-    who = f"label-studio {body.project.id} {annotation.id}"
+    annotator = f"label-studio {body.project.id} {annotation.id}"
     now = host.now
     answers: dict[str, bool] = {}
     if body.action != "ANNOTATION_DELETED" and not annotation.was_cancelled:
         predicted = annotation.prediction or Prediction()
         answers = dict.fromkeys(_labels(now, controls, task, predicted), False)
         answers |= dict.fromkeys(_labels(now, controls, task, annotation), True)
-    standing = {
-        now.known(verdict.label) or verdict.label: verdict
-        for verdict in now.said.get(name, ())
-        if verdict.who == who and verdict.number is not None
-    }
-    withdrawn = [
-        verdict.number
-        for label, verdict in standing.items()
-        if verdict.number is not None and answers.get(label) != verdict.answer
-    ]
-    new_verdicts = [
-        Verdict(name, label, answer, model=now.version, who=who)
-        for label, answer in answers.items()
-        if label not in standing or standing[label].answer != answer
-    ]
+
+    standing: dict[str, Verdict] = {}
+    for verdict in now.said.get(name, ()):
+        if verdict.who == annotator and verdict.number is not None:
+            standing[now.named(verdict.label)] = verdict
+    withdrawn: list[int] = []
+    for label, verdict in standing.items():
+        if verdict.number is not None and answers.get(label) != verdict.answer:
+            withdrawn.append(verdict.number)
+    new_verdicts: list[Verdict] = []
+    for label, is_right in answers.items():
+        if label not in standing or standing[label].answer != is_right:
+            new_verdicts.append(Verdict(name, label, is_right, model=now.version, who=annotator))
+
     # In this order nothing is lost where the second step fails.
     if new_verdicts:
         host.learn(new_verdicts, None if row is None else {name: row})
@@ -446,11 +506,15 @@ async def _item(
     host: ModelHost, controls: Sequence[Control], task: Task, project: Project
 ) -> tuple[str, Row | None]:
     """Return the name of a task's item, and its numbers where it is not in the collection."""
-    for reference in (task.data.get("item"), *(task.data.get(one.field) for one in controls)):
-        name = item_of(host.collection, reference) if isinstance(reference, str) else None
+    references = [task.data.get("item")]
+    references += [task.data.get(control.field) for control in controls]
+    for reference in references:
+        if not isinstance(reference, str):
+            continue
+        name = item_of(host.collection, reference)
         if name is not None:
             return name, None
-    row, _ = await _thing(host, controls[0].field, task)
+    row, _ = await _row_and_tags(host, controls[0].field, task)
     if row is None:
         raise UnknownItemError(
             f"There is no item for task {shown(task.id)}: its data name none of the collection, "
@@ -461,17 +525,25 @@ async def _item(
 
 
 def _labels(
-    now: Snapshot, controls: Sequence[Control], task: Task, made: Prediction
+    now: Snapshot, controls: Sequence[Control], task: Task, prediction: Prediction
 ) -> Iterator[str]:
     """Yield the labels that a prediction or an annotation has, under their own names."""
-    by_name = {control.name: control for control in controls}
-    for one in made.result:
-        control, value = by_name.get(str(one.get("from_name"))), one.get("value")
+    control_by_name = {control.name: control for control in controls}
+    for result in prediction.result:
+        control = control_by_name.get(str(result.get("from_name")))
+        value = result.get("value")
         if control is None or not isinstance(value, Mapping):
             continue
-        own = {choice.path[-1]: label for label, choice in control.labels(now, task).items()}
-        chosen = value.get(control.kind)
-        for choice in chosen if isinstance(chosen, list) else ():
-            name = choice[-1] if isinstance(choice, list) and choice else choice
-            if isinstance(name, str) and 0 < len(name.strip()) <= 200:
-                yield own.get(name) or now.known(name.strip()) or name.strip()
+        label_by_choice: dict[str, str] = {}
+        for label, choice in control.labels(now, task).items():
+            label_by_choice[choice.path[-1]] = label
+        paths = value.get(control.kind)
+        if not isinstance(paths, list):
+            continue
+        for path in paths:
+            name = path[-1] if isinstance(path, list) and path else path
+            if not isinstance(name, str):
+                continue
+            stripped = name.strip()
+            if 0 < len(stripped) <= 200:
+                yield label_by_choice.get(name) or now.known(stripped) or stripped

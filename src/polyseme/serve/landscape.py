@@ -31,11 +31,13 @@ Floats = NDArray[np.float32]
 
 FILE = "landscape.safetensors"
 # Landmarks at the most: their layout takes seconds, and grows faster than they do.
-LANDMARKS, _QUICK = 1500, 400
+LANDMARKS = 1500
+_QUICK = 400
 # Fewer are laid out by their principal axes.
 _FEW = 30
 # Neighbours that t-SNE looks at, and nearest landmarks that a point lies among.
-_PERPLEXITY, _NEAREST = 30.0, 3
+_PERPLEXITY = 30.0
+_NEAREST = 3
 # Points that are placed at a time.
 _BLOCK = 2048
 # Landmarks lie within this, which leaves room for dots around them.
@@ -44,11 +46,15 @@ _EDGE = 0.95
 _SPREAD = 0.04
 _GOLDEN = np.pi * (3 - 5**0.5)
 # Cells a side by which dense places are found, and the share of a label's dots that makes one.
-_CELLS, _DENSE = 20, 0.2
+_CELLS = 20
+_DENSE = 0.2
 # Places of a label at the most, and zoom levels.
-_PLACES, LEVELS = 4, 8
+_PLACES = 4
+LEVELS = 8
 # Of a caption at level 0: its height, and the width of a letter and of what is around.
-_HEIGHT, _LETTER, _MARGIN = 0.05, 0.017, 0.03
+_HEIGHT = 0.05
+_LETTER = 0.017
+_MARGIN = 0.03
 _MOST_BYTES = 2**24
 
 
@@ -121,16 +127,18 @@ class Landscape:
         if not len(self.landmarks):
             return placed
         k = min(_NEAREST, len(self.landmarks))
-        across = np.ascontiguousarray(self.landmarks.T)
+        landmark_columns = np.ascontiguousarray(self.landmarks.T)
         with one_blas_thread():
             for start in range(0, len(points), _BLOCK):
                 rows = slice(start, start + _BLOCK)
-                cosines = np.asarray(points[rows], dtype=np.float32) @ across
-                near, closest = _largest(cosines, k)
+                block = np.asarray(points[rows], dtype=np.float32)
+                cosines = block @ landmark_columns
+                nearest, nearest_cosines = _largest(cosines, k)
                 # What rounding leaves of a distance of 0 is 0.
-                weights = 1 / np.maximum(1 - closest - 1e-6, 1e-9) ** 2
+                distances = np.maximum(1 - nearest_cosines - 1e-6, 1e-9)
+                weights = 1 / distances**2
                 weights /= weights.sum(axis=1, keepdims=True)
-                placed[rows] = np.einsum("ij,ijk->ik", weights, self.places[near])
+                placed[rows] = np.einsum("ij,ijk->ik", weights, self.places[nearest])
         return placed
 
     # ------------------------------------------------------------------ persistence
@@ -138,24 +146,31 @@ class Landscape:
     def get_state(self) -> State:
         """Return the landscape as JSON values and arrays; see `from_state`."""
         config = {"digest": self.digest, "layout": self.layout}
-        return config, {"landmarks": self.landmarks, "places": self.places}
+        arrays = {"landmarks": self.landmarks, "places": self.places}
+        return config, arrays
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a landscape from `get_state`; what cannot be one is refused."""
         wrong = InputError("This is no landscape of polyseme's; learn it anew.")
-        if set(arrays) != {"landmarks", "places"} or config.get("layout") not in _LAYOUTS:
+        layout = config.get("layout")
+        if set(arrays) != {"landmarks", "places"} or layout not in _LAYOUTS:
             raise wrong
-        landmarks, places = arrays["landmarks"], arrays["places"]
+        landmarks = arrays["landmarks"]
+        places = arrays["places"]
         for array in (landmarks, places):
-            if array.dtype != np.float32 or array.ndim != 2 or not np.isfinite(array).all():
+            if array.dtype != np.float32 or array.ndim != 2:
                 raise wrong
-        if places.shape != (len(landmarks), 2) or np.abs(places).max(initial=0) > 1:
+            if not np.isfinite(array).all():
+                raise wrong
+        if places.shape != (len(landmarks), 2):
             raise wrong
-        return cls(str(config.get("digest")), config["layout"], landmarks, places)
+        if np.abs(places).max(initial=0) > 1:
+            raise wrong
+        return cls(str(config.get("digest")), layout, landmarks, places)
 
     def save(self, folder: Path) -> None:
-        """Keep it in a model's folder; where that cannot be written, it is learned again."""
+        """Write it to a model's folder; where that cannot be written, it is learned again."""
         from safetensors.numpy import save
 
         config, arrays = self.get_state()
@@ -196,42 +211,56 @@ _LAYOUTS = ("neighbours", "axes")
 def _largest(values: Floats, k: int) -> tuple[IntArray, NDArray[np.float64]]:
     """Return the places of each row's k largest values, and these, (n, k); uses the values up."""
     # For a few of them this takes a sixth of the time that sorting in part does.
-    rows = np.arange(len(values))
-    places, largest = np.empty((len(values), k), dtype=np.int64), np.empty((len(values), k))
+    n_rows = len(values)
+    rows = np.arange(n_rows)
+    places = np.empty((n_rows, k), dtype=np.int64)
+    largest = np.empty((n_rows, k))
     for rank in range(k):
-        places[:, rank] = values.argmax(axis=1)
-        largest[:, rank] = values[rows, places[:, rank]]
-        values[rows, places[:, rank]] = -np.inf
+        columns = values.argmax(axis=1)
+        places[:, rank] = columns
+        largest[:, rank] = values[rows, columns]
+        values[rows, columns] = -np.inf
     return places, largest
 
 
 def _landmarks(points: Floats, most: int) -> Floats:
-    """Choose landmarks among points, (n_landmarks, n_axes), no two of them alike."""
-    rows = np.sort(np.random.default_rng(len(points)).permutation(len(points))[:most])
-    chosen = np.ascontiguousarray(points[rows], dtype=np.float32)
-    first = np.unique(chosen, axis=0, return_index=True)[1]
-    return chosen[np.sort(first)]
+    """Return landmarks among points, (n_landmarks, n_axes), no two of them alike."""
+    n_points = len(points)
+    generator = np.random.default_rng(n_points)
+    sample = generator.permutation(n_points)[:most]
+    rows = np.sort(sample)
+    landmarks = np.ascontiguousarray(points[rows], dtype=np.float32)
+    _, first_rows = np.unique(landmarks, axis=0, return_index=True)
+    return landmarks[np.sort(first_rows)]
 
 
 def _on_axes(landmarks: Floats) -> Floats:
     """Return points on their first two principal axes, (n, 2)."""
     places = np.zeros((len(landmarks), 2), dtype=np.float32)
     if len(landmarks) > 1:
-        away = landmarks.astype(np.float64) - landmarks.mean(axis=0, dtype=np.float64)
-        axes = np.linalg.svd(away, full_matrices=False)[2][:2]
+        mean = landmarks.mean(axis=0, dtype=np.float64)
+        centred = landmarks.astype(np.float64) - mean
+        _, _, directions = np.linalg.svd(centred, full_matrices=False)
+        axes = directions[:2]
         # An axis has no direction of its own: let its largest entry be positive.
-        axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-        places[:, : len(axes)] = away @ axes.T
+        largest_columns = np.abs(axes).argmax(axis=1)
+        signs = np.sign(axes[np.arange(len(axes)), largest_columns])
+        axes *= signs[:, None]
+        places[:, : len(axes)] = centred @ axes.T
     return places
 
 
 def _within_bounds(places: Floats) -> Floats:
-    """Centre places and bring them between the edges, alike in both directions."""
+    """Return places centred and scaled into the edges, by one factor for both directions."""
     if not len(places):
         return places
-    low, high = places.min(axis=0).astype(np.float64), places.max(axis=0).astype(np.float64)
-    half = max(float((high - low).max()) / 2, 1e-12)
-    return np.asarray((places - (low + high) / 2) / half * _EDGE, dtype=np.float32)
+    low = places.min(axis=0).astype(np.float64)
+    high = places.max(axis=0).astype(np.float64)
+    longest_side = float((high - low).max())
+    half = max(longest_side / 2, 1e-12)
+    centre = (low + high) / 2
+    centred = (places - centre) / half * _EDGE
+    return np.asarray(centred, dtype=np.float32)
 
 
 # ---------------------------------------------------------------------- dots and captions
@@ -256,48 +285,63 @@ def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
         none = np.zeros(0, dtype=np.uint32)
         return Dots(np.zeros((0, 2), dtype=np.float32), none, none)
     places = landscape.place(store.points) + np.float32(0)  # there is but one zero
-    _, spots = np.unique(places.view(np.uint64).ravel(), return_inverse=True)
+    place_keys = places.view(np.uint64).ravel()
+    _, spots = np.unique(place_keys, return_inverse=True)
     spots = spots[store.sets]
     numbers, counts = _numbered(spots)
     largest = np.zeros(len(counts), dtype=np.int64)
     np.maximum.at(largest, spots, sizes)
+
     # Seeds that are numbered from 0 are at least a step apart. A power of 2: few documents more
     # leave all dots where they are.
-    step = 2.0 ** np.floor(np.log2(0.4 / store.matrix.nnz**0.5))
-    around = step * (2 * np.sqrt(np.maximum(largest - 1, 0)) + 1)
-    shrunk = np.minimum(1.0, _SPREAD / (around * np.sqrt(counts)))
-    centres = places[store.sets] + _seeds(numbers, (around * shrunk)[spots])
+    exact_step = 0.4 / store.matrix.nnz**0.5
+    step = 2.0 ** np.floor(np.log2(exact_step))
+    radii = step * (2 * np.sqrt(np.maximum(largest - 1, 0)) + 1)
+    scales = np.minimum(1.0, _SPREAD / (radii * np.sqrt(counts)))
+    document_steps = (radii * scales)[spots]
+    document_places = places[store.sets]
+    centres = document_places + _seeds(numbers, document_steps)
+
     documents = np.repeat(np.arange(len(sizes)), sizes)
-    seeds = np.arange(len(documents)) - np.repeat(store.matrix.indptr[:-1], sizes)
-    xy = centres[documents] + _seeds(seeds, (step * shrunk)[spots][documents])
+    first_dots = np.repeat(store.matrix.indptr[:-1], sizes)
+    seeds = np.arange(len(documents)) - first_dots
+    dot_steps = (step * scales)[spots][documents]
+    xy = centres[documents] + _seeds(seeds, dot_steps)
     labels = store.matrix.indices.astype(np.uint32)
-    return Dots(_apart(xy.astype(np.float32)), labels, documents.astype(np.uint32))
+    separate_xy = _apart(xy.astype(np.float32))
+    return Dots(separate_xy, labels, documents.astype(np.uint32))
 
 
 def _numbered(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the members of each group numbers from 0, (n,), and count them, (n_groups,)."""
+    """Return members' numbers in their groups, from 0, (n,), and groups' sizes, (n_groups,)."""
     counts = np.bincount(groups)
     order = np.argsort(groups, kind="stable")
+    starts = np.cumsum(counts) - counts
     numbers = np.empty(len(groups), dtype=np.int64)
-    numbers[order] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
+    numbers[order] = np.arange(len(groups)) - np.repeat(starts, counts)
     return numbers, counts.astype(np.int64)
 
 
 def _seeds(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the places of a sunflower's seeds by their numbers, (n, 2)."""
-    away, angle = steps * np.sqrt(numbers), _GOLDEN * numbers
-    return np.stack([away * np.cos(angle), away * np.sin(angle)], axis=1)
+    radii = steps * np.sqrt(numbers)
+    angles = _GOLDEN * numbers
+    x = radii * np.cos(angles)
+    y = radii * np.sin(angles)
+    return np.stack([x, y], axis=1)
 
 
 def _apart(xy: Floats) -> Floats:
-    """Move what coincides by a hair until nothing does."""
+    """Return dots of which no two coincide, each moved by as little as possible."""
     while True:
         keys = (xy + np.float32(0)).view(np.uint64).ravel()
         order = np.argsort(keys, kind="stable")
-        again = order[1:][keys[order[1:]] == keys[order[:-1]]]
-        if not len(again):
+        sorted_keys = keys[order]
+        repeats = sorted_keys[1:] == sorted_keys[:-1]
+        coinciding = order[1:][repeats]
+        if not len(coinciding):
             return xy
-        xy[again, 0] = np.nextafter(xy[again, 0], np.float32(2))
+        xy[coinciding, 0] = np.nextafter(xy[coinciding, 0], np.float32(2))
 
 
 @dataclass(frozen=True)
@@ -329,54 +373,70 @@ def anchors(dots: Dots, labels: Sequence[str], most: int = 4000) -> list[Anchor]
         where the map is enlarged so far; only those of the last level may.
     """
     order = np.argsort(dots.labels, kind="stable")
-    cells = np.clip(((dots.xy + 1) * (_CELLS / 2)).astype(np.int64), 0, _CELLS - 1)
-    found: list[tuple[int, int, float, float]] = []
-    ends = np.cumsum(np.bincount(dots.labels, minlength=len(labels)))
+    scaled = (dots.xy + 1) * (_CELLS / 2)
+    cells = np.clip(scaled.astype(np.int64), 0, _CELLS - 1)
+    counts = np.bincount(dots.labels, minlength=len(labels))
+    ends = np.cumsum(counts)
+    captions: list[tuple[int, int, float, float]] = []
     for label, rows in enumerate(np.split(order, ends[:-1])):
-        if len(rows):
-            for some in _islands(cells[rows]):
-                x, y = np.median(dots.xy[rows[some]], axis=0).tolist()
-                found.append((-len(some), label, x, y))
-    found.sort()
-    return _levelled(found[:most], labels)
+        if not len(rows):
+            continue
+        for island in _islands(cells[rows]):
+            island_dots = dots.xy[rows[island]]
+            x, y = np.median(island_dots, axis=0).tolist()
+            captions.append((-len(island), label, x, y))
+    captions.sort()
+    return _levelled(captions[:most], labels)
 
 
 def _islands(cells: IntArray) -> list[IntArray]:
     """Return the rows of dots (n, 2), by their cells, that lie around dense places."""
-    left = np.arange(len(cells))
+    unassigned = np.arange(len(cells))
     islands: list[IntArray] = []
-    while len(left) and len(islands) < _PLACES:
-        counts = np.bincount(cells[left] @ (_CELLS, 1), minlength=_CELLS**2)
+    while len(unassigned) and len(islands) < _PLACES:
+        dot_cells = cells[unassigned]
+        cell_numbers = dot_cells @ (_CELLS, 1)
+        counts = np.bincount(cell_numbers, minlength=_CELLS**2)
         table = np.pad(counts.reshape(_CELLS, _CELLS), 1)
-        beside = table[:-2] + table[1:-1] + table[2:]
-        around = beside[:, :-2] + beside[:, 1:-1] + beside[:, 2:]
+        row_sums = table[:-2] + table[1:-1] + table[2:]
+        window_sums = row_sums[:, :-2] + row_sums[:, 1:-1] + row_sums[:, 2:]
         # Of equally dense places the one whose own cell holds most.
-        dense = divmod(int((around * (len(cells) + 1) + table[1:-1, 1:-1]).argmax()), _CELLS)
-        here = (np.abs(cells[left] - dense) <= 1).all(axis=1)
-        if islands and here.sum() < max(_DENSE * len(cells), 3):
+        density = window_sums * (len(cells) + 1) + table[1:-1, 1:-1]
+        dense_cell = divmod(int(density.argmax()), _CELLS)
+        distances = np.abs(dot_cells - dense_cell)
+        inside = (distances <= 1).all(axis=1)
+        if islands and inside.sum() < max(_DENSE * len(cells), 3):
             break
-        islands.append(left[here])
-        left = left[~here]
+        islands.append(unassigned[inside])
+        unassigned = unassigned[~inside]
     return islands
 
 
-def _levelled(found: list[tuple[int, int, float, float]], labels: Sequence[str]) -> list[Anchor]:
-    """Return every caption the first level at which it lies over none that is there already."""
-    n = len(found)
-    x, y, half, level = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.int64)
+def _levelled(captions: list[tuple[int, int, float, float]], labels: Sequence[str]) -> list[Anchor]:
+    """Return each caption at the first level at which it covers none that was placed before."""
+    n = len(captions)
+    x = np.zeros(n)
+    y = np.zeros(n)
+    half_widths = np.zeros(n)
+    level = np.zeros(n, dtype=np.int64)
     levels = np.arange(LEVELS - 1)[:, None]
-    placed = []
-    for row, (count, label, at_x, at_y) in enumerate(found):
-        x[row], y[row] = at_x, at_y
-        half[row] = (_LETTER * len(labels[label]) + _MARGIN) / 2
+    placed: list[Anchor] = []
+    for row, (negative_count, label, caption_x, caption_y) in enumerate(captions):
+        name = labels[label]
+        x[row] = caption_x
+        y[row] = caption_y
+        half_widths[row] = (_LETTER * len(name) + _MARGIN) / 2
         with np.errstate(divide="ignore"):
-            beside = (half[:row] + half[row]) / np.abs(x[:row] - at_x)
-            above = _HEIGHT / np.abs(y[:row] - at_y)
+            beside = (half_widths[:row] + half_widths[row]) / np.abs(x[:row] - caption_x)
+            above = _HEIGHT / np.abs(y[:row] - caption_y)
         # How far the map must be enlarged for it to be free of each that is there already.
-        needed, there = np.minimum(beside, above), level[:row]
-        free = (there == LEVELS - 1) | (needed <= 2.0 ** np.maximum(there, levels))
-        level[row] = int(np.append(free.all(axis=1), True).argmax())
-        placed.append(Anchor(labels[label], at_x, at_y, -count, int(level[row])))
+        enlargements = np.minimum(beside, above)
+        former_levels = level[:row]
+        zooms = 2.0 ** np.maximum(former_levels, levels)
+        free = (former_levels == LEVELS - 1) | (enlargements <= zooms)
+        free_levels = np.append(free.all(axis=1), True)
+        level[row] = int(free_levels.argmax())
+        placed.append(Anchor(name, caption_x, caption_y, -negative_count, int(level[row])))
     return placed
 
 
@@ -407,14 +467,17 @@ def companions(
     normalize : bool
     """
     column = label_column(store.labels, label, normalize=normalize)
-    rows = np.flatnonzero(np.diff(store.matrix[:, [column]].indptr))
+    column_entries = store.matrix[:, [column]]
+    rows = np.flatnonzero(np.diff(column_entries.indptr))
     counts = _counts(store, rows)
     counts[column] = 0
     best = np.argsort(-counts, kind="stable")[:k]
-    return [
-        Companion(store.labels[one], int(counts[one]), float(counts[one] / len(rows)))
-        for one in best[counts[best] > 0].tolist()
-    ]
+    labels: list[Companion] = []
+    for other_column in best[counts[best] > 0].tolist():
+        count = counts[other_column]
+        share = float(count / len(rows))
+        labels.append(Companion(store.labels[other_column], int(count), share))
+    return labels
 
 
 @dataclass(frozen=True)
@@ -444,16 +507,20 @@ def shared_labels(store: ConceptStore, documents: Collection[int], k: int = 20) 
         last = len(store.ids) - 1
         raise InputError(f"There is no document {wrong}; they are numbered to {last}.")
     counts = _counts(store, rows)
-    usual = store.counts / max(len(store.ids), 1)
+    base_rates = store.counts / max(len(store.ids), 1)
     shares = counts / max(len(rows), 1)
-    best = np.lexsort((-counts, usual - shares))
-    best = best[counts[best] > 0][:k]
-    return [
-        Shared(store.labels[one], int(counts[one]), float(shares[one]), float(lift))
-        for one, lift in zip(best.tolist(), shares[best] / usual[best], strict=True)
-    ]
+    order = np.lexsort((-counts, base_rates - shares))
+    best = order[counts[order] > 0][:k]
+    lifts = shares[best] / base_rates[best]
+    labels: list[Shared] = []
+    for column, lift in zip(best.tolist(), lifts, strict=True):
+        count = int(counts[column])
+        share = float(shares[column])
+        labels.append(Shared(store.labels[column], count, share, float(lift)))
+    return labels
 
 
 def _counts(store: ConceptStore, rows: IntArray) -> IntArray:
     """Count the labels of some documents, (n_labels,)."""
-    return np.asarray(store.matrix[rows].sum(axis=0), dtype=np.int64).ravel()
+    counts = store.matrix[rows].sum(axis=0)
+    return np.asarray(counts, dtype=np.int64).ravel()

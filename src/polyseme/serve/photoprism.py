@@ -7,7 +7,9 @@ PhotoPrism's `vision.yml` the `Uri` of the service is `…/api/v1/vision/labels/
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from http import HTTPStatus
+from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -54,11 +56,20 @@ async def labels(
 ) -> Response:
     """Return labels of a picture, by the first model that looks at pictures unless one is named."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
-    looking = [host for host in hosts.values() if host.extractor and host.extractor.kind == "image"]
-    host = hosts.get(body.model) or next(iter(looking), None)
+    host = hosts.get(body.model)
+    if host is None:
+        host = _first_for_pictures(hosts.values())
     if host is None:
         raise HTTPException(404, "No model here looks at pictures.")
     return await labels_by(host, body, bounds)
+
+
+def _first_for_pictures(hosts: Iterable[ModelHost]) -> ModelHost | None:
+    """Return the first model that looks at pictures; None where none does."""
+    for host in hosts:
+        if host.extractor and host.extractor.kind == "image":
+            return host
+    return None
 
 
 @router.post("/labels/{model}", summary="Labels of a picture")
@@ -68,17 +79,23 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
     By default those of which half should be true, where the model can promise it; `threshold` and
     `precision` in the address ask for others. Of several pictures, the labels that any of them has.
     """
-    k, threshold, precision = bounds.k, bounds.threshold, bounds.precision
+    k = bounds.k
+    threshold = bounds.threshold
+    precision = bounds.precision
     if threshold is None and precision is None:
-        measured = host.now.tagger.validation_ is not None
-        threshold, precision = (None, _PRECISION) if measured else (_LIKELY, None)
+        if host.now.tagger.validation_ is not None:
+            precision = _PRECISION
+        else:
+            threshold = _LIKELY
     try:
-        pictures = body.images or ([body.url] if body.url else [])
+        pictures = body.images
+        if not pictures and body.url:
+            pictures = [body.url]
         if not pictures:
             raise InputError("Send `images` as data URLs.")
-        rows = await asyncio.gather(*(row_of_reference(host, one) for one in pictures))
+        rows = await asyncio.gather(*(row_of_reference(host, picture) for picture in pictures))
         asks = [host.check(Ask(row, (), k, threshold, precision))[0] for row in rows]
-        found = await asyncio.gather(*(host.scoring.submit(ask) for ask in asks))
+        answers = await asyncio.gather(*(host.scoring.submit(ask) for ask in asks))
     except InputError as error:
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         if isinstance(error, UnknownItemError):
@@ -86,25 +103,36 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
         problem = {"id": body.id, "code": status, "error": str(error), "result": {}}
         problem |= {"status": status, "title": status.phrase, "detail": str(error)}
         return JSONResponse(problem, status, media_type="application/problem+json")
-    now, best = found[-1][0], dict[str, Suggestion]()
-    for one in sorted((one for _, some in found for one in some), key=lambda one: -one.probability):
-        best.setdefault(one.label, one)
+    now = answers[-1][0]
+    best = _likeliest(suggestions for _, suggestions in answers)
     content = {
         "id": body.id,
         "code": 200,
         "model": {"type": "labels", "name": host.name, "version": now.version},
-        "result": {"labels": [_label(now, one) for one in list(best.values())[:k]]},
+        "result": {"labels": [_label(now, suggestion) for suggestion in best[:k]]},
     }
     return answer(content, now.version)
 
 
-def _label(now: Snapshot, one: Suggestion) -> dict[str, Any]:
+def _likeliest(rankings: Iterable[list[Suggestion]]) -> list[Suggestion]:
+    """Return each label's likeliest suggestion among several rankings, the likeliest first."""
+    suggestions = list(chain.from_iterable(rankings))
+    suggestions.sort(key=lambda suggestion: -suggestion.probability)
+    by_label: dict[str, Suggestion] = {}
+    for suggestion in suggestions:
+        by_label.setdefault(suggestion.label, suggestion)
+    return list(by_label.values())
+
+
+def _label(now: Snapshot, suggestion: Suggestion) -> dict[str, Any]:
     """Return a suggestion as PhotoPrism takes it; its categories are what it implies."""
+    probability = round(suggestion.probability, 6)
+    categories = now.tagger.vocabulary_.implied(suggestion.label)
     return {
-        "name": one.label,
+        "name": suggestion.label,
         "source": "image",
         "priority": 0,
-        "confidence": round(one.probability, 6),
-        "topicality": round(one.probability, 6),
-        "categories": sorted(now.tagger.vocabulary_.implied(one.label)),
+        "confidence": probability,
+        "topicality": probability,
+        "categories": sorted(categories),
     }

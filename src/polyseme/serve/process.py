@@ -36,21 +36,21 @@ def impatient(seconds: float) -> type[Any]:
     protocol: Any = AutoHTTPProtocol
 
     class Impatient(protocol):  # type: ignore[misc]  # one of two classes, whichever is there
-        """A connection that is looked at every so often."""
+        """A connection that is checked at regular intervals."""
 
         def connection_made(self, transport: Any) -> None:
-            """Begin to look."""
+            """Start the checks of this connection."""
             super().connection_made(transport)
             self._met: Any = None
             self._look = self.loop.call_later(seconds, self._look_again)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            """Look no more."""
+            """Stop the checks of this connection."""
             self._look.cancel()
             super().connection_lost(exc)
 
         def _look_again(self) -> None:
-            """Close it, if no request is under way and none has come since the last look."""
+            """Close the connection if no request is under way or came since the last check."""
             waiting = self.cycle is None or self.cycle.response_complete
             if waiting and self.cycle is self._met:
                 self.transport.close()
@@ -77,7 +77,8 @@ def run(app: Any, host: str, port: int, *, json_log: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log = logging.getLogger("polyseme.serve")
-    log.handlers, log.propagate = [handler], False
+    log.handlers = [handler]
+    log.propagate = False
     log.setLevel(logging.INFO if json_log else logging.WARNING)
     sys.setswitchinterval(_SWITCH)
     _give_memory_back()

@@ -41,10 +41,13 @@ class Question(NamedTuple):
 
 def ask_of(row: Row | None, tags: Sequence[str], wanted: Wanted | None = None) -> Ask:
     """Return the question that a model is asked about a row, tags or both."""
+    tag_names = tuple(tags)
     if wanted is None:
-        return Ask(row, tuple(tags))
-    kinds = None if wanted.kinds is None else tuple(sorted(set(wanted.kinds)))
-    return Ask(row, tuple(tags), wanted.k, wanted.threshold, wanted.precision, kinds)
+        return Ask(row, tag_names)
+    kinds = None
+    if wanted.kinds is not None:
+        kinds = tuple(sorted(set(wanted.kinds)))
+    return Ask(row, tag_names, wanted.k, wanted.threshold, wanted.precision, kinds)
 
 
 def row_of(features: list[float] | Encoded | None) -> Row | None:
@@ -53,7 +56,8 @@ def row_of(features: list[float] | Encoded | None) -> Row | None:
         return None
     if isinstance(features, Encoded):
         try:
-            return _row(base64.b64decode(features.base64, validate=True))
+            data = base64.b64decode(features.base64, validate=True)
+            return _row(data)
         except ValueError:  # letters that are none of base64's, or too few
             raise InputError("`base64` of the features cannot be decoded.") from None
     return np.asarray(features, dtype=np.float32)
@@ -63,7 +67,8 @@ def _row(data: bytes) -> Row:
     """Return little-endian float32 numbers as a row."""
     if not data or len(data) % 4:
         raise InputError(f"Raw features are float32 numbers of 4 bytes; got {len(data)} bytes.")
-    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
+    numbers = np.frombuffer(data, dtype="<f4")
+    return numbers.astype(np.float32, copy=False)
 
 
 def table_of(data: bytes) -> Row:
@@ -77,7 +82,7 @@ def table_of(data: bytes) -> Row:
             "An .npy file must hold one row of numbers or several; got an array of "
             f"{array.dtype} with the shape {array.shape}."
         )
-    with np.errstate(over="ignore"):  # told of as infinity
+    with np.errstate(over="ignore"):  # reported as infinity
         return np.atleast_2d(array).astype(np.float32)
 
 
@@ -104,10 +109,10 @@ async def read_question(request: Request, kind: type[B], host: ModelHost) -> Que
         if media == NUMBERS:
             row = _row(await request.body())
         elif media == NUMPY:
-            row, *others = table_of(await request.body())
-            if others:
-                n = 1 + len(others)
-                raise InputError(f"One row is asked about at a time; got {n}: use -batch.")
+            rows = table_of(await request.body())
+            if len(rows) > 1:
+                raise InputError(f"One row is asked about at a time; got {len(rows)}: use -batch.")
+            row = rows[0]
         elif media.startswith(("image/", "audio/")):
             row = await row_of_file(await request.body(), host)
         else:
@@ -117,12 +122,15 @@ async def read_question(request: Request, kind: type[B], host: ModelHost) -> Que
             )
     row = row_of_thing(body, host, row)
     wanted = body if isinstance(body, Wanted) else None
-    return Question(body, *host.check(ask_of(row, body.tags, wanted)))
+    ask, unknown_tags = host.check(ask_of(row, body.tags, wanted))
+    return Question(body, ask, unknown_tags)
 
 
 def media_of(request: Request) -> str:
     """Return the type of a request's body, without parameters."""
-    return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    content_type = request.headers.get("content-type", JSON)
+    media = content_type.partition(";")[0]
+    return media.strip().lower()
 
 
 def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row | None:
@@ -139,10 +147,17 @@ def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row |
 async def _read_form(request: Request, kind: type[B]) -> tuple[B, bytes | None]:
     """Read the fields of a form, and its file where it has one."""
     async with request.form(max_files=1, max_fields=32, max_part_size=_FIELDS_BYTES) as form:
-        files = [value for value in form.values() if isinstance(value, UploadFile)]
-        fields = [(name, str(one)) for name, one in form.multi_items() if isinstance(one, str)]
+        files: list[UploadFile] = []
+        fields: list[tuple[str, str]] = []
+        for name, value in form.multi_items():
+            if isinstance(value, str):
+                fields.append((name, value))
+        for value in form.values():
+            if isinstance(value, UploadFile):
+                files.append(value)
         body = options(kind, QueryParams(fields), commas=False)
-        return body, await files[0].read() if files else None
+        data = await files[0].read() if files else None
+        return body, data
 
 
 def options(kind: type[M], query: QueryParams, *, commas: bool = True) -> M:
@@ -153,8 +168,10 @@ def options(kind: type[M], query: QueryParams, *, commas: bool = True) -> M:
             continue
         values = query.getlist(name)
         if name in ("tags", "kinds"):
-            parts = [part for value in values for part in (value.split(",") if commas else [value])]
-            fields[name] = [part.strip() for part in parts if part.strip()]
+            if commas:
+                values = ",".join(values).split(",")
+            stripped_values = [value.strip() for value in values]
+            fields[name] = [value for value in stripped_values if value]
         elif name == "features":
             raise InputError("Features are sent in the body, not in a field.")
         else:
@@ -201,14 +218,18 @@ def parsed(kind: type[M], data: bytes) -> M:
 
 def sentence_of(error: ValidationError) -> str:
     """Return in one sentence what is wrong with a body."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"][:4])
-    what = f"{first['msg'][:200]}"
-    return f"`{place[:100]}`: {what}." if place else f"The body cannot be read: {what}."
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    first = errors[0]
+    steps = [str(step) for step in first["loc"][:4]]
+    place = ".".join(steps)
+    reason = first["msg"][:200]
+    if not place:
+        return f"The body cannot be read: {reason}."
+    return f"`{place[:100]}`: {reason}."
 
 
 async def row_of_file(data: bytes, host: ModelHost) -> Row:
-    """Look at an uploaded picture or sound; pictures that come together are looked at together."""
+    """Return the features of an uploaded picture or sound; files that wait are read together."""
     if host.extractor is None:
         raise InputError("This model takes numbers, not files; send features.")
     if not data:

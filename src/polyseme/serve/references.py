@@ -42,24 +42,32 @@ def item_of(collection: Collection | None, reference: str) -> str | None:
     """Return the item of a collection that a name, a path or an address stands for."""
     if collection is None or len(reference) > _LONGEST:
         return None
-    return next((name for name in _names(reference) if name in collection), None)
+    for name in _names(reference):
+        if name in collection:
+            return name
+    return None
 
 
 def _names(reference: str) -> Iterator[str]:
     """Yield what an item may be called, the most exact first."""
     yield reference
     try:
-        parts = urlsplit(reference)
+        address = urlsplit(reference)
         # Label Studio's local files.
-        paths = [*parse_qs(parts.query).get("d", ()), unquote(parts.path)]
+        paths = parse_qs(address.query).get("d", [])
+        paths = [*paths, unquote(address.path)]
     except ValueError:
         return
     for path in paths:
-        steps = [step for step in path.replace("\\", "/").split("/") if step]
+        segments = path.replace("\\", "/").split("/")
+        steps = [segment for segment in segments if segment]
         for first in range(len(steps)):
             yield "/".join(steps[first:])
-        if steps and (uploaded := _UPLOADED.match(steps[-1])):
-            yield steps[-1][uploaded.end() :]
+        if not steps:
+            continue
+        prefix = _UPLOADED.match(steps[-1])
+        if prefix is not None:
+            yield steps[-1][prefix.end() :]
 
 
 async def row_of_reference(host: ModelHost, reference: str) -> Row:
@@ -84,9 +92,13 @@ async def row_of_reference(host: ModelHost, reference: str) -> Row:
 
 def known_tags(host: ModelHost, text: str) -> Iterator[str]:
     """Yield the tags of a text that a model knows; others are not taken for tags of people's."""
-    now, found = host.now, dict[str, None]()
-    for part in _BETWEEN.split(text):
-        label = now.known(part.strip()) if 0 < len(part.strip()) <= 200 else None
-        if label is not None and label not in found and len(found) < MOST_TAGS:
-            found[label] = None
+    now = host.now
+    labels = set[str]()
+    for tag in _BETWEEN.split(text):
+        name = tag.strip()
+        if not 0 < len(name) <= 200:
+            continue
+        label = now.known(name)
+        if label is not None and label not in labels and len(labels) < MOST_TAGS:
+            labels.add(label)
             yield label

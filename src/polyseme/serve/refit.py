@@ -61,7 +61,8 @@ class Refitting:
     """
 
     def __init__(self, host: ModelHost) -> None:
-        self.host, self.status = host, RefitStatus()
+        self.host = host
+        self.status = RefitStatus()
         self._starting = threading.Lock()
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
@@ -103,12 +104,12 @@ class Refitting:
         """Stop a refit at the end of its round; the model stays as it is."""
         self._ends.set()
 
-    def _run(self, before: Snapshot, data: dict[str, Any], who: str | None) -> None:
-        """Fit and put the outcome in place; whatever goes wrong, the former model goes on."""
+    def _run(self, before: Snapshot, data: dict[str, Any], author: str | None) -> None:
+        """Fit a tagger and use it; if anything fails, the former model goes on."""
         try:
             fitted = new_tagger(before.tagger)
             fitted.fit(**data, warm_start_from=before.tagger, progress=self._tell)
-            self.host.adopt(fitted, before, who)
+            self.host.adopt(fitted, before, author)
         except _StoppedError:
             self.status = RefitStatus("failed", reason="The service ended.")
         except Exception as error:
@@ -129,7 +130,7 @@ class Refitting:
             _log.exception("%s: the refitted model could not be made ready", self.host.name)
 
     def _tell(self, done: int, total: int) -> None:
-        """Note how far the training is."""
+        """Record how far the training is."""
         if self._ends.is_set():
             raise _StoppedError
         self.status = RefitStatus("running", done, total)
@@ -148,7 +149,7 @@ def new_tagger(former: ZeroShotTagger) -> ZeroShotTagger:
 
 
 def training_data(now: Snapshot, collection: Collection | None) -> dict[str, Any]:
-    """Return what a model is fitted to again: arguments of `ZeroShotTagger.fit`.
+    """Return the arguments of `ZeroShotTagger.fit` for a refit.
 
     Items have their own tags, with accepted ones and without refused ones. Items without any tag
     are the pool. Label sets are the known documents that were no items' own.
@@ -170,8 +171,8 @@ def training_data(now: Snapshot, collection: Collection | None) -> dict[str, Any
     if not tags:
         raise InputError("None of the items has a tag, so there is nothing to fit to.")
     by_command = "fit it by `polyseme fit --update` with all items"
-    every = collection.select(collection.ids)
-    missing, n_former = tagger.missing_items(every)
+    all_items = collection.select(collection.ids)
+    missing, n_former = tagger.missing_items(all_items)
     if missing > _MISSING * n_former:
         raise InputError(
             f"{missing:,} of the {n_former:,} items that this model was fitted to are not among "
@@ -183,12 +184,14 @@ def training_data(now: Snapshot, collection: Collection | None) -> dict[str, Any
             "What taught this model what labels mean cannot be told from its items' own tags; "
             f"{by_command}."
         )
+    names = list(tags)
+    labels = LabelCorpus.from_documents(
+        tags.values(), ids=names, normalize=tagger.normalize_labels_
+    )
     untagged = [name for name in collection.ids if name not in tags]
     return {
-        "X": collection.select(list(tags)),
-        "y": LabelCorpus.from_documents(
-            tags.values(), ids=list(tags), normalize=tagger.normalize_labels_
-        ),
+        "X": collection.select(names),
+        "y": labels,
         "label_sets": label_sets if len(label_sets) else None,
         "unlabelled": collection.select(untagged) if untagged else None,
     }

@@ -57,9 +57,10 @@ def replicas(
         Of a Ray cluster that runs; by default one is started on this machine.
     """
     serve = _ray_serve()
-    plan = {
-        name: value.resolve() if isinstance(value, Path) else value for name, value in plan.items()
-    }
+    plan = dict(plan)
+    for name, value in plan.items():
+        if isinstance(value, Path):
+            plan[name] = value.resolve()
     # Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
     make_app(**plan)
     with open_engine("ray", address, workers=n):
@@ -86,13 +87,13 @@ def _start(
     http: Mapping[str, Any],
     n: int,
 ) -> None:
-    """Let Ray Serve start the replicas; return when they answer."""
+    """Start the replicas with Ray Serve; return when they answer."""
     quiet = {"log_level": "ERROR", "enable_access_log": False}
 
     def build() -> Replica:
         return Replica(make_app(**plan), serve.get_replica_context().replica_id.unique_id)
 
-    deployed = serve.deployment(
+    deployment = serve.deployment(
         serve.ingress(build)(),
         name=NAME,
         num_replicas=n,
@@ -104,19 +105,23 @@ def _start(
     )
     try:
         serve.start(proxy_location="EveryNode", http_options=dict(http), logging_config=quiet)
-        serve.run(deployed.bind(), name=NAME, route_prefix="/")
+        serve.run(deployment.bind(), name=NAME, route_prefix="/")
     except Exception as error:  # Ray raises a dozen kinds
         raise InputError(f"The replicas cannot be started: {_reason(serve, error)}") from error
 
 
 def _reason(serve: Any, error: Exception) -> str:
-    """Find the line that says why, in what Ray Serve tells of a start that failed."""
-    told = str(error) or type(error).__name__
+    """Return the line that says why a start failed, from Ray Serve's messages."""
+    text = str(error) or type(error).__name__
     with suppress(Exception):  # there may be no application yet
-        told += "\n" + serve.status().applications[NAME].deployments[NAME].message
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
-    named = (line for line in reversed(lines) if _NAMED.match(line))
-    return next(named, lines[0])
+        application = serve.status().applications[NAME]
+        text += "\n" + application.deployments[NAME].message
+    stripped_lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in stripped_lines if line]
+    for line in reversed(lines):
+        if _NAMED.match(line):
+            return line
+    return lines[0]
 
 
 class Replica:
@@ -129,15 +134,17 @@ class Replica:
     """
 
     def __init__(self, app: Any, name: str) -> None:
-        self.app, self._header = app, (b"x-replica", name.encode())
+        self.app = app
+        self._header = (b"x-replica", name.encode())
 
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         """Answer one request; Ray's proxy has named it, and sends that name itself."""
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                kept = [one for one in message["headers"] if one[0] != b"x-request-id"]
-                message["headers"] = [*kept, self._header]
+                headers = message["headers"]
+                headers = [header for header in headers if header[0] != b"x-request-id"]
+                message["headers"] = [*headers, self._header]
             await send(message)
 
         await self.app(scope, receive, sending)

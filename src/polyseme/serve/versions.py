@@ -60,11 +60,13 @@ class Versions:
     """
 
     def __init__(self, model: Path, most: int = 50) -> None:
-        self.model, self.most, self._folder = model, most, model / FOLDER
+        self.model = model
+        self.most = most
+        self._folder = model / FOLDER
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the model for a change; others that change it wait."""
+        """Lock the model for a change; others that change it wait."""
         # Old versions are removed: what a link leads to may be somebody else's.
         if self._folder.is_symlink():
             raise ModelFileError(f"'{self._folder}' is a link where versions belong; move it away.")
@@ -80,19 +82,20 @@ class Versions:
 
     def all(self) -> list[Version]:
         """Return all versions that are kept, the oldest first; damaged ones are passed over."""
-        found = []
+        versions = []
         for number in self._numbers():
             with suppress(OSError, ValueError, TypeError, KeyError):
-                text = (self._folder / f"{number:04d}" / _CHANGE).read_text("utf-8")
-                entry = Version(**json.loads(text))
-                if entry.number == number:
-                    found.append(entry)
-        return found
+                file = self._folder / f"{number:04d}" / _CHANGE
+                fields = json.loads(file.read_text("utf-8"))
+                version = Version(**fields)
+                if version.number == number:
+                    versions.append(version)
+        return versions
 
     def keep(
         self, action: str, detail: str, who: str | None, n_labels: int, n_documents: int
     ) -> Version:
-        """Keep the model that is on disk now as a version, unless the last one is the same.
+        """Store the model that is on disk now as a version, unless the last one is the same.
 
         Parameters
         ----------
@@ -111,25 +114,29 @@ class Versions:
             ) from error
 
     def _keep(
-        self, action: str, detail: str, who: str | None, n_labels: int, n_documents: int
+        self, action: str, detail: str, author: str | None, n_labels: int, n_documents: int
     ) -> Version:
-        """Keep a version; see `keep`."""
-        digest, known = self.current(), self.all()
-        if known and known[-1].digest == digest:
-            return known[-1]
+        """Store a version; see `keep`."""
+        digest = self.current()
+        versions = self.all()
+        if versions and versions[-1].digest == digest:
+            return versions[-1]
         number = max(self._numbers(), default=0) + 1
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        version = Version(number, digest, now, who, action, detail, n_labels, n_documents)
+        version = Version(number, digest, now, author, action, detail, n_labels, n_documents)
+
         unfinished = self._folder / f".{number:04d}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)  # one that a kill has left
         unfinished.mkdir(parents=True)
-        named = json.loads(read_manifest(self.model))["files"]
-        for name in (*named, MANIFEST):
+        manifest = json.loads(read_manifest(self.model))
+        for name in (*manifest["files"], MANIFEST):
             _link(self.model / name, unfinished / name)
-        (unfinished / _CHANGE).write_text(json.dumps(asdict(version), indent=1) + "\n", "utf-8")
+        change = json.dumps(asdict(version), indent=1) + "\n"
+        (unfinished / _CHANGE).write_text(change, "utf-8")
         unfinished.rename(self._folder / f"{number:04d}")
-        for old in self._numbers()[: -self.most]:
-            shutil.rmtree(self._folder / f"{old:04d}", ignore_errors=True)
+
+        for old_number in self._numbers()[: -self.most]:
+            shutil.rmtree(self._folder / f"{old_number:04d}", ignore_errors=True)
         return version
 
     def state(self, number: int) -> State:
@@ -139,22 +146,24 @@ class Versions:
         ----------
         number : int
         """
-        if number not in self._numbers():
-            kept = self._numbers()
-            known = f"{kept[0]} to {kept[-1]}" if kept else "none"
-            raise InputError(f"There is no version {number}; kept are {known}.")
+        numbers = self._numbers()
+        if number not in numbers:
+            span = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
+            raise InputError(f"There is no version {number}; kept are {span}.")
         return read_model(self._folder / f"{number:04d}", "tagger")
 
     def _numbers(self) -> list[int]:
         """Return the numbers of all versions, in order."""
         if not self._folder.is_dir():
             return []
-        names = (entry.name for entry in self._folder.iterdir() if entry.is_dir())
-        return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
+        folders = [entry for entry in self._folder.iterdir() if entry.is_dir()]
+        names = [folder.name for folder in folders]
+        numbers = [int(name) for name in names if _NUMBER.fullmatch(name)]
+        return sorted(numbers)
 
 
 def _link(source: Path, target: Path) -> None:
-    """Share a file; where the system cannot, copy it. Payloads are never written to again."""
+    """Link a file; where the system cannot, copy it. Payloads are never written to again."""
     try:
         os.link(source, target)
     except OSError:
