@@ -514,8 +514,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         learned_labels = store.labels[: store.n_learned]
         column_by_key = {self._key(label): column for column, label in enumerate(learned_labels)}
         columns = np.array([column_by_key.get(self._key(label), -1) for label in data.labels])
-        are_known = keys.with_pool(data.pool).found_among(self._keys)
-        check_known(columns, are_known)
+        share_of_items = keys.with_pool(data.pool).found_among(self._keys)
+        check_known(columns, share_of_items)
         folds = placed_groups(self._folds_of(keys), tables.groups)
         warm = WarmStart(self.space_, columns, folds)
         if len(np.unique(warm.folds[warm.folds >= 0])) < warm.n_folds:
