@@ -16,7 +16,7 @@ from polyseme.corrections import (
     STRENGTHS,
     Correction,
     CorrectionTable,
-    _solved,
+    _solve,
     correct,
     sketch,
 )
@@ -47,7 +47,7 @@ def test_the_closed_form_is_the_optimum_of_the_posterior(strength, agree, certai
     sketches, logits, answers = asked(agree=agree)
     logits *= certain
     known = sketches.astype(np.float64)
-    weights = _solved(known, logits, answers.astype(float), strength).weights
+    weights = _solve(known, logits, answers.astype(float), strength).weights
     best = minimize(
         minus_log_posterior,
         np.zeros(known.shape[1] + 1),
@@ -61,8 +61,8 @@ def test_the_closed_form_is_the_optimum_of_the_posterior(strength, agree, certai
 def test_a_solution_is_the_same_wherever_it_starts(agree):
     sketches, logits, answers = asked(40, agree=agree)
     given = (sketches.astype(np.float64), logits, answers.astype(float))
-    plain = _solved(*given, 3.0)
-    warm = _solved(*given, 3.0, _solved(*given, 0.3))
+    plain = _solve(*given, 3.0)
+    warm = _solve(*given, 3.0, _solve(*given, 0.3))
     for one, other in zip(plain, warm, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9)
 
@@ -72,7 +72,7 @@ def test_fewer_answers_than_dimensions_are_solved_alike():
     sketches[3] = sketches[4]  # of two items that are one no more can be learned than of one
     found = correct(sketches, logits, answers, *NOTHING)
     given = (sketches.astype(np.float64), logits, answers.astype(float))
-    plain = [_solved(*given, strength) for strength in STRENGTHS]
+    plain = [_solve(*given, strength) for strength in STRENGTHS]
     shares = np.exp([one.evidence - plain[0].evidence for one in plain])
     expected = shares / shares.sum() @ np.stack([one.weights for one in plain])
     np.testing.assert_allclose([*found.weights, found.intercept], expected, atol=1e-8)
@@ -81,7 +81,7 @@ def test_fewer_answers_than_dimensions_are_solved_alike():
 def test_the_evidence_is_the_one_of_laplace():
     sketches, logits, answers = asked(30, agree=False)
     known = sketches.astype(np.float64)
-    weights, evidence, _ = _solved(known, logits, answers.astype(float), 3.0)
+    weights, evidence, _ = _solve(known, logits, answers.astype(float), 3.0)
     rows = np.hstack([known * 3.0**0.5, np.ones((30, 1))])
     likely = sigmoid(logits + known @ weights[:-1] + weights[-1])
     inner = np.eye(7) + rows.T @ (rows * (likely * (1 - likely))[:, None])
@@ -93,7 +93,7 @@ def test_the_evidence_is_the_one_of_laplace():
 def test_answers_that_confirm_are_explained_by_the_weakest_function(agree, weak):
     sketches, logits, answers = asked(30, agree=agree)
     given = (sketches.astype(np.float64), logits, answers.astype(float))
-    evidence = [_solved(*given, strength).evidence for strength in STRENGTHS]
+    evidence = [_solve(*given, strength).evidence for strength in STRENGTHS]
     assert (int(np.argmax(evidence)) == 0) == weak
 
 

@@ -22,7 +22,7 @@ from polyseme import ConceptSpace, LabelCorpus, SpacePlan, ZeroShotTagger
 from polyseme import tags as tags_module
 from polyseme._progress import FileProgress
 from polyseme._validation import InputError, NotFittedError, PolysemeWarning
-from polyseme.answers import Answers, _source, _usual
+from polyseme.answers import Answers, _reference, _source
 from polyseme.datasets.toy import toy_world
 from polyseme.features import Extracted, MediaError
 from polyseme.features.base import MediaFeatures
@@ -1350,7 +1350,7 @@ def test_known_documents_decide_what_is_learned_of_labels_that_they_vote_for(tol
         columns = [column_of(told, label) for label in ("phone", "parasol")]
         return [_source(reading, usual, column, b"the same answers") for column in columns]
 
-    reading, usual = told._reading, _usual(told._reading)
+    reading, usual = told._reading, _reference(told._reading)
     before = sources()
     reading = replace(reading, store=told.store_.remove(told.store_.ids[:1]))
     after = sources()
@@ -1410,13 +1410,13 @@ def test_a_tagger_catches_up_with_what_another_was_told(told, world):
 def test_only_labels_that_were_answered_for_are_corrected_anew(told, world, monkeypatch):
     one, other = both(told)
     one.learn([("1", "phone", True)])
-    columns, correct = [], Answers._learned_anew
+    columns, correct = [], Answers._fit
 
     def seen(self, reading, usual, column, *given):
         columns.append(reading.labels[column])
         return correct(self, reading, usual, column, *given)
 
-    monkeypatch.setattr(Answers, "_learned_anew", seen)
+    monkeypatch.setattr(Answers, "_fit", seen)
     assert other.catch_up() and columns == ["phone"]
 
 

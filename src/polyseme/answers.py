@@ -33,11 +33,11 @@ from polyseme.verdicts import VerdictLog
 Place = Callable[[str], int | None]
 
 
-class _Usual(NamedTuple):
-    """What all corrections share."""
+class _Reference(NamedTuple):
+    """The reference sample, which all corrections share."""
 
     items: CodedItems  # that stand for all
-    digest: bytes  # of these items, and of who learns from them
+    digest: bytes  # of these items, and of the way corrections are learned
 
 
 class Answers:
@@ -58,42 +58,50 @@ class Answers:
     """
 
     def __init__(self, feedback: Feedback, cache: Path | None = None) -> None:
-        self.feedback, self.cache = feedback, cache
+        self.feedback = feedback
+        self.cache = cache
         self.corrections: dict[int, Correction] = {}
         self.table = CorrectionTable.of({})
         self._learned: dict[bytes, Correction] = {}  # by what they were learned from
         self._cached: frozenset[bytes] = frozenset()
-        self._usual: _Usual | None = None
+        self._reference: _Reference | None = None
         self._total_votes: dict[bytes, float] = {}  # for items, by the digests of their vectors
 
     @classmethod
     def of_folder(cls, folder: Path, space: ConceptSpace) -> Self:
-        """Take up verdicts in a model's folder, with corrections that were learned before."""
-        made = cls(Feedback(VerdictLog(folder), space.digest_), folder / CORRECTIONS)
-        made._learned = kept_corrections(folder / CORRECTIONS, space.n_sketch)
-        made._cached = frozenset(made._learned)
-        return made
+        """Load the verdicts of a model's folder, with corrections that were learned before."""
+        answers = cls(Feedback(VerdictLog(folder), space.digest_), folder / CORRECTIONS)
+        answers._learned = kept_corrections(folder / CORRECTIONS, space.n_sketch)
+        answers._cached = frozenset(answers._learned)
+        return answers
 
     def of(self, feedback: Feedback, cache: Path | None) -> Self:
         """Return the same with other verdicts; labels that they differ in must be corrected."""
-        made = copy(self)
-        made.feedback, made.cache = feedback, cache
-        return made
+        answers = copy(self)
+        answers.feedback = feedback
+        answers.cache = cache
+        return answers
 
     def caught_up(self) -> tuple[Self, set[str]]:
         """Return them with what stands by now, and the labels that differ."""
         feedback, labels = self.feedback.caught_up()
-        return (self if feedback is self.feedback else self.of(feedback, self.cache)), labels
+        if feedback is self.feedback:
+            return self, labels
+        return self.of(feedback, self.cache), labels
 
     def read_anew(self, reading: Reading, place: Place) -> Self:
         """Recompute the corrections for another reading; cached ones are reused."""
-        made = copy(self)
-        made.corrections, made.table = {}, CorrectionTable.of({})
-        made._usual, made._total_votes = None, {}
-        return made.corrected(reading, made.feedback.labels, place)
+        answers = copy(self)
+        answers.corrections = {}
+        answers.table = CorrectionTable.of({})
+        answers._reference = None
+        answers._total_votes = {}
+        return answers.corrected(reading, answers.feedback.labels, place)
 
     def corrected(self, reading: Reading, labels: Collection[str], place: Place) -> Self:
         """Return it with the corrections of some labels, learned from the verdicts that stand.
+
+        Corrections whose verdicts, items and readout have not changed are reused.
 
         Parameters
         ----------
@@ -104,74 +112,84 @@ class Answers:
         """
         if not reading.space.n_sketch or not labels:
             return self
-        names: dict[int | None, list[str]] = {}
+        names_by_column: dict[int | None, list[str]] = {}
         for label in self.feedback.labels:
-            names.setdefault(place(label), []).append(label)
-        corrections, learned = dict(self.corrections), dict(self._learned)
+            names_by_column.setdefault(place(label), []).append(label)
+        columns = {place(label) for label in labels}
+        corrections = dict(self.corrections)
+        learned = dict(self._learned)
         total_votes = dict(self._total_votes)
         with one_blas_thread():
-            usual = _usual(reading) if self._usual is None else self._usual
-            for column in {place(label) for label in labels} - {None}:
-                assert column is not None
+            reference = _reference(reading) if self._reference is None else self._reference
+            for column in columns:
+                if column is None:
+                    continue  # nothing is known of this label
                 corrections.pop(column, None)
-                told = self.feedback.digest(names.get(column, ()))
-                if not told:
-                    continue
-                source = _source(reading, usual, column, told)
+                names = names_by_column.get(column, [])
+                verdict_digest = self.feedback.digest(names)
+                if not verdict_digest:
+                    continue  # every verdict on this label was undone
+                source = _source(reading, reference, column, verdict_digest)
                 if source not in learned:
-                    found = self._learned_anew(reading, usual, column, names[column], total_votes)
-                    learned[source] = found._replace(source=source)
+                    correction = self._fit(reading, reference, column, names, total_votes)
+                    learned[source] = correction._replace(source=source)
                 corrections[column] = learned[source]
         # Some more than are in use: what was undone may be said again.
         if len(learned) > 2 * len(corrections) + 100:
-            learned = {one.source: one for one in corrections.values()}
-        made = copy(self)
+            learned = {correction.source: correction for correction in corrections.values()}
+        answers = copy(self)
         # The same answers give the same bits in any order.
-        made.corrections, made._learned = dict(sorted(corrections.items())), learned
-        made.table = CorrectionTable.of(made.corrections)
-        made._usual, made._total_votes = usual, total_votes
-        return made
+        answers.corrections = dict(sorted(corrections.items()))
+        answers.table = CorrectionTable.of(answers.corrections)
+        answers._learned = learned
+        answers._reference = reference
+        answers._total_votes = total_votes
+        return answers
 
-    def _learned_anew(
+    def _fit(
         self,
         reading: Reading,
-        usual: _Usual,
+        reference: _Reference,
         column: int,
         names: Collection[str],
         total_votes: dict[bytes, float],
     ) -> Correction:
-        """Learn the correction of a column from answers to labels of some names.
+        """Fit the correction of a column to answers to labels of some names.
 
-        What is not known yet of `total_votes` is added to them.
+        Votes that are missing in `total_votes` are computed and added there.
         """
-        background, n_sketch = reading.space.background_, reading.space.n_sketch
+        background = reading.space.background_
+        n_sketch = reading.space.n_sketch
         vectors, answers = self.feedback.placed(names)
+        sketches = vectors[:, :n_sketch]
         codes = vectors[:, n_sketch:]
-        totals = np.zeros(len(codes))
+        item_votes = np.zeros(len(codes))
         for row, vector in enumerate(vectors if reading.is_voted_for(column) else ()):
-            item = hashlib.sha256(vector.tobytes()).digest()
-            if item not in total_votes:
+            vector_digest = hashlib.sha256(vector.tobytes()).digest()
+            if vector_digest not in total_votes:
                 # Every item alone: its bits are the same beside any others.
-                total_votes[item] = float(reading.total_votes(codes[row : row + 1])[0])
-            totals[row] = total_votes[item]
+                votes = reading.total_votes(codes[row : row + 1])
+                total_votes[vector_digest] = float(votes[0])
+            item_votes[row] = total_votes[vector_digest]
+        items = reading.coded(codes, item_votes)
         return correct(
-            vectors[:, :n_sketch],
-            reading.label_logits(reading.coded(codes, totals), column),
+            sketches,
+            reading.label_logits(items, column),
             answers,
             background.sketches,
-            reading.label_logits(usual.items, column),
+            reading.label_logits(reference.items, column),
             background.weights,
         )
 
     def keep(self) -> None:
-        """Keep corrections beside the log, where some are not there yet, but not for every one."""
-        sources = {one.source for one in self.corrections.values()}
+        """Write the corrections beside the log once an eighth of them are not there yet."""
+        sources = {correction.source for correction in self.corrections.values()}
         if self.cache is not None and 8 * len(sources - self._cached) > len(sources):
             keep_corrections(self.cache, self.corrections.values())
             self._cached = frozenset(sources)
 
     def saved_to(self, folder: Path) -> Self:
-        """Keep corrections in a model's folder, where the log may have come from memory."""
+        """Write corrections to a model's folder, where the log may have come from memory."""
         if self.corrections:
             keep_corrections(folder / CORRECTIONS, self.corrections.values())
         if self.feedback.log.file is not None:
@@ -179,27 +197,30 @@ class Answers:
         return self.of(self.feedback.kept_in(VerdictLog(folder)), folder / CORRECTIONS)
 
 
-def _usual(reading: Reading) -> _Usual:
-    """Return the items that stand for all, and digest what all labels share."""
-    space, background = reading.space, reading.space.background_
+def _reference(reading: Reading) -> _Reference:
+    """Return the reference sample, with a digest of what all labels share."""
+    space = reading.space
+    background = space.background_
     codes = background.codes.reshape(-1, space.n_dimensions)
     items = reading.coded(codes, reading.total_votes(codes))
     digest = hashlib.sha256(f"{learned_by()} {space.digest_} {space.priming}".encode())
-    for one in (*background, space.document_mean_, space.axes_):
-        digest.update(f"{one.dtype.str} {one.shape}".encode() + one.tobytes())
-    return _Usual(items, digest.digest())
+    for array in (*background, space.document_mean_, space.axes_):
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return _Reference(items, digest.digest())
 
 
-def _source(reading: Reading, usual: _Usual, column: int, told: bytes) -> bytes:
-    """Digest all that decides the correction of a column; answers and items are one already.
+def _source(reading: Reading, reference: _Reference, column: int, verdict_digest: bytes) -> bytes:
+    """Return a digest of all that decides the correction of a column.
 
-    Whatever changes a label's logits without corrections has a part: its readout, the items that
-    stand for all, and known documents where they vote.
+    Whatever changes a label's logits without corrections has a part: its readout, the reference
+    sample, and known documents where they vote. Answers and their items have a digest already.
     """
-    digest = hashlib.sha256(usual.digest + told)
-    readout, store = reading.of_items, reading.store
-    for one in (readout.weights, readout.intercepts[None]):
-        digest.update(one[:, column].tobytes())
+    digest = hashlib.sha256(reference.digest + verdict_digest)
+    readout = reading.of_items
+    store = reading.store
+    digest.update(readout.weights[:, column].tobytes())
+    digest.update(readout.intercepts[column].tobytes())
     if reading.space.priming and column < store.n_learned:
         digest.update(store.digest + str(column).encode())
     return digest.digest()

@@ -107,11 +107,11 @@ class LabelCorpus:
         if getattr(matrix, "format", None) != "csr":
             raise InputError("`matrix` of `LabelCorpus` must be a CSR matrix.")
         n_rows, n_columns = matrix.shape
-        what = "`matrix` of `LabelCorpus`"
-        check_compressed(matrix.indices, matrix.indptr, n_rows, n_columns, what)
+        subject = "`matrix` of `LabelCorpus`"
+        check_compressed(matrix.indices, matrix.indptr, n_rows, n_columns, subject)
         if (n_rows, n_columns) != (len(self.ids), len(self.labels)):
             raise InputError(
-                f"{what} holds {n_rows} documents of {n_columns} labels, but there are "
+                f"{subject} holds {n_rows} documents of {n_columns} labels, but there are "
                 f"{len(self.ids)} ids and {len(self.labels)} labels."
             )
 
@@ -144,7 +144,8 @@ class LabelCorpus:
             documents = label_sets(documents, delimiter)
         check_iterable(documents, "documents")
         columns: dict[str, int] = {}
-        indices, indptr = array("q"), array("q", [0])
+        indices = array("q")
+        indptr = array("q", [0])
         for number, document in enumerate(documents):
             for name in _labels_of(document, f"Document {number}"):
                 indices.append(columns.setdefault(name, len(columns)))
@@ -195,27 +196,33 @@ class LabelCorpus:
     ) -> LabelCorpus:
         """Join the columns of a CSR matrix whose names are spellings of one label."""
         keys = [_key(name, normalize) for name in names]
-        distinct = sorted(set(keys)) if in_order else dict.fromkeys(keys)
-        places = {key: column for column, key in enumerate(distinct)}
-        columns = np.array([places[key] for key in keys], dtype=np.int64)
-        named, starts = (np.asarray(numbers, dtype=np.int64) for numbers in (indices, indptr))
-        entries = (np.ones(len(named), dtype=bool), columns[named], starts)
-        matrix = sp.csr_matrix(entries, shape=(len(starts) - 1, len(places)))
+        distinct_keys = sorted(set(keys)) if in_order else dict.fromkeys(keys)
+        column_by_key = {key: column for column, key in enumerate(distinct_keys)}
+        columns = np.array([column_by_key[key] for key in keys], dtype=np.int64)
+        name_numbers = np.asarray(indices, dtype=np.int64)
+        starts = np.asarray(indptr, dtype=np.int64)
+        entries = (np.ones(len(name_numbers), dtype=bool), columns[name_numbers], starts)
+        matrix = sp.csr_matrix(entries, shape=(len(starts) - 1, len(column_by_key)))
         matrix.sum_duplicates()
+
         # Each label gets its most frequent spelling; ties go by sorted order.
-        uses: list[Counter[str]] = [Counter() for _ in places]
-        counts = np.bincount(named, minlength=len(names)).tolist()
+        uses_by_column: list[Counter[str]] = [Counter() for _ in column_by_key]
+        counts = np.bincount(name_numbers, minlength=len(names)).tolist()
         for name, column, count in zip(names, columns, counts, strict=True):
-            uses[column][" ".join(name.split()) if normalize else name] += count
-        labels = tuple(min(tidied, key=lambda name: (-tidied[name], name)) for tidied in uses)
-        spelled = zip(names, (labels[column] for column in columns), strict=True)
+            spelling = " ".join(name.split()) if normalize else name
+            uses_by_column[column][spelling] += count
+        labels = tuple(map(_commonest, uses_by_column))
+        spellings = {}
+        for name, column in zip(names, columns, strict=True):
+            if name != labels[column]:
+                spellings[name] = labels[column]
         return cls(
             labels,
             matrix,
             _checked_ids(ids, matrix.shape[0]),
             numbered=ids is None,
             normalize=normalize,
-            spellings={name: label for name, label in spelled if name != label},
+            spellings=spellings,
         )
 
     @classmethod
@@ -247,7 +254,7 @@ class LabelCorpus:
 
     @classmethod
     def of_table(cls, table: Table, name: str, *, normalize: bool = True) -> LabelCorpus:
-        """Take the documents of a table that was read.
+        """Build a corpus from the documents of a table that was read.
 
         Parameters
         ----------
@@ -306,8 +313,10 @@ class LabelCorpus:
         if not isinstance(row, (int, np.integer)) or not -len(self) <= row < len(self):
             raise RowError(f"Document {shown(row)} is out of range: there are {len(self)}.")
         row = range(len(self))[row]
-        start, stop = self.matrix.indptr[row], self.matrix.indptr[row + 1]
-        return tuple(self.labels[column] for column in self.matrix.indices[start:stop])
+        start = self.matrix.indptr[row]
+        stop = self.matrix.indptr[row + 1]
+        columns = self.matrix.indices[start:stop]
+        return tuple(self.labels[column] for column in columns)
 
     def key(self, label: str) -> str:
         """Return the form by which this corpus compares labels."""
@@ -331,60 +340,68 @@ class LabelCorpus:
         rows : array of int or bool, shape (n_selected,) or (n_documents,)
             Row numbers, each at most once, or which rows to keep.
         """
-        chosen = self._rows(rows)
-        if len(np.unique(chosen)) != len(chosen):
+        numbers = self._rows(rows)
+        if len(np.unique(numbers)) != len(numbers):
             raise InputError("`rows` of `LabelCorpus.select` name a document twice; drop repeats.")
 
-        def cut(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-            return None if values is None else tuple(values[row] for row in chosen)
+        def selected(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+            return None if values is None else tuple(values[number] for number in numbers)
 
         return replace(
             self,
-            matrix=sp.csr_matrix(self.matrix[chosen]),
-            ids=cut(self.ids) or (),
-            groups=cut(self.groups),
-            splits=cut(self.splits),
+            matrix=sp.csr_matrix(self.matrix[numbers]),
+            ids=selected(self.ids) or (),
+            groups=selected(self.groups),
+            splits=selected(self.splits),
         )
 
     def _rows(self, rows: Any) -> NDArray[np.int64]:
         """Return the numbers of rows that are named by numbers or by which to keep."""
         try:
-            numbers = np.asarray(rows)
-            numbers = numbers if numbers.size else numbers.astype(np.int64)
-            chosen = np.arange(len(self))[numbers]
+            index = np.asarray(rows)
+            if not index.size:
+                index = index.astype(np.int64)
+            numbers = np.arange(len(self))[index]
         except (IndexError, TypeError, ValueError, OverflowError):
-            chosen = None
-        if chosen is None or chosen.ndim != 1:
+            numbers = None
+        if numbers is None or numbers.ndim != 1:
             raise RowError(
                 f"Rows are chosen by a list of numbers from 0 to {len(self) - 1}, or by which to "
                 f"keep; got {shown(rows)}."
             )
-        return np.asarray(chosen)
+        return np.asarray(numbers)
 
     def restrict(self, labels: Collection[str]) -> LabelCorpus:
         """Return the corpus over some of the labels only, in this corpus' column order.
 
         Documents keep their rows; one that holds none of the labels becomes empty.
         """
-        wanted = {self.key(label) for label in labels}
-        columns = [c for c, label in enumerate(self.labels) if self.key(label) in wanted]
-        kept = {self.labels[column]: None for column in columns}
+        wanted_keys = {self.key(label) for label in labels}
+        columns = []
+        for column, label in enumerate(self.labels):
+            if self.key(label) in wanted_keys:
+                columns.append(column)
+        wanted = dict.fromkeys(self.labels[column] for column in columns)
+        spellings = {name: label for name, label in self.spellings.items() if label in wanted}
         return replace(
             self,
-            labels=tuple(kept),
+            labels=tuple(wanted),
             matrix=sp.csr_matrix(self.matrix[:, np.array(columns, dtype=np.int64)]),
-            spellings={name: label for name, label in self.spellings.items() if label in kept},
+            spellings=spellings,
         )
 
     def used(self, labels: Labels) -> frozenset[str]:
         """Return those of the given labels that some document holds."""
-        held = {self.key(label) for label in np.array(self.labels, dtype=object)[self.counts > 0]}
-        return frozenset(label for label in labels if self.key(label) in held)
+        used_labels = np.array(self.labels, dtype=object)[self.counts > 0]
+        used_keys = {self.key(label) for label in used_labels}
+        return frozenset(label for label in labels if self.key(label) in used_keys)
 
     def without_unused(self) -> LabelCorpus:
         """Return the corpus without the labels that no document uses."""
-        used = self.counts > 0
-        return self if used.all() else self.restrict(np.array(self.labels, dtype=object)[used])
+        is_used = self.counts > 0
+        if is_used.all():
+            return self
+        return self.restrict(np.array(self.labels, dtype=object)[is_used])
 
     def align(self, labels: Labels) -> tuple[sp.csr_matrix, tuple[str, ...]]:
         """Return the documents over another vocabulary, `labels`.
@@ -396,27 +413,25 @@ class LabelCorpus:
         extra : tuple of str
             The labels that only this corpus has (and some document uses), in its column order.
         """
-        column_of = {self.key(label): column for column, label in enumerate(labels)}
-        if len(column_of) < len(labels):
+        column_by_key = {self.key(label): column for column, label in enumerate(labels)}
+        if len(column_by_key) < len(labels):
             raise InputError(
                 "Labels that differ only in case or white space are one label in one corpus and "
                 "several in the other; read both with the same `normalize`."
             )
-        used = self.counts > 0
+        is_used = self.counts > 0
         extra: list[str] = []
         targets = np.zeros(len(self.labels), dtype=np.int64)
         for column, label in enumerate(self.labels):
             key = self.key(label)
-            if key not in column_of:
-                if not used[column]:
+            if key not in column_by_key:
+                if not is_used[column]:
                     continue
-                column_of[key] = len(labels) + len(extra)
+                column_by_key[key] = len(labels) + len(extra)
                 extra.append(label)
-            targets[column] = column_of[key]
-        aligned = sp.csr_matrix(
-            (self.matrix.data, targets[self.matrix.indices], self.matrix.indptr),
-            shape=(len(self), len(labels) + len(extra)),
-        )
+            targets[column] = column_by_key[key]
+        entries = (self.matrix.data, targets[self.matrix.indices], self.matrix.indptr)
+        aligned = sp.csr_matrix(entries, shape=(len(self), len(labels) + len(extra)))
         aligned.sort_indices()
         return aligned, tuple(extra)
 
@@ -424,7 +439,7 @@ class LabelCorpus:
 def as_corpus(
     y: Documents | Table | Any, labels: Sequence[str] | None = None, *, normalize: bool = True
 ) -> LabelCorpus:
-    """Turn documents in any accepted form into a corpus; `labels` name an indicator's columns."""
+    """Return documents in any accepted form as a corpus; `labels` name an indicator's columns."""
     documents: Any = y  # frames of three libraries, of which none need be installed
     if isinstance(documents, LabelCorpus):
         return documents
@@ -482,22 +497,24 @@ def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
     """
     features, ids = without_ids(X)
     if ids is not None and not corpus.numbered and tuple(ids) != corpus.ids:
-        rows = {name: row for row, name in enumerate(corpus.ids)}
-        if len(set(ids)) == len(ids) and rows.keys() == {*ids}:
-            return features, corpus.select([rows[name] for name in ids])
+        row_by_id = {name: row for row, name in enumerate(corpus.ids)}
+        n_repeated = len(ids) - len(set(ids))
+        if not n_repeated and row_by_id.keys() == {*ids}:
+            return features, corpus.select([row_by_id[name] for name in ids])
         if features is not X or isinstance(X, Table):
-            without = [name for name in ids if name not in rows]
-            unused = sorted(rows.keys() - {*ids})
+            unmatched = [name for name in ids if name not in row_by_id]
+            unused = sorted(row_by_id.keys() - {*ids})
             raise InputError(
-                f"Rows of X and documents both have ids, which do not fit: {len(without)} rows are "
-                f"without a document ({first_few(without, most=3)}), {len(unused)} documents "
-                f"without a row ({first_few(unused, most=3)}), {len(ids) - len(set(ids))} ids "
-                "repeated; keep those that both have, or drop the ids of one to pair rows in order."
+                "Rows of X and documents both have ids, which do not fit: "
+                f"{len(unmatched)} rows are without a document ({first_few(unmatched, most=3)}), "
+                f"{len(unused)} documents without a row ({first_few(unused, most=3)}), "
+                f"{n_repeated} ids repeated; keep those that both have, or drop the ids of one to "
+                "pair rows in order."
             )
-    index: Any = getattr(X, "index", None)
-    other: Any = getattr(y, "index", None)
-    indexed = hasattr(index, "equals") and hasattr(other, "equals") and index.is_unique
-    if indexed and not index.equals(other) and {*index} == {*other}:
+    X_index: Any = getattr(X, "index", None)
+    y_index: Any = getattr(y, "index", None)
+    have_indexes = hasattr(X_index, "equals") and hasattr(y_index, "equals") and X_index.is_unique
+    if have_indexes and not X_index.equals(y_index) and {*X_index} == {*y_index}:
         raise InputError(
             "X and y have the same index in another order; pass `y.loc[X.index]` to pair them by "
             "it, or reset one to pair rows in order."
@@ -524,20 +541,21 @@ def _is_numeric(column: Any) -> bool:
 def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
     """Build a corpus from a frame with a column of tags, and an `id`, `group` or `split`."""
     names = [str(name) for name in frame.columns]
-    others = [name for name in names if name not in fields_of(names)]
-    called = [name for name in others if name in TAGS]
-    if len(called) != 1 and len(others) != 1:
+    field_by_column = fields_of(names)
+    candidates = [name for name in names if name not in field_by_column]
+    usual_names = [name for name in candidates if name in TAGS]
+    if len(usual_names) != 1 and len(candidates) != 1:
         raise InputError(
             f"A frame of documents needs its tags in one column `tags` or `labels`, or 0/1 columns "
             f"only; got {first_few(names)}."
         )
-    name = called[0] if called else others[0]
-    fields: dict[str, Any] = {
-        where: texts(frame[column].to_list(), column, "Document {}".format)
-        for column, where in fields_of(names).items()
-    }
-    table = Table(label_sets=label_sets(frame[name].to_list(), column=name), **fields)
-    return LabelCorpus.of_table(table, f"the column '{name}'", normalize=normalize)
+    tags_column = usual_names[0] if usual_names else candidates[0]
+    fields: dict[str, Any] = {}
+    for column, field_name in field_by_column.items():
+        fields[field_name] = texts(frame[column].to_list(), column, "Document {}".format)
+    sets = label_sets(frame[tags_column].to_list(), column=tags_column)
+    table = Table(label_sets=sets, **fields)
+    return LabelCorpus.of_table(table, f"the column '{tags_column}'", normalize=normalize)
 
 
 def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
@@ -575,25 +593,26 @@ def check_labels(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> int:
 
 
 def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int64]]:
-    """Find the distinct rows (n_distinct, n_labels), as first met, and each document's place there.
+    """Return the distinct rows (n_distinct, n_labels), as first met, and each document's number.
 
     The column indices of the documents (n_documents, n_labels) are put in order.
     """
     documents.sort_indices()
-    indices, indptr = documents.indices.astype(np.int64), documents.indptr
-    numbers: dict[bytes, int] = {}
-    first: list[int] = []
-    places = np.empty(documents.shape[0], dtype=np.int64)
-    for row, (start, stop) in enumerate(itertools.pairwise(indptr)):
-        number = numbers.setdefault(indices[start:stop].tobytes(), len(numbers))
-        if number == len(first):
-            first.append(row)
-        places[row] = number
-    return sp.csr_matrix(documents[first]), places
+    indices = documents.indices.astype(np.int64)
+    number_by_tags: dict[bytes, int] = {}
+    first_rows: list[int] = []
+    numbers = np.empty(documents.shape[0], dtype=np.int64)
+    for row, (start, stop) in enumerate(itertools.pairwise(documents.indptr)):
+        tags = indices[start:stop].tobytes()
+        number = number_by_tags.setdefault(tags, len(number_by_tags))
+        if number == len(first_rows):
+            first_rows.append(row)
+        numbers[row] = number
+    return sp.csr_matrix(documents[first_rows]), numbers
 
 
 def _labels_of(document: object, where: str) -> Iterator[str]:
-    """Iterate over one document's labels, refusing what is not a collection of strings."""
+    """Yield the labels of one document; refuse what is not a collection of strings."""
     if isinstance(document, (str, bytes)):
         raise InputError(
             f"{where} is the text {shown(document)}; expected a collection of labels, "
@@ -620,8 +639,8 @@ def _labels_of(document: object, where: str) -> Iterator[str]:
                 f"({in_words(label, 30)}); {MOST_LETTERS} are the most: are its tags told apart?"
             )
         if not is_text(label):
-            what = "a NUL" if "\0" in label else "half of a character"
-            raise InputError(f"{where} holds the label {shown(label)} with {what}; mend it.")
+            fault = "a NUL" if "\0" in label else "half of a character"
+            raise InputError(f"{where} holds the label {shown(label)} with {fault}; mend it.")
         yield str(label)
 
 
@@ -644,19 +663,25 @@ def _indicator_matrix(matrix: Any) -> sp.csr_matrix:
     return boolean
 
 
+def _commonest(uses: Counter[str]) -> str:
+    """Return the spelling that is used most often; of equals the first in sorted order."""
+    return min(uses, key=lambda spelling: (-uses[spelling], spelling))
+
+
 def _checked_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
     """Return unique document ids, numbering the documents when none are given."""
     if ids is None:
         return tuple(str(number) for number in range(n_documents))
     names = tuple(str(name) for name in ids)
-    if lost := [name for name in names if not is_text(name)]:
-        raise InputError(
-            f"The document id {shown(lost[0])} holds a NUL or half of a character, which no file "
-            "can hold; rename it."
-        )
+    for name in names:
+        if not is_text(name):
+            raise InputError(
+                f"The document id {shown(name)} holds a NUL or half of a character, which no file "
+                "can hold; rename it."
+            )
     if len(names) != n_documents:
         raise InputError(f"{len(names)} ids were given for {n_documents} documents.")
     if len(set(names)) != len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise InputError(f"Document id '{twice}' is given twice; ids must be unique.")
+        repeated = next(name for name, count in Counter(names).items() if count > 1)
+        raise InputError(f"Document id '{repeated}' is given twice; ids must be unique.")
     return names

@@ -66,20 +66,25 @@ class CorrectionTable(NamedTuple):
     @classmethod
     def of(cls, corrections: Mapping[int, Correction]) -> CorrectionTable:
         """Put corrections by column side by side."""
-        learned = list(corrections.values())
-        weights = (
-            np.stack([one.weights for one in learned], axis=1) if learned else np.empty((0, 0))
-        )
+        weights: Matrix = np.empty((0, 0))
+        if corrections:
+            label_weights = [correction.weights for correction in corrections.values()]
+            weights = np.stack(label_weights, axis=1)
         columns = np.array([*corrections], dtype=np.int64)
-        return cls(columns, weights, np.array([one.intercept for one in learned]))
+        intercepts = np.array([correction.intercept for correction in corrections.values()])
+        return cls(columns, weights, intercepts)
 
     def select(self, columns: Sequence[int]) -> CorrectionTable:
         """Return the corrections of some columns, by their places among these."""
-        own = {column: place for place, column in enumerate(self.columns.tolist())}
-        places = [place for place, column in enumerate(columns) if column in own]
-        some = [own[columns[place]] for place in places]
-        numbers = np.array(places, dtype=np.int64)
-        return CorrectionTable(numbers, self.weights[:, some], self.intercepts[some])
+        corrected = {column: place for place, column in enumerate(self.columns.tolist())}
+        new_columns = []
+        places = []
+        for new_column, column in enumerate(columns):
+            if column in corrected:
+                new_columns.append(new_column)
+                places.append(corrected[column])
+        new_column_array = np.array(new_columns, dtype=np.int64)
+        return CorrectionTable(new_column_array, self.weights[:, places], self.intercepts[places])
 
     def additions(self, sketches: Floats) -> Matrix:
         """Return what is added to the logits of items, by their sketches, (n, n_corrected)."""
@@ -93,9 +98,10 @@ def _signs(n_features: int) -> Floats:
     Its signs are bits that are the same in every version of numpy, so that a sketch which was kept
     stays one of the same space.
     """
-    drawn = np.random.PCG64(n_features).random_raw(n_features * SKETCH // 64)
-    bits = np.unpackbits(np.asarray(drawn, dtype="<u8").view(np.uint8))
-    signs = bits.reshape(n_features, SKETCH).astype(np.float32) * 2 - 1
+    numbers = np.random.PCG64(n_features).random_raw(n_features * SKETCH // 64)
+    octets = np.asarray(numbers, dtype="<u8").view(np.uint8)
+    bits = np.unpackbits(octets).reshape(n_features, SKETCH)
+    signs = bits.astype(np.float32) * 2 - 1
     return np.asarray(signs / np.float32(SKETCH**0.5))
 
 
@@ -106,9 +112,9 @@ def sketch(features: Floats) -> Floats:
     no more than `SKETCH` of them.
     """
     n_features = features.shape[1]
-    made = features if n_features <= SKETCH else features @ _signs(n_features)
-    lengths = np.sqrt(np.einsum("ij,ij->i", made, made))[:, None]
-    return np.asarray(made / np.maximum(lengths, 1e-9), dtype=np.float32)
+    projections = features if n_features <= SKETCH else features @ _signs(n_features)
+    lengths = np.sqrt(np.einsum("ij,ij->i", projections, projections))[:, None]
+    return np.asarray(projections / np.maximum(lengths, 1e-9), dtype=np.float32)
 
 
 def correct(
@@ -131,27 +137,38 @@ def correct(
     reference, reference_logits, reference_weights : arrays, shapes (m, n_sketch), (m,), (m,)
         Items that stand for all others, on which the label stays as frequent as it was.
     """
-    known, target, back = sketches.astype(np.float64), answers.astype(np.float64), None
-    if len(known) < known.shape[1]:
+    inputs = sketches.astype(np.float64)
+    target = answers.astype(np.float64)
+    basis = None
+    if len(inputs) < inputs.shape[1]:
         # Weights are mixtures of the items' sketches: there are no more dimensions than answers.
-        back, triangle = np.linalg.qr(known.T)
-        known = np.ascontiguousarray(triangle.T)
-    found: list[_Solution] = []
+        basis, triangle = np.linalg.qr(inputs.T)
+        inputs = np.ascontiguousarray(triangle.T)
+
+    solutions: list[_Solution] = []
+    solution = None
     for strength in STRENGTHS:
-        found.append(_solved(known, logits, target, strength, found[-1] if found else None))
-        if found[-1].evidence < max(one.evidence for one in found) - _HOPELESS:
+        solution = _solve(inputs, logits, target, strength, solution)
+        solutions.append(solution)
+        best_evidence = max(candidate.evidence for candidate in solutions)
+        if solution.evidence < best_evidence - _HOPELESS:
             break  # what is stronger still explains the answers even worse
-    evidence = np.array([one.evidence for one in found])
+
+    evidence = np.array([candidate.evidence for candidate in solutions])
     shares = np.exp(evidence - evidence.max())
     shares /= shares.sum()
-    mixed = np.asarray(shares @ np.stack([one.weights for one in found]))
-    weights = mixed[:-1] if back is None else back @ mixed[:-1]
+    mixture = np.asarray(shares @ np.stack([candidate.weights for candidate in solutions]))
+    weights = mixture[:-1] if basis is None else basis @ mixture[:-1]
     if not len(reference):
-        return Correction(weights, float(mixed[-1]))
-    moved = reference_logits + reference @ weights
-    expected = reference_weights @ sigmoid(reference_logits) / reference_weights.sum()
-    intercept = match_frequencies(moved[:, None], reference_weights, np.array([expected]))
-    return Correction(weights, float(intercept[0]))
+        return Correction(weights, float(mixture[-1]))
+
+    # The label stays as frequent as it was on the reference sample.
+    corrected_logits = reference_logits + reference @ weights
+    frequency = reference_weights @ sigmoid(reference_logits) / reference_weights.sum()
+    intercepts = match_frequencies(
+        corrected_logits[:, None], reference_weights, np.array([frequency])
+    )
+    return Correction(weights, float(intercepts[0]))
 
 
 class _Solution(NamedTuple):
@@ -162,8 +179,8 @@ class _Solution(NamedTuple):
     curvature: Matrix  # of the likelihood there, (n_sketch + 1, n_sketch + 1)
 
 
-def _solved(
-    known: Matrix,
+def _solve(
+    inputs: Matrix,
     logits: Matrix,
     target: Matrix,
     strength: float,
@@ -176,7 +193,7 @@ def _solved(
     """
     from scipy.linalg import cho_factor, cho_solve
 
-    rows = np.hstack([known, np.ones((len(known), 1))])
+    rows = np.hstack([inputs, np.ones((len(inputs), 1))])
     variances = np.full(rows.shape[1], strength)
     variances[-1] = OFFSET
     root = np.sqrt(variances)
@@ -185,38 +202,48 @@ def _solved(
         likelihood = -np.logaddexp(0, np.where(target > 0, -z, z)).sum()
         return float(likelihood - 0.5 * weights @ (weights / variances))
 
-    def curved(z: Matrix) -> Matrix:
-        likely = sigmoid(z)
-        scaled = rows * np.sqrt(np.maximum(likely * (1 - likely), 1e-6))[:, None]
-        return np.asarray(scaled.T @ scaled)
+    def curvature_at(z: Matrix) -> Matrix:
+        probabilities = sigmoid(z)
+        information = np.maximum(probabilities * (1 - probabilities), 1e-6)
+        scaled_rows = rows * np.sqrt(information)[:, None]
+        return np.asarray(scaled_rows.T @ scaled_rows)
 
-    def factored(curvature: Matrix) -> tuple[Matrix, bool]:
+    def cholesky(curvature: Matrix) -> tuple[Matrix, bool]:
         # In units of the prior, whose own curvature is then 1.
-        inner = root[:, None] * curvature * root
-        inner.flat[:: len(inner) + 1] += 1
-        factor: tuple[Matrix, bool] = cho_factor(inner, overwrite_a=True, check_finite=False)
+        hessian = root[:, None] * curvature * root
+        hessian.flat[:: len(hessian) + 1] += 1
+        factor: tuple[Matrix, bool] = cho_factor(hessian, overwrite_a=True, check_finite=False)
         return factor
 
     weights = np.zeros(rows.shape[1]) if start is None else start.weights
     z = logits + rows @ weights
-    curvature, exact = (curved(z), True) if start is None else (start.curvature, False)
-    factor, value, last = factored(curvature), posterior(weights, z), np.inf
+    curvature = curvature_at(z) if start is None else start.curvature
+    is_exact = start is None
+    factor = cholesky(curvature)
+    value = posterior(weights, z)
+    last_size = np.inf
     for _ in range(_STEPS):
         slope = rows.T @ (target - sigmoid(z)) - weights / variances
-        change = root * cho_solve(factor, root * slope, check_finite=False)
-        size = np.abs(change / root).max()
-        moved = rows @ change
+        step = root * cho_solve(factor, root * slope, check_finite=False)
+        z_step = rows @ step
+        size = np.abs(step / root).max()
+        new_value = posterior(weights + step, z + z_step)
         # Where answers contradict what was certain, a whole step leads too far.
-        while (after := posterior(weights + change, z + moved)) < value and size > 1e-9:
-            change, moved, size = change * 0.5, moved * 0.5, size * 0.5
-        weights, z, value = weights + change, z + moved, after
-        if exact and size < _SMALL:
+        while new_value < value and size > 1e-9:
+            step = step * 0.5
+            z_step = z_step * 0.5
+            size = size * 0.5
+            new_value = posterior(weights + step, z + z_step)
+        weights = weights + step
+        z = z + z_step
+        value = new_value
+        if is_exact and size < _SMALL:
             break
-        exact = bool(size < _SMALL or size > _SLOW * last)
-        if exact:
-            curvature = curved(z)
-            factor = factored(curvature)
-        last = size
+        is_exact = bool(size < _SMALL or size > _SLOW * last_size)
+        if is_exact:
+            curvature = curvature_at(z)
+            factor = cholesky(curvature)
+        last_size = size
     evidence = value - np.log(np.diag(factor[0])).sum()
     return _Solution(weights, float(evidence), curvature)
 
@@ -226,36 +253,42 @@ def _solved(
 
 @cache
 def learned_by() -> str:
-    """Return who learns corrections; of others, the last bits may differ."""
+    """Return the versions and settings that corrections depend on, to the last bit."""
     versions = (package_version(), np.__version__, scipy.__version__)
     return f"{_FORM} {versions} {STRENGTHS} {OFFSET} {_STEPS} {_SMALL} {_SLOW} {_HOPELESS}"
 
 
 def keep_corrections(file: Path, corrections: Collection[Correction]) -> None:
-    """Keep corrections by their sources, in place of those in the file; see `write_cache`."""
+    """Write corrections by their sources, in place of those in the file; see `write_cache`."""
+    sources = b"".join(correction.source for correction in corrections)
     write_cache(
         file,
         {
-            "sources": np.frombuffer(b"".join(one.source for one in corrections), dtype=np.uint8),
-            "weights": np.stack([one.weights for one in corrections]),
-            "intercepts": np.array([one.intercept for one in corrections]),
+            "sources": np.frombuffer(sources, dtype=np.uint8),
+            "weights": np.stack([correction.weights for correction in corrections]),
+            "intercepts": np.array([correction.intercept for correction in corrections]),
         },
     )
 
 
 def kept_corrections(file: Path, n_sketch: int) -> dict[bytes, Correction]:
-    """Return the corrections that a file keeps, by their sources; none where it cannot be used."""
+    """Load the corrections of a file, by their sources; none where it cannot be used."""
     arrays = read_cache(file)
-    weights, intercepts, sources = map(arrays.get, ("weights", "intercepts", "sources"))
+    weights = arrays.get("weights")
+    intercepts = arrays.get("intercepts")
+    sources = arrays.get("sources")
     if weights is None or intercepts is None or sources is None:
         return {}
     n = len(intercepts) if intercepts.ndim == 1 else 0
-    told = {"weights": (n, n_sketch), "intercepts": (n,), "sources": (n * SOURCE,)}
-    numbers = weights.dtype == intercepts.dtype == np.float64 and sources.dtype == np.uint8
-    if {name: one.shape for name, one in arrays.items()} != told or not numbers:
+    expected_shapes = {"weights": (n, n_sketch), "intercepts": (n,), "sources": (n * SOURCE,)}
+    shapes = {name: array.shape for name, array in arrays.items()}
+    have_types = weights.dtype == intercepts.dtype == np.float64 and sources.dtype == np.uint8
+    if shapes != expected_shapes or not have_types:
         return {}
     if not (np.isfinite(weights).all() and np.isfinite(intercepts).all()):
         return {}
-    names = [one.tobytes() for one in sources.reshape(n, SOURCE)]
-    kept = zip(weights, intercepts.tolist(), names, strict=True)
-    return {one.source: one for one in map(Correction._make, kept)}
+    corrections = {}
+    for row, source_bytes in enumerate(sources.reshape(n, SOURCE)):
+        source = source_bytes.tobytes()
+        corrections[source] = Correction(weights[row], float(intercepts[row]), source)
+    return corrections

@@ -35,7 +35,7 @@ class Known(NamedTuple):
 
 
 def no_documents(labels: tuple[str, ...]) -> Known:
-    """Begin with learned labels and nothing known."""
+    """Return learned labels without any document."""
     matrix = sp.csr_matrix(np.zeros((0, len(labels)), dtype=bool))
     return Known(labels, len(labels), (), matrix, np.zeros(0, dtype=np.int64))
 
@@ -67,17 +67,19 @@ def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
     used = np.flatnonzero(np.asarray(matrix[placed].sum(axis=0)).ravel()[n_before:])
     labels = known.labels + tuple(extra[column] for column in used)
     names = np.asarray(new_names(corpus, known.ids), dtype=object)
-    ids, dropped = tuple(names[placed].tolist()), tuple(names[~placed].tolist())
+    ids = tuple(names[placed].tolist())
+    dropped = tuple(names[~placed].tolist())
+
     before: Any = known.matrix.copy()
     before.resize(len(known.ids), len(labels))
-    added = matrix[placed][:, np.concatenate([np.arange(n_before), n_before + used])]
+    columns = np.concatenate([np.arange(n_before), n_before + used])
+    added = matrix[placed][:, columns]
     documents = sp.csr_matrix(sp.vstack([before, added], format="csr", dtype=bool))
     distinct, sets = unique_rows(documents)
     # Rows met first keep their numbers, so the sets known before stay 0..n-1.
-    fresh = distinct[int(known.sets.max(initial=-1)) + 1 :]
-    return Grown(
-        Known(labels, known.n_learned, known.ids + ids, documents, sets), fresh, ids, dropped
-    )
+    n_sets_before = int(known.sets.max(initial=-1)) + 1
+    grown = Known(labels, known.n_learned, known.ids + ids, documents, sets)
+    return Grown(grown, distinct[n_sets_before:], ids, dropped)
 
 
 class Shrunk(NamedTuple):
@@ -90,21 +92,22 @@ class Shrunk(NamedTuple):
 
 def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
     """Remove documents by their names; new labels left without any disappear."""
-    gone = set(as_names(ids, "names of documents"))
-    missing = sorted(gone - set(known.ids))
+    removed = set(as_names(ids, "names of documents"))
+    missing = sorted(removed - set(known.ids))
     if missing:
         name = in_words(missing[0])
         raise InputError(f"No known document is named '{name}'; nothing was removed.")
-    kept = np.array([name not in gone for name in known.ids], dtype=bool)
-    documents = sp.csr_matrix(known.matrix[kept])
+    remains = np.array([name not in removed for name in known.ids], dtype=bool)
+    documents = sp.csr_matrix(known.matrix[remains])
     used = np.asarray(documents.sum(axis=0)).ravel() > 0
     used[: known.n_learned] = True
     columns = np.flatnonzero(used)
     labels = tuple(known.labels[column] for column in columns)
-    names = tuple(name for name in known.ids if name not in gone)
+    names = tuple(name for name in known.ids if name not in removed)
     _, sets = unique_rows(documents)
-    shrunk = Known(labels, known.n_learned, names, sp.csr_matrix(documents[:, columns]), sets)
-    return Shrunk(shrunk, kept, columns)
+    matrix = sp.csr_matrix(documents[:, columns])
+    shrunk = Known(labels, known.n_learned, names, matrix, sets)
+    return Shrunk(shrunk, remains, columns)
 
 
 def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
@@ -128,50 +131,66 @@ def labels_of(known: Known, row: int) -> tuple[str, ...]:
 
 
 def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
-    """Name new documents: their own names, none of them taken, or numbers that are free."""
-    taken = set(taken_ids)
+    """Return names for new documents: their own, which must be free, or numbers that are free."""
+    taken_names = set(taken_ids)
     if not corpus.numbered:
-        twice = next((name for name in corpus.ids if name in taken), None)
-        if twice is not None:
-            raise InputError(
-                f"A document named '{twice}' is known already; remove it first or rename."
-            )
+        for name in corpus.ids:
+            if name in taken_names:
+                raise InputError(
+                    f"A document named '{name}' is known already; remove it first or rename."
+                )
         return corpus.ids
-    free = (str(number) for number in itertools.count(len(taken)) if str(number) not in taken)
-    return list(itertools.islice(free, len(corpus)))
+    numbers = map(str, itertools.count(len(taken_names)))
+    free_numbers = (number for number in numbers if number not in taken_names)
+    return list(itertools.islice(free_numbers, len(corpus)))
 
 
 def met_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     """Find items' documents among the label sets: their rows there, or -1, (n_items,)."""
-    if corpus is label_sets or (corpus.numbered and label_sets.numbered):
-        first, second = corpus.without_unused(), label_sets.without_unused()
-        if first.labels == second.labels and first.matrix.shape == second.matrix.shape:
-            differing: Any = first.matrix != second.matrix
-            if differing.nnz == 0:
-                return np.arange(len(corpus), dtype=np.int64)
-    met = np.full(len(corpus), -1, dtype=np.int64)
+    are_lists = corpus.numbered and label_sets.numbered
+    if (corpus is label_sets or are_lists) and _are_equal(corpus, label_sets):
+        return np.arange(len(corpus), dtype=np.int64)
+    set_rows = np.full(len(corpus), -1, dtype=np.int64)
     if corpus.numbered or label_sets.numbered:
-        return met
-    places = {name: row for row, name in enumerate(label_sets.ids)}
-    namesakes = np.array([places.get(name, -1) for name in corpus.ids], dtype=np.int64)
+        return set_rows
+    row_by_name = {name: row for row, name in enumerate(label_sets.ids)}
+    namesakes = np.array([row_by_name.get(name, -1) for name in corpus.ids], dtype=np.int64)
     rows = np.flatnonzero(namesakes >= 0)
+
     # Both over what labels are compared by.
-    keys: dict[str, int] = {}
-    columns = [
-        np.array([keys.setdefault(each.key(label), len(keys)) for label in each.labels], np.int64)
-        for each in (corpus, label_sets)
-    ]
-    documents, others = (
-        sp.csr_matrix(
-            (each.matrix.data, places[each.matrix.indices], each.matrix.indptr),
-            shape=(len(each), len(keys)),
-        )
-        for each, places in zip((corpus, label_sets), columns, strict=True)
-    )
-    differing = documents[rows] != others[namesakes[rows]]
-    rows = rows[np.asarray(differing.sum(axis=1)).ravel() == 0]
-    met[rows] = namesakes[rows]
-    return met
+    numbers: dict[str, int] = {}
+    item_columns = _key_columns(corpus, numbers)
+    set_columns = _key_columns(label_sets, numbers)
+    item_matrix = _with_columns(corpus, item_columns, len(numbers))
+    set_matrix = _with_columns(label_sets, set_columns, len(numbers))
+    differing: Any = item_matrix[rows] != set_matrix[namesakes[rows]]
+    n_differing = np.asarray(differing.sum(axis=1)).ravel()
+    equal_rows = rows[n_differing == 0]
+    set_rows[equal_rows] = namesakes[equal_rows]
+    return set_rows
+
+
+def _are_equal(first: LabelCorpus, second: LabelCorpus) -> bool:
+    """Return whether two corpora use the same labels and have the same tag sets, row by row."""
+    first = first.without_unused()
+    second = second.without_unused()
+    if first.labels != second.labels or first.matrix.shape != second.matrix.shape:
+        return False
+    differing: Any = first.matrix != second.matrix
+    return bool(differing.nnz == 0)
+
+
+def _key_columns(corpus: LabelCorpus, numbers: dict[str, int]) -> IntArray:
+    """Return the number of each label's key, (n_labels,); new keys are numbered as they are met."""
+    columns = [numbers.setdefault(corpus.key(label), len(numbers)) for label in corpus.labels]
+    return np.array(columns, np.int64)
+
+
+def _with_columns(corpus: LabelCorpus, columns: IntArray, n_columns: int) -> sp.csr_matrix:
+    """Return the documents of a corpus with their labels in other columns."""
+    matrix = corpus.matrix
+    indices = columns[matrix.indices]
+    return sp.csr_matrix((matrix.data, indices, matrix.indptr), shape=(len(corpus), n_columns))
 
 
 def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
@@ -186,16 +205,18 @@ def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus
 
 def _unmet_rows(corpus: LabelCorpus, label_sets: LabelCorpus, rows: IntArray) -> LabelCorpus:
     """Return some of the items' documents under names that no label set has."""
-    met_names = set(label_sets.ids)
-    taken = met_names | (set() if corpus.numbered else set(corpus.ids))
+    set_names = set(label_sets.ids)
+    taken_names = set(set_names)
+    if not corpus.numbered:
+        taken_names.update(corpus.ids)
     names = []
     for row in rows.tolist():
         name = corpus.ids[row]
-        if corpus.numbered or name in met_names:
+        if corpus.numbered or name in set_names:
             name = f"instance:{name}"
-            while name in taken:
+            while name in taken_names:
                 name = f"instance:{name}"
-            taken.add(name)
+            taken_names.add(name)
         names.append(name)
     return replace(corpus.select(rows), ids=tuple(names), numbered=False)
 
@@ -241,33 +262,33 @@ def _equal_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     All are -1 unless one of the two holds every tag set of the other; an empty one is never found.
     """
     numbers: dict[str, int] = {}
-    set_tags, item_tags = (
-        _numbered_tags(each, label_sets.key, numbers) for each in (label_sets, corpus)
-    )
+    set_tags = _numbered_tags(label_sets, label_sets.key, numbers)
+    item_tags = _numbered_tags(corpus, label_sets.key, numbers)
     rows_by_tags: dict[frozenset[int], list[int]] = {}
     for row in reversed(range(len(label_sets))):
         rows_by_tags.setdefault(set_tags[row], []).append(row)
 
     rows = np.full(len(corpus), -1, dtype=np.int64)
     for item, tags in enumerate(item_tags):
-        equal = rows_by_tags.get(tags)
-        if tags and equal:
-            rows[item] = equal.pop()
+        equal_rows = rows_by_tags.get(tags)
+        if tags and equal_rows:
+            rows[item] = equal_rows.pop()
     n_equal = np.count_nonzero(rows >= 0)
-    fewer = min(np.count_nonzero(corpus.lengths), np.count_nonzero(label_sets.lengths))
-    return rows if n_equal == fewer else np.full(len(corpus), -1, dtype=np.int64)
+    n_item_sets = np.count_nonzero(corpus.lengths)
+    n_label_sets = np.count_nonzero(label_sets.lengths)
+    if n_equal < min(n_item_sets, n_label_sets):
+        return np.full(len(corpus), -1, dtype=np.int64)
+    return rows
 
 
 def _numbered_tags(
     corpus: LabelCorpus, key: Callable[[str], str], numbers: dict[str, int]
 ) -> list[frozenset[int]]:
     """Return the tags of each document as numbers, which are given to keys as they are met."""
-    of_labels = [numbers.setdefault(key(label), len(numbers)) for label in corpus.labels]
-    columns, starts = corpus.matrix.indices.tolist(), corpus.matrix.indptr.tolist()
-    return [
-        frozenset(of_labels[column] for column in columns[start:stop])
-        for start, stop in itertools.pairwise(starts)
-    ]
+    label_numbers = [numbers.setdefault(key(label), len(numbers)) for label in corpus.labels]
+    tag_numbers = [label_numbers[column] for column in corpus.matrix.indices.tolist()]
+    bounds = itertools.pairwise(corpus.matrix.indptr.tolist())
+    return [frozenset(tag_numbers[start:stop]) for start, stop in bounds]
 
 
 def teaching_corpora(
@@ -340,10 +361,11 @@ def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels
     n_labels = len(labels)
     matrix = sp.csr_matrix(corpus.align(labels)[0][:, :n_labels], dtype=np.float64)
     sets_matrix = sp.csr_matrix(label_sets.align(labels)[0][:, :n_labels], dtype=np.float64)
-    own = met_documents(corpus, label_sets)
-    groups = _joined_groups(label_sets, corpus, own)
-    fresh = np.flatnonzero(own < 0)
-    own[fresh] = sets_matrix.shape[0] + np.arange(len(fresh))
-    documents = sp.csr_matrix(sp.vstack([sets_matrix, matrix[fresh]], format="csr"))
+    n_sets = sets_matrix.shape[0]
+    item_documents = met_documents(corpus, label_sets)
+    groups = _joined_groups(label_sets, corpus, item_documents)
+    new_items = np.flatnonzero(item_documents < 0)
+    item_documents[new_items] = n_sets + np.arange(len(new_items))
+    documents = sp.csr_matrix(sp.vstack([sets_matrix, matrix[new_items]], format="csr"))
     numbers = group_numbers(groups, documents.shape[0])
-    return TrainingTables(documents, own, numbers, sets_matrix.shape[0])
+    return TrainingTables(documents, item_documents, numbers, n_sets)

@@ -104,11 +104,11 @@ class Evidence:
 
     def __repr__(self) -> str:
         """Return what it is evidence of, in a line; `str` tells the parts."""
-        rests = f"{len(self.tags)} tags, {len(self.neighbours)} known tag sets"
-        return f"Evidence({self.label} ({self.kind}), logit {self.logit:+.2f}: {rests})"
+        size = f"{len(self.tags)} tags, {len(self.neighbours)} known tag sets"
+        return f"Evidence({self.label} ({self.kind}), logit {self.logit:+.2f}: {size})"
 
     def __str__(self) -> str:
-        lines = [f"{part:+.2f} {name}" for name, part in self.parts()]
+        lines = [f"{number:+.2f} {name}" for name, number in self.parts()]
         label = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
         if self.implied_by is not None:
             label += f", by way of {self.implied_by}"
@@ -126,7 +126,7 @@ def evidence_of(
     kind: str,
     in_use: bool,
 ) -> Evidence:
-    """Take a label's logit of one item apart.
+    """Compute the parts of a label's logit for one item.
 
     Parameters
     ----------
@@ -143,92 +143,114 @@ def evidence_of(
     in_use : bool
         Whether it may be suggested; else its probability is 0.
     """
-    space, store = reading.space, reading.store
+    space = reading.space
+    store = reading.store
     readout = reading.of_tags if features is None else reading.of_items
     weights = readout.weights[:, column]
     learned = None if tags is None else sp.csr_matrix(tags[:, : store.n_learned])
     average = np.zeros(len(space.order_), dtype=np.float32)
-    n_members_dimensions = space.members_.n_dimensions
-    direct, share, features_part = np.zeros((1, n_members_dimensions)), 1.0, 0.0
-    coordinates = np.zeros((1, space.n_dimensions - n_members_dimensions), dtype=np.float32)
+    n_member_dimensions = space.members_.n_dimensions
+    n_coordinates = space.n_dimensions - n_member_dimensions
     if features is None:
         assert learned is not None
+        direct = np.zeros((1, n_member_dimensions))
+        coordinates = np.zeros((1, n_coordinates), dtype=np.float32)
         probable = np.asarray(learned[:, space.order_].toarray(), dtype=np.float32)[0]
+        context_share = 1.0
+        feature_part = 0.0
     else:
         view = space.views(features, learned)
-        direct, probable, share = view.direct.astype(np.float64), view.probable[0], space.context
+        direct = view.direct.astype(np.float64)
         coordinates = view.coordinates
+        probable = view.probable[0]
+        context_share = space.context
         average[: space.n_seen_] = space.mean_tags_
-        says = np.hstack([(1 - share) * direct, coordinates])[0]
-        usually_says = space.mean_code_.copy()
-        usually_says[:n_members_dimensions] *= 1 - share
-        features_part = float((says - usually_says) @ weights)
+        feature_code = np.hstack([(1 - context_share) * direct, coordinates])[0]
+        mean_feature_code = space.mean_code_.copy()
+        mean_feature_code[:n_member_dimensions] *= 1 - context_share
+        feature_part = float((feature_code - mean_feature_code) @ weights)
 
     def code_of(probable_tags: NDArray[np.float32]) -> NDArray[np.float32]:
         context = space.encode_tags(probable_tags[None])
-        composed = (1 - share) * direct + share * context
-        return np.asarray(np.hstack([composed, coordinates]), dtype=np.float32)
+        member_code = (1 - context_share) * direct + context_share * context
+        return np.asarray(np.hstack([member_code, coordinates]), dtype=np.float32)
 
     # As it was coded when it was scored, to the last bit.
     code = reading.codes(features, tags)
     logits = reading.logits(code, features, corrections)[0]
-    of_members = weights[:n_members_dimensions]
-    parts = share * tag_parts(space.members_, of_members, average, probable)
-    known = 0.0
-    if features is not None and space.priming and column < store.n_learned:
+    member_weights = weights[:n_member_dimensions]
+    contributions = context_share * tag_parts(space.members_, member_weights, average, probable)
+    tags_sum = float(contributions.sum())
+    priming_part = 0.0
+    if features is not None and reading.is_voted_for(column):
         prior = store.counts[column] / max(len(store.ids), 1)
-        usual = space.priming * float(logit(np.array(prior)))
-        votes = store.votes(space.points(code))[0, column]
-        known = space.priming * float(logit(np.array(votes))) - usual
-    answers = 0.0
+        prior_logit = space.priming * float(logit(np.array(prior)))
+        share_of_votes = store.votes(space.points(code))[0, column]
+        vote_logit = space.priming * float(logit(np.array(share_of_votes)))
+        priming_part = vote_logit - prior_logit
+    verdict_part = 0.0
     if features is not None and column in corrections.columns:
-        own = corrections.select([column])
-        answers = float(own.additions(space.sketch(features))[0, 0])
-    first = np.argsort(-np.abs(parts), kind="stable")[:k]
-    named = []
-    for place in first[parts[first] != 0].tolist():
-        changed = probable.copy()
-        changed[place] = average[place]
-        less = reading.logits(code_of(changed), features, corrections)[0, column] - logits[column]
-        tag = reading.labels[space.order_[place]]
-        numbers = (float(probable[place]), float(parts[place]), float(less))
-        named.append(TagEvidence(tag, *numbers))
+        correction = corrections.select([column])
+        verdict_part = float(correction.additions(space.sketch(features))[0, 0])
+
+    strongest = np.argsort(-np.abs(contributions), kind="stable")[:k]
+    tag_evidence = []
+    for place in strongest[contributions[strongest] != 0].tolist():
+        probable_without = probable.copy()
+        probable_without[place] = average[place]
+        logits_without = reading.logits(code_of(probable_without), features, corrections)[0]
+        evidence = TagEvidence(
+            tag=reading.labels[space.order_[place]],
+            probability=float(probable[place]),
+            part=float(contributions[place]),
+            without=float(logits_without[column] - logits[column]),
+        )
+        tag_evidence.append(evidence)
+
     value = float(logits[column])
     return Evidence(
-        reading.labels[column],
-        kind,
-        float(sigmoid(np.array(value))) if in_use else 0.0,
-        value,
-        # The rest: what is left where features and tags are average and documents vote alike.
-        value - features_part - float(parts.sum()) - known - answers,
-        features_part,
-        tuple(named),
-        float(parts.sum()) - sum(one.part for one in named),
-        known,
-        store.nearest(space.points(code)[0], column, k),
-        answers,
+        label=reading.labels[column],
+        kind=kind,
+        probability=float(sigmoid(np.array(value))) if in_use else 0.0,
+        logit=value,
+        # What is left where features and tags are average and documents vote alike.
+        frequency=value - feature_part - tags_sum - priming_part - verdict_part,
+        features=feature_part,
+        tags=tuple(tag_evidence),
+        other_tags=tags_sum - sum(evidence.part for evidence in tag_evidence),
+        known=priming_part,
+        neighbours=store.nearest(space.points(code)[0], column, k),
+        verdicts=verdict_part,
     )
 
 
 def tag_parts(
     members: Members, weights: Matrix, start: NDArray[np.float32], end: NDArray[np.float32]
 ) -> Matrix:
-    """Share out among tags what they change in a label's logit, by integrated gradients.
+    """Compute what each tag changes in a label's logit, by integrated gradients.
 
     Tags (n_labels,) move from average to this item's, and the label is read from codes with weights
-    (n_dimensions,). Parts (n_labels,) sum to the change of the logit: midpoints leave a small rest,
-    which is shared out in proportion to the parts' sizes.
+    (n_dimensions,). Parts (n_labels,) sum to the change of the logit: midpoints leave a small
+    remainder, which is shared out in proportion to the parts' sizes.
     """
-    places = (np.arange(_PLACES, dtype=np.float32) + 0.5) / _PLACES
-    moved = end - start
-    read = weights.reshape(len(members), 1, -1).astype(np.float32)
+    midpoints = (np.arange(_PLACES, dtype=np.float32) + 0.5) / _PLACES
+    difference = end - start
+    member_weights = weights.reshape(len(members), 1, -1).astype(np.float32)
     (first, bias), (second, offset) = members.document_layers
-    units = rectified(affine(start + places[:, None] * moved, first, bias))
+
+    # Forwards through the two layers at every midpoint, then backwards.
+    units = rectified(affine(start + midpoints[:, None] * difference, first, bias))
     codes = squashed(affine(units, second, offset))
-    back = ((read * (1 - codes * codes)) @ second.mT) * (units > 0)
-    slopes = (back @ first.mT).sum(axis=0).mean(axis=0)
-    parts = (slopes * moved).astype(np.float64)
-    ends = members.encode_documents(np.stack([start, end]))
-    change = float((read * (ends[:, 1:] - ends[:, :1])).sum(dtype=np.float64))
-    rest, sizes = change - parts.sum(), np.abs(parts)
-    return np.asarray(parts + rest * sizes / sizes.sum()) if sizes.sum() > 0 else parts
+    code_gradients = member_weights * (1 - codes * codes)
+    unit_gradients = (code_gradients @ second.mT) * (units > 0)
+    tag_gradients = (unit_gradients @ first.mT).sum(axis=0).mean(axis=0)
+    contributions = (tag_gradients * difference).astype(np.float64)
+
+    end_codes = members.encode_documents(np.stack([start, end]))
+    code_change = end_codes[:, 1:] - end_codes[:, :1]
+    logit_change = float((member_weights * code_change).sum(dtype=np.float64))
+    remainder = logit_change - contributions.sum()
+    sizes = np.abs(contributions)
+    if not sizes.sum() > 0:
+        return np.asarray(contributions)
+    return np.asarray(contributions + remainder * sizes / sizes.sum())

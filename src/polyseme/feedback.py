@@ -7,6 +7,7 @@ items that were answered for, and questions that are worth asking.
 from __future__ import annotations
 
 import hashlib
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import copy
 from functools import lru_cache
@@ -122,7 +123,8 @@ class Feedback:
     """
 
     def __init__(self, log: VerdictLog, space: str) -> None:
-        self.log, self.space = log, space
+        self.log = log
+        self.space = space
         # What is read after this may be newer already; it is read again then, with no harm.
         self._heads = log.heads()
         # The number of each verdict and its answer, by label and item.
@@ -141,12 +143,15 @@ class Feedback:
 
     def items(self) -> dict[str, None]:
         """Return the items that verdicts are about, as keys."""
-        return dict.fromkeys(item for said in self._answers.values() for item in said)
+        items: dict[str, None] = {}
+        for answers in self._answers.values():
+            items |= dict.fromkeys(answers)
+        return items
 
     def triples(self) -> Iterator[tuple[str, str, bool]]:
         """Yield item, label and answer of every verdict."""
-        for label, said in self._answers.items():
-            for item, (_, answer) in said.items():
+        for label, answers in self._answers.items():
+            for item, (_, answer) in answers.items():
                 yield item, label, answer
 
     def caught_up(self) -> tuple[Feedback, set[str]]:
@@ -158,101 +163,133 @@ class Feedback:
         if heads == self._heads:
             return self, set()
         if not self.log.holds(self._heads):  # another log has taken its place
-            new = Feedback(self.log, self.space)
-            return new, {*self.labels, *new.labels}
-        new = copy(self)
-        new._heads = heads
-        fresh: dict[str, dict[str, tuple[int, bool]]] = {}
+            feedback = Feedback(self.log, self.space)
+            return feedback, {*self.labels, *feedback.labels}
+        feedback = copy(self)
+        feedback._heads = heads
+
+        updates = self._updates()
+        all_answers = self._answers | updates
+        feedback._answers = {label: answers for label, answers in all_answers.items() if answers}
+        changed_labels = set()
+        for label, answers in updates.items():
+            if answers != self._answers.get(label, {}):
+                changed_labels.add(label)
+
+        new_places = self.log.coded(self.space, after=self._heads["codes"][0])
+        recoded = set()
+        for item, place in new_places.items():
+            if self._places.get(item) != place:
+                recoded.add(item)
+        if recoded:
+            feedback._places = self._places | new_places
+            for label, answers in all_answers.items():
+                if not recoded.isdisjoint(answers):
+                    changed_labels.add(label)
+        return feedback, changed_labels
+
+    def _updates(self) -> dict[str, dict[str, tuple[int, bool]]]:
+        """Return the standing answers of labels that the log has new events about."""
+        updates: dict[str, dict[str, tuple[int, bool]]] = {}
         undone = []
         for event in self.log.events(self._heads["events"][0]):
             if isinstance(event, Undo):
                 undone.append(event.undoes)
                 continue
-            if event.label not in fresh:
-                fresh[event.label] = dict(self._answers.get(event.label, {}))
-            fresh[event.label][event.item] = (event.number or 0, event.answer)
+            if event.label not in updates:
+                updates[event.label] = dict(self._answers.get(event.label, {}))
+            updates[event.label][event.item] = (event.number or 0, event.answer)
         if undone:  # what stood before stands again
-            again = self.log.labels_of(undone)
-            standing = _by_label(self.log.standing(again))
-            fresh |= {label: standing.get(label, {}) for label in again}
-        every = self._answers | fresh
-        new._answers = {label: said for label, said in every.items() if said}
-        differ = {one for one, said in fresh.items() if said != self._answers.get(one, {})}
-        placed = self.log.coded(self.space, after=self._heads["codes"][0])
-        moved = {item: at for item, at in placed.items() if self._places.get(item) != at}.keys()
-        if moved:
-            new._places = self._places | placed
-            differ |= {one for one, said in every.items() if not moved.isdisjoint(said.keys())}
-        return new, differ
+            labels = self.log.labels_of(undone)
+            standing = _by_label(self.log.standing(labels))
+            updates |= {label: standing.get(label, {}) for label in labels}
+        return updates
 
     def kept_in(self, log: VerdictLog) -> Feedback:
         """Return the same for another log, to which this one's was copied."""
-        new = copy(self)
-        new.log = log
-        return new
+        feedback = copy(self)
+        feedback.log = log
+        return feedback
 
     def numbers(self, labels: Collection[str]) -> list[int]:
         """Return the numbers of the standing verdicts on labels."""
-        return [number for label in labels for number, _ in self._answers[label].values()]
+        numbers: list[int] = []
+        for label in labels:
+            numbers.extend(number for number, _ in self._answers[label].values())
+        return numbers
 
     def vectors(self, items: Collection[str]) -> dict[str, Floats]:
         """Return the vectors of items that have one; some are held in memory."""
         numbers = {item: self._places[item] for item in items if item in self._places}
-        held = self._held
-        missing = [number for number in numbers.values() if number not in held]
-        read = dict(zip(missing, self.log.vectors(missing), strict=True)) if missing else {}
-        found = {item: read[at] if at in read else held[at] for item, at in numbers.items()}
-        width = next((vector.nbytes for vector in found.values()), 0)
-        if width * (len(held) + len(read)) > _HELD_BYTES:
-            held = {}
-        if read:
-            self._held = held | read if width * len(read) <= _HELD_BYTES else held
-        return found
+        cache = self._held  # read once: other threads may replace it
+        missing = [number for number in numbers.values() if number not in cache]
+        new_vectors: dict[int, Floats] = {}
+        if missing:
+            new_vectors = dict(zip(missing, self.log.vectors(missing), strict=True))
+        vectors_by_number = ChainMap(new_vectors, cache)
+        vectors = {item: vectors_by_number[number] for item, number in numbers.items()}
+        if new_vectors:
+            width = next(iter(new_vectors.values())).nbytes
+            if width * (len(cache) + len(new_vectors)) > _HELD_BYTES:
+                cache = {}
+            if width * len(new_vectors) <= _HELD_BYTES:
+                cache = cache | new_vectors
+            self._held = cache
+        return vectors
 
     def answers(self, labels: Collection[str]) -> dict[str, bool]:
         """Return items and answers of one label, which may have been said under several names.
 
         They are in the order of the items' names, whatever came first, and the latest counts.
         """
-        said = [(item, told) for one in labels for item, told in self._answers.get(one, {}).items()]
-        return {item: answer for item, (_, answer) in sorted(said)}
+        numbered_answers: list[tuple[str, tuple[int, bool]]] = []
+        for label in labels:
+            numbered_answers.extend(self._answers.get(label, {}).items())
+        return {item: answer for item, (_, answer) in sorted(numbered_answers)}
 
     def digest(self, labels: Collection[str]) -> bytes:
-        """Digest what `placed` gives, without reading it; nothing where it gives nothing."""
-        answers, places = self.answers(labels), self._places
-        told = [(places[item], answer) for item, answer in answers.items() if item in places]
-        if not told:
+        """Return a digest of what `placed` returns, without reading it; empty where that is."""
+        places = self._places
+        placed_answers = []
+        for item, answer in self.answers(labels).items():
+            if item in places:
+                placed_answers.append((places[item], answer))
+        if not placed_answers:
             return b""
         # The last vector's own digest tells of all that came before it.
-        last = self.log.code_digest(max(told)[0])
-        return hashlib.sha256(last + ascii(told).encode("ascii")).digest()
+        last_place, _ = max(placed_answers)
+        vector_digest = self.log.code_digest(last_place)
+        return hashlib.sha256(vector_digest + ascii(placed_answers).encode("ascii")).digest()
 
     def placed(self, labels: Collection[str]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return vectors (n, n_dimensions) and answers (n,) of items that have a vector here."""
         answers = self.answers(labels)
         vectors = self.vectors(answers)
-        known = [item for item in answers if item in vectors]
-        if not known:
+        placed_items = [item for item in answers if item in vectors]
+        if not placed_items:
             return np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=bool)
-        return np.stack([vectors[item] for item in known]), np.array([answers[x] for x in known])
+        placed_vectors = np.stack([vectors[item] for item in placed_items])
+        placed_answers = np.array([answers[item] for item in placed_items])
+        return placed_vectors, placed_answers
 
 
 def _by_label(verdicts: Iterable[Verdict]) -> dict[str, dict[str, tuple[int, bool]]]:
     """Return numbers and answers of verdicts, by label and item."""
-    found: dict[str, dict[str, tuple[int, bool]]] = {}
-    for one in verdicts:
-        found.setdefault(one.label, {})[one.item] = (one.number or 0, one.answer)
-    return found
+    by_label: dict[str, dict[str, tuple[int, bool]]] = {}
+    for verdict in verdicts:
+        answers = by_label.setdefault(verdict.label, {})
+        answers[verdict.item] = (verdict.number or 0, verdict.answer)
+    return by_label
 
 
-def as_verdict(given: Verdict | tuple[Any, ...], model: str) -> Verdict:
+def as_verdict(values: Verdict | tuple[Any, ...], model: str) -> Verdict:
     """Return a verdict of a tuple that begins with item, label and answer; items are text."""
     try:
-        verdict = given if isinstance(given, Verdict) else Verdict(*given)
+        verdict = values if isinstance(values, Verdict) else Verdict(*values)
         item = str(verdict.item)
     except (TypeError, ValueError):  # a number may have too many digits to be written
         raise InputError(
-            f"A verdict must be a `Verdict` or a tuple (item, label, answer); got {shown(given)}."
+            f"A verdict must be a `Verdict` or a tuple (item, label, answer); got {shown(values)}."
         ) from None
     return verdict._replace(item=item, model=verdict.model or model)
 
@@ -269,15 +306,17 @@ def answer_table(
     items are known by their names, columns by a function that gives None for a label that is not
     there; verdicts on others are passed over. None where no verdict is left.
     """
-    found, known = {}, lru_cache(maxsize=None)(columns)
+    column_of = lru_cache(maxsize=None)(columns)
+    signs: dict[tuple[int, int], float] = {}
     for item, label, answer, *_ in verdicts:
-        row, column = rows.get(item), known(label)
+        row = rows.get(item)
+        column = column_of(label)
         if row is not None and column is not None:
-            found[row, column] = 1.0 if answer else -1.0
-    if not found:
+            signs[row, column] = 1.0 if answer else -1.0
+    if not signs:
         return None
-    places = np.array([*found], dtype=np.int64)
-    return sp.csr_matrix(([*found.values()], (places[:, 0], places[:, 1])), shape=shape)
+    places = np.array([*signs], dtype=np.int64)
+    return sp.csr_matrix(([*signs.values()], (places[:, 0], places[:, 1])), shape=shape)
 
 
 def check_strategy(strategy: str, *, tagged: bool) -> None:
@@ -315,43 +354,78 @@ def choose(
     """
     reasons = _REASONS[strategy]
     spread = Spread.of(blocks()) if strategy == "errors" else None
-    # For each reason the best so far: worth, row, column, logit, tagged.
-    kept: dict[str, list[NDArray[Any]]] = {}
+    best: dict[str, _Candidates] = {}
     for block in blocks():
-        logits, tagged = block.logits, block.tagged
-        may = np.isfinite(logits) & ~block.answered
-        may &= ~tagged if spread is None else spread.disagreements(logits, tagged)
+        eligible = np.isfinite(block.logits) & ~block.answered
+        if spread is None:
+            eligible &= ~block.tagged
+        else:
+            eligible &= spread.disagreements(block.logits, block.tagged)
         for reason in reasons:
-            if reason == "random":
-                worth = generator.random(may.shape)
-            elif reason == "errors":
-                worth = np.where(tagged, -logits, logits)
-            else:
-                worth = logits if reason == "likely" else -np.abs(logits)
-            before = kept.get(reason)
-            # Of equals the first is kept, so that only what is better than the last one matters.
-            least = -np.inf if before is None or len(before[0]) < 2 * k else before[0][-1]
-            row, column = np.nonzero(may & (worth > least))
-            places = (row, column)
-            found = [worth[places], row + block.start, column, logits[places], tagged[places]]
-            if before is not None:
-                found = [np.concatenate(pair) for pair in zip(before, found, strict=True)]
+            worth = _worth(reason, block, generator)
             # Twice as many as are wanted: those for one reason may be chosen for another.
-            best = _largest(np.asarray(found[0]), 2 * k)
-            kept[reason] = [part[best] for part in found]
-    chosen: dict[tuple[int, int], tuple[float, str]] = {}
-    for place, (reason, (_, *parts)) in enumerate(kept.items()):
-        for row, column, value, has in zip(*(part.tolist() for part in parts), strict=True):
-            if len(chosen) >= k * (place + 1) // len(reasons):
+            best[reason] = _best_candidates(best.get(reason), block, worth, eligible, 2 * k)
+
+    questions: dict[tuple[int, int], tuple[float, str]] = {}
+    for n_reasons, (reason, candidates) in enumerate(best.items(), start=1):
+        n_wanted = k * n_reasons // len(reasons)
+        for _, row, column, logit, tagged in zip(*map(np.ndarray.tolist, candidates), strict=True):
+            if len(questions) >= n_wanted:
                 break
-            why = reason if reason != "errors" else ("doubtful" if has else "missing")
-            chosen.setdefault((row, column), (float(sigmoid(np.array(value))), why))
-    return [(*place, *told) for place, told in chosen.items()]
+            item_reason = reason
+            if reason == "errors":
+                item_reason = "doubtful" if tagged else "missing"
+            probability = float(sigmoid(np.array(logit)))
+            questions.setdefault((row, column), (probability, item_reason))
+    return [(*place, *question) for place, question in questions.items()]
+
+
+class _Candidates(NamedTuple):
+    """The labels of items that are most worth a question so far, the best first."""
+
+    worth: NDArray[Any]
+    rows: NDArray[Any]
+    columns: NDArray[Any]
+    logits: NDArray[Any]
+    tagged: NDArray[Any]
+
+
+def _worth(reason: str, block: Block, generator: np.random.Generator) -> Matrix:
+    """Return how much each label of each item is worth a question, (n, n_labels)."""
+    if reason == "random":
+        return generator.random(block.logits.shape)
+    if reason == "errors":
+        return np.where(block.tagged, -block.logits, block.logits)
+    if reason == "likely":
+        return block.logits
+    return np.asarray(-np.abs(block.logits))
+
+
+def _best_candidates(
+    best: _Candidates | None, block: Block, worth: Matrix, eligible: NDArray[np.bool_], k: int
+) -> _Candidates:
+    """Return the k best candidates of those so far and those of a block."""
+    # Of equals the first is kept, so that only what is better than the last one matters.
+    least = -np.inf
+    if best is not None and len(best.worth) >= k:
+        least = best.worth[-1]
+    rows, columns = np.nonzero(eligible & (worth > least))
+    places = (rows, columns)
+    candidates = _Candidates(
+        worth[places], rows + block.start, columns, block.logits[places], block.tagged[places]
+    )
+    if best is not None:
+        pairs = zip(best, candidates, strict=True)
+        candidates = _Candidates(*(np.concatenate(pair) for pair in pairs))
+    order = _largest(candidates.worth, k)
+    return _Candidates(*(array[order] for array in candidates))
 
 
 def _largest(values: Matrix, k: int) -> NDArray[np.int64]:
     """Return the places of the k largest values, the largest and of equals the first first."""
-    near = np.arange(len(values))
+    candidates = np.arange(len(values))
     if len(values) > 8 * k:
-        near = np.flatnonzero(values >= np.partition(values, -k)[-k])
-    return near[np.argsort(-values[near], kind="stable")[:k]]
+        kth_largest = np.partition(values, -k)[-k]
+        candidates = np.flatnonzero(values >= kth_largest)
+    order = np.argsort(-values[candidates], kind="stable")
+    return candidates[order[:k]]

@@ -139,36 +139,35 @@ class Validation:
 
     def gain_over(self, other: Validation) -> float:
         """Return by how much unseen labels are ranked better than in another; see `pool_gain`."""
-        mine, others = (
-            np.array([one.unseen.example_map, one.unseen.concept_map]) for one in (self, other)
-        )
-        return float(np.nan_to_num(mine - others).mean())
+        example_gain = self.unseen.example_map - other.unseen.example_map
+        concept_gain = self.unseen.concept_map - other.unseen.concept_map
+        return float(np.nan_to_num([example_gain, concept_gain]).mean())
 
     def threshold(self, precision: float) -> float:
         """Return how likely an unseen label must be for a precision; infinity: nobody knows."""
-        place = int(np.searchsorted(PRECISIONS, precision - 1e-9))
-        return self.thresholds[min(place, len(self.thresholds) - 1)]
+        step = int(np.searchsorted(PRECISIONS, precision - 1e-9))
+        return self.thresholds[min(step, len(self.thresholds) - 1)]
 
     @property
     def highest_precision(self) -> float:
         """The highest precision that can be promised of unseen labels; 0 for none."""
-        known = np.flatnonzero(np.isfinite(self.thresholds))
-        return float(PRECISIONS[known[-1]]) if len(known) else 0.0
+        promised = np.flatnonzero(np.isfinite(self.thresholds))
+        return float(PRECISIONS[promised[-1]]) if len(promised) else 0.0
 
     def __repr__(self) -> str:
         """Return the mean precision of rankings, in a line; `str` tells more."""
-        seen, unseen = (100 * part.example_map for part in (self.seen, self.unseen))
+        seen = 100 * self.seen.example_map
+        unseen = 100 * self.unseen.example_map
         return f"Validation({self.n_draws} draws, E-MAP seen {seen:.1f}, unseen {unseen:.1f})"
 
     def __str__(self) -> str:
         lines = [
-            f"{name} labels: {_precision_and_recall(part)}; E-MAP {part.example_map:.3f}, "
-            f"C-MAP {part.concept_map:.3f} "
-            f"({part.n_labels} labels at a time, {part.n_items} held-out items)"
-            for name, part in (("seen", self.seen), ("unseen", self.unseen))
+            f"seen labels: {_measures_in_words(self.seen)}",
+            f"unseen labels: {_measures_in_words(self.unseen)}",
         ]
         for name, values in self.baselines.items():
-            seen, unseen = (_maps(values[:2]), _maps(values[2:]))
+            seen = _maps(values[:2])
+            unseen = _maps(values[2:])
             lines.append(f"in comparison, {name}: seen labels {seen}; unseen labels {unseen}")
         best = f"the highest that can be promised of unseen labels is {self.highest_precision:.2f}"
         if not self.highest_precision:
@@ -205,19 +204,16 @@ class Validation:
     def from_state(cls, config: Mapping[str, Any]) -> Self:
         """Rebuild it from `get_state`."""
         _VALUES.check(config)
-        parts: dict[str, Any] = {
-            name: Measures(**{k: np.nan if v is None else v for k, v in config[name].items()})  # type: ignore[arg-type]
-            for name in ("seen", "unseen")
-        }
+        curves = {}
+        for name, curve in config["curves"].items():
+            curves[name] = tuple((count, mean, share) for count, mean, share in curve)
         return cls(
-            **parts,
-            thresholds=tuple(np.inf if one is None else one for one in config["thresholds"]),
-            labels={label: (pair[0], pair[1]) for label, pair in config["labels"].items()},
+            seen=_measures_of(config["seen"]),
+            unseen=_measures_of(config["unseen"]),
+            thresholds=tuple(_number(value, np.inf) for value in config["thresholds"]),
+            labels={label: (seen, unseen) for label, (seen, unseen) in config["labels"].items()},
             n_draws=config["n_draws"],
-            curves={
-                name: tuple((step[0], step[1], step[2]) for step in curve)
-                for name, curve in config["curves"].items()
-            },
+            curves=curves,
             examples={},
             baselines={name: tuple(values) for name, values in config["baselines"].items()},
             pool_gain=config["pool_gain"],
@@ -253,23 +249,50 @@ _VALUES = Fields(
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return NaN as None, which JSON knows."""
-    return {name: None if value != value else value for name, value in values.items()}
+    """Return values with None for NaN, which JSON does not know."""
+    plain = dict(values)
+    for name, value in values.items():
+        if value != value:
+            plain[name] = None
+    return plain
+
+
+def _number(value: float | None, missing: float) -> float:
+    """Return a value of a state, or what stands for it where it is None."""
+    return missing if value is None else value
+
+
+def _measures_of(config: Mapping[str, Any]) -> Measures:
+    """Rebuild measures from a state."""
+    values: dict[str, Any] = {name: _number(value, np.nan) for name, value in config.items()}
+    return Measures(**values)
 
 
 def _maps(values: Sequence[float | None]) -> str:
     """Return an E-MAP and a C-MAP as text."""
-    parts = zip(("E-MAP", "C-MAP"), values, strict=True)
-    return ", ".join(f"{name} {'-' if value is None else f'{value:.3f}'}" for name, value in parts)
+    texts = []
+    for name, value in zip(("E-MAP", "C-MAP"), values, strict=True):
+        number = "-" if value is None else f"{value:.3f}"
+        texts.append(f"{name} {number}")
+    return ", ".join(texts)
 
 
-def _precision_and_recall(part: Measures) -> str:
+def _measures_in_words(measures: Measures) -> str:
+    """Return all measures as text."""
+    return (
+        f"{_precision_and_recall(measures)}; E-MAP {measures.example_map:.3f}, "
+        f"C-MAP {measures.concept_map:.3f} "
+        f"({measures.n_labels} labels at a time, {measures.n_items} held-out items)"
+    )
+
+
+def _precision_and_recall(measures: Measures) -> str:
     """Return what suggestions at a probability of 0.5 are worth."""
-    if np.isnan(part.precision):
+    if np.isnan(measures.precision):
         return "none had a probability of 0.5 or more"
     return (
-        f"at a probability of 0.5 or more, precision {part.precision:.2f} and recall "
-        f"{part.recall:.2f}"
+        f"at a probability of 0.5 or more, precision {measures.precision:.2f} and recall "
+        f"{measures.recall:.2f}"
     )
 
 
@@ -323,100 +346,126 @@ def validate(
         too few items or labels to spare any.
     """
     generator = as_generator(random_state)
-    documents, options = corpus, dict[str, Any]()
+    documents = corpus
+    options: dict[str, Any] = {}
     if label_sets_only:
         options["label_sets_only"] = True
     else:
         label_sets, documents = join_corpora(label_sets, corpus)
     rows_of_sets = met_documents(documents, label_sets)
     taught = label_sets.without_unused().labels
-    draws, clicks = [], []
+
+    draws: list[list[_Scores]] = []
+    click_gains: list[float] = []
     simple_draws: dict[str, list[_Scores]] = {}
     for number in range(n_draws):
-        drawn = _draw(corpus, taught, generator)
-        if drawn is None:
+        draw = _draw(corpus, taught, generator)
+        if draw is None:
             return []
-        trained, tested, hidden = drawn
-        known = np.ones(len(label_sets), dtype=bool)
-        known[rows_of_sets[tested][rows_of_sets[tested] >= 0]] = False
+        train_rows, test_rows, hidden = draw
+        test_sets = rows_of_sets[test_rows]
+        is_taught = np.ones(len(label_sets), dtype=bool)
+        is_taught[test_sets[test_sets >= 0]] = False
         with warnings.catch_warnings():
             # What is wrong with the data was said when they were read.
             warnings.simplefilter("ignore", PolysemeWarning)
-            chosen = _some(np.flatnonzero(known), MOST_TRAINED, generator)
-            given = (X[trained], documents.select(trained), label_sets.select(chosen))
+            set_rows = _sample(np.flatnonzero(is_taught), MOST_TRAINED, generator)
+            training_data = (
+                X[train_rows],
+                documents.select(train_rows),
+                label_sets.select(set_rows),
+            )
             try:
-                copy = _fitted(estimator, part_of(checkpoint, f"draw-{number}"), given, **options)
-                rankers = [*variants(copy)]
+                checkpoint_of_draw = part_of(checkpoint, f"draw-{number}")
+                fitted = _fitted(estimator, checkpoint_of_draw, training_data, **options)
+                rankers = [*variants(fitted)]
                 if pool is not None:
-                    others = np.setdiff1d(np.arange(len(corpus)), np.concatenate([trained, tested]))
-                    others = _some(others, MOST_TRAINED, generator)
-                    stack: Any = sp.vstack if sp.issparse(X) else np.concatenate
-                    both = stack([pool, X[others]])
-                    rows = _some(np.arange(both.shape[0]), MOST_TRAINED, generator)
-                    place = part_of(checkpoint, f"draw-{number}-pool")
-                    with_pool = options | {"unlabelled": both[rows]}
-                    rankers.append(_fitted(estimator, place, given, **with_pool))
+                    used_rows = np.concatenate([train_rows, test_rows])
+                    left_out = np.setdiff1d(np.arange(len(corpus)), used_rows)
+                    left_out = _sample(left_out, MOST_TRAINED, generator)
+                    unlabelled = _stacked(pool, X[left_out])
+                    pool_rows = np.arange(unlabelled.shape[0])
+                    pool_rows = _sample(pool_rows, MOST_TRAINED, generator)
+                    pool_options = options | {"unlabelled": unlabelled[pool_rows]}
+                    pool_checkpoint = part_of(checkpoint, f"draw-{number}-pool")
+                    with_pool = _fitted(estimator, pool_checkpoint, training_data, **pool_options)
+                    rankers.append(with_pool)
             except ModelFileError:
                 raise
             except InputError:
                 return []  # so little is left that nothing can be learned from it
-        chosen_items = corpus.select(tested)
-        scores = [_Scores.of(ranker, X[tested], chosen_items, hidden) for ranker in rankers]
+
+        X_test = X[test_rows]
+        test_corpus = corpus.select(test_rows)
+        scores = [_Scores.of(ranker, X_test, test_corpus, hidden) for ranker in rankers]
         draws.append(scores)
         for name, ranker in simple_rankers(X.shape[1]).items():
-            ranker.fit(*given)
-            simple = _Scores.of(ranker, X[tested], chosen_items, hidden)
-            simple_draws.setdefault(name, []).append(simple)
-        if hasattr(copy, "learn") and scores[0].unseen.any():
-            clicks.append(_click_gain(copy, X[tested], chosen_items, hidden))
-    click_gain = float(np.mean(clicks)) if clicks else None
-    baselines = {name: _mean_precisions(of_ranker) for name, of_ranker in simple_draws.items()}
-    return [
-        replace(_measured(of_variant, n_examples), click_gain=click_gain, baselines=baselines)
-        for of_variant in zip(*draws, strict=True)
-    ]
+            ranker.fit(*training_data)
+            simple_scores = _Scores.of(ranker, X_test, test_corpus, hidden)
+            simple_draws.setdefault(name, []).append(simple_scores)
+        if hasattr(fitted, "learn") and scores[0].unseen.any():
+            click_gains.append(_click_gain(fitted, X_test, test_corpus, hidden))
+
+    mean_click_gain = float(np.mean(click_gains)) if click_gains else None
+    baselines = {name: _mean_precisions(scores) for name, scores in simple_draws.items()}
+    validations = []
+    for variant_draws in zip(*draws, strict=True):
+        validation = _measured(variant_draws, n_examples)
+        validation = replace(validation, click_gain=mean_click_gain, baselines=baselines)
+        validations.append(validation)
+    return validations
+
+
+def _stacked(first: Features, second: Features) -> Any:
+    """Return the rows of two tables of features as one table."""
+    stack: Any = sp.vstack if sp.issparse(second) else np.concatenate
+    return stack([first, second])
 
 
 def _fitted(
-    estimator: Ranker, checkpoint: Path | None, given: tuple[Any, ...], **options: Any
+    estimator: Ranker, checkpoint: Path | None, training_data: tuple[Any, ...], **options: Any
 ) -> Any:
     """Fit a copy of an estimator; a state of other data is never in its way."""
     copy: Any = clone(estimator)
     if checkpoint is None:
-        return copy.fit(*given, **options)
+        return copy.fit(*training_data, **options)
     copy.set_params(checkpoint=checkpoint)
     try:
-        return copy.fit(*given, **options)
+        return copy.fit(*training_data, **options)
     except OtherTrainingError:
         remove_model(checkpoint)
-        return copy.fit(*given, **options)
+        return copy.fit(*training_data, **options)
 
 
 def _click_gain(ranker: Any, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> float:
     """Return what answers for some held-out items bring on the others, for labels made unseen."""
-    asked, measured = np.arange(len(corpus)) % 2 == 0, np.arange(len(corpus)) % 2 == 1
+    rows = np.arange(len(corpus))
+    answer_rows = rows[rows % 2 == 0]
+    measured_rows = rows[rows % 2 == 1]
     before = _Scores.of(ranker, X, corpus, hidden)
     X, _ = without_ids(X)  # rows are named by their numbers
-    answers = [
-        (str(row), label, bool(before.truth[row, column]))
-        for column, label in enumerate(before.labels)
-        if before.unseen[column]
-        for row in np.flatnonzero(asked)[
-            np.argsort(-before.logits[asked, column], kind="stable")[:CLICKS]
-        ].tolist()
-    ]
+    answers = []
+    for column in np.flatnonzero(before.unseen).tolist():
+        label = before.labels[column]
+        order = np.argsort(-before.logits[answer_rows, column], kind="stable")
+        for row in answer_rows[order[:CLICKS]].tolist():
+            answers.append((str(row), label, bool(before.truth[row, column])))
     ranker.learn(answers, X)
-    after = _Scores.of(ranker, X[measured], corpus.select(np.flatnonzero(measured)), hidden)
-    pairs = []
-    for scores in (before.logits[measured], after.logits):
-        true = after.truth[:, after.unseen]
-        parts = (
-            _quietly(metric, true, scores[:, after.unseen])
-            for metric in (example_precision, concept_precision)
-        )
-        means = [float(np.nanmean(part)) if np.isfinite(part).any() else 0.0 for part in parts]
-        pairs.append(sum(means) / len(means))
-    return float(pairs[1] - pairs[0])
+    after = _Scores.of(ranker, X[measured_rows], corpus.select(measured_rows), hidden)
+    truth = after.truth[:, after.unseen]
+    logits_before = before.logits[measured_rows][:, after.unseen]
+    logits_after = after.logits[:, after.unseen]
+    gain = _mean_quality(truth, logits_after) - _mean_quality(truth, logits_before)
+    return float(gain)
+
+
+def _mean_quality(truth: NDArray[np.bool_], logits: Matrix) -> float:
+    """Return the mean of E-MAP and C-MAP, each of which is 0 where there is nothing to measure."""
+    means = []
+    for metric in (example_precision, concept_precision):
+        values = _quietly(metric, truth, logits)
+        means.append(float(np.nanmean(values)) if np.isfinite(values).any() else 0.0)
+    return sum(means) / len(means)
 
 
 def _draw(
@@ -437,26 +486,32 @@ def _draw(
         return None
     order = generator.permutation(np.unique(groups[carried]))
     held_out = np.isin(groups, order[: int(_ITEMS * n_groups)])
-    labels = generator.permutation(used)[: max(2, int(_LABELS * len(used)))]
+    n_candidates = max(2, int(_LABELS * len(used)))
+    candidates = generator.permutation(used)[:n_candidates]
     # The first so many labels are on the items whose first label is one of them.
-    place = np.full(len(corpus.labels), len(labels))
-    place[labels] = np.arange(len(labels))
-    first = np.full(len(corpus), len(labels))
-    first[carried] = np.minimum.reduceat(
-        place[corpus.matrix.indices], corpus.matrix.indptr[carried]
-    )
-    n_carrying = np.cumsum(np.bincount(first, minlength=len(labels))[: len(labels)])
-    labels = labels[: max(np.count_nonzero(n_carrying <= _CARRYING * len(corpus)), 1)]
-    carrying = first < len(labels)
-    trained = _some(np.flatnonzero(~held_out & ~carrying), MOST_TRAINED, generator)
-    most = max(512, min(_MOST_TESTED, _MOST_TESTED * 2048 // len(used)))
-    tested = _some(carried[held_out[carried]], most, generator)
-    return trained, tested, [corpus.labels[column] for column in labels]
+    rank_of_label = np.full(len(corpus.labels), n_candidates)
+    rank_of_label[candidates] = np.arange(n_candidates)
+    first_rank = np.full(len(corpus), n_candidates)
+    tag_ranks = rank_of_label[corpus.matrix.indices]
+    first_rank[carried] = np.minimum.reduceat(tag_ranks, corpus.matrix.indptr[carried])
+    n_first = np.bincount(first_rank, minlength=n_candidates)[:n_candidates]
+    n_carrying = np.cumsum(n_first)
+    n_hidden = max(np.count_nonzero(n_carrying <= _CARRYING * len(corpus)), 1)
+    hidden = [corpus.labels[column] for column in candidates[:n_hidden]]
+
+    carries_hidden = first_rank < n_hidden
+    train_rows = np.flatnonzero(~held_out & ~carries_hidden)
+    train_rows = _sample(train_rows, MOST_TRAINED, generator)
+    n_tested = max(512, min(_MOST_TESTED, _MOST_TESTED * 2048 // len(used)))
+    test_rows = _sample(carried[held_out[carried]], n_tested, generator)
+    return train_rows, test_rows, hidden
 
 
-def _some(rows: IntArray, most: int, generator: np.random.Generator) -> IntArray:
-    """Return all rows, or so many of them."""
-    return rows if len(rows) <= most else np.sort(generator.permutation(rows)[:most])
+def _sample(rows: IntArray, most: int, generator: np.random.Generator) -> IntArray:
+    """Return all rows where there are no more than `most`, else a random sample of so many."""
+    if len(rows) <= most:
+        return rows
+    return np.sort(generator.permutation(rows)[:most])
 
 
 @dataclass(frozen=True)
@@ -471,84 +526,104 @@ class _Scores:
 
     @classmethod
     def of(cls, ranker: Ranker, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> _Scores:
-        """Let a fitted ranker score items; labels that it does not know are passed over."""
+        """Score items with a fitted ranker; labels that it does not know are passed over."""
         classes = [str(label) for label in ranker.classes_]
         truth = corpus.align(classes)[0][:, : len(classes)].toarray().astype(bool)
         carried = set(corpus.labels)
-        kept = np.flatnonzero([label in carried for label in classes])
-        labels = tuple(classes[column] for column in kept)
-        made_unseen = set(hidden)
-        unseen = np.array([label in made_unseen for label in labels], dtype=bool)
-        return cls(labels, ranker.decision_function(X)[:, kept], truth[:, kept], unseen, corpus.ids)
+        columns = np.flatnonzero([label in carried for label in classes])
+        labels = tuple(classes[column] for column in columns)
+        hidden_labels = set(hidden)
+        unseen = np.array([label in hidden_labels for label in labels], dtype=bool)
+        logits = ranker.decision_function(X)[:, columns]
+        return cls(labels, logits, truth[:, columns], unseen, corpus.ids)
 
     def examples(self, n: int) -> dict[str, tuple[tuple[str, float, bool], ...]]:
-        """Name the n likeliest items of each label that was made unseen and is on some item."""
-        chosen = np.flatnonzero(self.unseen & self.truth.any(axis=0)) if n else ()
-        likely = sigmoid(self.logits)
-        return {
-            self.labels[column]: tuple(
-                (self.ids[row], float(likely[row, column]), bool(self.truth[row, column]))
-                for row in np.argsort(-likely[:, column], kind="stable")[:n].tolist()
+        """Return the n likeliest items of each label that was made unseen and is on some item."""
+        examples: dict[str, tuple[tuple[str, float, bool], ...]] = {}
+        if not n:
+            return examples
+        probabilities = sigmoid(self.logits)
+        for column in np.flatnonzero(self.unseen & self.truth.any(axis=0)):
+            of_label = probabilities[:, column]
+            likeliest = np.argsort(-of_label, kind="stable")[:n].tolist()
+            examples[self.labels[column]] = tuple(
+                (self.ids[row], float(of_label[row]), bool(self.truth[row, column]))
+                for row in likeliest
             )
-            for column in chosen
-        }
+        return examples
 
 
 def _mean_precisions(draws: Sequence[_Scores]) -> tuple[float | None, ...]:
     """Return E-MAP and C-MAP of seen labels, then of unseen ones; None where there are none."""
-    values = []
-    for unseen in (False, True):
-        columns = [draw.unseen == unseen for draw in draws]
-        parts = zip(draws, columns, strict=True)
-        measures = _of_labels(
-            [(draw.logits[:, chosen], draw.truth[:, chosen]) for draw, chosen in parts]
-        )
-        values += [measures.example_map, measures.concept_map]
-    return tuple(None if np.isnan(value) else value for value in values)
+    values: dict[str, Any] = {}
+    for kind, is_unseen in (("seen", False), ("unseen", True)):
+        measures = _of_labels(_of_kind(draws, is_unseen=is_unseen))
+        values[f"{kind} E-MAP"] = measures.example_map
+        values[f"{kind} C-MAP"] = measures.concept_map
+    return tuple(_plain(values).values())
+
+
+def _of_kind(
+    draws: Sequence[_Scores], *, is_unseen: bool
+) -> list[tuple[Matrix, NDArray[np.bool_]]]:
+    """Return logits and truth of the labels of each draw that were made unseen, or were not."""
+    selected = []
+    for draw in draws:
+        columns = draw.unseen == is_unseen
+        selected.append((draw.logits[:, columns], draw.truth[:, columns]))
+    return selected
 
 
 def _measured(draws: Sequence[_Scores], n_examples: int) -> Validation:
     """Measure all draws together."""
-    quality: dict[str, tuple[list[float], list[float]]] = {}
+    precisions: dict[str, tuple[list[float], list[float]]] = {}
+    examples = {}
     for draw in draws:
         values = _quietly(concept_precision, draw.truth, draw.logits)
-        for label, value, hidden in zip(draw.labels, values, draw.unseen, strict=True):
+        for label, value, is_unseen in zip(draw.labels, values, draw.unseen, strict=True):
             if not np.isnan(value):
-                quality.setdefault(label, ([], []))[int(hidden)].append(float(value))
-    pairs = {
-        label: tuple(float(np.mean(one)) if one else None for one in pair)
-        for label, pair in sorted(quality.items())
-    }
-    seen = [(draw.logits[:, ~draw.unseen], draw.truth[:, ~draw.unseen]) for draw in draws]
-    unseen = [(draw.logits[:, draw.unseen], draw.truth[:, draw.unseen]) for draw in draws]
+                as_seen, as_unseen = precisions.setdefault(label, ([], []))
+                values_of_kind = as_unseen if is_unseen else as_seen
+                values_of_kind.append(float(value))
+        examples.update(draw.examples(n_examples))
+    quality = {}
+    for label, (as_seen, as_unseen) in sorted(precisions.items()):
+        quality[label] = (_mean(as_seen), _mean(as_unseen))
+
+    seen = _of_kind(draws, is_unseen=False)
+    unseen = _of_kind(draws, is_unseen=True)
     return Validation(
-        _of_labels(seen),
-        _of_labels(unseen),
-        tuple(unseen_thresholds(unseen).tolist()),
-        pairs,  # type: ignore[arg-type]  # two of them
-        len(draws),
-        {"seen": _curve(seen), "unseen": _curve(unseen)},
-        {label: items for draw in draws for label, items in draw.examples(n_examples).items()},
+        seen=_of_labels(seen),
+        unseen=_of_labels(unseen),
+        thresholds=tuple(unseen_thresholds(unseen).tolist()),
+        labels=quality,
+        n_draws=len(draws),
+        curves={"seen": _curve(seen), "unseen": _curve(unseen)},
+        examples=examples,
     )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """Return the mean of values; None where there are none."""
+    return float(np.mean(values)) if values else None
 
 
 def _curve(
     draws: Sequence[tuple[Matrix, NDArray[np.bool_]]],
 ) -> tuple[tuple[int, float, float], ...]:
     """Return how often labels of each probability are true."""
-    parts = [(sigmoid(logits), true) for logits, true in draws if logits.size]
-    if not parts:
+    draws = [(logits, truth) for logits, truth in draws if logits.size]
+    if not draws:
         return ()
-    steps = reliability(
-        np.concatenate([true.ravel() for _, true in parts])[:, None],
-        np.concatenate([likely.ravel() for likely, _ in parts])[:, None],
-    )
+    truth = np.concatenate([true.ravel() for _, true in draws])
+    probabilities = np.concatenate([sigmoid(logits).ravel() for logits, _ in draws])
+    steps = reliability(truth[:, None], probabilities[:, None])
     columns = (steps.counts.tolist(), steps.predicted.tolist(), steps.observed.tolist())
     return tuple(step for step in zip(*columns, strict=True) if step[0])
 
 
 def _quietly(metric: Any, truth: NDArray[np.bool_], logits: Matrix) -> Matrix:
-    """Compute a metric a row or a label, without a word about those with nothing true."""
+    """Compute a metric by row or by label, without warnings about those with nothing true."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
         return np.asarray(metric(truth, logits))
@@ -559,20 +634,30 @@ def _of_labels(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Measures:
     draws = [(logits, truth) for logits, truth in draws if logits.shape[1]]
     if not draws:
         return Measures(np.nan, np.nan, np.nan, np.nan, 0, 0)
-    of_items = np.concatenate([_quietly(example_precision, true, z) for z, true in draws])
-    of_labels = np.concatenate([_quietly(concept_precision, true, z) for z, true in draws])
-    suggested = [sigmoid(z) >= _CUT for z, _ in draws]
-    given = sum(int(likely.sum()) for likely in suggested)
-    right = sum(int(true[likely].sum()) for likely, (_, true) in zip(suggested, draws, strict=True))
-    true = sum(int(true.sum()) for _, true in draws)
-    items, labels = of_items[~np.isnan(of_items)], of_labels[~np.isnan(of_labels)]
+    item_values = []
+    label_values = []
+    n_suggested = 0
+    n_right = 0
+    n_true = 0
+    for logits, truth in draws:
+        item_values.append(_quietly(example_precision, truth, logits))
+        label_values.append(_quietly(concept_precision, truth, logits))
+        suggested = sigmoid(logits) >= _CUT
+        n_suggested += int(suggested.sum())
+        n_right += int(truth[suggested].sum())
+        n_true += int(truth.sum())
+    of_items = np.concatenate(item_values)
+    of_labels = np.concatenate(label_values)
+    # Items without a true label, and labels without a true item, have no precision.
+    items = of_items[~np.isnan(of_items)]
+    labels = of_labels[~np.isnan(of_labels)]
     return Measures(
-        float(items.mean()) if len(items) else np.nan,
-        float(labels.mean()) if len(labels) else np.nan,
-        right / given if given else np.nan,
-        right / true if true else np.nan,
-        len(items),
-        round(len(of_labels) / len(draws)),
+        example_map=float(items.mean()) if len(items) else np.nan,
+        concept_map=float(labels.mean()) if len(labels) else np.nan,
+        precision=n_right / n_suggested if n_suggested else np.nan,
+        recall=n_right / n_true if n_true else np.nan,
+        n_items=len(items),
+        n_labels=round(len(of_labels) / len(draws)),
     )
 
 
@@ -596,24 +681,24 @@ def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matr
     float64 array, shape (99,)
     """
     thresholds = np.full(len(PRECISIONS), np.inf)
-    logits = np.concatenate([z.ravel() for z, _ in draws])
-    truth = np.concatenate([true.ravel() for _, true in draws]).astype(np.float64)
-    first = np.cumsum([0, *(z.shape[1] for z, _ in draws)])
-    labels = np.concatenate(
-        [
-            np.broadcast_to(start + np.arange(z.shape[1]), z.shape).ravel()
-            for start, (z, _) in zip(first, draws, strict=False)
-        ]
-    )
-    chosen = np.arange(len(logits))
+    logits = np.concatenate([draw_logits.ravel() for draw_logits, _ in draws])
+    truth = np.concatenate([draw_truth.ravel() for _, draw_truth in draws]).astype(np.float64)
+    labels = _label_numbers([draw_logits.shape for draw_logits, _ in draws])
+
+    # Only the likeliest are read, from the likeliest on.
+    candidates = np.arange(len(logits))
     if len(logits) > _MOST_READ:
-        least = np.partition(logits, len(logits) - _MOST_READ)[len(logits) - _MOST_READ]
-        chosen = np.flatnonzero(logits >= least)
-    order = chosen[np.argsort(-logits[chosen], kind="stable")[:_MOST_READ]]
+        first_read = len(logits) - _MOST_READ
+        least = np.partition(logits, first_read)[first_read]
+        candidates = np.flatnonzero(logits >= least)
+    order = candidates[np.argsort(-logits[candidates], kind="stable")[:_MOST_READ]]
     order = order[np.isfinite(logits[order])]
     if len(order) < _FEWEST_GIVEN or not truth[order].any():
         return thresholds
-    logits, truth, labels = logits[order], truth[order], labels[order]
+    logits = logits[order]
+    truth = truth[order]
+    labels = labels[order]
+
     expected = np.cumsum(_recalibrated(logits, truth)) / np.arange(1, len(logits) + 1)
     hits = np.cumsum(truth)
     sizes = np.unique(np.geomspace(_FEWEST_GIVEN, len(logits), 100).astype(np.int64))
@@ -630,6 +715,19 @@ def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matr
         thresholds[reached] = sigmoid(np.array(logits[size - 1]))
     # What is promised for a precision must hold for lower ones too.
     return np.minimum.accumulate(thresholds[::-1])[::-1]
+
+
+def _label_numbers(shapes: Sequence[tuple[int, ...]]) -> IntArray:
+    """Return a number for the label of each entry of several tables, row by row.
+
+    Labels of every table have numbers of their own.
+    """
+    n_before = 0
+    numbers = []
+    for n_items, n_labels in shapes:
+        numbers.append(np.tile(n_before + np.arange(n_labels), n_items))
+        n_before += n_labels
+    return np.concatenate(numbers)
 
 
 def _recalibrated(logits: Matrix, truth: Matrix) -> Matrix:

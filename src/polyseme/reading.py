@@ -107,30 +107,27 @@ class Reading:
         likeness : float64 array, shape (n_unseen, n_seen)
             How like seen labels each unseen one is by name; empty where names have no share.
         """
-        learned = (space.readout(), space.readout(of_items=False))
+        of_learned = (space.readout(), space.readout(of_items=False))
         if name_share:
-            learned = space.mixed_with_names(*learned, likeness, name_share)
-        readouts = [learned]
-        new = store.matrix[:, store.n_learned :]
-        if new.shape[1]:
-            rows = np.flatnonzero(np.diff(new.indptr))
+            of_learned = space.mixed_with_names(*of_learned, likeness, name_share)
+        readouts = [of_learned]
+        labels = store.labels
+
+        # Labels that came later are read by the documents that hold them.
+        new_columns = store.matrix[:, store.n_learned :]
+        if new_columns.shape[1]:
+            rows = np.flatnonzero(np.diff(new_columns.indptr))
             codes = space.document_codes(store.matrix[rows][:, : store.n_learned])
             counts = store.counts[store.n_learned :].astype(np.float64)
-            frequencies = new_label_frequencies(
-                counts, len(rows), len(store.ids) - n_fitted, space.typical_frequency
-            )
-            readouts.append(space.readout_of_documents(codes, new[rows], frequencies))
+            n_added = len(store.ids) - n_fitted
+            frequencies = new_label_frequencies(counts, len(rows), n_added, space.typical_frequency)
+            readouts.append(space.readout_of_documents(codes, new_columns[rows], frequencies))
         if named is not None:
             readouts.append(space.readout_of_names(named.likeness))
-        of_items, of_tags = (
-            Readout(
-                np.concatenate([part.weights for part in parts], axis=1, dtype=np.float32),
-                np.concatenate([part.intercepts for part in parts]),
-            )
-            for parts in zip(*readouts, strict=True)
-        )
-        labels = store.labels + (() if named is None else named.labels)
-        return cls(space, store, labels, of_items, of_tags)
+            labels += named.labels
+
+        item_readouts, tag_readouts = zip(*readouts, strict=True)
+        return cls(space, store, labels, _joined(item_readouts), _joined(tag_readouts))
 
     def codes(self, features: Items | None, tags: sp.csr_matrix | None) -> Floats:
         """Code a block of items, tag sets over all labels, or both; see `coded_blocks`.
@@ -140,9 +137,11 @@ class Reading:
         learned = None if tags is None else sp.csr_matrix(tags[:, : self.store.n_learned])
         if features is None:
             assert learned is not None and tags is not None
-            lost = np.flatnonzero((np.diff(learned.indptr) == 0) & (np.diff(tags.indptr) > 0))
-            if len(lost):
-                self.refuse_new(tags[lost[0]].indices)
+            has_learned = np.diff(learned.indptr) > 0
+            has_tags = np.diff(tags.indptr) > 0
+            new_alone = np.flatnonzero(has_tags & ~has_learned)
+            if len(new_alone):
+                self.refuse_new(tags[new_alone[0]].indices)
             return self.space.document_codes(learned)
         if isinstance(features, EncodedItems):
             if features.codes is not None and learned is None:
@@ -150,20 +149,22 @@ class Reading:
             features = features.table()
         return self.space.views(features, learned).codes
 
-    def refuse_new(self, given: IntArray) -> None:
+    def refuse_new(self, columns: IntArray) -> None:
         """Raise where all given tags are newer than the space, which cannot code them."""
-        if len(given) and (given >= self.store.n_learned).all():
+        if len(columns) and (columns >= self.store.n_learned).all():
+            label = self.labels[columns[0]]
             raise InputError(
-                f"'{self.labels[given[0]]}' came after the concept space was learned, so nothing "
-                "can be concluded from it alone; give further tags, or fit anew."
+                f"'{label}' came after the concept space was learned, so nothing can be concluded "
+                "from it alone; give further tags, or fit anew."
             )
 
     def plain_logits(self, codes: Floats) -> Matrix:
         """Read every label from codes of items, (n, n_labels), without corrections."""
         logits = codes @ self.of_items.weights + self.of_items.intercepts
         if self.space.priming:
-            votes = self.store.votes(self.space.points(codes))[:, : self.store.n_learned]
-            logits[:, : self.store.n_learned] += self.space.priming * logit(votes)
+            n_learned = self.store.n_learned
+            votes = self.store.votes(self.space.points(codes))[:, :n_learned]
+            logits[:, :n_learned] += self.space.priming * logit(votes)
         return np.asarray(logits)
 
     def is_voted_for(self, column: int) -> bool:
@@ -244,44 +245,57 @@ class Reading:
         if columns is not None:
             corrections = corrections.select(columns)
         are_corrected = of_items and not plain and len(corrections.columns) > 0
-        kept = None
+        cached_logits = None
         if isinstance(features, EncodedItems) and of_items and tags is None and not plain:
-            kept = self._kept_logits(features)
+            cached_logits = self._cached_logits(features)
         for block in coded_blocks(n):
-            part = None if features is None else features[block]
-            known = None if tags is None else tags[block]
-            codes = self.codes(part, known) if kept is None else None
-            sketches = self._sketches(part) if part is not None and are_corrected else None
+            block_features = None if features is None else features[block]
+            block_tags = None if tags is None else tags[block]
+            codes = None
+            if cached_logits is None:
+                codes = self.codes(block_features, block_tags)
+            sketches = None
+            if block_features is not None and are_corrected:
+                sketches = self._sketches(block_features)
             # A block is also a table over known documents.
-            for own in rank_blocks(block.stop - block.start, max(len(self.labels), 4096)):
-                rows = slice(block.start + own.start, block.start + own.stop)
+            for within in rank_blocks(block.stop - block.start, max(len(self.labels), 4096)):
+                rows = slice(block.start + within.start, block.start + within.stop)
                 if codes is None:
-                    assert kept is not None
-                    scores = kept[rows].copy() if columns is None else kept[rows]
+                    assert cached_logits is not None
+                    scores = cached_logits[rows]
+                    if columns is None:
+                        scores = scores.copy()
                 elif method == "priming":
-                    scores = np.zeros((own.stop - own.start, len(self.labels)))
-                    points = self.space.points(codes[own])
-                    scores[:, : len(self.store.labels)] = self.store.votes(points)
-                elif part is None:
-                    scores = self._tag_logits(codes[own])
+                    scores = self._vote_shares(codes[within])
+                elif block_features is None:
+                    scores = self._tag_logits(codes[within])
                 else:
-                    scores = self.plain_logits(codes[own])
-                scores = scores if columns is None else scores[:, columns]
+                    scores = self.plain_logits(codes[within])
+                if columns is not None:
+                    scores = scores[:, columns]
                 if sketches is not None:
                     with one_blas_thread():  # too small a product for several
-                        scores[:, corrections.columns] += corrections.additions(sketches[own])
-                yield rows, scores, None if known is None else known[own]
+                        scores[:, corrections.columns] += corrections.additions(sketches[within])
+                yield rows, scores, None if block_tags is None else block_tags[within]
 
-    def _kept_logits(self, items: EncodedItems) -> Matrix | None:
+    def _vote_shares(self, codes: Floats) -> Matrix:
+        """Return the share of known documents near each code that hold a label, (n, n_labels)."""
+        shares = np.zeros((len(codes), len(self.labels)))
+        shares[:, : len(self.store.labels)] = self.store.votes(self.space.points(codes))
+        return shares
+
+    def _cached_logits(self, items: EncodedItems) -> Matrix | None:
         """Return the cached logits of encoded items, without corrections, (n, n_labels)."""
-        matrix, space = self.store.matrix, self.space
+        matrix = self.store.matrix
+        space = self.space
         state: list[NDArray[Any]] = [self.store.points, self.store.sets]
         state += [matrix.indices, matrix.indptr, *self.of_items]
         state.append(np.array([space.priming, space.context]))
 
-        def read(whole: EncodedItems) -> Matrix:
-            table = np.empty((len(whole), len(self.labels)))
-            for rows, logits, _ in self.blocks(whole, None, CorrectionTable.of({}), plain=True):
+        def read(all_items: EncodedItems) -> Matrix:
+            table = np.empty((len(all_items), len(self.labels)))
+            no_corrections = CorrectionTable.of({})
+            for rows, logits, _ in self.blocks(all_items, None, no_corrections, plain=True):
                 table[rows] = logits
             return table
 
@@ -291,5 +305,13 @@ class Reading:
         """Return the sketches of items, (n, n_sketch)."""
         if not isinstance(features, EncodedItems):
             return self.space.sketch(features)
-        kept = features.sketches
-        return self.space.sketch(features.table()) if kept is None else kept
+        if features.sketches is not None:
+            return features.sketches
+        return self.space.sketch(features.table())
+
+
+def _joined(readouts: Sequence[Readout]) -> Readout:
+    """Return the readouts of several groups of labels as one."""
+    weights = [readout.weights for readout in readouts]
+    intercepts = [readout.intercepts for readout in readouts]
+    return Readout(np.concatenate(weights, axis=1, dtype=np.float32), np.concatenate(intercepts))

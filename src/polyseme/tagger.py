@@ -331,9 +331,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if y is None:
             owner = type(self).__name__
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
-        template, vocabulary = self._template(), as_vocabulary(self.vocabulary)
+        template = self._template()
+        vocabulary = as_vocabulary(self.vocabulary)
         generator = as_generator(self.random_state)
-        space_seed, feature_seed = draw_seed(generator), draw_seed(generator)
+        space_seed = draw_seed(generator)
+        feature_seed = draw_seed(generator)
 
         gathered = partial(  # no frame of its own: warnings name the line that calls `fit`
             gather,
@@ -348,7 +350,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             verbose=self.verbose,
             owner=type(self).__name__,
         )
-        warm, source = None, self if warm_start_from is None else warm_start_from
+        warm = None
+        source = self if warm_start_from is None else warm_start_from
         if warm_start_from is not None:
             try:
                 self._check_former(warm_start_from)
@@ -364,7 +367,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if warm is None:
             data = gathered(extractor=self.features)
             keys = DocumentKeys.of(data)
-        log, tables, features = source._told(verdicts), data.tables, data.features
+        log = source._log_of(verdicts)
+        tables = data.tables
+        features = data.features
         words = None if label_vectors is None else as_word_vectors(label_vectors)
         space = copy_of(template)
         seeded = isinstance(self.random_state, (int, np.integer))
@@ -379,8 +384,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             space.training_seed()  # refuses another training's checkpoint before any work
         measured_on = (len(data.items), len(data.labels))
         if warm is not None and source._is_measured(measured_on):
-            validation, share = source.validation_, source.name_share_
-            pooled, measured_on = source.pooled_, source.measured_on_
+            validation = source.validation_
+            share = source.name_share_
+            pooled = source.pooled_
+            measured_on = source.measured_on_
         else:
             if warm is None:
                 self._tell_cost(template, data)
@@ -392,23 +399,24 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         rows = data.rows()
         if verdicts is None:
             rows = source._unchanged(rows, data)
-        by_key = {self._key_of(label): column for column, label in enumerate(data.labels)}
+        column_by_key = {self._key_of(label): column for column, label in enumerate(data.labels)}
         answers, pool = data.answered(
             log.standing(),
             rows,
-            lambda label: by_key.get(self._key_of(vocabulary.resolve(label))),
+            lambda label: column_by_key.get(self._key_of(vocabulary.resolve(label))),
             pooled=pooled,
         )
         keys = keys.with_pool(pool)
         if warm is not None:
-            warm = replace(warm, pool_folds=source._folds_of(keys)[len(warm.folds) :])
+            pool_folds = source._folds_of(keys)[len(warm.folds) :]
+            warm = replace(warm, pool_folds=pool_folds)
         with unless_refused(space.checkpoint):
             with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
 
-                def tell(done: int, total: int, losses: Mapping[str, float]) -> None:
-                    bar.tell(done, total, 0)
+                def report_round(n_done: int, n_rounds: int, losses: Mapping[str, float]) -> None:
+                    bar.tell(n_done, n_rounds, 0)
                     if progress is not None:
-                        progress(done, total)
+                        progress(n_done, n_rounds)
 
                 space.fit(
                     tables.documents,
@@ -416,7 +424,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     None if features is None else tables.item_documents,
                     tables.groups,
                     tables.n_label_sets,
-                    progress=tell,
+                    progress=report_round,
                     trainer=trainer,
                     pool=pool,
                     verdicts=answers,
@@ -426,17 +434,26 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             store, dropped = ConceptStore.of(space, data.labels, data.sets, data.taught)
             feedback = data.place_answered(Feedback(log, space.digest_), space, rows)
         # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
-        self.space_, self.features_ = space, data.extractor
-        self.n_vocabulary_, self.n_fitted_ = len(data.sets.labels), len(store.ids)
-        self.seen_, self.dropped_, self.validation_ = data.seen, dropped, validation
-        self._keys, self.measured_on_ = keys, measured_on
-        self.name_share_, self._likeness = 0.0, np.zeros((0, 0))
+        self.space_ = space
+        self.features_ = data.extractor
+        self.n_vocabulary_ = len(data.sets.labels)
+        self.n_fitted_ = len(store.ids)
+        self.seen_ = data.seen
+        self.dropped_ = dropped
+        self.validation_ = validation
+        self._keys = keys
+        self.measured_on_ = measured_on
+        self.name_share_ = 0.0
+        self._likeness = np.zeros((0, 0))
         if words is not None and share:
-            self.name_share_, self._likeness = share, self._unseen_likeness(words, data.labels)
+            self.name_share_ = share
+            self._likeness = self._unseen_likeness(words, data.labels)
         self.n_features_in_ = data.n_features
         self._set_feature_names(data.columns)
-        self.normalize_labels_, self.vocabulary_ = self.normalize_labels, vocabulary
-        self.pooled_, self._answers = pooled, Answers(feedback)
+        self.normalize_labels_ = self.normalize_labels
+        self.vocabulary_ = vocabulary
+        self.pooled_ = pooled
+        self._answers = Answers(feedback)
         self.indicator_ = data.corpus.labels if is_indicator(y) else None
         self.set_store(store)
         self._take_answers(())
@@ -445,7 +462,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return self
 
     def _template(self) -> ConceptSpace:
-        """Check the parameters; give the space that is to be fitted."""
+        """Check the parameters and return the space that is to be fitted."""
         owner = type(self).__name__
         check_kind("space", self.space, self.components["space"], owner=owner)
         check_kind("features", self.features, MediaFeatures, owner=owner)
@@ -466,8 +483,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         n_items = 0 if data.features is None else len(data.items)
         pooled = data.pool is not None
         plan = space.planned(n_documents, n_items, pool=pooled).within(n_documents, n_items)
-        validations, n_all = self.n_validations * (1 + pooled), n_items + data.n_pool
-        cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, validations)
+        n_validations = self.n_validations * (1 + pooled)
+        n_all = n_items + data.n_pool
+        cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, n_validations)
         tell_cost(cost, plan, n_labels, stacklevel=4)
 
     def _check_former(self, former: ZeroShotTagger) -> None:
@@ -483,20 +501,21 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self, data: TrainingSet, keys: DocumentKeys, template: ConceptSpace
     ) -> WarmStart:
         """Return what a new fit takes over from this tagger; raise where it does not fit."""
-        tables, store = data.tables, self.store_
+        tables = data.tables
+        store = self.store_
         n_items = 0 if data.features is None else len(data.items)
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None and data.columns is not None and tuple(names) != data.columns:
+        feature_names = getattr(self, "feature_names_in_", None)
+        former_columns = None if feature_names is None else tuple(feature_names)
+        if None not in (former_columns, data.columns) and former_columns != data.columns:
             raise ColdStartError("features have other names, or another order")
         pooled = data.pool is not None and self.pooled_
         plan = template.planned(tables.documents.shape[0], n_items, pool=pooled)
         check_sizes(self.space_, plan, data.features)
-        column_of = {
-            self._key(label): column for column, label in enumerate(store.labels[: store.n_learned])
-        }
-        columns = np.array([column_of.get(self._key(label), -1) for label in data.labels])
-        found = keys.with_pool(data.pool).found_among(self._keys)
-        check_known(columns, found)
+        learned_labels = store.labels[: store.n_learned]
+        column_by_key = {self._key(label): column for column, label in enumerate(learned_labels)}
+        columns = np.array([column_by_key.get(self._key(label), -1) for label in data.labels])
+        share_of_items = keys.with_pool(data.pool).found_among(self._keys)
+        check_known(columns, share_of_items)
         folds = placed_groups(self._folds_of(keys), tables.groups)
         warm = WarmStart(self.space_, columns, folds)
         if len(np.unique(warm.folds[warm.folds >= 0])) < warm.n_folds:
@@ -516,11 +535,15 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Items, which are found by their features, names or files.
         """
         check_fitted(self, "store_")
-        features, own = self._features_of(X), self._keys.of_items
+        features = self._features_of(X)
         table: Any = features.features if isinstance(features, EncodedItems) else features
-        found = np.isin(self._keys.items[own], feature_digests(table))
-        found |= np.isin(self._keys.names[own], name_digests(item_names(X) or ()))
-        return int((~found).sum()), int(own.sum())
+        new_features = feature_digests(table)
+        new_names = name_digests(item_names(X) or ())
+        are_items = self._keys.of_items
+        are_present = np.isin(self._keys.items[are_items], new_features)
+        are_present |= np.isin(self._keys.names[are_items], new_names)
+        n_missing = int((~are_present).sum())
+        return n_missing, int(are_items.sum())
 
     def label_sets(self) -> LabelCorpus | None:
         """Return the known tag sets that are no item's own; None where that is not known.
@@ -529,22 +552,26 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "store_")
         rows = self._keys.documents
-        own = self._keys.of_items[rows]
+        are_items = self._keys.of_items[rows]
         taught_alone = self.space_.order_[: self.space_.n_seen_] >= self.n_vocabulary_
         if int(rows.sum()) != self.n_fitted_ or taught_alone.any():
             return None
-        further = np.flatnonzero(np.append(~own, np.ones(len(self.store_.ids) - len(own), bool)))
+        n_added = len(self.store_.ids) - len(are_items)
+        are_sets = np.append(~are_items, np.ones(n_added, bool))
+        set_rows = np.flatnonzero(are_sets).tolist()
         return LabelCorpus.from_documents(
-            [self.store_.document(row) for row in further.tolist()],
-            ids=[self.store_.ids[row] for row in further.tolist()],
+            [self.store_.document(row) for row in set_rows],
+            ids=[self.store_.ids[row] for row in set_rows],
             normalize=self.normalize_labels_,
         )
 
     def _is_measured(self, sizes: tuple[int, int]) -> bool:
         """Return whether `validation_` is there and stands for so many items and labels."""
-        then = self.measured_on_
-        grown = [abs(size - former) / former for size, former in zip(sizes, then, strict=True)]
-        return self.validation_ is not None and max(grown) <= _GROWN
+        changes = []
+        for size, former_size in zip(sizes, self.measured_on_, strict=True):
+            change = abs(size - former_size) / former_size
+            changes.append(change)
+        return self.validation_ is not None and max(changes) <= _GROWN
 
     def _validated(
         self,
@@ -573,7 +600,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         )
         model = ZeroShotTagger(space=small, n_validations=0, random_state=draw_seed(generator))
         with working("validating on held-out items", shown=self.verbose):
-            found = validate(
+            validations = validate(
                 model,
                 data.features,
                 data.documents,
@@ -585,18 +612,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 checkpoint=checkpoint,
                 label_sets_only=label_sets_only,
             )
-        if not found:
+        if not validations:
             return None, 0.0, pooled
-        with_pool = found.pop() if pooled else None
-        quality = [one.unseen.example_map + one.unseen.concept_map for one in found]
-        best = int(np.argmax(np.nan_to_num(quality)))
+        with_pool = validations.pop() if pooled else None
+        unseen_measures = [validation.unseen for validation in validations]
+        qualities = [measures.example_map + measures.concept_map for measures in unseen_measures]
+        best = int(np.argmax(np.nan_to_num(qualities)))
         if with_pool is None:
-            return found[best], NAME_SHARES[best], False
-        gain = with_pool.gain_over(found[0])
-        chosen = with_pool if gain > 0 else found[best]
-        return replace(chosen, pool_gain=gain), NAME_SHARES[best], gain > 0
+            return validations[best], NAME_SHARES[best], False
+        pool_gain = with_pool.gain_over(validations[0])
+        chosen = with_pool if pool_gain > 0 else validations[best]
+        return replace(chosen, pool_gain=pool_gain), NAME_SHARES[best], pool_gain > 0
 
-    def _told(self, verdicts: VerdictLog | str | Path | Iterable[Verdict] | None) -> VerdictLog:
+    def _log_of(self, verdicts: VerdictLog | str | Path | Iterable[Verdict] | None) -> VerdictLog:
         """Return the log of verdicts to learn from."""
         if verdicts is None:
             return getattr(self, "verdicts_", VerdictLog())
@@ -609,20 +637,27 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return log
 
     def _unchanged(self, rows: dict[str, int], data: TrainingSet) -> dict[str, int]:
-        """Leave out numbers of rows that are not the items which verdicts were given on."""
+        """Return the rows by item, without numbers of rows that are other items now.
+
+        Those are the numbers that verdicts were given on when another item had that row.
+        """
         if not hasattr(self, "_answers") or data.features is None:
             return rows
-        told = self._answers.feedback
-        numbers = [item for item in told.items() if item in rows and item.isdecimal()]
-        kept = told.vectors(numbers) if data.n_features == self.n_features_in_ else {}
-        for table, first in data.parts():
-            here = [item for item in kept if 0 <= rows[item] - first < table.shape[0]]
-            found = self._sketches(table, [rows[item] - first for item in here])
-            for item, sketch in zip(here, found, strict=True):
-                if not is_kept(sketch, kept[item]):
-                    del kept[item]
-        others = set(numbers) - set(kept)
-        return {item: row for item, row in rows.items() if item not in others}
+        feedback = self._answers.feedback
+        numbers = [item for item in feedback.items() if item in rows and item.isdecimal()]
+        vectors: dict[str, NDArray[np.float32]] = {}
+        if data.n_features == self.n_features_in_:
+            vectors = feedback.vectors(numbers)
+        for table, first_row in data.parts():
+            last_row = first_row + table.shape[0] - 1
+            table_items = [item for item in vectors if first_row <= rows[item] <= last_row]
+            table_rows = [rows[item] - first_row for item in table_items]
+            sketches = self._sketches(table, table_rows)
+            for item, sketch in zip(table_items, sketches, strict=True):
+                if not is_kept(sketch, vectors[item]):
+                    del vectors[item]
+        changed = set(numbers) - set(vectors)
+        return {item: row for item, row in rows.items() if item not in changed}
 
     def _sketches(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
         """Return the sketches of some rows, (n, n_sketch)."""
@@ -642,19 +677,15 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Those that documents hold by now are dropped: their names are not asked any more.
         """
         if named is not None:
-            held = {self._key(label) for label in store.labels}
-            kept = [row for row, label in enumerate(named.labels) if self._key(label) not in held]
-            # Those without a hint come last, by their names, whoever was answered for first.
-            hints, names = np.atleast_1d(named.likeness.any(axis=1)), named.labels
-            kept.sort(key=lambda row: (0, "") if hints[row] else (1, names[row]))
-            names = tuple(names[row] for row in kept)
-            named = NamedLabels(names, named.likeness[kept]) if kept else None
+            named = self._without_documented(named, store)
         with one_blas_thread():
             reading = Reading.learn(
                 self.space_, store, named, self.n_fitted_, self.name_share_, self._likeness
             )
         # Nothing is set before everything is made: what is refused leaves the tagger as it was.
-        self.store_, self.named_, self._reading = store, named, reading
+        self.store_ = store
+        self.named_ = named
+        self._reading = reading
         # A label whose documents were all taken away is not suggested any more.
         self._in_use = np.ones(len(self._labels), dtype=bool)
         self._in_use[: len(store.labels)] = store.counts > 0
@@ -669,6 +700,29 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self._preference = label_preference(self._show(counts, 0))
         self._answers = self._answers.read_anew(reading, self._place)
         return self
+
+    def _without_documented(self, named: NamedLabels, store: ConceptStore) -> NamedLabels | None:
+        """Return the labels by name that no document holds; those without a hint come last.
+
+        Without a hint they are in the order of their names, whichever was answered for first.
+        """
+        documented = {self._key(label) for label in store.labels}
+        have_hints = np.atleast_1d(named.likeness.any(axis=1))
+        hinted = []
+        unhinted = []
+        for row, label in enumerate(named.labels):
+            if self._key(label) in documented:
+                continue
+            if have_hints[row]:
+                hinted.append(row)
+            else:
+                unhinted.append(row)
+        unhinted.sort(key=lambda row: named.labels[row])
+        rows = hinted + unhinted
+        if not rows:
+            return None
+        labels = tuple(named.labels[row] for row in rows)
+        return NamedLabels(labels, named.likeness[rows])
 
     @property
     def _labels(self) -> tuple[str, ...]:
@@ -688,12 +742,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _unseen_likeness(self, words: WordVectors, labels: Sequence[str]) -> Matrix:
         """Return how like seen labels each unseen one is by name, (n_unseen, n_seen)."""
-        space = self.space_
-        seen, unseen = np.split(np.asarray(labels, dtype=object)[space.order_], [space.n_seen_])
+        ordered = np.asarray(labels, dtype=object)[self.space_.order_]
+        seen, unseen = np.split(ordered, [self.space_.n_seen_])
         likeness = np.zeros((len(unseen), len(seen)))
-        known = words.label_vectors(unseen.tolist())[1]
-        if known.any() and words.label_vectors(seen.tolist())[1].any():
-            likeness[known] = name_likeness(unseen[known].tolist(), seen.tolist(), words)
+        have_vectors = words.label_vectors(unseen.tolist())[1]
+        if have_vectors.any() and words.label_vectors(seen.tolist())[1].any():
+            named = unseen[have_vectors].tolist()
+            likeness[have_vectors] = name_likeness(named, seen.tolist(), words)
         return likeness
 
     def _set_classes(self) -> None:
@@ -702,10 +757,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         kinds = label_kinds(self._labels, self.seen_, self.n_vocabulary_)
         self._shown: IntArray | None = None
         if self.indicator_ is not None:
-            place = {self._key(label): column for column, label in enumerate(self._labels)}
-            first = [place.pop(self._key(label), -1) for label in self.indicator_]
-            self._shown = np.array([*first, *place.values()], dtype=np.int64)
-            labels = np.array([*self.indicator_, *labels[list(place.values())]], dtype=object)
+            column_by_key = {self._key(label): column for column, label in enumerate(self._labels)}
+            first_columns = [column_by_key.pop(self._key(label), -1) for label in self.indicator_]
+            further_columns = list(column_by_key.values())
+            self._shown = np.array([*first_columns, *further_columns], dtype=np.int64)
+            labels = np.array([*self.indicator_, *labels[further_columns]], dtype=object)
             kinds = np.where(self._shown < 0, "oov", kinds[self._shown])
         self.classes_: NDArray[np.object_] = labels
         self.kinds_: NDArray[np.str_] = kinds
@@ -738,12 +794,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         -------
         float32 array, shape (n, n_dimensions)
         """
-        features, given = self._asked(X, tags)
-        n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
+        features, tag_matrix = self._check_query(X, tags)
+        n = _n_rows(features, tag_matrix)
         codes = np.empty((n, self.space_.n_dimensions), dtype=np.float32)
         for rows in coded_blocks(n):
-            items = None if features is None else features[rows]
-            codes[rows] = self._reading.codes(items, None if given is None else given[rows])
+            block_features = None if features is None else features[rows]
+            block_tags = None if tag_matrix is None else tag_matrix[rows]
+            codes[rows] = self._reading.codes(block_features, block_tags)
         return codes
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
@@ -793,7 +850,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         column = label_column(self.store_.labels, label, normalize=self.normalize_labels_)
         return label_senses(self.concepts(), column, random_state=random_state)
 
-    def _asked(
+    def _check_query(
         self, X: object, tags: Iterable[Collection[str]] | None
     ) -> tuple[Items | None, sp.csr_matrix | None]:
         """Check items and tags that are asked about: features, and tags over all labels."""
@@ -803,9 +860,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             if features is None:
                 raise InputError("Give features, tags, or both.")
             return features, None
-        given = [self._own_names(one) for one in check_tags(tags)]
-        n = len(given) if features is None else features.shape[0]
-        return features, tag_table(given, self._labels, n, normalize=self.normalize_labels_)
+        completed = [self._own_names(item_tags) for item_tags in check_tags(tags)]
+        n = len(completed) if features is None else features.shape[0]
+        return features, tag_table(completed, self._labels, n, normalize=self.normalize_labels_)
 
     def _own_names(self, tags: Collection[str]) -> Collection[str]:
         """Return tags under their labels' own names, with what they imply; else as they are."""
@@ -869,22 +926,27 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         features: Any = self._features_of(X, keep_single=True)
         if isinstance(features, EncodedItems):
             features = features.features
-        n, space = features.shape[0], self.space_
-        n_sketch = space.n_sketch
-        left, logits = int(most_bytes) - 4 * n * n_sketch, 8 * n * len(self._labels)
-        kept, codes_kept = left >= logits, left - 4 * n * space.n_dimensions >= logits
-        sketches = np.empty((n if kept else 0, n_sketch), dtype=np.float32)
-        codes = np.empty((n if codes_kept else 0, space.n_dimensions), dtype=np.float32)
+        space = self.space_
+        n = features.shape[0]
+        # Room is left for logits first, then for sketches, then for codes.
+        logit_bytes = 8 * n * len(self._labels)
+        free_bytes = int(most_bytes) - 4 * n * space.n_sketch
+        keep_sketches = free_bytes >= logit_bytes
+        keep_codes = free_bytes - 4 * n * space.n_dimensions >= logit_bytes
+        sketches = np.empty((n if keep_sketches else 0, space.n_sketch), dtype=np.float32)
+        codes = np.empty((n if keep_codes else 0, space.n_dimensions), dtype=np.float32)
+
         names = item_names(X) if ids is None else as_names(ids, "`ids` of `encode`")
         if names is not None and len(names) != n:
             raise InputError(f"`ids` of `encode` names {len(names)} items; X has {n}.")
-        items = EncodedItems(features, names, space.digest_, left - codes.nbytes)
-        for rows in coded_blocks(n) if kept else ():
+        items = EncodedItems(features, names, space.digest_, free_bytes - codes.nbytes)
+        for rows in coded_blocks(n) if keep_sketches else ():
             table = items[rows].table()
             sketches[rows] = space.sketch(table)
-            if codes_kept:
+            if keep_codes:
                 codes[rows] = space.item_codes(table)
-        items.sketches, items.codes = sketches if kept else None, codes if codes_kept else None
+        items.sketches = sketches if keep_sketches else None
+        items.codes = codes if keep_codes else None
         return items
 
     def _scored(
@@ -901,34 +963,39 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         other column's score is raised then.
         """
         in_use = self._in_use
-        for kind in () if kinds is None else as_names(kinds, "kinds of labels"):
-            check_option("kinds", kind, KINDS, owner="rank")
         if kinds is not None:
-            of_labels = label_kinds(self._labels, self.seen_, self.n_vocabulary_)
-            kinds = as_names(kinds, "kinds of labels")
-            asked = np.isin(of_labels, kinds)
-            if "seen" in kinds:
-                # Also those on training items that no label set holds: they are as well known.
-                asked[self.space_.order_[: self.space_.n_seen_]] = True
-            in_use = in_use & asked
+            in_use = in_use & self._of_kinds(kinds)
         check_option("method", method, METHODS, owner="rank")
         lowest, highest = (0.0, 1.0) if method == "priming" else (-np.inf, np.inf)
         raised = self._raised
         if columns is not None:
-            place = {column: at for at, column in enumerate(columns)}
-            raised = [(place[a], place[b]) for a, b in raised if a in place and b in place]
+            raised = _pairs_within(raised, columns)
             in_use = in_use[np.array(columns)]
         unused = np.flatnonzero(~in_use)
-        read = self._reading.blocks(features, tags, self._answers.table, method, columns)
-        for rows, scores, known in read:
-            own = scores.copy() if raised else scores
+        blocks = self._reading.blocks(features, tags, self._answers.table, method, columns)
+        for rows, scores, block_tags in blocks:
+            plain_scores = scores.copy() if raised else scores
             for source, target in raised:
-                np.maximum(scores[:, target], own[:, source], out=scores[:, target])
+                np.maximum(scores[:, target], plain_scores[:, source], out=scores[:, target])
             scores[:, unused] = lowest
-            if known is not None:
-                given = known.toarray() > 0
-                scores[given if columns is None else given[:, columns]] = highest
+            if block_tags is not None:
+                has_tag = block_tags.toarray() > 0
+                if columns is not None:
+                    has_tag = has_tag[:, columns]
+                scores[has_tag] = highest
             yield rows, self._show(scores, lowest) if columns is None else scores
+
+    def _of_kinds(self, kinds: Collection[str]) -> NDArray[np.bool_]:
+        """Return which of `_labels` are of some kinds, (n_labels,)."""
+        names = as_names(kinds, "kinds of labels")
+        for kind in names:
+            check_option("kinds", kind, KINDS, owner="rank")
+        label_kind = label_kinds(self._labels, self.seen_, self.n_vocabulary_)
+        are_wanted = np.isin(label_kind, names)
+        if "seen" in names:
+            # Also those on training items that no label set holds: they are as well known.
+            are_wanted[self.space_.order_[: self.space_.n_seen_]] = True
+        return are_wanted
 
     def predict_proba(
         self, X: object, tags: Iterable[Collection[str]] | None = None, method: str = "space"
@@ -950,16 +1017,21 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         -------
         float64 array, shape (n, n_classes)
         """
-        scores = self._collect(self._scored(*self._asked(X, tags), method))
+        features, tag_matrix = self._check_query(X, tags)
+        scores = self._collect(self._scored(features, tag_matrix, method))
         return scores if method == "priming" else sigmoid(scores)
 
     def decision_function(self, X: object, tags: Iterable[Collection[str]] | None = None) -> Matrix:
         """Return the logit of every label for each item, (n, n_classes); see `predict_proba`."""
-        return self._collect(self._scored(*self._asked(X, tags)))
+        features, tag_matrix = self._check_query(X, tags)
+        return self._collect(self._scored(features, tag_matrix))
 
     def _collect(self, blocks: Iterator[tuple[slice, Matrix]]) -> Matrix:
-        """Put blocks of scores together, (n, n_classes)."""
-        return np.concatenate([np.empty((0, len(self.classes_))), *(part for _, part in blocks)])
+        """Return blocks of scores as one table, (n, n_classes)."""
+        tables = [np.empty((0, len(self.classes_)))]
+        for _, scores in blocks:
+            tables.append(scores)
+        return np.concatenate(tables)
 
     def score(self, X: object, y: Documents, sample_weight: object = None) -> float:
         """Return the mean average precision of the items' rankings (E-MAP), between 0 and 1.
@@ -1082,7 +1154,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             As y was in `fit`: tag sets, or a 0/1 matrix with the same columns.
         """
         check_number("threshold", threshold, owner="predict", low=0, high=1)
-        features, given = self._asked(X, tags)
+        features, tag_matrix = self._check_query(X, tags)
         least = np.full(len(self.classes_), threshold)
         if precision is not None:
             if features is None:
@@ -1094,13 +1166,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 if kinds is not None and set(as_names(kinds, "kinds of labels")) == {"seen"}:
                     warnings.simplefilter("ignore", PolysemeWarning)
                 least = self.thresholds(precision)
-        blocks = self._scored(features, given, kinds=kinds)
+        blocks = self._scored(features, tag_matrix, kinds=kinds)
         if self.indicator_ is not None:
             table = sigmoid(self._collect(blocks)) >= least
             return table[:, : len(self.indicator_)].astype(np.int64)
-        return [
-            tags for _, part in blocks for tags in tag_sets(sigmoid(part), least, self.classes_)
-        ]
+        predicted: list[tuple[str, ...]] = []
+        for _, logits in blocks:
+            predicted.extend(tag_sets(sigmoid(logits), least, self.classes_))
+        return predicted
 
     def rank(
         self,
@@ -1131,14 +1204,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Falling from left to right.
         """
         check_number("k", k, owner="rank", low=1, whole=True)
-        features, given = self._asked(X, tags)
-        n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
-        shape = (n, min(k, len(self.classes_)))
-        label_ids, best = np.empty(shape, dtype=np.int64), np.empty(shape)
-        for rows, scores in self._scored(features, given, method, kinds):
+        features, tag_matrix = self._check_query(X, tags)
+        shape = (_n_rows(features, tag_matrix), min(k, len(self.classes_)))
+        columns = np.empty(shape, dtype=np.int64)
+        best_scores = np.empty(shape)
+        for rows, scores in self._scored(features, tag_matrix, method, kinds):
             shares = scores if method == "priming" else sigmoid(scores)
-            label_ids[rows], best[rows] = rank_labels(shares, self._preference, k)
-        return self.classes_[label_ids], best
+            columns[rows], best_scores[rows] = rank_labels(shares, self._preference, k)
+        return self.classes_[columns], best_scores
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -1160,19 +1233,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "space_")
         check_number("k", k, owner="complete", low=1, whole=True)
-        return complete_each(tags, lambda one: self._complete_one(one, k))
+        return complete_each(tags, lambda tag_set: self._complete_one(tag_set, k))
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, Matrix]:
         """Complete one tag set."""
         names = self._own_names(tags)
-        given = tag_columns(names, self._labels, normalize=self.normalize_labels_)
-        self._reading.refuse_new(given)
-        n_others = len(self.classes_) - len(given)
+        columns = tag_columns(names, self._labels, normalize=self.normalize_labels_)
+        self._reading.refuse_new(columns)
         # Unknown tags have been named by now.
-        known = [self._labels[column] for column in given]
-        labels, scores = self.rank(None, len(self.classes_), [known])
-        others = np.array([label not in known for label in labels[0]], dtype=bool)
-        return labels[0][others][: min(k, n_others)], scores[0][others][: min(k, n_others)]
+        known_tags = [self._labels[column] for column in columns]
+        labels, scores = self.rank(None, len(self.classes_), [known_tags])
+        are_new = np.array([label not in known_tags for label in labels[0]], dtype=bool)
+        n_suggested = min(k, len(self.classes_) - len(columns))
+        return labels[0][are_new][:n_suggested], scores[0][are_new][:n_suggested]
 
     def explain(
         self,
@@ -1201,15 +1274,17 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "space_")
         check_number("k", k, owner="explain", low=1, whole=True)
-        column = self._column(label)
-        one = x if x is None or isinstance(x, EncodedItems) else one_item(x, self.features_)
-        items, given = self._asked(one, None if tags is None else [tags])
+        target = self._column(label)
+        if x is not None and not isinstance(x, EncodedItems):
+            x = one_item(x, self.features_)
+        items, tag_matrix = self._check_query(x, None if tags is None else [tags])
         features = items.table() if isinstance(items, EncodedItems) else items
-        n = (features if features is not None else given).shape[0]  # type: ignore[union-attr]
+        n = _n_rows(features, tag_matrix)
         if n != 1:
             raise InputError(f"`explain` takes one item; got {n}.")
-        shown, column = column, self._raiser(features, given, column)
-        if given is not None and {shown, column} & set(given.indices.tolist()):
+        column = self._raiser(features, tag_matrix, target)
+        tag_indices = () if tag_matrix is None else tag_matrix.indices.tolist()
+        if target in tag_indices or column in tag_indices:
             raise InputError(
                 f"'{self._labels[column]}' is among the tags that are given, so there is nothing "
                 "to explain; leave it out of them to ask where its score would come from."
@@ -1218,18 +1293,23 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             self._reading,
             self._answers.table,
             features,
-            given,
+            tag_matrix,
             column,
             k,
             kind=self._kind(column),
             in_use=bool(self._in_use[column]),
         )
-        if shown == column:
+        if column == target:
             return evidence
-        name, kind, used = self._labels[shown], self._kind(shown), self._in_use[shown]
-        share = float(sigmoid(np.array(evidence.logit))) if used else 0.0
+        probability = 0.0
+        if self._in_use[target]:
+            probability = float(sigmoid(np.array(evidence.logit)))
         return replace(
-            evidence, label=name, kind=kind, probability=share, implied_by=evidence.label
+            evidence,
+            label=self._labels[target],
+            kind=self._kind(target),
+            probability=probability,
+            implied_by=evidence.label,
         )
 
     def _raiser(self, features: Features | None, tags: sp.csr_matrix | None, column: int) -> int:
@@ -1239,7 +1319,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             return column
         codes = self._reading.codes(features, tags)
         logits = self._reading.logits(codes, features, self._answers.table)[0]
-        return max([column, *sources], key=lambda one: logits[one])
+        return max([column, *sources], key=lambda candidate: logits[candidate])
 
     def _kind(self, column: int) -> str:
         """Return the kind of one of `_labels`."""
@@ -1319,18 +1399,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "store_")
         words = as_word_vectors(vectors)
-        known = {self._key(label) for label in self._labels}
-        fresh = tuple(label for label in self._names(labels) if self._key(label) not in known)
-        if fresh:
-            space = self.space_
-            seen = [self._labels[column] for column in space.order_[: space.n_seen_]]
-            likeness = name_likeness(fresh, seen, words)
-            named = NamedLabels(fresh, likeness)
+        known_keys = {self._key(label) for label in self._labels}
+        names = self._names(labels)
+        new_labels = tuple(name for name in names if self._key(name) not in known_keys)
+        if new_labels:
+            seen_columns = self.space_.order_[: self.space_.n_seen_]
+            seen_labels = [self._labels[column] for column in seen_columns]
+            likeness = name_likeness(new_labels, seen_labels, words)
+            named = NamedLabels(new_labels, likeness)
             if self.named_ is not None:
-                both = np.concatenate([self.named_.likeness, likeness])
-                named = NamedLabels(self.named_.labels + fresh, both)
+                all_likeness = np.concatenate([self.named_.likeness, likeness])
+                named = NamedLabels(self.named_.labels + new_labels, all_likeness)
             self.set_store(self.store_, named)
-        return fresh
+        return new_labels
 
     def remove_labels(self, labels: Collection[str]) -> Self:
         """Forget labels for good: they are taken out of all known documents.
@@ -1344,17 +1425,24 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         self.catch_up()
         columns = {self._column(label) for label in self._names(labels)}
-        gone = {self._labels[column] for column in columns}
-        named = _without(self.named_, gone)
+        removed = {self._labels[column] for column in columns}
+        named = _without(self.named_, removed)
         store = self.store_
-        if gone & set(store.labels):
-            store = store.without_labels(self.space_, gone)
+        if removed & set(store.labels):
+            store = store.without_labels(self.space_, removed)
         # Answers about them stay in the log, but count no more; behind one there may be another.
-        while told := [one for one in self._answers.feedback.labels if self._place(one) in columns]:
-            self.verdicts_.undo(self._answers.feedback.numbers(told))
+        answered = self._answered_at(columns)
+        while answered:
+            self.verdicts_.undo(self._answers.feedback.numbers(answered))
             self._answers = self._answers.caught_up()[0]
+            answered = self._answered_at(columns)
         self.set_store(store, named)._take_answers(())
         return self
+
+    def _answered_at(self, columns: Collection[int]) -> list[str]:
+        """Return the labels with standing verdicts that have one of some columns."""
+        labels = self._answers.feedback.labels
+        return [label for label in labels if self._place(label) in columns]
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
         """Never suggest some labels, or suggest them again; given tags may still be among them.
@@ -1370,7 +1458,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         return self.set_store(self.store_, self.named_)
 
     def rename(self, label: str, name: str) -> Self:
-        """Return a label another name; the former one is still understood.
+        """Rename a label; its former name is still understood.
 
         Parameters
         ----------
@@ -1380,33 +1468,38 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         column = self._column(label)
         if not isinstance(name, str):
             raise InputError(f"A label is renamed to one text; got {shown(name)}.")
-        old, (new,) = self._labels[column], self._names(name)
-        others = {self._key(other) for other in self._labels} - {self._key(old)}
-        if self._key(new) in others:
+        old = self._labels[column]
+        (new,) = self._names(name)
+        taken_keys = {self._key(known_label) for known_label in self._labels}
+        taken_keys.discard(self._key(old))
+        if self._key(new) in taken_keys:
             raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
-        meant = self.vocabulary_.resolve(new)
-        if self._key(meant) in others:
-            raise InputError(f"'{new}' is a name of '{meant}' already; merge '{old}' into it.")
+        resolved = self.vocabulary_.resolve(new)
+        if self._key(resolved) in taken_keys:
+            raise InputError(f"'{new}' is a name of '{resolved}' already; merge '{old}' into it.")
         return self._rename(old, new, self.named_, self.vocabulary_.renaming(old, new))
 
     def _rename(
         self, old: str, new: str, named: NamedLabels | None, vocabulary: Vocabulary
     ) -> Self:
-        """Return a label of documents, or one known by name or by answers, another name."""
+        """Rename a label of documents, or one known by name or by answers."""
+
+        def new_name(label: str) -> str:
+            return new if label == old else label
+
         store = self.store_
         if named is not None and old in named.labels:
-            names = tuple(new if label == old else label for label in named.labels)
-            named = named._replace(labels=names)
+            named = named._replace(labels=tuple(map(new_name, named.labels)))
         else:
             store = store.renamed(old, new)
         self.vocabulary_ = vocabulary
-        self.seen_ = frozenset(new if label == old else label for label in self.seen_)
+        self.seen_ = frozenset(map(new_name, self.seen_))
         if self.validation_ is not None:
-            quality = self.validation_.labels.items()
-            labels = {new if label == old else label: pair for label, pair in quality}
-            self.validation_ = replace(self.validation_, labels=labels)
+            precisions = self.validation_.labels.items()
+            renamed = {new_name(label): pair for label, pair in precisions}
+            self.validation_ = replace(self.validation_, labels=renamed)
         if self.indicator_ is not None:
-            self.indicator_ = tuple(new if label == old else label for label in self.indicator_)
+            self.indicator_ = tuple(map(new_name, self.indicator_))
         return self.set_store(store, named)
 
     def similar_labels(self, most: int = 20) -> list[tuple[str, str, float]]:
@@ -1435,17 +1528,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Two known labels; the first is not suggested any more, and the second whenever either
             would be.
         """
-        source, target = (self._labels[self._column(one)] for one in (label, into))
+        source = self._labels[self._column(label)]
+        target = self._labels[self._column(into)]
         if source == target:
             raise InputError(f"'{label}' and '{into}' are one label already.")
         vocabulary = self.vocabulary_.naming(source, target)
-        held = set(self.store_.labels)
-        if source in held and target not in held:
+        store = self.store_
+        named = self.named_
+        document_labels = set(store.labels)
+        if source in document_labels and target not in document_labels:
             # The documents take the other name, and with it the answers that were given on it.
-            return self._rename(source, target, _without(self.named_, {target}), vocabulary)
+            return self._rename(source, target, _without(named, {target}), vocabulary)
 
-        store, named = self.store_, self.named_
-        if source in held:
+        if source in document_labels:
             store = store.merged(self.space_, source, target)
         else:
             named = _without(named, {source})
@@ -1455,8 +1550,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
         """Check labels that are given by name, and tidy them as those of documents are."""
         check_fitted(self, "store_")
-        given = as_names(labels, "labels")
-        return LabelCorpus.from_documents([given], normalize=self.normalize_labels_).labels
+        names = as_names(labels, "labels")
+        corpus = LabelCorpus.from_documents([names], normalize=self.normalize_labels_)
+        return corpus.labels
 
     # ------------------------------------------------------------------ clicks
 
@@ -1495,22 +1591,31 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_fitted(self, "store_")
         self._check_featured()
         check_iterable(verdicts, "verdicts")
-        said = [as_verdict(one, self.space_.digest_) for one in verdicts]
-        given = dict.fromkeys(one.label for one in said)
-        tidied = {self._key(name): name for name in self._names(list(given))} if said else {}
-        own = {label: self.vocabulary_.resolve(tidied[self._key(label)]) for label in given}
-        said = [one._replace(label=own[one.label]) for one in said]
-        self.catch_up()  # others may have told of these items
-        vectors = self._asked_vectors(list(dict.fromkeys(one.item for one in said)), X)
         digest = self.space_.digest_
-        numbers = self.verdicts_.append(said, vectors, digest, seen, self._key_of_name)
+        checked = self._with_resolved_labels([as_verdict(verdict, digest) for verdict in verdicts])
+        self.catch_up()  # others may have told of these items
+        items = list(dict.fromkeys(verdict.item for verdict in checked))
+        vectors = self._new_vectors(items, X)
+        numbers = self.verdicts_.append(checked, vectors, digest, seen, self._key_of_name)
         self.catch_up()
         return tuple(numbers)
 
-    def _asked_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
+    def _with_resolved_labels(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """Return verdicts under their labels' own names, tidied as those of documents are."""
+        if not verdicts:
+            return []
+        labels = list(dict.fromkeys(verdict.label for verdict in verdicts))
+        name_by_key = {self._key(name): name for name in self._names(labels)}
+        resolved = {}
+        for label in labels:
+            name = name_by_key[self._key(label)]
+            resolved[label] = self.vocabulary_.resolve(name)
+        return [verdict._replace(label=resolved[verdict.label]) for verdict in verdicts]
+
+    def _new_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
         """Return the vectors of items that verdicts are about and that have none yet."""
-        known = self._answers.feedback.vectors(names)
-        new = [name for name in names if name not in known]
+        vectors = self._answers.feedback.vectors(names)
+        new = [name for name in names if name not in vectors]
         if X is None:
             if new:
                 raise InputError(
@@ -1518,26 +1623,30 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                     "features, or its file."
                 )
             return {}
-        features, given = self._features_of(X), item_names(X)
-        of_X = map(str, range(features.shape[0])) if given is None else given
-        rows = {name: row for row, name in enumerate(of_X)}
-        by = "the numbers of their rows, from 0" if given is None else "their ids"
-        lost = [name for name in new if name not in rows]
-        if lost:
-            raise InputError(f"X has no item '{first_few(lost[:1])}'; verdicts name items by {by}.")
-        # A number may have been another table's.
-        again = [name for name in known if given is None and name in rows]
-        found = self._sketches(features, [rows[name] for name in again])
-        for name, sketch in zip(again, found, strict=True):
-            if not is_kept(sketch, known[name]):
-                raise InputError(
-                    f"Row {name} of X is not the item '{name}' that verdicts were given on "
-                    "before; give items names of their own, by a column `id`."
-                )
+        features = self._features_of(X)
+        ids = item_names(X)
+        all_names = map(str, range(features.shape[0])) if ids is None else ids
+        rows = {name: row for row, name in enumerate(all_names)}
+        missing = [name for name in new if name not in rows]
+        if missing:
+            naming = "the numbers of their rows, from 0" if ids is None else "their ids"
+            raise InputError(
+                f"X has no item '{first_few(missing[:1])}'; verdicts name items by {naming}."
+            )
+        if ids is None:
+            # A number may have been another table's.
+            repeated = [name for name in vectors if name in rows]
+            sketches = self._sketches(features, [rows[name] for name in repeated])
+            for name, sketch in zip(repeated, sketches, strict=True):
+                if not is_kept(sketch, vectors[name]):
+                    raise InputError(
+                        f"Row {name} of X is not the item '{name}' that verdicts were given on "
+                        "before; give items names of their own, by a column `id`."
+                    )
         if not new:
             return {}
-        asked = _rows(features, [rows[name] for name in new])
-        return dict(zip(new, item_vectors(self.space_, asked), strict=True))
+        new_features = _rows(features, [rows[name] for name in new])
+        return dict(zip(new, item_vectors(self.space_, new_features), strict=True))
 
     def undo(self, numbers: Iterable[int]) -> Self:
         """Take verdicts back; every score is then as if they had never been given.
@@ -1566,13 +1675,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         feedback = Feedback(log, self.space_.digest_)
         names = None if X is None else item_names(X)
         if names is not None:
-            asked = feedback.items()
-            known = log.coded(self.space_.digest_, list(asked))
-            rows = [row for row, name in enumerate(names) if name in asked and name not in known]
+            items = feedback.items()
+            coded_items = log.coded(self.space_.digest_, list(items))
+            to_code = items.keys() - coded_items.keys()
+            rows = [row for row, name in enumerate(names) if name in to_code]
             if rows:
                 vectors = item_vectors(self.space_, _rows(self._features_of(X), rows))
-                coded = dict(zip([names[row] for row in rows], vectors, strict=True))
-                log.append([], coded, self.space_.digest_)
+                row_names = [names[row] for row in rows]
+                log.append([], dict(zip(row_names, vectors, strict=True)), self.space_.digest_)
                 feedback = feedback.caught_up()[0]
         labels = {*self._answers.feedback.labels, *feedback.labels}
         self._take_over(self._answers.of(feedback, None), labels)
@@ -1603,11 +1713,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _take_over(self, answers: Answers, labels: Collection[str]) -> None:
         """Correct labels by what stands now; where that fails, all is as it was."""
-        made = copy(self)
-        made._answers = answers
-        made._take_answers(labels)
-        made._answers.keep()
-        self.__dict__.update(made.__dict__)
+        tagger = copy(self)
+        tagger._answers = answers
+        tagger._take_answers(labels)
+        tagger._answers.keep()
+        self.__dict__.update(tagger.__dict__)
 
     def _take_answers(self, labels: Collection[str]) -> None:
         """Correct labels that were answered for; some are known for as long as answers stand."""
@@ -1616,10 +1726,12 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         named = self.named_ or NamedLabels((), np.zeros((0, self.space_.n_seen_)))
         hinted = np.flatnonzero(named.likeness.any(axis=1))
         names = tuple(named.labels[row] for row in hinted)
-        known = {self._key(label) for label in (*self.store_.labels, *names)}
-        spelled = sorted(map(self.vocabulary_.resolve, self._answers.feedback.labels), reverse=True)
-        answered = {self._key(label): label for label in spelled}
-        names += tuple(sorted(label for key, label in answered.items() if key not in known))
+        known_keys = {self._key(label) for label in (*self.store_.labels, *names)}
+        resolved = map(self.vocabulary_.resolve, self._answers.feedback.labels)
+        # Of several spellings of a label the first in the alphabet counts.
+        answered = {self._key(label): label for label in sorted(resolved, reverse=True)}
+        unknown = [label for key, label in answered.items() if key not in known_keys]
+        names += tuple(sorted(unknown))
         if names == named.labels:
             self._answers = self._answers.corrected(self._reading, labels, self._place)
             return
@@ -1679,49 +1791,65 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)
         check_fitted(self, "store_")
-        features, given = self._features_of(X), item_names(X)
+        features = self._features_of(X)
+        ids = item_names(X)
         n = features.shape[0]
-        names = [str(row) for row in range(n)] if given is None else given
-        shown = np.arange(len(self._labels)) if self._shown is None else self._shown
-        chosen, columns = np.arange(len(shown)), None
+        names = [str(row) for row in range(n)] if ids is None else ids
+        # Classes are places in `classes_`, columns are places in `_labels`.
+        class_columns = np.arange(len(self._labels)) if self._shown is None else self._shown
+        classes = np.arange(len(class_columns))
+        columns = None
         if label is not None:
             column = self._column(label)
             if not self._in_use[column]:
                 raise InputError(
                     f"'{label}' is blocked or was removed, so that nothing is asked about it."
                 )
-            chosen = np.flatnonzero(shown == column)
+            classes = np.flatnonzero(class_columns == column)
             raising = [source for source, target in self._raised if target == column]
             columns = list(dict.fromkeys([column, *raising]))
-        all_carried = None if tags is None else self._carried(X, tags)
-        if all_carried is not None and all_carried.shape[0] != n:
-            raise InputError(f"`tags` has {all_carried.shape[0]} collections for {n} instances.")
-        carried = None if all_carried is None else all_carried[:, chosen]
+        n_classes = len(classes)
+
+        carried = None if tags is None else self._carried(X, tags)
+        if carried is not None and carried.shape[0] != n:
+            raise InputError(f"`tags` has {carried.shape[0]} collections for {n} instances.")
         eligible = np.ones(n, dtype=bool)
         if strategy == "errors":
-            assert all_carried is not None
-            eligible = np.asarray(all_carried.getnnz(axis=1) > 0)  # others were never tagged
-        places = {column: place for place, column in enumerate(shown[chosen].tolist())}
-        answered = answer_table(
+            assert carried is not None
+            # Items without any tag were never tagged.
+            eligible = np.asarray(carried.getnnz(axis=1) > 0)
+        if carried is not None:
+            carried = carried[:, classes]
+
+        place_by_column = {
+            column: place for place, column in enumerate(class_columns[classes].tolist())
+        }
+        answers = answer_table(
             self._answers.feedback.triples(),
             {name: row for row, name in enumerate(names)},
-            lambda one: places.get(self._place(one)),
-            (n, len(chosen)),
+            lambda answered_label: place_by_column.get(self._place(answered_label)),
+            (n, n_classes),
         )
 
         def blocks() -> Iterator[Block]:
             for rows, logits in self._scored(features, None, columns=columns):
-                there = np.zeros((len(logits), len(chosen)), dtype=bool)
-                told = there if answered is None else answered[rows].toarray() != 0
-                has = there if carried is None else carried[rows].toarray()
-                asked = np.where(eligible[rows][:, None], logits[:, : len(chosen)], -np.inf)
-                yield Block(rows.start, asked, told, has)
+                is_answered = np.zeros((len(logits), n_classes), dtype=bool)
+                if answers is not None:
+                    is_answered = answers[rows].toarray() != 0
+                has_tag = np.zeros((len(logits), n_classes), dtype=bool)
+                if carried is not None:
+                    has_tag = carried[rows].toarray()
+                may_ask = eligible[rows][:, None]
+                class_logits = np.where(may_ask, logits[:, :n_classes], -np.inf)
+                yield Block(rows.start, class_logits, is_answered, has_tag)
 
-        found = choose(blocks, k, strategy, as_generator(random_state))
-        return [
-            Question(names[row], row, str(self.classes_[chosen[at]]), probability, why)
-            for row, at, probability, why in found
-        ]
+        questions = []
+        for row, place, probability, reason in choose(
+            blocks, k, strategy, as_generator(random_state)
+        ):
+            class_name = str(self.classes_[classes[place]])
+            questions.append(Question(names[row], row, class_name, probability, reason))
+        return questions
 
     # ------------------------------------------------------------------ persistence
 
@@ -1744,10 +1872,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def get_state(self) -> State:
         """Return the fitted tagger as JSON values and arrays; see `from_state`."""
-        parts = {"space": self.space_.get_state(), "store": self.store_.get_state()}
+        states = {"space": self.space_.get_state(), "store": self.store_.get_state()}
         if self.features_ is not None:
-            parts["features"] = self.features_.get_state()
-        config, arrays = joined(parts)
+            states["features"] = self.features_.get_state()
+        config, arrays = joined(states)
         config |= {
             "method": "space",
             "media": None if self.features_ is None else self.features_.kind,
@@ -1776,36 +1904,42 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted tagger from `get_state`."""
         _VALUES.check(config)
-        own = ("likeness", "named", *_KEYS)
-        check_parts(arrays, config, ("space", "store", "features"), own)
-        made = cls(normalize_labels=config["normalize_labels"])
+        array_names = ("likeness", "named", *_KEYS)
+        check_parts(arrays, config, ("space", "store", "features"), array_names)
+        tagger = cls(normalize_labels=config["normalize_labels"])
         with part("space"):
             space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
-        made.space_ = made.space = space
+        tagger.space_ = tagger.space = space
         with part("store"):
             store = ConceptStore.from_state(config["store"], within(arrays, "store"))
-        made.features_ = made.features = extractor_of(config, arrays)
+        tagger.features_ = tagger.features = extractor_of(config, arrays)
         _check_parts_fit(config, arrays, space, store)
-        made.n_vocabulary_, made.n_fitted_ = config["n_vocabulary"], config["n_fitted"]
-        made.seen_, made.dropped_ = frozenset(config["seen"]), tuple(config["dropped"])
-        made.n_features_in_ = config["n_features_in"]
-        made._set_feature_names(config["feature_names"])
-        made.name_share_, made._likeness = config["name_share"], arrays["likeness"]
-        measured = config["validation"]
-        with part("validation"):
-            made.validation_ = None if measured is None else Validation.from_state(measured)
-        made.normalize_labels_ = config["normalize_labels"]
-        made.vocabulary_ = made.vocabulary = Vocabulary.from_state(config["vocabulary"])
-        made.pooled_ = config["pooled"]
+        tagger.n_vocabulary_ = config["n_vocabulary"]
+        tagger.n_fitted_ = config["n_fitted"]
+        tagger.seen_ = frozenset(config["seen"])
+        tagger.dropped_ = tuple(config["dropped"])
+        tagger.n_features_in_ = config["n_features_in"]
+        tagger._set_feature_names(config["feature_names"])
+        tagger.name_share_ = config["name_share"]
+        tagger._likeness = arrays["likeness"]
+        tagger.validation_ = None
+        if config["validation"] is not None:
+            with part("validation"):
+                tagger.validation_ = Validation.from_state(config["validation"])
+        tagger.normalize_labels_ = config["normalize_labels"]
+        tagger.vocabulary_ = tagger.vocabulary = Vocabulary.from_state(config["vocabulary"])
+        tagger.pooled_ = config["pooled"]
         n_items, n_labels = config["measured_on"]
-        made.measured_on_ = (n_items, n_labels)
-        made._keys = DocumentKeys(**within(arrays, "keys"))
-        made._answers = Answers(Feedback(VerdictLog(), space.digest_))
-        made.indicator_ = None if config["indicator"] is None else tuple(config["indicator"])
+        tagger.measured_on_ = (n_items, n_labels)
+        tagger._keys = DocumentKeys(**within(arrays, "keys"))
+        tagger._answers = Answers(Feedback(VerdictLog(), space.digest_))
+        tagger.indicator_ = None
+        if config["indicator"] is not None:
+            tagger.indicator_ = tuple(config["indicator"])
         named = None
         if config["named"] is not None:
             named = NamedLabels(tuple(config["named"]), arrays["named"])
-        return made.set_store(store, named)
+        return tagger.set_store(store, named)
 
 
 # What the state of a tagger holds beside that of its parts; those check their own.
@@ -1848,9 +1982,11 @@ def _check_parts_fit(
     store: ConceptStore,
 ) -> None:
     """Refuse parts that are sound by themselves but not made for each other."""
-    n_labels, n_features = len(space.order_), space.members_.shape.n_features
+    n_labels = len(space.order_)
+    n_features = space.members_.shape.n_features
     labels = [*store.labels, *(config["named"] or ())]
-    names, extractor = config["feature_names"], config.get("features")
+    feature_names = config["feature_names"]
+    extractor = config.get("features")
     keys = store.labels
     if config["normalize_labels"]:
         keys = tuple(map(normalize_label, store.labels))
@@ -1861,22 +1997,23 @@ def _check_parts_fit(
         "n_vocabulary": config["n_vocabulary"] <= len(store.labels),
         "n_fitted": config["n_fitted"] <= len(store.ids),
         "n_features_in": config["n_features_in"] == n_features,
-        "feature_names": names is None or len(names) == n_features,
+        "feature_names": feature_names is None or len(feature_names) == n_features,
         "media": extractor is None or extractor["n_features_out"] == n_features,
         "seen": set(config["seen"]) <= set(labels),
     }
-    for name, sound in fits.items():
-        require(sound, name, "what its other parts ask for")
-    own = {name: arrays[name] for name in _DECLARED if name in arrays}
-    declared = {name: _DECLARED[name] for name in _DECLARED if name != "named" or name in own}
+    for name, is_sound in fits.items():
+        require(is_sound, name, "what its other parts ask for")
+    tagger_arrays = {name: arrays[name] for name in _DECLARED if name in arrays}
+    has_named = "named" in tagger_arrays
+    declared = {name: _DECLARED[name] for name in _DECLARED if name != "named" or has_named}
     sizes = {"n_seen": space.n_seen_, "n_named": len(config["named"] or ())}
-    check_arrays(own, declared, **sizes, n_in_folds=len(space.folds_))
+    check_arrays(tagger_arrays, declared, **sizes, n_in_folds=len(space.folds_))
     # Where names have no share, nothing is kept of them.
-    like = own["likeness"].shape
-    unused = like == (0, 0) and not config["name_share"]
-    every = like == (n_labels - space.n_seen_, space.n_seen_)
-    require(unused or every, "likeness", "that of all unseen labels to seen ones")
-    require((config["named"] is None) == ("named" not in own), "named", "there for labels by name")
+    shape = tagger_arrays["likeness"].shape
+    is_unused = shape == (0, 0) and not config["name_share"]
+    is_complete = shape == (n_labels - space.n_seen_, space.n_seen_)
+    require(is_unused or is_complete, "likeness", "that of all unseen labels to seen ones")
+    require((config["named"] is not None) == has_named, "named", "there for labels by name")
 
 
 def _without(named: NamedLabels | None, labels: Collection[str]) -> NamedLabels | None:
@@ -1886,13 +2023,34 @@ def _without(named: NamedLabels | None, labels: Collection[str]) -> NamedLabels 
     rows = [row for row, name in enumerate(named.labels) if name not in labels]
     if not rows:
         return None
-    return NamedLabels(tuple(named.labels[row] for row in rows), named.likeness[rows])
+    names = tuple(named.labels[row] for row in rows)
+    return NamedLabels(names, named.likeness[rows])
+
+
+def _pairs_within(
+    pairs: Iterable[tuple[int, int]], columns: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Return the pairs of columns that are both among some, as places among these."""
+    place_by_column = {column: place for place, column in enumerate(columns)}
+    places = []
+    for source, target in pairs:
+        if source in place_by_column and target in place_by_column:
+            places.append((place_by_column[source], place_by_column[target]))
+    return places
+
+
+def _n_rows(features: Items | None, tags: sp.csr_matrix | None) -> int:
+    """Return how many items features or tags are of; one of the two may be missing."""
+    if features is not None:
+        return int(features.shape[0])
+    assert tags is not None
+    return int(tags.shape[0])
 
 
 def _rows(features: Items, rows: Sequence[int]) -> Features:
     """Return the features of some rows."""
-    part = features[np.array(rows, dtype=np.int64)]
-    return part.table() if isinstance(part, EncodedItems) else part
+    selected = features[np.array(rows, dtype=np.int64)]
+    return selected.table() if isinstance(selected, EncodedItems) else selected
 
 
 def load(path: str | Path) -> Tagger:

@@ -79,36 +79,37 @@ class Vocabulary:
     def from_state(cls, content: Mapping[str, Any], where: str = "A vocabulary") -> Vocabulary:
         """Make one of plain values, as `get_state` gives and a file holds them."""
         tables = content if isinstance(content, Mapping) else {"no table": content}
-        unknown = {str(name) if is_text(str(name)) else "?" for name in tables} - {
-            "blocked",
-            "aliases",
-            "implies",
-        }
-        blocked, aliases = tables.get("blocked", []), tables.get("aliases", {})
+        unknown = set()
+        for name in map(str, tables):
+            if name not in ("blocked", "aliases", "implies"):
+                unknown.add(name if is_text(name) else "?")
+        blocked = tables.get("blocked", [])
+        aliases = tables.get("aliases", {})
         implies = tables.get("implies", {})
-        sound = isinstance(aliases, Mapping) and isinstance(implies, Mapping)
-        named = {
-            key: [one] if isinstance(one, str) else one
-            for key, one in (implies.items() if sound else ())
-        }
+        is_sound = isinstance(aliases, Mapping) and isinstance(implies, Mapping)
+        implied_lists: dict[str, Any] = {}
+        if is_sound:
+            for label, implied in implies.items():
+                implied_lists[label] = [implied] if isinstance(implied, str) else implied
         if (
             unknown
-            or not sound
+            or not is_sound
             or not _are_labels(blocked)
             or not _are_labels([*aliases, *aliases.values(), *implies])
-            or not all(_are_labels(one) for one in named.values())
+            or not all(map(_are_labels, implied_lists.values()))
         ):
             raise InputError(
                 f"{where} holds a list of labels as `blocked`, a table of other names as "
                 f'[aliases] (cards = "card") and one of lists as [implies] (bird = ["animal"])'
                 + (f"; unknown: {first_few(sorted(unknown)):.80}." if unknown else ".")
             )
-        made = cls(tuple(blocked), dict(aliases), {key: tuple(one) for key, one in named.items()})
+        implied_tuples = {label: tuple(implied) for label, implied in implied_lists.items()}
+        vocabulary = cls(tuple(blocked), dict(aliases), implied_tuples)
         try:
-            made.resolve("")
+            vocabulary.resolve("")
         except InputError as error:
             raise InputError(f"{where} cannot be used: {error}") from error
-        return made
+        return vocabulary
 
     def get_state(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -123,10 +124,10 @@ class Vocabulary:
         for key in links:
             passed: dict[str, None] = {}
             while key in links and key not in names:
+                label = links[key]
                 if key in passed:
-                    told = f"Aliases of a vocabulary lead round in a circle: {links[key]}."
-                    raise InputError(told)
-                passed[key], label = None, links[key]
+                    raise InputError(f"Aliases of a vocabulary lead round in a circle: {label}.")
+                passed[key] = None
                 key = normalize_label(label)
             if passed:
                 names |= dict.fromkeys(passed, names.get(key, label))
@@ -144,17 +145,23 @@ class Vocabulary:
 
     def blocking(self, labels: Iterable[str], *, undo: bool = False) -> Vocabulary:
         """Return it with more labels blocked, or with fewer."""
-        named = {normalize_label(label): label for label in labels}
-        kept = [label for label in self.blocked if normalize_label(label) not in named]
-        return replace(self, blocked=tuple(kept if undo else [*kept, *named.values()]))
+        label_by_key = {normalize_label(label): label for label in labels}
+        blocked = [label for label in self.blocked if normalize_label(label) not in label_by_key]
+        if not undo:
+            blocked.extend(label_by_key.values())
+        return replace(self, blocked=tuple(blocked))
 
     def naming(self, name: str, label: str) -> Vocabulary:
         """Return it with another name for a label."""
-        own = normalize_label(label)
-        others = {key: one for key, one in self.aliases.items() if normalize_label(key) != own}
-        made = replace(self, aliases=others | {name: label})
-        made.resolve(name)
-        return made
+        key = normalize_label(label)
+        aliases = {}
+        for alias, target in self.aliases.items():
+            if normalize_label(alias) != key:
+                aliases[alias] = target
+        aliases[name] = label
+        vocabulary = replace(self, aliases=aliases)
+        vocabulary.resolve(name)  # refuses a circle
+        return vocabulary
 
     def renaming(self, label: str, name: str) -> Vocabulary:
         """Return it with a label under a new name: what was said of it goes on to be so.
@@ -164,14 +171,19 @@ class Vocabulary:
         label, name : str
             What it was called, which is understood from now on, and what it is called.
         """
-        old = normalize_label(label)
+        old_key = normalize_label(label)
 
-        def renamed(labels: Iterable[str]) -> tuple[str, ...]:
-            return tuple(name if normalize_label(one) == old else one for one in labels)
+        def new_name(former_name: str) -> str:
+            return name if normalize_label(former_name) == old_key else former_name
 
-        implies = zip(renamed(self.implies), map(renamed, self.implies.values()), strict=True)
-        made = replace(self, blocked=renamed(self.blocked), implies=dict(implies))
-        return made if old == normalize_label(name) else made.naming(label, name)
+        blocked = tuple(map(new_name, self.blocked))
+        implies = {}
+        for implying, implied in self.implies.items():
+            implies[new_name(implying)] = tuple(map(new_name, implied))
+        vocabulary = replace(self, blocked=blocked, implies=implies)
+        if old_key == normalize_label(name):
+            return vocabulary
+        return vocabulary.naming(label, name)
 
     # ------------------------------------------------------------------ use
 
@@ -181,21 +193,26 @@ class Vocabulary:
 
     def implied(self, label: str) -> set[str]:
         """Return everything that goes with a label without saying, by way of others too."""
-        found: dict[str, str] = {}
+        implied_by_key: dict[str, str] = {}
         waiting = [label]
         while waiting:
-            for one in self._implied.get(normalize_label(waiting.pop()), ()):
-                other = self.resolve(one)
-                if normalize_label(other) not in found:
-                    found[normalize_label(other)] = other
-                    waiting.append(other)
-        found.pop(normalize_label(label), None)
-        return set(found.values())
+            key = normalize_label(waiting.pop())
+            for name in self._implied.get(key, ()):
+                implied = self.resolve(name)
+                implied_key = normalize_label(implied)
+                if implied_key not in implied_by_key:
+                    implied_by_key[implied_key] = implied
+                    waiting.append(implied)
+        implied_by_key.pop(normalize_label(label), None)
+        return set(implied_by_key.values())
 
     def complete(self, tags: Collection[str]) -> list[str]:
         """Return a tag set under its labels' own names, with what they imply."""
         labels = [self.resolve(tag) for tag in tags]
-        return list(dict.fromkeys([*labels, *(i for one in labels for i in self.implied(one))]))
+        completed = dict.fromkeys(labels)
+        for label in labels:
+            completed |= dict.fromkeys(self.implied(label))
+        return list(completed)
 
     def apply(self, corpus: LabelCorpus) -> LabelCorpus:
         """Return documents under their labels' own names, with what these imply.
@@ -212,34 +229,42 @@ class Vocabulary:
         if not (self.aliases or self.implies):
             return corpus
         labels = [self.resolve(label) for label in corpus.labels]
-        columns: dict[str, int] = {}
+        new_columns: dict[str, int] = {}
+        name_by_key: dict[str, str] = {}
         pairs = []
-        for row, label in enumerate(labels):
-            for name in (label, *sorted(self.implied(label))):
-                pairs.append((row, columns.setdefault(corpus.key(name), len(columns))))
-        names = {corpus.key(name): name for label in labels for name in self.implied(label)}
-        names |= {corpus.key(label): label for label in labels}
-        rows, places = np.array(pairs).T if pairs else np.zeros((2, 0), dtype=np.int64)
-        shape = (len(labels), len(columns))
-        joiner = sp.csr_matrix((np.ones(len(rows), dtype=np.int32), (rows, places)), shape)
+        for column, label in enumerate(labels):
+            implied = self.implied(label)
+            name_by_key |= {corpus.key(name): name for name in implied}
+            for name in (label, *sorted(implied)):
+                new_column = new_columns.setdefault(corpus.key(name), len(new_columns))
+                pairs.append((column, new_column))
+        # Where a label is implied as well, its own spelling counts.
+        name_by_key |= {corpus.key(label): label for label in labels}
+        names = [name_by_key[key] for key in new_columns]
+
+        old, new = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        shape = (len(labels), len(new_columns))
+        joiner = sp.csr_matrix((np.ones(len(pairs), dtype=np.int32), (old, new)), shape)
         matrix = (corpus.matrix.astype(np.int32) @ joiner).astype(bool)
-        made = LabelCorpus.from_indicator(
-            matrix, [names[key] for key in columns], ids=corpus.ids, normalize=corpus.normalize
+        completed = LabelCorpus.from_indicator(
+            matrix, names, ids=corpus.ids, normalize=corpus.normalize
         )
-        return replace(made, groups=corpus.groups, splits=corpus.splits, numbered=corpus.numbered)
+        return replace(
+            completed, groups=corpus.groups, splits=corpus.splits, numbered=corpus.numbered
+        )
 
     def raised(self, labels: Sequence[str]) -> list[tuple[int, int]]:
         """Return whose score may raise another's, as columns: names, and what implies a label."""
         if not (self.aliases or self.implies):
             return []
-        column = {normalize_label(label): place for place, label in enumerate(labels)}
+        column_by_key = {normalize_label(label): column for column, label in enumerate(labels)}
         pairs = []
-        for place, label in enumerate(labels):
-            own = self.resolve(label)
-            for other in {own, *self.implied(own)}:
-                target = column.get(normalize_label(other), place)
-                if target != place:
-                    pairs.append((place, target))
+        for column, label in enumerate(labels):
+            resolved = self.resolve(label)
+            for name in {resolved, *self.implied(resolved)}:
+                target = column_by_key.get(normalize_label(name), column)
+                if target != column:
+                    pairs.append((column, target))
         return sorted(pairs)
 
 
@@ -270,21 +295,29 @@ def similar_labels(
     beside.setdiag(0)
     lengths = np.sqrt(np.asarray(beside.multiply(beside).sum(axis=1)).ravel())
     profiles = sp.csr_matrix(sp.diags_array(1 / np.maximum(lengths, 1e-12)) @ beside)
-    alike: dict[str, list[int]] = {}
-    for column in np.flatnonzero(counts >= _FEWEST_USES):
-        alike.setdefault(_stem(labels[int(column)]), []).append(int(column))
-    pairs = {pair for group in alike.values() for pair in combinations(group, 2)}
+
+    # Labels whose names have the same stem.
+    columns_by_stem: dict[str, list[int]] = {}
+    for column in np.flatnonzero(counts >= _FEWEST_USES).tolist():
+        columns_by_stem.setdefault(_stem(labels[column]), []).append(column)
+    pairs: set[tuple[int, int]] = set()
+    for columns in columns_by_stem.values():
+        pairs.update(combinations(columns, 2))
+
+    # Labels that go with nearly the same others.
     common = np.flatnonzero((counts >= _FEWEST_USES) & (lengths > 0))
     common = common[np.argsort(-counts[common], kind="stable")][:_MOST_COMPARED]
     cosines = np.triu((profiles[common] @ profiles[common].T).toarray(), 1)
-    for first, second in np.argwhere(cosines > _SAME_USE):
-        pairs.add((int(common[first]), int(common[second])))
-    found = []
-    for first, second in pairs:
-        rarer, commoner = sorted((first, second), key=lambda one: (counts[one], labels[one]))
-        likeness = float((profiles[[rarer]] @ profiles[[commoner]].T).toarray()[0, 0])
-        found.append((labels[rarer], labels[commoner], likeness))
-    return sorted(found, key=lambda pair: (-pair[2], pair))[:most]
+    for first, second in common[np.argwhere(cosines > _SAME_USE)].tolist():
+        pairs.add((first, second))
+
+    suggestions = []
+    for pair in pairs:
+        rarer, commoner = sorted(pair, key=lambda column: (counts[column], labels[column]))
+        cosine = float((profiles[[rarer]] @ profiles[[commoner]].T).toarray()[0, 0])
+        suggestions.append((labels[rarer], labels[commoner], cosine))
+    suggestions.sort(key=lambda suggestion: (-suggestion[2], suggestion))
+    return suggestions[:most]
 
 
 def _stem(label: str) -> str:
@@ -297,7 +330,7 @@ def _stem(label: str) -> str:
 
 
 def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:
-    """Take a vocabulary, or read its file; none is an empty one."""
+    """Return a vocabulary, or load its file; none is an empty one."""
     if vocabulary is None:
         return Vocabulary()
     if isinstance(vocabulary, Vocabulary):

@@ -58,16 +58,15 @@ class DocumentKeys(NamedTuple):
         tables = data.tables
         names, items, tags = np.zeros((3, tables.documents.shape[0]), dtype=np.uint64)
         if not data.sets.numbered:
-            own = [None if _is_number(name) else name for name in data.sets.ids]
-            names[: len(own)] = _digests(own)
+            names[: len(data.sets.ids)] = _digests(map(_name_or_none, data.sets.ids))
         labels = np.asarray(data.labels, dtype=object)
-        rows = np.split(tables.documents.indices, tables.documents.indptr[1:-1])
-        tags[:] = _digests("\0".join(sorted(labels[row])) for row in rows)
+        tag_sets = np.split(tables.documents.indices, tables.documents.indptr[1:-1])
+        tags[:] = _digests("\0".join(sorted(labels[columns])) for columns in tag_sets)
         if data.features is not None:
-            of_items = tables.item_documents
-            named = data.names[0] if data.corpus.numbered else list(data.corpus.ids)
-            names[of_items] = 0 if named is None else _digests(named)
-            items[of_items] = feature_digests(data.features)
+            rows = tables.item_documents
+            item_ids = data.names[0] if data.corpus.numbered else list(data.corpus.ids)
+            names[rows] = 0 if item_ids is None else _digests(item_ids)
+            items[rows] = feature_digests(data.features)
         return cls(names, items, tags)
 
     def with_pool(self, pool: Features | None) -> DocumentKeys:
@@ -75,9 +74,12 @@ class DocumentKeys(NamedTuple):
         if pool is None:
             return self
         digests = feature_digests(pool)
-        none = np.zeros_like(digests)
-        parts = ((self.names, none), (self.items, digests), (self.tags, none))
-        return DocumentKeys(*map(np.concatenate, parts))
+        no_keys = np.zeros_like(digests)
+        return DocumentKeys(
+            names=np.concatenate([self.names, no_keys]),
+            items=np.concatenate([self.items, digests]),
+            tags=np.concatenate([self.tags, no_keys]),
+        )
 
     def folds_among(self, former: DocumentKeys, folds: IntArray) -> IntArray:
         """Return the former fold of each document and item, -1 for new ones, (n,).
@@ -87,14 +89,17 @@ class DocumentKeys(NamedTuple):
         former : DocumentKeys
         folds : int64 array, shape (n_former,)
         """
-        placed = np.full(len(self.names), -1, dtype=np.int64)
+        former_folds = np.full(len(self.names), -1, dtype=np.int64)
         # What was an item's is not found by its tags, which others have as well.
-        of_sets = np.where(former.items == 0, former.tags, 0)
-        pairs = ((self.items, former.items), (self.names, former.names), (self.tags, of_sets))
-        for keys, former_keys in pairs:
-            left = placed < 0
-            placed[left] = _looked_up(keys[left], former_keys, folds)
-        return placed
+        tags_of_sets = np.where(former.items == 0, former.tags, 0)
+        for keys, former_keys in (
+            (self.items, former.items),
+            (self.names, former.names),
+            (self.tags, tags_of_sets),
+        ):
+            is_new = former_folds < 0
+            former_folds[is_new] = _looked_up(keys[is_new], former_keys, folds)
+        return former_folds
 
     @property
     def documents(self) -> NDArray[np.bool_]:
@@ -109,9 +114,16 @@ class DocumentKeys(NamedTuple):
     def found_among(self, former: DocumentKeys) -> float:
         """Return the share of the former items that are here, by their features or their names."""
         had_item = former.items != 0
-        found = np.isin(former.items, self.items[self.items != 0])
-        found |= np.isin(former.names, self.names[self.names != 0])
-        return float(found[had_item].mean()) if had_item.any() else 1.0
+        if not had_item.any():
+            return 1.0
+        is_present = np.isin(former.items, self.items[self.items != 0])
+        is_present |= np.isin(former.names, self.names[self.names != 0])
+        return float(is_present[had_item].mean())
+
+
+def _name_or_none(name: str) -> str | None:
+    """Return a name, or None where it may be the number of a row."""
+    return None if _is_number(name) else name
 
 
 def _is_number(name: str) -> bool:
@@ -128,9 +140,12 @@ def _digests(values: Iterable[str | bytes | None]) -> Keys:
     """Return digests of texts or bytes, never 0; 0 for None."""
     numbers = []
     for value in values:
+        if value is None:
+            numbers.append(0)
+            continue
         data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-        digest = b"" if data is None else hashlib.blake2b(data, digest_size=8).digest()
-        numbers.append(0 if data is None else int.from_bytes(digest, "little") or 1)
+        digest = hashlib.blake2b(data, digest_size=8).digest()
+        numbers.append(int.from_bytes(digest, "little") or 1)
     return np.array(numbers, dtype=np.uint64)
 
 
@@ -155,15 +170,16 @@ def _row_bytes(features: Features) -> Iterator[bytes]:
 
 def _looked_up(keys: Keys, former: Keys, folds: IntArray) -> IntArray:
     """Return the former fold of each key (n,); -1 where it is new, or was in several folds."""
-    known = former != 0
-    table, first, numbers = np.unique(former[known], return_index=True, return_inverse=True)
-    if not len(table):
+    has_key = former != 0
+    key_folds = folds[has_key]
+    distinct, first, numbers = np.unique(former[has_key], return_index=True, return_inverse=True)
+    if not len(distinct):
         return np.full(len(keys), -1, dtype=np.int64)
-    fold_of = folds[known][first]
-    differing = folds[known] != fold_of[numbers]
-    fold_of[numbers[differing]] = -1
-    places = np.minimum(np.searchsorted(table, keys), len(table) - 1)
-    return np.where(table[places] == keys, fold_of[places], -1)
+    distinct_folds = key_folds[first]
+    is_other_fold = key_folds != distinct_folds[numbers]
+    distinct_folds[numbers[is_other_fold]] = -1
+    places = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
+    return np.where(distinct[places] == keys, distinct_folds[places], -1)
 
 
 def placed_groups(folds: IntArray, groups: IntArray | None) -> IntArray:
@@ -182,22 +198,25 @@ def placed_groups(folds: IntArray, groups: IntArray | None) -> IntArray:
     """
     if groups is None:
         return folds
-    known = folds >= 0
-    fold_of = np.full(int(groups.max(initial=-1)) + 1, -1, dtype=np.int64)
-    fold_of[groups[known]] = folds[known]
-    if (fold_of[groups[known]] != folds[known]).any():
+    has_fold = folds >= 0
+    former_groups = groups[has_fold]
+    former_folds = folds[has_fold]
+    group_folds = np.full(int(groups.max(initial=-1)) + 1, -1, dtype=np.int64)
+    group_folds[former_groups] = former_folds
+    if (group_folds[former_groups] != former_folds).any():
         raise ColdStartError("documents that are one group now were in several folds")
-    return np.where(known, folds, fold_of[groups])
+    return np.where(has_fold, folds, group_folds[groups])
 
 
 def extractor_parameters(extractor: MediaFeatures | None) -> dict[str, str]:
     """Return what decides what an extractor makes of items; what it draws is learned already."""
     if extractor is None:
         return {}
-    chosen = {name: repr(value) for name, value in extractor.get_params().items()}
-    return {"kind": extractor.kind} | {
-        name: value for name, value in chosen.items() if name not in _HERE_ONLY
-    }
+    parameters = {"kind": extractor.kind}
+    for name, value in extractor.get_params().items():
+        if name not in _HERE_ONLY:
+            parameters[name] = repr(value)
+    return parameters
 
 
 def check_sizes(former: ConceptSpace, plan: SpacePlan, X: Features | None) -> None:
@@ -212,9 +231,12 @@ def check_sizes(former: ConceptSpace, plan: SpacePlan, X: Features | None) -> No
     X : float64 array or csr_matrix, shape (n, n_features), optional
     """
     for name in ("n_folds", "members_per_fold", "hidden", "code"):
-        asked, had = getattr(plan, name), getattr(former.plan_, name)
-        if asked != had:
-            raise ColdStartError(f"its plan has {had} as `{name}`, and this fit asks for {asked}")
+        new_size = getattr(plan, name)
+        old_size = getattr(former.plan_, name)
+        if new_size != old_size:
+            raise ColdStartError(
+                f"its plan has {old_size} as `{name}`, and this fit asks for {new_size}"
+            )
     n_features = 0 if X is None else X.shape[1]
     if n_features != len(former.mean_):
         raise ColdStartError(f"it takes {len(former.mean_)} features, and these are {n_features}")
@@ -222,27 +244,28 @@ def check_sizes(former: ConceptSpace, plan: SpacePlan, X: Features | None) -> No
         return
     mean, scale = column_statistics(X)
     ratio = scale / former.scale_
-    moved = np.abs(mean - former.mean_) > np.maximum(scale, former.scale_)
-    moved |= (ratio > _FACTOR) | (ratio < 1 / _FACTOR)
-    if moved.mean() > _MOVED:
-        raise ColdStartError(f"{moved.sum():,} of {n_features:,} features are spread otherwise")
+    is_shifted = np.abs(mean - former.mean_) > np.maximum(scale, former.scale_)
+    is_rescaled = (ratio > _FACTOR) | (ratio < 1 / _FACTOR)
+    differs = is_shifted | is_rescaled
+    if differs.mean() > _MOVED:
+        raise ColdStartError(f"{differs.sum():,} of {n_features:,} features are spread otherwise")
 
 
-def check_known(columns: IntArray, found: float) -> None:
+def check_known(columns: IntArray, share_of_items: float) -> None:
     """Raise a `ColdStartError` where most labels are new, or most former items are not there.
 
     Parameters
     ----------
     columns : int64 array, shape (n_labels,)
         The former column of each label; -1 for new ones.
-    found : float
+    share_of_items : float
         The share of the former items that are here.
     """
-    known = float((columns >= 0).mean())
-    if known < _KNOWN:
+    share_of_labels = float((columns >= 0).mean())
+    if share_of_labels < _KNOWN:
         raise ColdStartError(f"{(columns < 0).sum():,} of {len(columns):,} labels are new")
-    if found < _FOUND:
+    if share_of_items < _FOUND:
         raise ColdStartError(
-            f"{1 - found:.0%} of the items that it was fitted to are not among these, or have "
-            "other features"
+            f"{1 - share_of_items:.0%} of the items that it was fitted to are not among these, or "
+            "have other features"
         )

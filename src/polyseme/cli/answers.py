@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from polyseme.cli.app import ANSWERING, TableOptions, command, refuse
 from polyseme.cli.commands import default_tagger
 from polyseme.cli.output import Form, counted, emit, for_people, say, told
+
+if TYPE_CHECKING:
+    from polyseme.verdicts import Verdict
 
 _DIGITS, _MOST = 24, 10_000_000  # of a word of `--undo`: letters, and numbers that it stands for
 
@@ -36,26 +39,29 @@ def ask(
 
     tagger = default_tagger(model, "ask")
     reading = Reading(tables, features_column, tagger.normalize_labels_)
-    X, tags = read_untagged(features, tagger.features_, reading), None
-    files = isinstance(X, Extracted)
+    X = read_untagged(features, tagger.features_, reading)
+    tags = None
+    are_files = isinstance(X, Extracted)
     if documents is not None:
-        name = "file" if files else "id"
-        items = [{name: one} for one in X.ids] if X.ids is not None else [{}] * X.shape[0]
+        items: list[dict[str, str]] = [{}] * X.shape[0]
+        if X.ids is not None:
+            id_field = "file" if are_files else "id"
+            items = [{id_field: item_id} for item_id in X.ids]
         tags = tags_of_items(reading.corpus(documents), items, documents, features, reading)
-    elif files and any(X.tags):
+    elif are_files and any(X.tags):
         tags = list(X.tags)  # keywords of the files
     if strategy == "errors" and tags is None:
         refuse("To look for missing and wrong tags, give the items' tags with --documents.")
     with working("looking for questions", shown=True):
         questions = tagger.ask(X, label, top, strategy, tags, seed)
-    records = [
-        {"item": one.item, "label": one.label, "answer": None}
-        | {"score": round(one.probability, 6), "reason": one.reason}
-        for one in questions
-    ]
-    if for_people(form):
-        for record in records:
-            del record["answer"]
+    records = []
+    for question in questions:
+        record: dict[str, Any] = {"item": question.item, "label": question.label}
+        if not for_people(form):
+            record["answer"] = None  # to be filled in
+        record["score"] = round(question.probability, 6)
+        record["reason"] = question.reason
+        records.append(record)
     emit(records, form)
     if not questions and strategy == "errors":
         say("no tag looks wrong: the model and the items' tags agree")
@@ -91,20 +97,25 @@ def learn(
     tagger = default_tagger(model, "learn")
     if not tagger.n_features_in_:
         refuse("This model was fitted without features, so it knows no items to learn from.")
+    verdicts: list[Verdict] = []
     if yes or no:
-        labels = [(label, True) for label in yes or []] + [(label, False) for label in no or []]
-        said = [Verdict(item, label, answer) for item in words for label, answer in labels]
+        for item in words:
+            verdicts.extend(Verdict(item, label, True) for label in yes or [])
+            verdicts.extend(Verdict(item, label, False) for label in no or [])
     else:
-        said = [verdict for file in words for verdict in read_answers(Path(file))]
+        for file in words:
+            verdicts.extend(read_answers(Path(file)))
     reading = Reading(TableOptions(), features_column)
-    names, X = items_to_learn([one.item for one in said], tagger, features, reading)
-    pairs = zip(said, names, strict=True)
-    said = [one._replace(item=name, who=one.who or who) for one, name in pairs]
-    before = frozenset(tagger.classes_)
-    numbers = tagger.learn(said, X)
-    new = [label for label in tagger.classes_ if label not in before]
-    news = f"; new tags: {first_few(new)}" if new else ""
-    say(f"learned from {told(said)}{news}")
+    items = [verdict.item for verdict in verdicts]
+    names, X = items_to_learn(items, tagger, features, reading)
+    named_verdicts = []
+    for verdict, name in zip(verdicts, names, strict=True):
+        named_verdicts.append(verdict._replace(item=name, who=verdict.who or who))
+    labels_before = frozenset(tagger.classes_)
+    numbers = tagger.learn(named_verdicts, X)
+    new_labels = [label for label in tagger.classes_ if label not in labels_before]
+    news = f"; new tags: {first_few(new_labels)}" if new_labels else ""
+    say(f"learned from {told(named_verdicts)}{news}")
     say(f"to take back: polyseme learn {model} --undo {_range(numbers)}")
     typer.echo(_range(numbers))
 
@@ -112,31 +123,40 @@ def learn(
 def _undo(model: Path, words: Sequence[str], last: int | None) -> None:
     """Take answers back, by their numbers or the last ones that stand."""
     log = default_tagger(model, "learn").verdicts_
-    standing = {one.number: one for one in log.standing() if one.number is not None}
+    standing: dict[int, Verdict] = {}
+    for verdict in log.standing():
+        if verdict.number is not None:
+            standing[verdict.number] = verdict
     if not standing:
         refuse(f"'{model}' has no answers that could be taken back.")
     numbers = _numbers(words) if last is None else sorted(standing)[-last:]
     log.undo(numbers)
-    known = [standing[number] for number in numbers if number in standing]
-    say(f"taken back {told(known)}; {counted(len(log.standing()), 'answer')} left")
+    undone = [standing[number] for number in numbers if number in standing]
+    n_left = len(log.standing())
+    say(f"taken back {told(undone)}; {counted(n_left, 'answer')} left")
     typer.echo(_range(numbers))
 
 
 def _range(numbers: Sequence[int]) -> str:
     """Write numbers, in a row of their own as first and last, as `--undo` reads them."""
-    if list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
-    return " ".join(map(str, numbers))
+    first = numbers[0]
+    last = numbers[-1]
+    if len(numbers) == 1 or list(numbers) != list(range(first, last + 1)):
+        return " ".join(map(str, numbers))
+    return f"{first}-{last}"
 
 
 def _numbers(words: Sequence[str]) -> list[int]:
     """Read numbers, or the first and the last of some."""
     numbers: list[int] = []
     for word in words:
-        first, _, last = word.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()) or len(word) > _DIGITS:
+        first_digits, _, last_digits = word.partition("-")
+        last_digits = last_digits or first_digits
+        if len(word) > _DIGITS or not (first_digits.isdecimal() and last_digits.isdecimal()):
             refuse(
                 f"`--undo` takes numbers such as 12 or 12-15, as `learn` gave them; got '{word}'."
             )
-        numbers += range(int(first), min(int(last or first), int(first) + _MOST) + 1)
+        first = int(first_digits)
+        last = min(int(last_digits), first + _MOST)
+        numbers += range(first, last + 1)
     return numbers

@@ -370,40 +370,46 @@ def add(
     from polyseme.persistence import changing, check_destination
     from polyseme.verdicts import Verdict
 
-    labels, shown, place = label or [], items or [], out or model
-    if shown and not labels:
+    labels = label or []
+    item_names = items or []
+    place = out or model
+    if item_names and not labels:
         refuse("Say with --label which tag these items carry.")
     if documents is None and not labels:
         refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
-    if bool(labels) != bool(vectors is not None or shown):
+    if bool(labels) != bool(vectors is not None or item_names):
         refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
     with changing(place):
-        tagger: Any = default_tagger(model, "add ITEMS") if shown else polyseme.load(model)
+        tagger: Any = default_tagger(model, "add ITEMS") if item_names else polyseme.load(model)
         check_destination(place)
-        if shown:
+        if item_names:
             reading = Reading(tables, features_column)
-            names, X = items_to_learn(shown, tagger, features, reading)
-        before, added = frozenset(tagger.classes_), []
+            names, X = items_to_learn(item_names, tagger, features, reading)
+        labels_before = frozenset(tagger.classes_)
+        added = []
         if documents is not None:
             corpus = Reading(tables, normalize=tagger.normalize_labels_).corpus(documents)
             added.append(counted(len(tagger.add_documents(corpus)), "document"))
         if vectors is not None:
             words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
-            fresh = tagger.add_labels(labels, words)
-            keys = {normalize_label(one) for one in fresh}
-            known = [one for one in labels if normalize_label(one) not in keys]
-            if known:
-                say(f"known already, so nothing is added by name: {first_few(known)}")
-            added.append(counted(len(fresh), "label") + " by name")
+            named_labels = tagger.add_labels(labels, words)
+            named_keys = set(map(normalize_label, named_labels))
+            present = [name for name in labels if normalize_label(name) not in named_keys]
+            if present:
+                say(f"known already, so nothing is added by name: {first_few(present)}")
+            added.append(counted(len(named_labels), "label") + " by name")
         tagger.save(place)
-        if shown:
+        if item_names:
             # The log of the model that was written: to teach is to say yes, as `learn` does.
             tagger = default_tagger(place, "add ITEMS")
-            said = [Verdict(one, each, True) for each in labels for one in names]
-            tagger.learn(said, X)
-            added.append(told(said))
-    new = [name for name in tagger.classes_ if name not in before]
-    say(f"added {' and '.join(added)}; new labels: {first_few(new) if new else 'none'}")
+            verdicts: list[Verdict] = []
+            for label_name in labels:
+                verdicts.extend(Verdict(item, label_name, True) for item in names)
+            tagger.learn(verdicts, X)
+            added.append(told(verdicts))
+    new_labels = [name for name in tagger.classes_ if name not in labels_before]
+    listed = first_few(new_labels) if new_labels else "none"
+    say(f"added {' and '.join(added)}; new labels: {listed}")
     typer.echo(str(place))
 
 
@@ -1009,7 +1015,9 @@ def review(
         return
     for folder in {place.parent for _, place, _ in waiting}:
         sweep(folder)
-    yes, no, records = accept or [], refuse or [], []
+    yes = accept or []
+    no = refuse or []
+    records = []
     # What is to be learned from is looked at before anything is changed.
     names: dict[str, str] = {}
     X: Any = None
@@ -1021,14 +1029,12 @@ def review(
             if tags and ("*" in answers or len(lacking(answers, tags)) < len(tags))
         ]
         if answered:
-            found, X = items_to_learn(answered, tagger, features, Reading())
-            names = dict(zip(answered, found, strict=True))
+            item_names, X = items_to_learn(answered, tagger, features, Reading())
+            names = dict(zip(answered, item_names, strict=True))
     for file, place, tags in waiting:
         # A star stands for all tags that the other answer does not name.
-        wanted, unwanted = (
-            lacking(named, tags) if "*" in given else given
-            for given, named in ((yes, no), (no, yes))
-        )
+        wanted = lacking(no, tags) if "*" in yes else yes
+        unwanted = lacking(yes, tags) if "*" in no else no
         accepted, refused = answer_suggestions(place, accept=wanted, refuse=unwanted)
         if accepted or refused:
             records.append({"file": file, "accepted": accepted, "refused": refused})
@@ -1039,13 +1045,12 @@ def review(
         )
     emit(records, form)
     if tagger is not None:
-        said = [
-            Verdict(names[str(record["file"])], label, answer)
-            for record in records
-            for answer, key in ((True, "accepted"), (False, "refused"))
-            for label in record[key]
-        ]
-        tagger.learn(said, X)
-        say(f"the model has learned from {told(said)}")
+        verdicts: list[Verdict] = []
+        for record in records:
+            name = names[str(record["file"])]
+            verdicts.extend(Verdict(name, label, True) for label in record["accepted"])
+            verdicts.extend(Verdict(name, label, False) for label in record["refused"])
+        tagger.learn(verdicts, X)
+        say(f"the model has learned from {told(verdicts)}")
     if any(record["accepted"] for record in records):
         say("accepted tags are yours now: `polyseme extract` again, and the next `fit` learns them")

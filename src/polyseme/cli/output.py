@@ -131,13 +131,17 @@ def counted(count: int, noun: str) -> str:
 
 def told(verdicts: Iterable[Verdict]) -> str:
     """Return how many answers there are, and to which labels; the first ones are named."""
-    yes, no = Counter[str](), Counter[str]()
+    yes = Counter[str]()
+    no = Counter[str]()
     for verdict in verdicts:
-        (yes if verdict.answer else no)[verdict.label] += 1
+        counts = yes if verdict.answer else no
+        counts[verdict.label] += 1
     labels = list(yes | no)
-    named = ", ".join(f"{label} ({yes[label]} yes, {no[label]} no)" for label in labels[:_LABELS])
-    named += f" and {len(labels) - _LABELS} more" if len(labels) > _LABELS else ""
-    return f"{counted(yes.total() + no.total(), 'answer')}: {named or 'none'}"
+    texts = [f"{label} ({yes[label]} yes, {no[label]} no)" for label in labels[:_LABELS]]
+    listed = ", ".join(texts) or "none"
+    if len(labels) > _LABELS:
+        listed += f" and {len(labels) - _LABELS} more"
+    return f"{counted(yes.total() + no.total(), 'answer')}: {listed}"
 
 
 def for_people(form: Form) -> bool:
@@ -235,7 +239,7 @@ def _rounded(value: Any) -> Any:
 
 def _parts(evidence: Evidence) -> list[dict[str, Any]]:
     """Return a record for each part of the logit, then their sum."""
-    rows: list[tuple[Any, ...]] = [(name, None, part, None) for name, part in evidence.parts()]
+    rows: list[tuple[Any, ...]] = [(name, None, logit, None) for name, logit in evidence.parts()]
     # By place: a tag may be called like another part.
     rows[2 : 2 + len(evidence.tags)] = [
         (tag.tag, tag.probability, tag.part, tag.without) for tag in evidence.tags
@@ -250,14 +254,18 @@ def _show_parts(item: dict[str, Any], evidence: Evidence) -> None:
     title = f"why {evidence.label} ({evidence.kind}) has the probability {evidence.probability:.3f}"
     for name, value in list(item.items())[:1]:
         title += f" for {value}" if name == "file" else f" for {name} {value}"
-    parts = _parts(evidence)
-    largest = max(abs(part["logit"]) for part in parts) or 1.0
+    records = _parts(evidence)
+    largest = max(abs(record["logit"]) for record in records) or 1.0
     rows: list[list[Any]] = []
-    for name, probability, logit, without in (part.values() for part in parts):
+    for record in records:
+        name, probability, logit, without = record.values()
         # Parts that are nothing are left out, such as features where there are none.
-        if logit or probability is not None:
-            row = [name, "" if probability is None else f"{probability:.3f}", f"{logit:+.2f}"]
-            rows.append([*row, bar(logit / largest), "" if without is None else f"{without:+.2f}"])
+        if not logit and probability is None:
+            continue
+        probability_text = "" if probability is None else f"{probability:.3f}"
+        without_text = "" if without is None else f"{without:+.2f}"
+        logit_bar = bar(logit / largest)
+        rows.append([name, probability_text, f"{logit:+.2f}", logit_bar, without_text])
     rows.insert(-1, [""])
     columns = {"part": {"overflow": "fold", "min_width": 12}, "probability": _RIGHT}
     columns |= {"logit": _RIGHT, "": {"no_wrap": True}, "without": _RIGHT}
@@ -275,10 +283,10 @@ def bar(share: float, *, ascii_only: bool | None = None) -> Text:
     full, left, right, line = ("#", "", "", "|") if ascii_only else ("█", "▐", "▌", "│")
     empty = " " * _HALF
     if share < 0:
-        drawn = (left * half + full * whole).rjust(_HALF)
-        return Text.assemble((drawn, "red"), (line, "dim"), empty)
-    drawn = (full * whole + right * half).ljust(_HALF)
-    return Text.assemble(empty, (line, "dim"), (drawn, "green"))
+        blocks = (left * half + full * whole).rjust(_HALF)
+        return Text.assemble((blocks, "red"), (line, "dim"), empty)
+    blocks = (full * whole + right * half).ljust(_HALF)
+    return Text.assemble(empty, (line, "dim"), (blocks, "green"))
 
 
 def _show_neighbours(evidence: Evidence) -> None:

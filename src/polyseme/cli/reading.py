@@ -190,10 +190,10 @@ def _pairs(
     files: bool = False,
     all_tagged: bool = True,
 ) -> tuple[IntArray, IntArray]:
-    """Bring items and documents together: by file, by id, or in order where one has no ids.
+    """Return matching rows of items and documents: by file, by id, or in order without ids.
 
-    Names of items are numbers where they have none; it is told in one line how rows were joined,
-    and what does not fit is counted there, or refused where it is to be strict.
+    Names of items are numbers where they have none. One line says how rows were joined and counts
+    what does not fit, which is refused where reading is strict.
     """
     features, documents = places
     if files:
@@ -209,32 +209,30 @@ def _pairs(
         say(f"rows and documents are paired in order: no ids in {' and '.join(lacking)}")
         return np.arange(len(names)), np.arange(len(names))
     else:
-        place = {name: row for row, name in enumerate(corpus.ids)}
-        met = [(row, place[name]) for row, name in enumerate(names) if name in place]
-        if not met:
+        row_by_id = {name: row for row, name in enumerate(corpus.ids)}
+        matches = [(row, row_by_id[name]) for row, name in enumerate(names) if name in row_by_id]
+        if not matches:
             raise InputError(
                 f"No id of '{features}' ({first_few(names, most=3)}) is among those of "
                 f"'{documents}' ({first_few(corpus.ids, most=3)}); mend the ids, or drop those of "
                 "one file to pair rows in order."
             )
-        rows, of_rows = np.array(met, dtype=np.int64).T
+        rows, of_rows = np.array(matches, dtype=np.int64).T
     noun = "file" if files else "item"
-    told = [
-        f"{counted(len(left), what)} without {lacked} ({first_few(left, most=3)})"
-        for left, what, lacked in (
-            ([names[row] for row in _others(len(names), rows)], noun, "a document"),
-            (
-                [corpus.ids[row] for row in _others(len(corpus), of_rows)],
-                "document",
-                f"{'a' if files else 'an'} {noun}",
-            ),
-        )
-        if left and (all_tagged or what != noun)
-    ]
-    if told and reading.tables.strict:
-        raise InputError(f"Ids do not fit: {'; '.join(told)}; mend them, or drop --strict.")
-    by = "name" if files else "id"
-    say("; ".join([f"joined by {by}: {counted(len(rows), noun)}", *told]))
+    a_noun = "a file" if files else "an item"
+    items_left = [names[row] for row in _numbers_without(len(names), rows)]
+    documents_left = [corpus.ids[row] for row in _numbers_without(len(corpus), of_rows)]
+    misfits = []
+    if items_left and all_tagged:
+        listed = first_few(items_left, most=3)
+        misfits.append(f"{counted(len(items_left), noun)} without a document ({listed})")
+    if documents_left:
+        listed = first_few(documents_left, most=3)
+        misfits.append(f"{counted(len(documents_left), 'document')} without {a_noun} ({listed})")
+    if misfits and reading.tables.strict:
+        raise InputError(f"Ids do not fit: {'; '.join(misfits)}; mend them, or drop --strict.")
+    key = "name" if files else "id"
+    say("; ".join([f"joined by {key}: {counted(len(rows), noun)}", *misfits]))
     return rows, of_rows
 
 
@@ -256,7 +254,7 @@ def _tagged_items(extraction: Extracted, normalize: bool) -> Items:
     return Items(extraction[rows], corpus, corpus)
 
 
-def _others(n: int, rows: IntArray) -> list[int]:
+def _numbers_without(n: int, rows: IntArray) -> list[int]:
     """Return the numbers below n that are not among some rows."""
     return sorted(set(range(n)) - set(rows.tolist()))
 
@@ -294,11 +292,11 @@ def tags_of_items(
     files = bool(items) and "file" in items[0]
     names: Any = [item.get("file", item.get("id")) for item in items]
     names = range(len(items)) if None in names else names
-    known: list[tuple[str, ...]] = [()] * len(items)
+    item_tags: list[tuple[str, ...]] = [()] * len(items)
     pairs = _pairs(names, corpus, reading, (features, tags), files=files, all_tagged=False)
     for item, row in zip(*pairs, strict=True):
-        known[item] = corpus.document(row)
-    return known
+        item_tags[item] = corpus.document(row)
+    return item_tags
 
 
 def read_item(path: Path, name: str, reading: Reading) -> tuple[Any, dict[str, Any]]:
@@ -341,28 +339,31 @@ def read_pool(place: Path, X: Any, extractor: MediaFeatures | None, reading: Rea
     """Read items without tags that stand beside others; of these none is taken twice."""
     pool = read_untagged(place, extractor, reading)
     tagged = set(X.ids or ())
-    kept = [row for row, name in enumerate(pool.ids or ()) if name not in tagged]
-    if not pool.ids or len(kept) == len(pool.ids):
+    untagged = [row for row, name in enumerate(pool.ids or ()) if name not in tagged]
+    if not pool.ids or len(untagged) == len(pool.ids):
         return pool
-    if not kept:
+    if not untagged:
         raise InputError(f"All items in '{place}' have tags; leave out --unlabelled.")
-    say(f"{place.name}: {counted(len(pool.ids) - len(kept), 'item')} with tags left out")
-    return pool[kept]
+    say(f"{place.name}: {counted(len(pool.ids) - len(untagged), 'item')} with tags left out")
+    return pool[untagged]
 
 
 def read_media(places: Sequence[Path], extractor: MediaFeatures) -> Extracted:
     """Look at media files, which are named by their paths below the folders that are given."""
     files = find_media(places, extractor.suffixes)[0]
-    ids, raw, skipped = [], [], []
+    ids = []
+    raw = []
+    skipped = []
     with FileProgress(f"looking at {extractor.kind} files") as bar, quiet_decoders():
-        found = extractor.extract([file.path for file in files])
-        for number, (file, one) in enumerate(zip(files, found, strict=True)):
-            if isinstance(one, MediaError):
-                skipped.append((file.id, str(one)))
+        outcomes = extractor.extract([file.path for file in files])
+        pairs = zip(files, outcomes, strict=True)
+        for n_done, (file, outcome) in enumerate(pairs, start=1):
+            if isinstance(outcome, MediaError):
+                skipped.append((file.id, str(outcome)))
             else:
                 ids.append(file.id)
-                raw.append(one)
-            bar.tell(number + 1, len(files), len(skipped))
+                raw.append(outcome)
+            bar.tell(n_done, len(files), len(skipped))
     for name, reason in skipped[:_NAMED]:
         say(f"skipped {name}: {reason}")
     if not ids:
@@ -393,33 +394,35 @@ def items_to_learn(
     """
     if features is not None:
         X = read_untagged(features, tagger.features_, reading)
-        own = _names_within(names, X, features)
-        check_rows(tagger, X, own)
-        return own, X
-    known = tagger.verdicts_.codes(tagger.space_.digest_, set(names))
-    new = [name for name in dict.fromkeys(names) if name not in known]
+        item_names = _names_within(names, X, features)
+        check_rows(tagger, X, item_names)
+        return item_names, X
+    codes = tagger.verdicts_.codes(tagger.space_.digest_, set(names))
+    new = [name for name in dict.fromkeys(names) if name not in codes]
     if not new:
         return list(names), None
     if tagger.features_ is None or not Path(new[0]).exists():
-        what = "item" if tagger.features_ is None else "file"
-        raise InputError(f"Nothing is known of the {what} '{new[0]}'; say with --features where.")
+        noun = "item" if tagger.features_ is None else "file"
+        raise InputError(f"Nothing is known of the {noun} '{new[0]}'; say with --features where.")
     paths = {name: Path(name) for name in new}
-    own = [paths[name].as_posix() if name in paths else name for name in names]
-    return own, read_media(list(paths.values()), tagger.features_)
+    posix_names = {name: path.as_posix() for name, path in paths.items()}
+    item_names = [posix_names.get(name, name) for name in names]
+    return item_names, read_media(list(paths.values()), tagger.features_)
 
 
 def check_rows(tagger: ZeroShotTagger, X: Any, names: Collection[str] | None = None) -> None:
     """Refuse rows without ids that are other items than were answered for by their numbers."""
     if X.ids is not None or not tagger.verdicts_.count:
         return
-    asked = [verdict.item for verdict in tagger.verdicts_.standing()] if names is None else names
-    known = {str(row): row for row in range(X.shape[0])}
-    codes = tagger.verdicts_.codes(tagger.space_.digest_, {*asked} & known.keys())
+    if names is None:
+        names = [verdict.item for verdict in tagger.verdicts_.standing()]
+    row_by_name = {str(row): row for row in range(X.shape[0])}
+    codes = tagger.verdicts_.codes(tagger.space_.digest_, {*names} & row_by_name.keys())
     items = list(codes)
     if not items or X.shape[1] != tagger.n_features_in_:
         return
     table = in_order(X, getattr(tagger, "feature_names_in_", None), owner="learn")
-    rows = np.array([known[item] for item in items])
+    rows = np.array([row_by_name[item] for item in items])
     sketches = tagger.space_.sketch(check_features(table, owner="learn")[rows])
     for item, sketch in zip(items, sketches, strict=True):
         if np.abs(sketch - codes[item][: len(sketch)]).max() > _SAME:
@@ -431,26 +434,28 @@ def check_rows(tagger: ZeroShotTagger, X: Any, names: Collection[str] | None = N
 
 def _names_within(names: Sequence[str], X: Any, place: Path) -> list[str]:
     """Return items under the names they have among others; files may be named by any path."""
-    known = set(map(str, range(X.shape[0])) if X.ids is None else X.ids)
-    own = {name: name for name in names if name in known}
+    ids = set(map(str, range(X.shape[0])) if X.ids is None else X.ids)
+    id_by_name = {name: name for name in names if name in ids}
     for name in dict.fromkeys(names):
-        if name in own:
+        if name in id_by_name:
             continue
         rows: Sequence[int] = ()
         if isinstance(X, Extracted):
             with suppress(InputError):
                 rows = match_documents(X.ids, [name])[0].tolist()
         if not rows:
-            by = "the numbers of its rows, from 0" if X.ids is None else "its ids, each once"
-            one = in_words(name, 60)
-            raise InputError(f"There is no item '{one}' in '{place}'; items are named by {by}.")
-        own[name] = X.ids[rows[0]]
-    return [own[name] for name in names]
+            naming = "the numbers of its rows, from 0" if X.ids is None else "its ids, each once"
+            raise InputError(
+                f"There is no item '{in_words(name, 60)}' in '{place}'; items are named by "
+                f"{naming}."
+            )
+        id_by_name[name] = X.ids[rows[0]]
+    return [id_by_name[name] for name in names]
 
 
 @contextmanager
 def verdicts_for(model: Path, given: Path | None, update: Path | None) -> Iterator[VerdictLog]:
-    """Bring together what a new model is to learn from; no log is changed by that.
+    """Yield a log of all that a new model is to learn from; no other log is changed by that.
 
     These are the verdicts that a model in its place has, those of the model that is updated, and
     those that are given: a file, or a folder with a log.
@@ -461,11 +466,11 @@ def verdicts_for(model: Path, given: Path | None, update: Path | None) -> Iterat
         log = VerdictLog(Path(place) / "together.sqlite")
         assert log.file is not None
         for source in filter(None, (model, update, folder)):
-            with closing(VerdictLog(source)) as other:
-                if source == folder and not other.count:
+            with closing(VerdictLog(source)) as source_log:
+                if source == folder and not source_log.count:
                     raise InputError(f"There are no verdicts in '{source}'; `learn` makes some.")
                 try:
-                    other.copy_to(log.file)
+                    source_log.copy_to(log.file)
                 except ModelFileError as error:
                     raise InputError(
                         f"'{source}' and '{model}' have verdicts that differ; write the new model "

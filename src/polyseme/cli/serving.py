@@ -135,25 +135,29 @@ def read_collection(
     from polyseme.features.extraction import find_media, is_extraction
     from polyseme.serve.collection import Collection
 
-    reading, folder = Reading(TableOptions(), None, tagger.normalize_labels_), media
+    reading = Reading(TableOptions(), None, tagger.normalize_labels_)
+    folder = media
     place = items
     extractor = tagger.features_
     if extractor is not None and items.is_dir() and not (is_extraction(items) or is_table(items)):
-        place, folder = _extracted(items, model, extractor), items
+        place = _extracted(items, model, extractor)
+        folder = items
     X = read_untagged(place, extractor, reading)
     ids = tuple(map(str, range(X.shape[0]))) if X.ids is None else tuple(X.ids)
     tags: Any = X.tags if isinstance(X, Extracted) else None
     if documents is not None:
-        key = "file" if isinstance(X, Extracted) else "id"
-        named = [{key: one} for one in ids] if X.ids is not None else [{}] * len(ids)
-        tags = tags_of_items(reading.corpus(documents), named, documents, items, reading)
+        records: list[dict[str, str]] = [{}] * len(ids)
+        if X.ids is not None:
+            id_field = "file" if isinstance(X, Extracted) else "id"
+            records = [{id_field: item_id} for item_id in ids]
+        tags = tags_of_items(reading.corpus(documents), records, documents, items, reading)
     files = None
     if folder is not None:
         from polyseme.features import EXTRACTORS
 
-        suffixes = frozenset().union(*(one.suffixes for one in EXTRACTORS.values()))
-        found = {file.id: file.path for file in find_media([folder], suffixes)[0]}
-        files = {name: found[name] for name in ids if name in found}
+        suffixes = frozenset().union(*(extractor.suffixes for extractor in EXTRACTORS.values()))
+        path_by_id = {file.id: file.path for file in find_media([folder], suffixes)[0]}
+        files = {name: path_by_id[name] for name in ids if name in path_by_id}
         if not files:
             refuse(f"None of the items is the name of a file in '{folder}'.")
     say(f"{counted(len(ids), 'item')} to review")

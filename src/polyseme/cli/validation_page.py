@@ -41,9 +41,9 @@ small { color: #5a6775 }
 """
 
 
-def validation_page(found: Validation, title: str) -> str:
+def validation_page(validation: Validation, title: str) -> str:
     """Draw a validation as an HTML page."""
-    best = found.highest_precision
+    best = validation.highest_precision
     promise = (
         f"Of suggested unseen tags a share of up to {best:.0%} can be promised to be true."
         if best
@@ -51,20 +51,20 @@ def validation_page(found: Validation, title: str) -> str:
     )
     body = [
         f"<h1>{escape(title)}</h1>",
-        f"<p>{found.n_draws} times a quarter of the items was held out, and some tags were "
+        f"<p>{validation.n_draws} times a quarter of the items was held out, and some tags were "
         "hidden from training by leaving out the items that carry them. What follows was "
         f"measured on the items held out. {promise}</p>",
-        _summary(found),
-        _headroom(found),
+        _summary(validation),
+        _headroom(validation),
         "<h2>Can probabilities be believed?</h2><p>On the diagonal, half of the tags with a "
         "probability of one half are true; below it fewer are.</p>",
-        _curves(found),
+        _curves(validation),
         "<h2>Tag by tag</h2><p>C-MAP of each tag: how high the items that carry it stand when all "
         "are ordered by it. The gap between the bars is what tagged items, or a few clicks, could "
         "bring to a tag that has none.</p>",
-        _labels(found),
+        _labels(validation),
         "<h2>Hidden tags and the items they were likeliest for</h2>",
-        _examples(found),
+        _examples(validation),
     ]
     head = "<meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
     head += f"<title>{escape(title)}</title><style>{_STYLE}</style>"
@@ -86,11 +86,13 @@ def _share(value: float | None) -> str:
     return _NONE if value is None or np.isnan(value) else f"{100 * value:.0f} %"
 
 
-def _summary(found: Validation) -> str:
+def _summary(validation: Validation) -> str:
     """Write the measures of seen and unseen tags beside each other."""
 
     def row(name: str, of: str) -> tuple[str, ...]:
-        return name, *(_share(getattr(part, of)) for part in (found.seen, found.unseen))
+        seen = getattr(validation.seen, of)
+        unseen = getattr(validation.unseen, of)
+        return name, _share(seen), _share(unseen)
 
     return _table(
         ("", "seen tags", "tags made unseen"),
@@ -99,17 +101,21 @@ def _summary(found: Validation) -> str:
             row("found of all true tags by these (recall)", "recall"),
             row("E-MAP: how high an item's tags stand in its ranking", "example_map"),
             row("C-MAP: how high a tag's items stand in its ranking", "concept_map"),
-            ("tags in a ranking", str(found.seen.n_labels), str(found.unseen.n_labels)),
-            ("held-out items that carry one", str(found.seen.n_items), str(found.unseen.n_items)),
+            ("tags in a ranking", str(validation.seen.n_labels), str(validation.unseen.n_labels)),
+            (
+                "held-out items that carry one",
+                str(validation.seen.n_items),
+                str(validation.unseen.n_items),
+            ),
         ],
     )
 
 
-def _headroom(found: Validation) -> str:
+def _headroom(validation: Validation) -> str:
     """Write what items without tags and a few answers would bring to unseen tags."""
     gains = [
-        ("items without tags (fit --unlabelled)", found.pool_gain),
-        (f"yes or no to {CLICKS} items for each tag (ask, learn)", found.click_gain),
+        ("items without tags (fit --unlabelled)", validation.pool_gain),
+        (f"yes or no to {CLICKS} items for each tag (ask, learn)", validation.click_gain),
     ]
     rows = [(name, f"{100 * gain:+.1f}") for name, gain in gains if gain is not None]
     if not rows:
@@ -120,11 +126,11 @@ def _headroom(found: Validation) -> str:
     )
 
 
-def _curves(found: Validation) -> str:
+def _curves(validation: Validation) -> str:
     """Draw how often tags of each probability are true."""
     size, colours = 320, {"seen": "#2f6f9f", "unseen": "#c2702d"}
     shapes = [f"<path d='M0 {size}L{size} 0' stroke='#9aa7b5' stroke-dasharray='4'/>"]
-    for place, (name, curve) in enumerate(found.curves.items()):
+    for place, (name, curve) in enumerate(validation.curves.items()):
         points = " ".join(f"{size * p:.1f},{size * (1 - true):.1f}" for _, p, true in curve)
         colour = colours[name]
         shapes.append(
@@ -141,7 +147,7 @@ def _curves(found: Validation) -> str:
     )
 
 
-def _labels(found: Validation) -> str:
+def _labels(validation: Validation) -> str:
     """Write the quality of each tag, seen and unseen, the best first."""
 
     def bar(value: float | None, kind: str) -> str:
@@ -151,7 +157,7 @@ def _labels(found: Validation) -> str:
             f"<span class='bar {kind}'><i style='width:{100 * value:.0f}%'></i></span> {value:.2f}"
         )
 
-    pairs = found.labels.items()
+    pairs = validation.labels.items()
     ordered = sorted(pairs, key=lambda pair: (-(pair[1][0] or pair[1][1] or 0.0), pair[0]))
     return _table(
         ("tag", "seen", "made unseen"),
@@ -159,10 +165,10 @@ def _labels(found: Validation) -> str:
     )
 
 
-def _examples(found: Validation) -> str:
+def _examples(validation: Validation) -> str:
     """Write hidden tags with their likeliest items, right and wrong."""
     lines = []
-    for label, items in sorted(found.examples.items()):
+    for label, items in sorted(validation.examples.items()):
         listed = ", ".join(
             f"<span class='{'yes' if true else 'no'}'>{'✓' if true else '✗'} {escape(name)} "
             f"<small>{likely:.2f}</small></span>"
