@@ -207,7 +207,8 @@ def answered_tagger(tagger, world):
     """A tagger with the label "Seaside", which is known by answers to six items alone."""
     beach = np.flatnonzero(["sand" in tags for tags in world.documents])[:3].tolist()
     office = np.flatnonzero(["desk" in tags for tags in world.documents])[:3].tolist()
-    answers = [(row, "Seaside", row in beach) for row in (*beach, *office)]
+    # Against what features say, so that they count wherever they are taken over.
+    answers = [(row, "Seaside", row in office) for row in (*beach, *office)]
     tagger.learn(answers, world.X)
     return tagger
 
@@ -259,7 +260,7 @@ def test_a_label_known_by_answers_alone_is_merged_with_its_answers(
         assert label not in merged.classes_.tolist() and into in merged.classes_.tolist()
         assert len(list(merged.verdicts_.standing())) == n_answers
         changes = scores_of(merged, world.X_test, into) - before
-        assert np.abs(changes).max() > 1e-3, "the answers count for the other label"
+        assert np.abs(changes).max() > 0.01, "the answers count for the other label"
         held = {tag for row in range(len(merged.store_.ids)) for tag in merged.store_.document(row)}
         assert label not in held
     kinds = dict(zip(answered_tagger.classes_, answered_tagger.kinds_, strict=True))
