@@ -130,7 +130,7 @@ CRC_TABLE = [crc_step(byte << 24) for byte in range(256)]
 
 
 def numbered(ogg: bytes) -> tuple[bytes, bytes]:
-    """Return a stream the number 1, where the encoder takes the clock, and part head from sound.
+    """Return a stream with number 1 in place of the encoder's clock, its head apart from sound.
 
     The pages of the head, which stand at time 0, hold the code books: 3 kB that are the same for
     all clips once the number is.

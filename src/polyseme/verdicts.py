@@ -638,7 +638,7 @@ class VerdictLog:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Return in one sentence what SQLite or the system refuses."""
+        """Raise one sentence for what SQLite or the system refuses."""
         try:
             yield
         except sqlite3.Error as error:

@@ -213,7 +213,7 @@ class Experiment(ABC):
         """Make its section of the report from the records of its runs."""
 
     def headline(self, results: Results) -> str:
-        """Return in a sentence or two what it found, for the top of the report; may be empty."""
+        """Return what it found in a sentence or two, for the top of the report; may be empty."""
         return ""
 
     def all_notes(self, results: Results) -> tuple[str, ...]:

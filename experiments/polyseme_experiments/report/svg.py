@@ -44,7 +44,7 @@ def colour_of(place: int) -> str:
 
 
 def add_axes(figure: Figure, title: str = "", *, x: str = "", y: str = "", grid: str = "y") -> Axes:
-    """Return the figure its axes with their names."""
+    """Draw the axes of a figure with their names."""
     axes = figure.add_subplot()
     axes.set_title(words(title))
     axes.set_xlabel(words(x))

@@ -32,7 +32,7 @@ class Popularity(Baseline):
         self.shares_ = self.n_occurrences_ / max(total, 1)
 
     def _scores(self, X: Features) -> Matrix:
-        """Return every instance the same scores."""
+        """Return the same scores for every instance."""
         return np.tile(self.shares_, (X.shape[0], 1))
 
 

@@ -593,7 +593,7 @@ def _dense(rows: Rows) -> FloatArray:
 
 
 def _precision(n: int) -> Precision:
-    """Return in which precision n instances are fitted."""
+    """Return the precision in which n instances are fitted."""
     return np.float64 if n <= _DOUBLE_ROWS else np.float32
 
 

@@ -217,7 +217,7 @@ def parsed(kind: type[M], data: bytes) -> M:
 
 
 def sentence_of(error: ValidationError) -> str:
-    """Return in one sentence what is wrong with a body."""
+    """Return what is wrong with a body, in one sentence."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     first = errors[0]
     steps = [str(step) for step in first["loc"][:4]]
