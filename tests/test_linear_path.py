@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.kernel_ridge import KernelRidge as PlainKernelRidge
 from sklearn.linear_model import Ridge as PlainRidge
 
-from polyseme import ZeroShotTagger, load
+from polyseme import ZeroShotTagger, linear_path, load
 from polyseme.linear_path import (
+    KERNEL_PENALTIES,
     LEFT_OUT,
-    MOST_COORDINATES,
     PENALTIES,
     WEIGHTS,
+    KernelRidge,
     Ridge,
     choose_weight,
+    fit_ridge,
     leave_out,
     prediction_spreads,
 )
@@ -72,19 +75,70 @@ def test_the_path_adds_the_predictions_of_all_items_in_their_spreads(problem, ri
     assert path.n_coordinates == truth.shape[1]
 
 
-def test_with_many_labels_the_path_is_the_best_one_of_its_rank():
+def test_with_many_labels_the_path_is_the_best_one_of_its_rank(monkeypatch):
+    monkeypatch.setattr(linear_path, "MOST_COORDINATES", 60)
     rng = np.random.default_rng(0)
-    n_labels = MOST_COORDINATES + 40
-    X = rng.normal(size=(900, n_labels)).astype(np.float32)
-    truth = sp.csr_matrix(rng.random((900, n_labels)) < 0.1, dtype=np.float32)
+    X = rng.normal(size=(900, 100)).astype(np.float32)
+    truth = sp.csr_matrix(rng.random((900, 100)) < 0.1, dtype=np.float32)
     ridge = Ridge(lambda rows: X[rows], truth, np.arange(900) % 2)
-    path = ridge.path(1.0, np.ones(n_labels))
+    path = ridge.path(1.0, np.ones(100))
     centred = X - X.mean(axis=0)
     exact = centred @ ridge.coefficients()[0]
-    values = np.linalg.svd(exact, compute_uv=False)
+    singular_values = np.linalg.svd(exact, compute_uv=False)
     lost = np.linalg.norm(exact - path.coordinates(X) @ path.labels)
-    assert path.n_coordinates == MOST_COORDINATES
-    assert lost == pytest.approx(np.linalg.norm(values[MOST_COORDINATES:]), rel=0.05)
+    assert path.n_coordinates == 60
+    assert lost == pytest.approx(np.linalg.norm(singular_values[60:]), rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def kernel_ridge(problem):
+    X, truth, folds = problem
+    return KernelRidge(X, truth, folds)
+
+
+def test_kernel_ridge_predicts_a_fold_as_scikit_learn_does(problem, kernel_ridge):
+    X, truth, folds = problem
+    others = folds != 2
+    deviations = truth.toarray() - truth.toarray().mean(axis=0)
+    plain = PlainKernelRidge(alpha=kernel_ridge.penalty, kernel="rbf", gamma=kernel_ridge.scale)
+    plain.fit(X[others], deviations[others])
+    (predicted,) = kernel_ridge.predict((X[~others],), without=2)
+    np.testing.assert_allclose(predicted, plain.predict(X[~others]), atol=1e-3)
+
+
+def test_the_path_of_kernel_ridge_adds_the_predictions_of_all_items(problem, kernel_ridge):
+    X, truth, _ = problem
+    spreads = np.linspace(1, 2, truth.shape[1])
+    path = kernel_ridge.path(0.5, spreads)
+    deviations = truth.toarray() - truth.toarray().mean(axis=0)
+    plain = PlainKernelRidge(alpha=kernel_ridge.penalty, kernel="rbf", gamma=kernel_ridge.scale)
+    expected = 0.5 * plain.fit(X, deviations).predict(X[:9]) / spreads
+    np.testing.assert_allclose(path.coordinates(X[:9]) @ path.labels, expected, atol=1e-3)
+
+
+def test_the_penalty_of_kernel_ridge_ranks_held_out_items_best(problem, kernel_ridge):
+    qualities = {
+        penalty: kernel_ridge._fold_quality(np.arange(300), penalty) for penalty in KERNEL_PENALTIES
+    }
+    assert kernel_ridge.penalty == max(qualities, key=qualities.get)
+    assert kernel_ridge.quality == qualities[kernel_ridge.penalty]
+
+
+@pytest.mark.parametrize(("shape", "expected"), [("rings", KernelRidge), ("lines", Ridge)])
+def test_a_kernel_is_used_where_it_ranks_better(problem, shape, expected):
+    X, truth, folds = problem
+    if shape == "rings":
+        radii = np.linalg.norm(X[:, :2], axis=1)
+        truth = sp.csr_matrix(np.stack([radii < 1, radii > 2], axis=1), dtype=np.float32)
+        X = np.ascontiguousarray(X[:, :2])
+    assert isinstance(fit_ridge(lambda rows: X[rows], truth, folds), expected)
+
+
+def test_with_many_items_no_kernel_is_computed(problem, monkeypatch):
+    X, truth, folds = problem
+    monkeypatch.setattr(linear_path, "MOST_KERNEL_ITEMS", len(X) - 1)
+    monkeypatch.setattr(linear_path, "KernelRidge", None)
+    assert isinstance(fit_ridge(lambda rows: X[rows], truth, folds), Ridge)
 
 
 @pytest.mark.parametrize("helpful", [True, False])
@@ -97,14 +151,16 @@ def test_the_weight_is_what_does_best_on_held_out_items(helpful):
     assert weight in (WEIGHTS[-2:] if helpful else (0,))
 
 
-@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("form", ["dense", "sparse", "with a kernel"])
 def test_a_tagger_with_a_linear_path_is_saved_explained_and_corrected(
-    world, tiny_space, tmp_path, form
+    world, tiny_space, tmp_path, form, monkeypatch
 ):
+    monkeypatch.setattr(linear_path, "KERNEL_ADVANTAGE", -9 if form == "with a kernel" else 9)
     X = sp.csr_matrix(world.X) if form == "sparse" else world.X
     space = tiny_space(n_steps=10, linear=0.4)
     tagger = ZeroShotTagger(space=space, n_validations=0, random_state=0)
     tagger.fit(X, world.documents, world.label_sets)
+    assert (len(tagger.space_.linear_.landmarks) > 0) == (form == "with a kernel")
     tagger.learn([(0, "sand", False), (5, "desk", True)], X)
     tagger.add_documents([("sea", "jellyfish")])
     tagger.save(tmp_path / "model")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from polyseme._memory import in_bytes, machine_bytes
 from polyseme._threads import n_cores
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.linear_path import MOST_FEATURES
+from polyseme.linear_path import MOST_FEATURES, MOST_KERNEL_ITEMS
 from polyseme.training import MOST_THREADS, VALIDATION_STEPS, SpacePlan
 
 # Seconds of a step: what any takes, and for each multiplication of its products.
@@ -105,10 +105,16 @@ def _calibration_seconds(n_documents: int, n_labels: int, n_items: int) -> float
 
 
 def _linear_path_seconds(n_items: int, n_features: int) -> float:
-    """Foretell the seconds of a ridge regression: normal equations, solved some ten times."""
+    """Foretell the seconds of a ridge regression: normal equations, solved some ten times.
+
+    Where items are few, a kernel of theirs is solved some seven times as well.
+    """
     if n_features > MOST_FEATURES:
         return 0.0
-    return _PRODUCT * (2.0 * n_items + 8.0 * n_features) * n_features**2
+    operations = (2.0 * n_items + 8.0 * n_features) * n_features**2
+    if n_items <= MOST_KERNEL_ITEMS:
+        operations += (4.0 * n_features + 1.4 * n_items) * n_items**2
+    return _PRODUCT * operations
 
 
 def tell_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -> None:

@@ -46,14 +46,14 @@ from polyseme.calibration import (
 from polyseme.checkpoints import other_training
 from polyseme.corrections import SKETCH, sketch
 from polyseme.linear_path import (
-    MEASURED,
     MOST_FEATURES,
     SHRINKAGES,
     LinearPath,
-    Ridge,
     choose_weight,
+    fit_ridge,
     leave_out,
     log_loss,
+    measured_items,
     prediction_spreads,
 )
 from polyseme.members import Members, Shape, StartMembers, mean_of
@@ -828,9 +828,9 @@ class ConceptSpace(Estimator):
             return None, 1.0
         carried = sp.csr_matrix(data.documents[data.item_documents][:, :n_seen])
         folds = data.folds[data.item_documents]
-        ridge = Ridge(lambda rows: self._features_of(data, rows), carried, folds)
+        ridge = fit_ridge(lambda rows: self._features_of(data, rows), carried, folds)
 
-        measured = sample.thinned(MEASURED)
+        measured = sample.thinned(measured_items(n_seen))
         predictions = np.empty((len(sample.items), n_seen))
         thinned_predictions = np.empty((len(measured.items), n_seen))
         for fold in np.unique(sample.folds):
@@ -1366,9 +1366,11 @@ _DECLARED = {
         "float32", ("n_background", "n_sketch"), longest=UNIT, or_empty=True
     ),
     "background.weights": Array("float64", ("n_background",), 1e-9),
-    "linear.weights": Array("float32", ("n_features", "n_coordinates"), -_MOST_CODE, _MOST_CODE),
+    "linear.weights": Array("float32", ("n_inputs", "n_coordinates"), -_MOST_CODE, _MOST_CODE),
     "linear.offsets": Array("float32", ("n_coordinates",), -_MOST_CODE, _MOST_CODE),
     "linear.labels": Array("float32", ("n_coordinates", "n_seen"), -1e3, 1e3),
+    "linear.landmarks": Array("float32", ("n_landmarks", "n_features"), -_MOST_CODE, _MOST_CODE),
+    "linear.scale": Array("float32", ("n_scales",), 0, _MOST_CODE),
 }
 
 
@@ -1392,6 +1394,8 @@ def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
     offsets = arrays.get("linear.offsets", np.zeros(0))
     n_coordinates = len(offsets) if offsets.ndim else 0
     n_dimensions = n_members * code + n_coordinates
+    landmarks = arrays.get("linear.landmarks", np.zeros((0, 0)))
+    n_landmarks = len(landmarks) if landmarks.ndim else 0
     sizes = check_arrays(
         arrays,
         _DECLARED,
@@ -1404,6 +1408,9 @@ def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
         document_weights=document_weights,
         readout_weights=readout_weights,
         n_coordinates=n_coordinates,
+        n_landmarks=n_landmarks,
+        n_inputs=n_landmarks or n_features,
+        n_scales=1 if n_landmarks else 0,
         n_dimensions=n_dimensions,
         item_dimensions=n_dimensions if n_features else 0,
         item_tags=n_seen if n_features else 0,

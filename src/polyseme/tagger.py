@@ -594,7 +594,6 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             plan=plan,
             n_folds=2,
             members_per_fold=1,
-            n_steps=plan.n_steps,
             checkpoint=None,
             random_state=None,
         )

@@ -67,8 +67,9 @@ MOST_THREADS = 4
 VALIDATION_STEPS = 75
 # Learning rates rise with this power of how many times fewer the steps are; see `shortened`.
 _RATE_POWER = 0.375
-# With many documents: a factor of learning rates, and how often they are gone over at the least.
-_MANY_RATES, _LEAST_PASSES = 1.5, 3.5
+# With many documents: a factor of learning rates. Many documents are gone over at least 3 times,
+# fewer at least 3.5 times.
+_MANY_RATES, _MANY_PASSES, _LEAST_PASSES = 1.5, 3.0, 3.5
 # So many tagged items are many.
 _MANY_ITEMS = 8000
 # Of a fit that starts from former members: its share of the steps, and of the learning rates.
@@ -149,7 +150,7 @@ class SpacePlan:
     probable_weight: float = 0.5
     soft_weight: float = 1.0
     selection_weights: bool = True
-    pool_steps: float = 1.6
+    pool_steps: float = 2.4
     pool_from: float = 0.25
     pool_weight: float = 1.0
     pool_hard: float = 0.5
@@ -193,7 +194,8 @@ class SpacePlan:
 
         Below 500 documents members have half the units; above 20,000 there are three of them, with
         higher learning rates. A step looks at 96 documents, at 3,072 where there are a million; the
-        steps are those of the plan, but go over the documents at least 3.5 and at most 100 times.
+        steps are those of the plan, but go over the documents at least 3.5 times (3 above 20,000)
+        and at most 100 times.
         From 8,000 tagged items on, dropout of features, of hidden units of items and of codes is
         lower, since so many over-fit less, and a step looks at 128 of them or more.
 
@@ -213,7 +215,8 @@ class SpacePlan:
             of_features, of_items, of_documents, of_codes = dropout
             dropout = (of_features / 3, of_items / 2, of_documents, of_codes * 3 / 7)
             item_batch, probable_batch = max(item_batch, 128), max(probable_batch, 64)
-        n_steps = int(min(max(self.n_steps, _LEAST_PASSES * one_pass), 100 * one_pass))
+        least_passes = _MANY_PASSES if many else _LEAST_PASSES
+        n_steps = int(min(max(self.n_steps, least_passes * one_pass), 100 * one_pass))
         return replace(
             self,
             n_folds=min(self.n_folds, 3) if many else self.n_folds,

@@ -36,11 +36,16 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     plan = space.plan or SpacePlan()
     # Records are made on the processor, whatever else could train the members.
     left_out = {"checkpoint", "device", "plan", "random_state"}
-    modules = [polyseme.calibration, polyseme.space, polyseme.training]
+    # Named by what they are about, so that a file may be moved without making records stale.
+    modules = {
+        "calibration": polyseme.calibration,
+        "space": polyseme.space,
+        "training": polyseme.training,
+    }
     if space.linear == 0:
         left_out.add("linear")
     else:
-        modules.append(polyseme.linear_path)
+        modules["linear_path"] = polyseme.linear_path
 
     space_parameters = {}
     for name, value in space.get_params().items():
@@ -51,11 +56,11 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
             space_parameters[name] = repr(value)
 
     constants = {}
-    for module in modules:
+    for subject, module in modules.items():
         for name, value in vars(module).items():
             if name.isupper() and name not in _LIMITS and _is_number(value):
                 recorded_name = _KNOWN_AS.get(name, name)
-                constants[f"{module.__name__}.{recorded_name}"] = repr(value)
+                constants[f"{subject}.{recorded_name}"] = repr(value)
 
     # Without a pool and verdicts, the plan's fields about them decide nothing.
     fields = asdict(plan)

@@ -77,8 +77,8 @@ def tagger_config(config: RunConfig) -> dict[str, Any]:
     """Return all that decides what the default learns here, sizes of samples included."""
     learned = default_config(config)
     samples: dict[str, Callable[..., Any]] = {
-        "polyseme.space._BACKGROUND": ConceptSpace._keep_background,
-        "polyseme.training._MATCHED": pool_targets,
+        "space._BACKGROUND": ConceptSpace._keep_background,
+        "training._MATCHED": pool_targets,
     }
     for name, function in samples.items():
         parameters = signature(function).parameters
@@ -94,7 +94,9 @@ def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
     plan = make_space(config).planned(10_000)
     pool_fields = {}
     for name, value in vars(plan).items():
-        if "pool" in name:
+        # A baseline takes no steps.
+        decides = learned or name != "pool_steps"
+        if "pool" in name and decides:
             pool_fields[name] = value
     described = dict(learned)
     described["tagged"] = TAGGED
