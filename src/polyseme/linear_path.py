@@ -318,9 +318,7 @@ class KernelRidge:
         )
 
 
-def fit_ridge(
-    features: Standardised, truth: sp.csr_matrix, folds: IntArray
-) -> Ridge | KernelRidge:
+def fit_ridge(features: Standardised, truth: sp.csr_matrix, folds: IntArray) -> Ridge | KernelRidge:
     """Fit ridge regression, and kernel ridge regression where items are few; return the better."""
     ridge = Ridge(features, truth, folds)
     n_items = len(folds)
