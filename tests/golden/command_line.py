@@ -37,7 +37,7 @@ def cases(folder: Path) -> dict[str, Case]:
     return {line: lambda result=result: result for line, result in printed.items()}
 
 
-def run(line: str, folder: Path) -> dict[str, Any]:
+def run(line: str, folder: Path, n_columns: int = 80) -> dict[str, Any]:
     """Run a command in this process."""
     out = io.StringIO()
     err = io.StringIO()
@@ -45,7 +45,7 @@ def run(line: str, folder: Path) -> dict[str, Any]:
     words = ["polyseme", *line.split()]
     with (
         patch.object(sys, "argv", words),
-        patch.dict(os.environ, {"COLUMNS": "80"}),
+        patch.dict(os.environ, {"COLUMNS": str(n_columns)}),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
