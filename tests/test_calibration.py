@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme.calibration import (
     PRECISIONS,
@@ -21,17 +22,18 @@ from polyseme.calibration import (
 
 def test_logits_and_probabilities_are_each_others_inverse_and_never_infinite():
     given_ = np.array([0.001, 0.2, 0.5, 0.999])
-    np.testing.assert_allclose(sigmoid(logit(given_)), given_)
-    np.testing.assert_allclose(logit(given_), [np.log(p / (1 - p)) for p in given_])
+    assert_allclose(sigmoid(logit(given_)), given_)
+    assert_allclose(logit(given_), [np.log(p / (1 - p)) for p in given_])
     ends = logit(np.array([0.0, 1.0]))
-    np.testing.assert_allclose(sigmoid(ends), [1e-6, 1 - 1e-6], rtol=1e-6)
+    assert_allclose(sigmoid(ends), [1e-6, 1 - 1e-6], rtol=1e-6)
     assert sigmoid(np.array([-800.0, 800.0])).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_intercepts_bring_mean_probabilities_to_frequencies(seed):
     rng = np.random.default_rng(seed)
-    logits, weights = 3 * rng.normal(size=(50, 5)), rng.random(50)
+    logits = 3 * rng.normal(size=(50, 5))
+    weights = rng.random(50)
     frequencies = np.array([1e-5, 0.01, 0.3, 0.5, 0.9])
     found = match_frequencies(logits, weights, frequencies)
     for label in range(5):
@@ -45,11 +47,13 @@ def test_intercepts_bring_mean_probabilities_to_frequencies(seed):
 def intercepts_by_bisection(logits, weights, frequencies):
     """Halve the way between bounds until nothing is left of it."""
     shares = weights / weights.sum()
-    low, high = np.full(logits.shape[1], -20.0), np.full(logits.shape[1], 20.0)
+    low = np.full(logits.shape[1], -20.0)
+    high = np.full(logits.shape[1], 20.0)
     for _ in range(50):
         middle = 0.5 * (low + high)
         below = shares @ sigmoid(logits + middle) < frequencies
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        low = np.where(below, middle, low)
+        high = np.where(below, high, middle)
     return 0.5 * (low + high)
 
 
@@ -57,23 +61,26 @@ def intercepts_by_bisection(logits, weights, frequencies):
 def test_intercepts_are_those_of_bisection(seed):
     rng = np.random.default_rng(seed)
     n = rng.integers(1, 300)
-    spreads, middles = 10 ** rng.uniform(-1, 1, size=30), rng.uniform(-10, 10, size=30)
-    logits, weights = rng.normal(size=(n, 30)) * spreads + middles, rng.random(n) + 0.1
+    spreads = 10 ** rng.uniform(-1, 1, size=30)
+    middles = rng.uniform(-10, 10, size=30)
+    logits = rng.normal(size=(n, 30)) * spreads + middles
+    weights = rng.random(n) + 0.1
     frequencies = 10 ** rng.uniform(-6, -0.01, size=30)
     frequencies[:2] = 1e-6, 1 - 1e-6
     found = match_frequencies(logits, weights, frequencies)
     wanted = intercepts_by_bisection(logits, weights, frequencies)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+    assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
 def test_intercepts_stay_within_bounds_whatever_is_asked():
-    logits, weights = np.array([[40.0, 0.0], [-800.0, 0.0], [900.0, 0.0]]), np.ones(3)
+    logits = np.array([[40.0, 0.0], [-800.0, 0.0], [900.0, 0.0]])
+    weights = np.ones(3)
     for frequency, wanted in ((0.0, [-20, -20]), (1.0, [20, 20])):
         found = match_frequencies(logits, weights, np.full(2, frequency))
-        np.testing.assert_allclose(found, wanted)
+        assert_allclose(found, wanted)
     split = np.repeat([[-10.0], [10.0]], 5, axis=0)  # half of it is on either side, far away
     found = match_frequencies(split, np.ones(10), np.array([0.3]))
-    np.testing.assert_allclose(found, intercepts_by_bisection(split, np.ones(10), [0.3]), atol=1e-9)
+    assert_allclose(found, intercepts_by_bisection(split, np.ones(10), [0.3]), atol=1e-9)
 
 
 def threshold_by_trial(probabilities, truth, weights, goal):
@@ -101,7 +108,8 @@ def test_thresholds_are_those_found_by_trial(seed):
     assert found.tolist() == [
         threshold_by_trial(probabilities, truth, weights, goal) for goal in PRECISIONS
     ]
-    assert len(set(found)) > 3 and (np.diff(found) >= 0).all()
+    assert len(set(found)) > 3
+    assert (np.diff(found) >= 0).all()
     assert (precision_thresholds(probabilities, np.zeros((25, 3)), weights) == 1).all()
     # Where few labels are true, the likeliest are looked at alone.
     rare = truth * (np.arange(75).reshape(25, 3) == 4)
@@ -113,33 +121,35 @@ def test_thresholds_are_those_found_by_trial(seed):
 
 def test_a_precision_that_is_met_exactly_is_met():
     found = precision_thresholds(np.array([[0.9], [0.4]]), np.array([[1.0], [0.0]]), np.ones(2))
-    np.testing.assert_array_equal(found, np.where(PRECISIONS <= 0.5, 0.4, 0.9))
+    assert_array_equal(found, np.where(PRECISIONS <= 0.5, 0.4, 0.9))
 
 
 def test_calibration_promises_what_it_says():
     rng = np.random.default_rng(0)
-    logits, weights = 2 * rng.normal(size=(400, 5)), rng.random(400)
+    logits = 2 * rng.normal(size=(400, 5))
+    weights = rng.random(400)
     truth = (rng.random((400, 3)) < sigmoid(logits[:, :3])).astype(float)
     frequencies = np.array([0.2, 0.3, 0.2, 0.1, 0.4])
     calibration = calibrate(logits, truth, weights, frequencies)
     found = sigmoid(logits + calibration.intercepts)
-    np.testing.assert_allclose(weights @ found / weights.sum(), frequencies, atol=1e-9)
+    assert_allclose(weights @ found / weights.sum(), frequencies, atol=1e-9)
     assert calibration.slopes.tolist() == [1] * 5
     wanted = precision_thresholds(found[:, :3], truth, weights)
-    np.testing.assert_array_equal(calibration.thresholds, wanted)
+    assert_array_equal(calibration.thresholds, wanted)
     alone = calibrate(np.zeros((4, 1)), np.eye(4)[:, :1], np.ones(4), np.array([0.25]))
-    np.testing.assert_allclose(alone.thresholds[:24], 0.25)
+    assert_allclose(alone.thresholds[:24], 0.25)
     assert (alone.thresholds[25:] == 1).all()
 
 
 def test_frequencies_are_documents_where_those_are_the_items_own():
-    priors, here = np.array([0.2, 0.6]), np.array([0.75, 0.05])
+    priors = np.array([0.2, 0.6])
+    here = np.array([0.75, 0.05])
     assert expected_frequencies(priors, here, 300, 0.0).tolist() == priors.tolist()
-    np.testing.assert_allclose(expected_frequencies(priors, here, 3000, 1.0), here, atol=1e-3)
+    assert_allclose(expected_frequencies(priors, here, 3000, 1.0), here, atol=1e-3)
     found = expected_frequencies(priors, here, 3, 1.0)
-    np.testing.assert_allclose(found, (3 * here + 0.5 * priors) / 3.5)
+    assert_allclose(found, (3 * here + 0.5 * priors) / 3.5)
     half = expected_frequencies(priors, here, 3, 0.5)
-    np.testing.assert_allclose(half, (priors + found) / 2)
+    assert_allclose(half, (priors + found) / 2)
     certain = expected_frequencies(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 3, 0.5)
     assert ((certain > 0) & (certain < 1)).all()
 

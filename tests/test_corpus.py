@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.corpus import LabelCorpus, as_corpus, check_corpus, normalize_label
@@ -24,8 +25,9 @@ def test_labels_are_sorted_and_a_repeated_label_counts_once():
     corpus = LabelCorpus.from_documents([["b", "a", "b"], [], ("c",)])
     assert corpus.labels == ("a", "b", "c")
     assert list(corpus) == [("a", "b"), (), ("c",)]
-    assert corpus.matrix.dtype == bool and corpus.matrix.has_sorted_indices
-    np.testing.assert_array_equal(corpus.matrix.toarray(), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+    assert corpus.matrix.dtype == bool
+    assert corpus.matrix.has_sorted_indices
+    assert_array_equal(corpus.matrix.toarray(), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
     assert (corpus.counts.tolist(), corpus.lengths.tolist()) == ([1, 1, 1], [2, 0, 1])
     assert (len(corpus), corpus.ids, corpus.numbered) == (3, ("0", "1", "2"), True)
 
@@ -43,7 +45,8 @@ def test_labels_are_sorted_and_a_repeated_label_counts_once():
 def test_spellings_join_under_the_most_frequent_one_and_can_be_traced(names, labels, spellings):
     corpus = LabelCorpus.from_documents([[name] for name in names])
     assert corpus.labels == labels
-    assert len(corpus.spellings) == spellings and set(corpus.spellings) < set(names)
+    assert len(corpus.spellings) == spellings
+    assert set(corpus.spellings) < set(names)
     assert [corpus.spellings.get(name, name) for name in names] == [d[0] for d in corpus]
 
 
@@ -95,7 +98,8 @@ def test_documents_survive_the_round_trip_in_any_order(documents, normalize, shu
     held = [{key(label) for label in row} for row in corpus]
     assert held == [set(map(key, document)) for document in documents]
     again = LabelCorpus.from_documents(corpus, normalize=normalize)
-    assert again.labels == corpus.labels and list(again) == list(corpus)
+    assert again.labels == corpus.labels
+    assert list(again) == list(corpus)
     met = {spelling for document in documents for spelling in document}
     assert met <= set(corpus.labels) | set(corpus.spellings)
     assert set(corpus.spellings.values()) <= set(corpus.labels)
@@ -103,7 +107,7 @@ def test_documents_survive_the_round_trip_in_any_order(documents, normalize, shu
     order = shuffler.sample(range(len(documents)), len(documents))
     shuffled = LabelCorpus.from_documents([documents[row] for row in order], normalize=normalize)
     assert shuffled.labels == corpus.labels
-    np.testing.assert_array_equal(shuffled.matrix.toarray(), corpus.matrix.toarray()[order])
+    assert_array_equal(shuffled.matrix.toarray(), corpus.matrix.toarray()[order])
 
 
 # --- asking a corpus ------------------------------------------------------------------------
@@ -153,13 +157,12 @@ def test_restrict_keeps_all_documents_over_fewer_labels(corpus, labels, kept):
 def test_align_puts_the_other_vocabulary_first_and_its_own_labels_in_use_after(corpus):
     matrix, extra = corpus.align(["C", "zebra", "b"])
     assert extra == ("a",)
-    assert matrix.dtype == bool and matrix.has_sorted_indices
-    np.testing.assert_array_equal(
-        matrix.toarray(), [[0, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]
-    )
+    assert matrix.dtype == bool
+    assert matrix.has_sorted_indices
+    assert_array_equal(matrix.toarray(), [[0, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]])
     matrix, extra = corpus.select([1]).align(["c"])
     assert extra == ("B",)
-    np.testing.assert_array_equal(matrix.toarray(), [[0, 1]])
+    assert_array_equal(matrix.toarray(), [[0, 1]])
     assert corpus.select([1]).used(["C", "zebra", "b"]) == {"b"}
     assert corpus.select([1]).without_unused().labels == ("B",)
 

@@ -33,7 +33,8 @@ def test_folds_of_single_rows_are_balanced(n, n_folds, sizes, grouped):
 
 def test_every_label_is_hidden_once():
     groups = list(hidden_groups(10, 4, np.random.default_rng(0)))
-    assert np.array_equal(np.sum(groups, axis=0), np.ones(10)) and len(groups) == 4
+    assert np.array_equal(np.sum(groups, axis=0), np.ones(10))
+    assert len(groups) == 4
     assert list(hidden_groups(1, 4, np.random.default_rng(0))) == []
 
 

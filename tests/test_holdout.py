@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator, clone
 
 from polyseme import ZeroShotTagger, load
@@ -17,7 +18,8 @@ from polyseme.corpus import LabelCorpus
 from polyseme.holdout import CLICKS, Validation, unseen_thresholds, validate
 from polyseme.metrics import concept_map
 
-N, LABELS = 200, tuple(f"label{number:02}" for number in range(12))
+N = 200
+LABELS = tuple(f"label{number:02}" for number in range(12))
 
 
 def collection(groups=None):
@@ -62,10 +64,11 @@ def test_what_is_held_out_reaches_no_fit(fits):
         carried = np.asarray(items.matrix.sum(axis=0)).ravel()
         hidden = {label for label, count in zip(items.labels, carried, strict=True) if not count}
         assert len(hidden) >= 2
-        np.testing.assert_array_equal(trained, items.matrix.toarray())
+        assert_array_equal(trained, items.matrix.toarray())
         # What is neither learned from as an item nor known as a document was held out.
         held_out = set(known.ids) - set(sets.ids)
-        assert len(held_out) == N // 4 and not held_out & set(items.ids)
+        assert len(held_out) == N // 4
+        assert not held_out & set(items.ids)
         assert held_out <= set(corpus.ids), "documents that are no item's stay"
         in_sets = np.asarray(sets.matrix.sum(axis=0)).ravel() > 0
         assert hidden <= {label for label, there in zip(sets.labels, in_sets, strict=True) if there}
@@ -90,8 +93,10 @@ def test_measures_of_the_best_and_of_the_worst():
     assert best.highest_precision > 0.7
     assert all(set(pair) <= {1.0, None} for pair in best.labels.values())
     (worst,) = validate(Reader(sign=-1.0), X, corpus, known, random_state=0)
-    assert worst.seen.example_map < 0.1 and worst.seen.precision < 0.2
-    assert worst.threshold(0.3) == np.inf and "0.5 or more" in str(worst)
+    assert worst.seen.example_map < 0.1
+    assert worst.seen.precision < 0.2
+    assert worst.threshold(0.3) == np.inf
+    assert "0.5 or more" in str(worst)
 
 
 @pytest.mark.parametrize("n_items", [0, 30])
@@ -152,7 +157,9 @@ def test_a_fitted_tagger_knows_what_it_can_promise(world, tiny_space, tmp_path):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
     tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     found = tagger.validation_
-    assert found.n_draws == 2 and found.seen.concept_map > 0.8 and found.unseen.n_items > 50
+    assert found.n_draws == 2
+    assert found.seen.concept_map > 0.8
+    assert found.unseen.n_items > 50
     assert set(found.labels) <= set(tagger.classes_)
     unseen = np.isin(tagger.classes_, world.unseen)
     goal = round(found.highest_precision, 2)
@@ -204,7 +211,7 @@ def test_names_join_in_where_they_help_on_labels_made_unseen(world, tiny_space, 
     assert (tagger.name_share_ > 0) == helpful
     tagger.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(noisy), tagger.predict_proba(noisy))
+    assert_array_equal(again.predict_proba(noisy), tagger.predict_proba(noisy))
     if helpful:
         bare = ZeroShotTagger(
             space=tiny_space(n_steps=60, linear=0), n_validations=0, random_state=0
@@ -248,8 +255,10 @@ def test_the_gain_of_a_pool_is_the_last_validation_over_the_first(fits, gains):
     plain, pooled = validate(Pooled(gains=gains), X, corpus, known, 2, 0, pool=X[:50])
     gain = pooled.gain_over(plain)
     quality = [one.unseen.example_map + one.unseen.concept_map for one in (plain, pooled)]
-    assert gain == pytest.approx((quality[1] - quality[0]) / 2) and (gain > 0.3) == gains
-    assert plain.gain_over(plain) == 0 and plain.click_gain is None, "it cannot learn from clicks"
+    assert gain == pytest.approx((quality[1] - quality[0]) / 2)
+    assert (gain > 0.3) == gains
+    assert plain.gain_over(plain) == 0, "it cannot learn from clicks"
+    assert plain.click_gain is None, "it cannot learn from clicks"
 
 
 def test_the_pool_of_a_validation_has_what_was_left_out_and_nothing_held_out(fits):
@@ -260,7 +269,8 @@ def test_the_pool_of_a_validation_has_what_was_left_out_and_nothing_held_out(fit
     assert none is None
     rows = {row.tobytes(): place for place, row in enumerate(X)}
     drawn = {rows.get(row.tobytes(), -1) for row in pool}
-    assert -1 in drawn and len(pool) == 3 + len(drawn - {-1})
+    assert -1 in drawn
+    assert len(pool) == 3 + len(drawn - {-1})
     held_out = {place for place, name in enumerate(corpus.ids) if name not in set(sets.ids)}
     trained = {corpus.ids.index(name) for name in items.ids}
     assert drawn - {-1} == set(range(N)) - held_out - trained
@@ -297,7 +307,8 @@ def test_the_gain_of_clicks_is_measured_on_items_that_were_not_asked_about(fits)
     assert 0.3 < found.click_gain <= 1
     told, tested = fits[-1]
     for label, answers in told.items():
-        assert len(answers) == CLICKS and all(row % 2 == 0 for row, _ in answers)
+        assert len(answers) == CLICKS
+        assert all(row % 2 == 0 for row, _ in answers)
         column = LABELS.index(label)
         assert [answer for _, answer in answers] == [tested[row, column] == 1 for row, _ in answers]
     assert f"{100 * found.click_gain:+.1f} points" in str(found)
@@ -317,7 +328,8 @@ def test_a_fitted_tagger_knows_what_clicks_and_a_pool_bring(world, tiny_space):
         world.X, world.documents, world.label_sets, unlabelled=world.X_test, label_sets_only=True
     )
     found = tagger.validation_
-    assert found.click_gain is not None and (found.pool_gain > 0) == tagger.pooled_
+    assert found.click_gain is not None
+    assert (found.pool_gain > 0) == tagger.pooled_
     assert not tagger.verdicts_.count, "what was tried is nobody's verdict"
 
 
@@ -328,7 +340,8 @@ def test_simple_rankers_are_measured_on_the_same_items_for_comparison(world, tin
     assert list(baselines) == ["ridge regression", "most frequent labels"]
     ridge, frequent = (baselines[name] for name in baselines)
     assert all(better > worse for better, worse in zip(ridge, frequent, strict=True))
-    assert ridge[0] > 0.7 and 0 < frequent[0] < 0.6
+    assert ridge[0] > 0.7
+    assert 0 < frequent[0] < 0.6
     printed = str(tagger.validation_)
     assert f"in comparison, ridge regression: seen labels E-MAP {ridge[0]:.3f}" in printed
     tagger.save(tmp_path / "model")

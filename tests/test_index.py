@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 from torch.cuda import is_available
 
@@ -36,7 +37,7 @@ def check(device, points, labels, queries, **options):
     expected = loop(points, labels, n_labels, queries)
     assert distances.dtype == np.float32
     # NumPy expands squares; other devices measure every winner from its differences.
-    np.testing.assert_allclose(distances, expected, rtol=1e-5 if device == "cpu" else 2e-6)
+    assert_allclose(distances, expected, rtol=1e-5 if device == "cpu" else 2e-6)
     assert np.isinf(distances[:, -1]).all()
 
 
@@ -47,7 +48,8 @@ def normal(generator, *shape):
 def awkward():
     """Make concepts, labels and queries on which a fast search may go wrong."""
     generator = np.random.default_rng(0)
-    points, queries = normal(generator, 1500, 30), normal(generator, 40, 30)
+    points = normal(generator, 1500, 30)
+    queries = normal(generator, 40, 30)
     zipf = np.sort(generator.zipf(1.3, 1500) % 40)
     cases = {
         "zipf": (points, zipf, queries),
@@ -187,14 +189,14 @@ def test_repeats_are_stored_once_and_change_nothing():
     index = ConceptIndex(points, labels, N_LABELS)
     rows = {(int(label), *point.tolist()) for point, label in zip(points, labels, strict=True)}
     assert index.n_concepts == len(rows) < len(points)
-    np.testing.assert_array_equal(index.n_occurrences, np.bincount(labels, minlength=N_LABELS))
+    assert_array_equal(index.n_occurrences, np.bincount(labels, minlength=N_LABELS))
     order = np.random.default_rng(5).permutation(3 * len(points))
     repeated = ConceptIndex(
         np.repeat(points, 3, axis=0)[order], np.repeat(labels, 3)[order], N_LABELS
     )
     assert repeated.n_concepts == index.n_concepts
-    np.testing.assert_array_equal(repeated.distances(queries), index.distances(queries))
-    np.testing.assert_array_equal(repeated.n_occurrences, 3 * index.n_occurrences)
+    assert_array_equal(repeated.distances(queries), index.distances(queries))
+    assert_array_equal(repeated.n_occurrences, 3 * index.n_occurrences)
 
 
 @settings(deadline=None, max_examples=100)
@@ -233,9 +235,9 @@ def test_keys_that_collide_change_no_result(monkeypatch):
         index_module, "_keys", lambda points, labels: np.zeros(len(labels), dtype=np.uint64)
     )
     index = ConceptIndex(points, labels, N_LABELS, counts=counts)
-    np.testing.assert_array_equal(index.n_occurrences, expected.n_occurrences)
-    np.testing.assert_allclose(index.distances(queries), expected.distances(queries), rtol=1e-6)
-    np.testing.assert_allclose(
+    assert_array_equal(index.n_occurrences, expected.n_occurrences)
+    assert_allclose(index.distances(queries), expected.distances(queries), rtol=1e-6)
+    assert_allclose(
         index.log_densities(queries, 0.7), expected.log_densities(queries, 0.7), rtol=1e-12
     )
 
@@ -250,7 +252,8 @@ def test_keys_tell_signs_and_places_apart():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_more_than_one_copy_is_held(dtype, most_bytes):
     generator = np.random.default_rng(0)
-    points, labels = normal(generator, 60_000, 100).astype(dtype), generator.integers(0, 9, 60_000)
+    points = normal(generator, 60_000, 100).astype(dtype)
+    labels = generator.integers(0, 9, 60_000)
     index, peak = most_bytes(ConceptIndex, points, labels, 9)
     assert index._concepts.points.nbytes == 24e6
     assert peak < 1.7 * 24e6
@@ -277,7 +280,7 @@ def test_log_densities_equal_the_plain_sum(device, memory_mb, bandwidth, offset)
         chosen = labels == label
         expected[:, label] = logsumexp(logs[:, chosen], axis=1, b=counts[chosen])
     found = index.log_densities(queries, bandwidth)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-5)
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-5)
     assert np.isneginf(found[:, 5]).all()
 
 
@@ -288,10 +291,10 @@ def test_log_densities_equal_the_plain_sum(device, memory_mb, bandwidth, offset)
 def test_an_empty_index_is_infinitely_far_from_everything(n_labels):
     index = ConceptIndex(np.zeros((0, 2)), [], n_labels)
     assert index.n_concepts == 0
-    np.testing.assert_array_equal(index.n_occurrences, np.zeros(n_labels))
-    np.testing.assert_array_equal(index.distances(np.ones((4, 2))), np.full((4, n_labels), np.inf))
+    assert_array_equal(index.n_occurrences, np.zeros(n_labels))
+    assert_array_equal(index.distances(np.ones((4, 2))), np.full((4, n_labels), np.inf))
     densities = index.log_densities(np.ones((4, 2)), 1.0)
-    np.testing.assert_array_equal(densities, np.full((4, n_labels), -np.inf))
+    assert_array_equal(densities, np.full((4, n_labels), -np.inf))
 
 
 def test_no_queries_give_no_rows_and_no_components_no_distance():
@@ -301,7 +304,7 @@ def test_no_queries_give_no_rows_and_no_components_no_distance():
     flat = ConceptIndex(np.zeros((3, 0)), [0, 0, 2], 4)
     assert flat.n_concepts == 2
     expected = [[0.0, np.inf, 0.0, np.inf]] * 5
-    np.testing.assert_array_equal(flat.distances(np.zeros((5, 0))), expected)
+    assert_array_equal(flat.distances(np.zeros((5, 0))), expected)
 
 
 @pytest.mark.parametrize("n_queries", [1, 600])
@@ -309,7 +312,8 @@ def test_no_queries_give_no_rows_and_no_components_no_distance():
 @pytest.mark.parametrize("name", ["distances", "log_densities"])
 def test_working_memory_is_bounded(n_queries, memory_mb, name, most_bytes):
     generator = np.random.default_rng(0)
-    points, queries = normal(generator, 30_000, 20), normal(generator, n_queries, 20)
+    points = normal(generator, 30_000, 20)
+    queries = normal(generator, n_queries, 20)
     index = ConceptIndex(points, generator.integers(0, 50, 30_000), 50, memory_mb=memory_mb)
     bandwidth = [1.0] if name == "log_densities" else []
     result, peak = most_bytes(getattr(index, name), queries, *bandwidth)

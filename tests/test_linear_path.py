@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge as PlainRidge
 
 from polyseme import ZeroShotTagger, load
@@ -59,7 +60,7 @@ def test_held_out_predictions_are_those_of_the_other_folds(problem, ridge, fold)
     for table, predicted in zip((X, X[:3]), ridge.predict((X, X[:3]), without=fold), strict=True):
         # Without the label's share, which the calibration brings back.
         expected = plain.predict(table) - truth[others].toarray().mean(axis=0)
-        np.testing.assert_allclose(predicted, expected, atol=1e-4)
+        assert_allclose(predicted, expected, atol=1e-4)
 
 
 def test_the_path_adds_the_predictions_of_all_items_in_their_spreads(problem, ridge):
@@ -68,7 +69,7 @@ def test_the_path_adds_the_predictions_of_all_items_in_their_spreads(problem, ri
     path = ridge.path(0.5, spreads)
     plain = PlainRidge(alpha=ridge.penalty * len(X)).fit(X, truth.toarray())
     expected = 0.5 * (plain.predict(X) - truth.toarray().mean(axis=0)) / spreads
-    np.testing.assert_allclose(path.coordinates(X) @ path.labels, expected, atol=1e-3)
+    assert_allclose(path.coordinates(X) @ path.labels, expected, atol=1e-3)
     assert path.n_coordinates == truth.shape[1]
 
 
@@ -110,7 +111,7 @@ def test_a_tagger_with_a_linear_path_is_saved_explained_and_corrected(
     tagger.save(tmp_path / "model")
     again = load(tmp_path / "model")
     scores = tagger.predict_proba(world.X_test)
-    np.testing.assert_array_equal(again.predict_proba(world.X_test), scores)
+    assert_array_equal(again.predict_proba(world.X_test), scores)
     logits = again.decision_function(world.X_test[:1])[0]
     for label in ("sand", "wave", "jellyfish"):
         evidence = again.explain(world.X_test[0], label)
@@ -118,7 +119,7 @@ def test_a_tagger_with_a_linear_path_is_saved_explained_and_corrected(
         assert parts == pytest.approx(evidence.logit, abs=1e-6)
         assert evidence.logit == pytest.approx(logits[again.classes_.tolist().index(label)])
     encoded = again.encode(world.X_test)
-    np.testing.assert_allclose(again.predict_proba(encoded), scores, atol=1e-12)
+    assert_allclose(again.predict_proba(encoded), scores, atol=1e-12)
 
 
 def test_the_linear_path_reaches_probable_tags_and_through_them_unseen_labels(world, tiny_space):
@@ -143,7 +144,7 @@ def test_features_are_left_out_at_random_and_are_the_same_on_average():
     thinned = leave_out(features, seed=3)
     assert set(np.unique(thinned)) == {0.0, np.float32(1 / (1 - LEFT_OUT))}
     assert thinned.mean() == pytest.approx(1, abs=0.02)
-    np.testing.assert_array_equal(thinned, leave_out(features, seed=3))
+    assert_array_equal(thinned, leave_out(features, seed=3))
     assert (thinned != leave_out(features, seed=4)).any()
 
 
@@ -157,4 +158,5 @@ def test_a_learned_weight_is_found_where_features_say_labels_outright(world, tin
         space = tiny_space(n_steps=10, linear=linear)
         tagger = ZeroShotTagger(space=space, n_validations=0, random_state=0)
         norms[linear] = np.abs(tagger.fit(X, world.documents).space_.linear_.labels).max(initial=0)
-    assert norms[None] == WEIGHTS[-1] and norms[0.0] == 0
+    assert norms[None] == WEIGHTS[-1]
+    assert norms[0.0] == 0

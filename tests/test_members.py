@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme.members import Members, Shape, likely, mean_of
 from polyseme.steps import Batch, HeldTags, MemberOptimizer, start_members, step
 
-N_MEMBERS, N_ROWS, N_ITEMS = 3, 6, 4
+N_MEMBERS = 3
+N_ROWS = 6
+N_ITEMS = 4
 SHAPE = Shape(n_labels=5, n_outputs=7, n_features=4, hidden=6, code=3)
 
 
@@ -48,7 +51,8 @@ def random_batch(shape, columns=None, n_members=N_MEMBERS, seed=1):
 
 def cut(flat, *sizes):
     """Cut one member's flat weights into (weights, bias) of each layer."""
-    layers, at = [], 0
+    layers = []
+    at = 0
     for below, above in pairwise(sizes):
         weights = flat[at : at + below * above].reshape(below, above)
         at += below * above
@@ -99,7 +103,8 @@ def test_gradients_are_those_of_autograd(n_features, columns, n_members):
         torch.testing.assert_close(logits[member], wanted.detach(), rtol=0, atol=1e-12)
         for leaf, found in zip(leaves, gradients.groups, strict=True):
             if leaf.numel():
-                assert leaf.grad is not None and leaf.grad.abs().sum() > 0
+                assert leaf.grad is not None
+                assert leaf.grad.abs().sum() > 0
                 torch.testing.assert_close(found[member], leaf.grad, rtol=1e-9, atol=1e-12)
     for group, kept in zip(members.groups, before, strict=True):
         assert torch.equal(group, kept), "a step moves no weight itself"
@@ -107,10 +112,12 @@ def test_gradients_are_those_of_autograd(n_features, columns, n_members):
 
 @pytest.mark.parametrize("n_rows", [0, 2, N_ROWS])
 def test_tags_that_are_held_one_by_one_give_what_their_table_gives(n_rows):
-    members, batch = random_members(SHAPE, 1), random_batch(SHAPE, torch.tensor([1, 2, 6]), 1)
+    members = random_members(SHAPE, 1)
+    batch = random_batch(SHAPE, torch.tensor([1, 2, 6]), 1)
     batch.tags[:, :n_rows] = (batch.tags[:, :n_rows] < 0.4).double()
     _, rows, labels = batch.tags[:, :n_rows].nonzero(as_tuple=True)
-    found, wanted = members.to("cpu"), members.to("cpu")
+    found = members.to("cpu")
+    wanted = members.to("cpu")
     held = replace(batch, held=HeldTags(n_rows, rows, labels))
     torch.testing.assert_close(step(members, held, found), step(members, batch, wanted))
     for group, other in zip(found.groups, wanted.groups, strict=True):
@@ -119,7 +126,8 @@ def test_tags_that_are_held_one_by_one_give_what_their_table_gives(n_rows):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_codes_and_logits_are_those_of_each_member(dtype):
-    members, draws = random_members(SHAPE, dtype=dtype), torch.Generator().manual_seed(2)
+    members = random_members(SHAPE, dtype=dtype)
+    draws = torch.Generator().manual_seed(2)
     for name, size in (("documents", SHAPE.n_labels), ("items", SHAPE.n_features)):
         inputs = torch.rand(4, size, generator=draws, dtype=dtype)
         codes = getattr(members, f"encode_{name}")(inputs)
@@ -128,7 +136,8 @@ def test_codes_and_logits_are_those_of_each_member(dtype):
             torch.testing.assert_close(codes[member], wanted, rtol=0, atol=1e-6)
             ((labels, bias),) = cut(members.readout[member], SHAPE.code, SHAPE.n_outputs)
             for columns in (slice(None), slice(2, 5)):
-                read, logits = members.read(codes, columns)[member], wanted @ labels + bias
+                read = members.read(codes, columns)[member]
+                logits = wanted @ labels + bias
                 torch.testing.assert_close(read, logits[:, columns], rtol=0, atol=1e-5)
 
 
@@ -137,7 +146,7 @@ def test_members_start_with_every_output_at_its_prior():
     members = start_members(SHAPE._replace(hidden=32, code=32), priors, list(range(40)))
     wanted = np.log(priors) - np.log1p(-priors)
     nothing = members.read(members.encode_documents(torch.zeros(1, SHAPE.n_labels)))
-    np.testing.assert_allclose(nothing.numpy(), np.broadcast_to(wanted, nothing.shape), atol=1e-5)
+    assert_allclose(nothing.numpy(), np.broadcast_to(wanted, nothing.shape), atol=1e-5)
     draws = np.random.default_rng(0)
     tags = torch.from_numpy((draws.random((50, SHAPE.n_labels)) < 0.3).astype(np.float32))
     features = torch.from_numpy(draws.normal(size=(50, SHAPE.n_features)).astype(np.float32))
@@ -160,10 +169,13 @@ def test_a_members_first_weights_do_not_depend_on_its_companions():
 
 def test_a_selection_shares_its_weights_and_a_copy_does_not():
     members = random_members(SHAPE)
-    some, copy = members.select(slice(1, 2)), members.to("cpu")
-    assert len(some) == 1 and len(copy) == N_MEMBERS
+    some = members.select(slice(1, 2))
+    copy = members.to("cpu")
+    assert len(some) == 1
+    assert len(copy) == N_MEMBERS
     some.labels.fill_(9.0)
-    assert (members.labels[1] == 9).all() and not (members.labels[0] == 9).any()
+    assert (members.labels[1] == 9).all()
+    assert not (members.labels[0] == 9).any()
     assert not (copy.labels == 9).any()
 
 
@@ -173,12 +185,13 @@ def test_sparse_rows_have_the_codes_of_dense_ones(n_rows):
     tags = (np.random.default_rng(0).random((n_rows, SHAPE.n_labels)) < 0.5).astype(np.float32)
     found = members.encode_rows(sp.csr_matrix(tags))
     assert found.shape == (N_MEMBERS, n_rows, SHAPE.code)
-    np.testing.assert_allclose(found, members.encode_documents(tags), atol=1e-6)
+    assert_allclose(found, members.encode_documents(tags), atol=1e-6)
 
 
 @pytest.mark.parametrize("n_rows", [1, 9])
 def test_arrays_give_what_tensors_give(n_rows):
-    tensors, draws = random_members(SHAPE, dtype=torch.float32), np.random.default_rng(0)
+    tensors = random_members(SHAPE, dtype=torch.float32)
+    draws = np.random.default_rng(0)
     arrays = tensors.arrays()
     for name, size in (("documents", SHAPE.n_labels), ("items", SHAPE.n_features)):
         rows = draws.normal(size=(n_rows, size)).astype(np.float32)
@@ -186,11 +199,11 @@ def test_arrays_give_what_tensors_give(n_rows):
         codes, wanted = (
             getattr(members, f"encode_{name}")(members.rows(rows)) for members in (arrays, tensors)
         )
-        np.testing.assert_allclose(codes, wanted, atol=1e-6)
+        assert_allclose(codes, wanted, atol=1e-6)
         for way in (mean_of, likely):
             read, known = (way(m.read(c)) for m, c in ((arrays, codes), (tensors, wanted)))
-            np.testing.assert_allclose(read, known, atol=1e-5)
-        np.testing.assert_array_equal(rows, kept, err_msg="what was given is not written to")
+            assert_allclose(read, known, atol=1e-5)
+        assert_array_equal(rows, kept, err_msg="what was given is not written to")
     arrays.labels.fill(9)
     assert not (tensors.labels == 9).any(), "arrays are copies"
 
@@ -200,13 +213,16 @@ def test_steps_are_those_of_adamw_with_rates_and_decays_of_each_group_and_can_be
     n_features,
 ):
     members = random_members(SHAPE._replace(n_features=n_features))
-    gradients, rates, decays = members.to("cpu"), (0.1, 0.2, 0.3), (0.0, 0.5, 0.1)
+    gradients = members.to("cpu")
+    rates = (0.1, 0.2, 0.3)
+    decays = (0.0, 0.5, 0.1)
     leaves = [group.clone().requires_grad_() for group in members.groups]
     adams = [
         torch.optim.AdamW([leaf], lr=rate, weight_decay=decay)
         for leaf, rate, decay in zip(leaves, rates, decays, strict=True)
     ]
-    optimizer, draws = None, torch.Generator().manual_seed(0)
+    optimizer = None
+    draws = torch.Generator().manual_seed(0)
     for number in range(5):
         if number in (0, 3):  # from the third step on by another one
             state = optimizer and optimizer.get_state()

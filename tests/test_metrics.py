@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.testing import assert_allclose, assert_equal
 from sklearn import metrics as sklearn_metrics
 
 from polyseme import metrics
@@ -35,7 +36,8 @@ def world(kind, seed=0, n=23, n_labels=11):
     rng = np.random.default_rng(seed)
     truth = rng.random((n, n_labels)) < 0.25
     truth[1] = True
-    truth[0], truth[:, 0] = False, False
+    truth[0] = False
+    truth[:, 0] = False
     scores = rng.normal(size=truth.shape)
     if kind == "tied":
         scores = np.round(scores)
@@ -53,12 +55,14 @@ def ordered(truth, scores, ties):
 
 
 def loop_example(truth, scores, ties):
-    best_first, m = ordered(truth, scores, ties), sum(truth)
+    best_first = ordered(truth, scores, ties)
+    m = sum(truth)
     return sum(sum(best_first[:i]) / i for i in range(1, m + 1)) / m if m else math.nan
 
 
 def loop_concept(truth, scores, ties):
-    best_first, m = ordered(truth, scores, ties), sum(truth)
+    best_first = ordered(truth, scores, ties)
+    m = sum(truth)
     if not m:
         return math.nan
     total = 0.0
@@ -90,11 +94,12 @@ def test_metrics_with_a_choice_of_ties_equal_plain_loops(kind, ties):
     truth, scores = world(kind)
     rows = each(loop_example, truth, scores, ties)
     labels = each(loop_concept, truth.T, scores.T, ties)
-    np.testing.assert_allclose(metrics.example_precision(truth, scores, ties), rows)
-    np.testing.assert_allclose(metrics.concept_precision(truth, scores, ties), labels)
+    assert_allclose(metrics.example_precision(truth, scores, ties), rows)
+    assert_allclose(metrics.concept_precision(truth, scores, ties), labels)
     assert metrics.example_map(truth, scores, ties) == pytest.approx(np.nanmean(rows))
     assert metrics.concept_map(truth, scores, ties) == pytest.approx(np.nanmean(labels))
-    assert np.isnan(rows[0]) and np.isnan(labels[0])
+    assert np.isnan(rows[0])
+    assert np.isnan(labels[0])
     for k in (1, 3, 11, 40):
         expected = loop_f1(truth.tolist(), scores.tolist(), k, ties)
         assert metrics.f1_at_k(truth, scores, k, ties) == pytest.approx(expected)
@@ -124,13 +129,16 @@ def test_shared_metrics_equal_scikit_learn_where_something_is_relevant(kind):
 
 
 def test_the_papers_two_metrics_by_hand():
-    truth, scores = [[1, 0, 1, 0, 1, 0]], [[6, 5, 4, 3, 2, 1]]
+    truth = [[1, 0, 1, 0, 1, 0]]
+    scores = [[6, 5, 4, 3, 2, 1]]
     assert metrics.example_map(truth, scores) == pytest.approx((1 + 1 / 2 + 2 / 3) / 3)
     assert metrics.example_map([[0, 1, 0]], [[0.9, 0.5, 0.1]]) == 0.0  # first place or nothing
-    truth, scores = np.array([[1, 0, 0, 1]]).T, np.array([[4, 3, 2, 1]]).T
+    truth = np.array([[1, 0, 0, 1]]).T
+    scores = np.array([[4, 3, 2, 1]]).T
     assert metrics.concept_map(truth, scores) == pytest.approx((6 * 1 + 5 * 1 / 2) / 11)
     # Three of ten positives reach recall level 0.3 although 3 / 10 < 0.3 in floating point.
-    truth, scores = np.array([[1] * 3 + [0] * 7 + [1] * 7]).T, -np.arange(17.0)[:, None]
+    truth = np.array([[1] * 3 + [0] * 7 + [1] * 7]).T
+    scores = -np.arange(17.0)[:, None]
     assert metrics.concept_map(truth, scores) == pytest.approx((4 * 1 + 7 * 10 / 17) / 11)
 
 
@@ -150,7 +158,7 @@ def test_rankings_decide_alone_and_a_perfect_one_scores_one(problem, random):
     truth, scores = problem
     before = metrics.evaluate(truth, scores)
     for transform in (np.exp, np.arctan, lambda x: 5 * x - 7):
-        np.testing.assert_equal(metrics.evaluate(truth, transform(scores)), before)
+        assert_equal(metrics.evaluate(truth, transform(scores)), before)
     rows, columns = (random.sample(range(size), size) for size in truth.shape)
     shuffled = metrics.evaluate(truth[rows][:, columns], scores[rows][:, columns])
     assert shuffled == pytest.approx(before, rel=1e-12, nan_ok=True)
@@ -182,30 +190,35 @@ def test_evaluate_gives_every_metric_in_fixed_order_whatever_the_blocks(kind, mo
 def test_every_form_of_truth_and_scores_counts_alike_and_stays_as_it_was():
     truth, scores = world("tied", 1)
     scores = np.abs(scores)
-    expected, before = metrics.evaluate(truth, scores), (truth.copy(), scores.copy())
+    expected = metrics.evaluate(truth, scores)
+    before = (truth.copy(), scores.copy())
     for form in ("csr", "csc", "coo", "lil", "dok", "bsr"):
         sparse = sp.csr_matrix(truth.astype(np.int8)).asformat(form)
         assert metrics.evaluate(sparse, scores) == expected
         assert metrics.evaluate(sp.csr_array(sparse), scores) == expected
     for dtype in (np.float32, np.float16, np.int32, np.uint8):
         assert metrics.evaluate(truth, scores.astype(dtype)) == expected
-    assert np.array_equal(truth, before[0]) and np.array_equal(scores, before[1])
+    assert np.array_equal(truth, before[0])
+    assert np.array_equal(scores, before[1])
     truth, scores = world("never", 3)
     lowered = np.where(np.isinf(scores), -1e6, scores)
     assert metrics.evaluate(truth, scores) == metrics.evaluate(truth, lowered)
 
 
 def test_what_is_not_defined_warns_where_it_was_asked_and_gives_nan():
-    nothing, scores = np.zeros((3, 4)), np.ones((3, 4))
+    nothing = np.zeros((3, 4))
+    scores = np.ones((3, 4))
     for name in (*PLAIN, "f1_at_k"):
         k = {"k": 2} if name == "f1_at_k" else {}
         with pytest.warns(PolysemeWarning, match=f"`{name}` is nan") as caught:
             assert np.isnan(getattr(metrics, name)(nothing, scores, **k))
-        assert len(caught) == 1 and caught[0].filename == __file__
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
     with pytest.warns(PolysemeWarning, match="All metrics are nan") as caught:
         result = metrics.evaluate(nothing, scores)
     assert len(caught) == 1
-    assert list(result) == NAMES and np.isnan(list(result.values())).all()
+    assert list(result) == NAMES
+    assert np.isnan(list(result.values())).all()
     with pytest.warns(PolysemeWarning, match="`roc_auc` is nan") as caught:
         result = metrics.evaluate(np.ones((2, 2)), np.eye(2))
     assert [name for name, value in result.items() if np.isnan(value)] == ["roc_auc"]
@@ -313,7 +326,8 @@ def test_sampled_scattering_is_repeatable_and_unbiased():
 
 
 def test_regression_error_and_its_two_scales_by_hand():
-    predicted, targets = [[3.0, 4.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]
+    predicted = [[3.0, 4.0], [0.0, 0.0]]
+    targets = [[0.0, 0.0], [0.0, 1.0]]
     assert metrics.regression_error(predicted, targets) == {"error": 3.0}
     points = [[0.0, 0.0], [4.0, 0.0]]  # two of four pairs are 4 apart: s_squared is 8
     result = metrics.regression_error(predicted, targets, points)
@@ -323,7 +337,8 @@ def test_regression_error_and_its_two_scales_by_hand():
     with pytest.warns(PolysemeWarning, match="all `points` coincide"):
         result = metrics.regression_error([[1.0]], [[0.0]], [[0.1]] * 3)
     assert result["error"] == 1.0
-    assert np.isnan(result["relative"]) and np.isnan(result["relative_paper"])
+    assert np.isnan(result["relative"])
+    assert np.isnan(result["relative_paper"])
 
 
 @pytest.mark.parametrize(

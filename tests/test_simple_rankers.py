@@ -50,7 +50,8 @@ def test_frequent_labels_come_first_for_every_item(collection, world):
     counts = dict(zip(collection[2].labels, collection[2].counts.tolist(), strict=True))
     order = ranker.classes_[np.argsort(-scores[0], kind="stable")]
     held = [counts.get(label, 0) for label in order]
-    assert held == sorted(held, reverse=True) and (scores == scores[0]).all()
+    assert held == sorted(held, reverse=True)
+    assert (scores == scores[0]).all()
 
 
 def test_ridge_regression_is_left_out_where_there_are_too_many_features():

@@ -105,10 +105,12 @@ def test_a_drawn_label_split_keeps_its_promises(pictures, seed):
 def test_labels_drawn_without_oov_are_those_of_before():
     """The generator's stream without oov labels is fixed: published figures rest on it."""
     documents = [{LABELS[i % 7], LABELS[(3 * i) % 10]} for i in range(40)]
-    corpus, stream = corpus_of(documents), np.random.default_rng(5)
+    corpus = corpus_of(documents)
+    stream = np.random.default_rng(5)
     chosen = []
     while not chosen:
-        covered, drawn = set(), []
+        covered = set()
+        drawn = []
         for column in stream.permutation(len(corpus.labels)):
             rows = {i for i, d in enumerate(documents) if corpus.labels[column] in d}
             if len(covered | rows) <= 0.5 * 40:
@@ -162,7 +164,8 @@ def test_a_label_has_one_kind_and_every_label_has_one():
 def test_drawn_rows_are_whole_groups_near_the_size_or_leave_every_label_a_document(
     corpus, share, by_group, keep_labels, seed
 ):
-    rows, generator = np.arange(len(corpus))[::2], np.random.default_rng(seed)
+    rows = np.arange(len(corpus))[::2]
+    generator = np.random.default_rng(seed)
     chosen = splits._draw_rows(corpus, rows, share, by_group, generator, keep_labels)
     left = np.setdiff1d(rows, chosen)
     assert set(chosen) <= set(rows)
@@ -217,7 +220,8 @@ def test_within_a_corpus_every_set_is_what_it_should_be(
     options = {"validation_from": validation_from, "test_from": test_from, "by_group": by_group}
     split = within_corpus(corpus, labels, first=first, validation=0.3, random_state=seed, **options)
     halves = splits._halves(corpus, first, by_group, np.random.default_rng(seed))
-    half, other = set(halves[0]), set(halves[1])
+    half = set(halves[0])
+    other = set(halves[1])
     held = kinds_in(corpus, labels)
     clean = {row for row in half | other if held[row] and "oov" not in held[row]}
     plain = {row for row in clean if "unseen" not in held[row]}
@@ -399,7 +403,8 @@ def test_a_split_of_the_source_brings_its_sets_and_labels(pictures):
     assert split.validation_known
     assert set(split.labels.unseen) <= set(labels.unseen)
     assert split.labels.oov
-    assert len(split.train) and len(split.test)
+    assert len(split.train)
+    assert len(split.test)
     with pytest.raises(InputError, match="a split brings its own"):
         cross_corpora(inner, target, labels)
     with pytest.raises(InputError, match="needs the kinds of its labels"):

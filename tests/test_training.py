@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme import ConceptSpace, SpacePlan, training
 from polyseme._validation import InputError, PolysemeWarning
@@ -20,7 +21,8 @@ from polyseme.persistence import read_model, write_model
 from polyseme.steps import read_columns
 from polyseme.training import Answers, SpaceTraining, pool_targets, standardise
 
-N_LABEL_SETS, N_ITEMS = 40, 36
+N_LABEL_SETS = 40
+N_ITEMS = 36
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
 # Learns this world in a few dozen steps.
 QUICK = replace(PLAN, hidden=32, code=32, learning_rates=(0.02, 0.02, 0.02))
@@ -101,7 +103,7 @@ def finds_context(run, columns):
 def assert_same_bits(groups, others):
     for group, other in zip(groups, others, strict=True):
         assert np.isfinite(np.asarray(group)).all()
-        np.testing.assert_array_equal(np.asarray(group), np.asarray(other))
+        assert_array_equal(np.asarray(group), np.asarray(other))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +126,8 @@ def test_threads_and_sparse_tables_change_no_bit(whole, monkeypatch, name, value
 
 
 def test_shares_of_members_train_apart_to_the_same_bits(whole):
-    n_shares, answers = 3, {}
+    n_shares = 3
+    answers = {}
     meeting = threading.Barrier(n_shares, timeout=60)
 
     def exchange(mine):
@@ -181,7 +184,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(finished, tmp_path, n_round
     config, arrays = again.get_state()
     assert config == finished[0]
     for name, array in finished[1].items():
-        np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+        assert_array_equal(arrays[name], array, err_msg=name)
 
 
 MANIFEST_DAMAGES = {
@@ -198,14 +201,15 @@ MANIFEST_DAMAGES = {
 
 @pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
 def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(finished, tmp_path, damage):
-    world, manifest = little_world(), tmp_path / "run" / "manifest.json"
+    world = little_world()
+    manifest = tmp_path / "run" / "manifest.json"
     with pytest.raises(KeyboardInterrupt):
         space_of(tmp_path / "run").fit(**world, progress=interrupted_after(1))
     manifest.write_bytes(MANIFEST_DAMAGES[damage](manifest.read_bytes()))
     with pytest.warns(PolysemeWarning, match="What it held is learned again"):
         again = space_of(tmp_path / "run").fit(**world)
     for name, array in finished[1].items():
-        np.testing.assert_array_equal(again.get_state()[1][name], array, err_msg=name)
+        assert_array_equal(again.get_state()[1][name], array, err_msg=name)
     config, _ = read_model(tmp_path / "run", "training")
     assert config["round"] == 4
 
@@ -222,14 +226,16 @@ def test_a_damaged_model_is_never_taken_for_a_checkpoint(tmp_path, damage):
 
 
 def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
-    world, progress = little_world(), interrupted_after(2)
+    world = little_world()
+    progress = interrupted_after(2)
     with pytest.raises(KeyboardInterrupt):
         space_of(tmp_path / "run", random_state=None).fit(**world, progress=progress)
     config, _ = read_model(tmp_path / "run")
     space = space_of(tmp_path / "run", random_state=None)
     assert space.prepare(**world, groups=None)[1] == config["seed"]
     resumed = space.fit(**world)
-    assert len(resumed.history_) == 4 and resumed.history_[:2] == config["history"]
+    assert len(resumed.history_) == 4
+    assert resumed.history_[:2] == config["history"]
 
 
 CHANGES = {
@@ -257,13 +263,15 @@ def test_a_checkpoint_of_anything_else_is_refused(tmp_path, name):
 
 
 def test_a_round_together_ends_in_a_state_that_members_alone_go_on_with():
-    alone, kept = made(n_steps=80, plan=QUICK), []
+    alone = made(n_steps=80, plan=QUICK)
+    kept = []
     alone.run(after=lambda: kept.append((alone.get_state(), alone.round, list(alone.history))))
-    other, back = made("together", 80, QUICK), made(n_steps=80, plan=QUICK)
+    other = made("together", 80, QUICK)
+    back = made(n_steps=80, plan=QUICK)
     other.set_state(*kept[1])
     (learner,) = other.learners
     for name, moments in learner.optimizer.get_state().items():
-        np.testing.assert_array_equal(moments.numpy(), kept[1][0][f"optimizer.{name}"])
+        assert_array_equal(moments.numpy(), kept[1][0][f"optimizer.{name}"])
         assert len({row.tobytes() for row in moments.numpy()}) == len(other.members), "each its own"
     back.set_state(other.get_state(), *kept[1][1:])
     back.run()
@@ -272,7 +280,8 @@ def test_a_round_together_ends_in_a_state_that_members_alone_go_on_with():
 
 @pytest.mark.parametrize("way", TOGETHER)
 def test_a_training_together_goes_on_from_the_end_of_a_round_to_the_same_bits(way):
-    (whole, other), kept = (made(way, 80, QUICK) for _ in range(2)), []
+    (whole, other) = (made(way, 80, QUICK) for _ in range(2))
+    kept = []
     whole.run(after=lambda: kept.append((whole.get_state(), whole.round, list(whole.history))))
     other.set_state(*kept[1])
     other.run()
@@ -288,7 +297,8 @@ class Watched:
 
     def __init__(self, way, exchange=None):
         run = made(way)
-        self.data, self.batches = run.data, []
+        self.data = run.data
+        self.batches = []
         tables = run.data.documents.toarray(), standardised(run.data)
         self.names = [{row.tobytes(): place for place, row in enumerate(rows)} for rows in tables]
         for run.round in range(4):
@@ -331,40 +341,54 @@ def test_a_member_never_sees_its_fold_and_all_the_rest(watched):
 
 
 def test_only_label_sets_tell_of_unseen_labels(watched):
-    n, n_seen, n_labels = 24, watched.data.n_seen, watched.data.n_labels
-    assert n_labels - n_seen == 3 and watched.data.n_outputs == n_labels + 1
+    n = 24
+    n_seen = watched.data.n_seen
+    n_labels = watched.data.n_labels
+    assert n_labels - n_seen == 3
+    assert watched.data.n_outputs == n_labels + 1
     for _, _, seen in watched.batches:
-        told, weights = np.array(seen["documents"]) < N_LABEL_SETS, seen["weights"][:n]
-        assert 0 < told.sum() < n and (weights[:, :n_seen] > 0).all()
-        assert (weights[told, n_seen:n_labels] > 0).all() and not weights[~told, n_seen:].any()
+        told = np.array(seen["documents"]) < N_LABEL_SETS
+        weights = seen["weights"][:n]
+        assert 0 < told.sum() < n
+        assert (weights[:, :n_seen] > 0).all()
+        assert (weights[told, n_seen:n_labels] > 0).all()
+        assert not weights[~told, n_seen:].any()
 
 
 def test_hidden_tags_are_aimed_at_and_no_tag_is_made_up(watched):
-    n, n_seen, n_labels = 24, watched.data.n_seen, watched.data.n_labels
-    hidden, unseen_at_all = [], []
+    n = 24
+    n_seen = watched.data.n_seen
+    n_labels = watched.data.n_labels
+    hidden = []
+    unseen_at_all = []
     for _, _, seen in watched.batches:
-        tags, truth = seen["tags"][:n], seen["targets"][:n, :n_labels]
-        assert ((tags == 0) | (tags == 1)).all() and (tags <= truth).all()
+        tags = seen["tags"][:n]
+        truth = seen["targets"][:n, :n_labels]
+        assert ((tags == 0) | (tags == 1)).all()
+        assert (tags <= truth).all()
         hidden.append(1 - tags[:, :n_seen].sum() / truth[:, :n_seen].sum())
         holding = truth[:, n_seen:].any(axis=1)
         unseen_at_all.append(1 - tags[holding, n_seen:].any(axis=1).mean())
         some = seen["targets"][:n, n_labels]
-        np.testing.assert_array_equal(some, truth[:, n_seen:].max(axis=1))
+        assert_array_equal(some, truth[:, n_seen:].max(axis=1))
     assert np.mean(hidden) == pytest.approx(PLAN.hidden_tags / 2, abs=0.02)
     # All of them are hidden at that rate, and one alone at the rate of any tag beside it.
     rate = PLAN.unseen_hidden + (1 - PLAN.unseen_hidden) * PLAN.hidden_tags / 2
     assert np.mean(unseen_at_all) == pytest.approx(rate, abs=0.03)
     kept = np.mean([seen["dropout"] for _, _, seen in watched.batches], axis=0)
-    np.testing.assert_allclose(kept, 1, atol=0.01)
+    assert_allclose(kept, 1, atol=0.01)
 
 
 def test_the_first_round_aims_at_true_seen_labels_only(watched):
-    data, n, n_items = watched.data, 24, PLAN.item_batch
+    data = watched.data
+    n = 24
+    n_items = PLAN.item_batch
     truth = data.documents[data.item_documents].toarray()
     for _, number, seen in watched.batches:
-        targets, weights = seen["targets"][-n_items:], seen["weights"][-n_items:]
+        targets = seen["targets"][-n_items:]
+        weights = seen["weights"][-n_items:]
         wanted = truth[seen["items"]][:, : data.n_seen]
-        np.testing.assert_array_equal(targets[:, : data.n_seen], wanted)
+        assert_array_equal(targets[:, : data.n_seen], wanted)
         soft = weights[:, data.n_seen : data.n_labels]
         assert (soft > 0).all() if number else not soft.any()
         assert not weights[:, data.n_labels :].any()
@@ -388,7 +412,9 @@ def test_items_are_aimed_at_what_their_own_folds_members_say(way):
         }
 
     watched = Watched(way, exchange)
-    data, n, n_tags = watched.data, 24, PLAN.probable_batch
+    data = watched.data
+    n = 24
+    n_tags = PLAN.probable_batch
     folds = data.folds[data.item_documents]
     sizes = np.bincount(folds)
     assert asked == [{number: sizes[number // 2] for number in range(6)}] * 3
@@ -399,14 +425,14 @@ def test_items_are_aimed_at_what_their_own_folds_members_say(way):
         said = mean[seen["items"]][:, None]
         for targets in np.split(seen["targets"][n:], [n_tags]):  # by tags, then by features
             wanted = (said[: len(targets)] + 1) / 10 * np.ones((1, 4))
-            np.testing.assert_allclose(targets[:, data.n_seen :], wanted, rtol=1e-5)
+            assert_allclose(targets[:, data.n_seen :], wanted, rtol=1e-5)
         tags = seen["tags"][n:]
         wanted = 1 / (1 + np.exp(-said[:n_tags])) * np.ones((1, data.n_seen))
-        np.testing.assert_allclose(tags[:, : data.n_seen], wanted, rtol=1e-5)
+        assert_allclose(tags[:, : data.n_seen], wanted, rtol=1e-5)
         assert not tags[:, data.n_seen :].any(), "unseen tags are nobody's guess"
         # Items that probably hold unseen labels stand for those that were left out.
         weights = seen["weights"][n + n_tags :, 0] * (1 - (said[:, 0] + 1) / 10)
-        np.testing.assert_allclose(weights, weights[0], rtol=1e-5)
+        assert_allclose(weights, weights[0], rtol=1e-5)
 
 
 def test_members_answer_with_their_own_probabilities(whole):
@@ -422,9 +448,9 @@ def test_members_answer_with_their_own_probabilities(whole):
         tags = np.zeros((rows.sum(), data.n_labels), dtype=np.float32)
         tags[:, : data.n_seen] = true[rows]
         read = member.read(member.encode_documents(torch.from_numpy(tags)))[0].numpy()
-        np.testing.assert_allclose(unseen, 1 / (1 + np.exp(-read[:, data.n_seen :])), rtol=1e-4)
+        assert_allclose(unseen, 1 / (1 + np.exp(-read[:, data.n_seen :])), rtol=1e-4)
         by_features = member.encode_items(torch.from_numpy(features[rows]))
-        np.testing.assert_allclose(
+        assert_allclose(
             seen, member.read(by_features)[0, :, : data.n_seen].numpy(), rtol=1e-4, atol=1e-5
         )
 
@@ -433,7 +459,8 @@ def test_members_answer_with_their_own_probabilities(whole):
 
 
 def test_where_items_do_not_fit_every_round_draws_some():
-    rng, drawn = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    drawn = []
     table = (rng.random((700, 6)) < 0.4).astype(float)
     world = {"documents": sp.csr_matrix(table), "X": rng.normal(size=(700, 3))}
     world |= {"item_documents": None, "n_label_sets": 700, "plan": replace(PLAN, memory_mb=0.001)}
@@ -445,10 +472,11 @@ def test_where_items_do_not_fit_every_round_draws_some():
         for run.round in range(2):
             items = run._begin_round(lambda answers: dict.fromkeys(range(6), silent))
             assert len(set(items.rows.tolist())) == 512
-            np.testing.assert_array_equal(items.features, standardised(run.data, items.rows))
-            np.testing.assert_array_equal(items.targets, table[items.rows])
+            assert_array_equal(items.features, standardised(run.data, items.rows))
+            assert_array_equal(items.targets, table[items.rows])
             drawn[-1].append(items.rows.tolist())
-    assert drawn[0] == drawn[1] == drawn[2] and drawn[0][0] != drawn[0][1]
+    assert drawn[0] == drawn[1] == drawn[2]
+    assert drawn[0][0] != drawn[0][1]
 
 
 @pytest.mark.parametrize("most", [3, 5, 8])
@@ -462,32 +490,39 @@ def test_labels_that_are_there_are_read_first_and_the_others_are_stood_for(most)
         drawn = torch.rand(10, generator=torch.Generator().manual_seed(seed))
         there = (targets > 0.5).flatten(0, -2).any(dim=0)
         columns, factors = read_columns(there, drawn, most)
-        assert len(set(columns.tolist())) == most and {2, 4, 7} <= set(columns.tolist())
+        assert len(set(columns.tolist())) == most
+        assert {2, 4, 7} <= set(columns.tolist())
         counted[columns] += factors
     # Over the steps every label counts as if all were read.
     counted = counted / 400
-    np.testing.assert_allclose(counted[[2, 4, 7]], 1)
+    assert_allclose(counted[[2, 4, 7]], 1)
     if most > 3:
-        np.testing.assert_allclose(counted, 1, atol=0.35)
+        assert_allclose(counted, 1, atol=0.35)
     fewer, factors = read_columns((targets > 0.5).flatten(0, -2).any(dim=0), torch.rand(10), 2)
-    assert set(fewer.tolist()) <= {2, 4, 7} and factors.tolist() == [1.5, 1.5]
+    assert set(fewer.tolist()) <= {2, 4, 7}
+    assert factors.tolist() == [1.5, 1.5]
 
 
 def test_rare_labels_count_more(watched):
-    data, n, n_items, n_seen = watched.data, 24, PLAN.item_batch, watched.data.n_seen
+    data = watched.data
+    n = 24
+    n_items = PLAN.item_batch
+    n_seen = watched.data.n_seen
     rare = (data.priors() * (1 - data.priors())) ** -PLAN.rarity
-    assert PLAN.rarity > 0 and rare.max() > 1.05 * rare.min()
+    assert PLAN.rarity > 0
+    assert rare.max() > 1.05 * rare.min()
     rare = rare / rare.mean()
-    np.testing.assert_allclose(data.label_weights(PLAN.rarity), rare, rtol=1e-6)
+    assert_allclose(data.label_weights(PLAN.rarity), rare, rtol=1e-6)
     for _, number, seen in watched.batches:
-        documents, items = seen["weights"][:n, :n_seen], seen["weights"][-n_items:, :n_seen]
+        documents = seen["weights"][:n, :n_seen]
+        items = seen["weights"][-n_items:, :n_seen]
         wanted = np.tile(PLAN.seen_weight * rare[:n_seen] / (n * data.n_outputs), (n, 1))
-        np.testing.assert_allclose(documents, wanted, rtol=1e-5)
+        assert_allclose(documents, wanted, rtol=1e-5)
         wanted = rare[:n_seen] / (n_items * data.n_outputs)
         by_item = items / wanted
-        np.testing.assert_allclose(by_item, by_item[:, :1].repeat(n_seen, axis=1), rtol=1e-5)
+        assert_allclose(by_item, by_item[:, :1].repeat(n_seen, axis=1), rtol=1e-5)
         if number == 0:
-            np.testing.assert_allclose(by_item, 1, rtol=1e-5)
+            assert_allclose(by_item, 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("way", ["alone", *TOGETHER])
@@ -527,14 +562,15 @@ def test_one_long_document_makes_no_table_of_all():
     batches = run.learners[0].batches
     assert batches.labels.numel() < 200
     rows = batches._tags_of(torch.arange(60)[None].expand(len(run.members), -1))
-    np.testing.assert_array_equal(rows[0].numpy(), table)
+    assert_array_equal(rows[0].numpy(), table)
 
 
 def test_features_are_cut_off_where_they_are_wild():
     found = standardise(
         np.array([[1e9, 3.0, -1e9]]), np.array([0.0, 1.0, 0.0]), np.array([1.0, 4.0, 1.0])
     )
-    assert found.tolist() == [[20.0, 0.5, -20.0]] and found.dtype == np.float32
+    assert found.tolist() == [[20.0, 0.5, -20.0]]
+    assert found.dtype == np.float32
 
 
 # ------------------------------------------------------------------ the plan
@@ -595,19 +631,23 @@ def test_a_sized_plan_goes_over_documents_3_to_100_times(n_documents, n_items, n
 
 def test_rates_rise_over_a_tenth_of_the_steps_and_fall_by_half_a_cosine():
     factors = [SpacePlan(n_steps=100).rate_factor(number) for number in range(100)]
-    assert np.argmax(factors) == 9 and np.diff(factors)[:9].min() > 0 > np.diff(factors)[9:].max()
+    assert np.argmax(factors) == 9
+    assert np.diff(factors)[:9].min() > 0 > np.diff(factors)[9:].max()
     assert factors[0] == pytest.approx(0.1)
-    assert factors[50] == pytest.approx(0.5) and 0 < factors[99] < 0.001
+    assert factors[50] == pytest.approx(0.5)
+    assert 0 < factors[99] < 0.001
     assert SpacePlan(n_steps=1).rate_factor(0) == 1
 
 
 def test_priors_of_unseen_labels_rest_on_label_sets():
     data, _, _ = prepared()
-    table, n_seen, priors = data.documents.toarray(), data.n_seen, data.priors()
+    table = data.documents.toarray()
+    n_seen = data.n_seen
+    priors = data.priors()
     told = table[:N_LABEL_SETS, n_seen:]
     told = np.column_stack([told, told.any(axis=1)])
-    np.testing.assert_allclose(priors[:n_seen], (table[:, :n_seen].sum(axis=0) + 0.5) / 77)
-    np.testing.assert_allclose(priors[n_seen:], (told.sum(axis=0) + 0.5) / 41)
+    assert_allclose(priors[:n_seen], (table[:, :n_seen].sum(axis=0) + 0.5) / 77)
+    assert_allclose(priors[n_seen:], (told.sum(axis=0) + 0.5) / 41)
 
 
 # ------------------------------------------------------------------ forms of features
@@ -620,8 +660,8 @@ def test_sparse_features_give_the_codes_of_dense_ones():
     sparse = space_of().fit(**(world | {"X": sp.csr_matrix(X)}))
     codes = dense.item_codes(X)
     assert codes.std() > 0.1
-    np.testing.assert_allclose(sparse.item_codes(sp.csr_matrix(X)), codes, atol=1e-4)
-    np.testing.assert_allclose(dense.item_codes(sp.csr_matrix(X)), codes, atol=1e-6)
+    assert_allclose(sparse.item_codes(sp.csr_matrix(X)), codes, atol=1e-4)
+    assert_allclose(dense.item_codes(sp.csr_matrix(X)), codes, atol=1e-6)
 
 
 # ------------------------------------------------------------------ items without tags
@@ -640,7 +680,9 @@ def pool_world(verdicts=False, sparse=False):
     world = {"X": X, "pool": pool}
     if verdicts:
         said = np.zeros((N_ITEMS + N_POOL, 16))
-        said[N_ITEMS, 4], said[N_ITEMS + 1, 5], said[0, 6] = 1, -1, -1
+        said[N_ITEMS, 4] = 1
+        said[N_ITEMS + 1, 5] = -1
+        said[0, 6] = -1
         world["verdicts"] = sp.csr_matrix(said)
     return world
 
@@ -656,26 +698,29 @@ def test_each_label_is_expected_in_the_pool_as_often_as_in_documents(n):
     logits = (2 * rng.normal(size=(n, 70)) + 4 * rng.normal(size=70)).astype(np.float32)
     priors = rng.uniform(0.03, 0.6, 70)
     soft, hard = (pool_targets(logits, priors, share) for share in (0.0, 1.0))
-    np.testing.assert_allclose(soft.mean(axis=0), priors, atol=0.002 if n == 40 else 0.02)
-    np.testing.assert_array_equal(hard.sum(axis=0), np.round(priors * n))
+    assert_allclose(soft.mean(axis=0), priors, atol=0.002 if n == 40 else 0.02)
+    assert_array_equal(hard.sum(axis=0), np.round(priors * n))
     for column in range(70):
         among = hard[:, column] == 1
         assert logits[among, column].min() >= logits[~among, column].max()
-    np.testing.assert_allclose(pool_targets(logits, priors, 0.5), (soft + hard) / 2, atol=1e-6)
+    assert_allclose(pool_targets(logits, priors, 0.5), (soft + hard) / 2, atol=1e-6)
 
 
 def test_a_label_that_nothing_should_have_stays_soft():
     logits = np.linspace(-3, 3, 20, dtype=np.float32)[:, None]
     found = pool_targets(logits, np.array([0.01]), 0.5)
-    assert found.mean() == pytest.approx(0.01, abs=1e-3) and (np.diff(found[:, 0]) > 0).all()
+    assert found.mean() == pytest.approx(0.01, abs=1e-3)
+    assert (np.diff(found[:, 0]) > 0).all()
 
 
 @pytest.mark.parametrize("way", ["alone", *TOGETHER])
 def test_a_member_learns_from_the_pool_of_other_folds_only_and_when_it_has_begun(way):
     run = made(way, plan=replace(PLAN, pool_from=0.5, pool_weight=2.0), **pool_world())
-    data, features = run.data, standardise(run.data.pool, run.data.mean, run.data.scale)
+    data = run.data
+    features = standardise(run.data.pool, run.data.mean, run.data.scale)
     names = {row.tobytes(): place for place, row in enumerate(features)}
-    seen, asked = {}, []
+    seen = {}
+    asked = []
 
     def exchange(answers):
         asked.append({number: len(one.pool) for number, one in answers.items()})
@@ -684,7 +729,8 @@ def test_a_member_learns_from_the_pool_of_other_folds_only_and_when_it_has_begun
     for run.round in range(4):
         items = run._begin_round(exchange)
         begun = run.round >= 2
-        assert items.pooled == begun and (items.weights[N_ITEMS:] == 2.0 * begun).all()
+        assert items.pooled == begun
+        assert (items.weights[N_ITEMS:] == 2.0 * begun).all()
         for learner in run.learners:
             learner.batches.begin(items)
             n_items = learner.batches.n_items
@@ -713,9 +759,11 @@ def test_verdicts_take_the_place_of_guesses_and_weigh_more():
         items = run._begin_round(None)
         assert items.targets[0, columns[0]] == -1
         if run.round:
-            assert items.targets[36, columns[1]] == 2 and items.targets[37, columns[2]] == -1
+            assert items.targets[36, columns[1]] == 2
+            assert items.targets[37, columns[2]] == -1
         guesses = np.delete(items.targets, [0, 36, 37], axis=0)
-        assert (guesses >= 0).all() and (guesses <= 1).all()
+        assert (guesses >= 0).all()
+        assert (guesses <= 1).all()
     batches = run.learners[0].batches
     batches.begin(items)
     told = {items.features[36].tobytes(): (columns[1], 1.0)}
@@ -723,7 +771,8 @@ def test_verdicts_take_the_place_of_guesses_and_weigh_more():
     met = 0
     for _ in range(60):
         batch = batches.draw()
-        n_read, n_pool = batch.features.shape[1], batches.n_pool
+        n_read = batch.features.shape[1]
+        n_pool = batches.n_pool
         for place in range(batches.n_items, n_read):
             column, target = told.get(batch.features[0, place].numpy().tobytes(), (None, None))
             if column is not None:
@@ -732,12 +781,14 @@ def test_verdicts_take_the_place_of_guesses_and_weigh_more():
                 assert batch.targets[0, row, column] == target
                 weight = batch.weights[0, row, column] * n_pool * run.data.n_outputs
                 assert weight == pytest.approx(7.0, rel=1e-5)
-        assert batch.targets.min() >= 0 and batch.targets.max() <= 1
+        assert batch.targets.min() >= 0
+        assert batch.targets.max() <= 1
     assert met
 
 
 def test_shares_of_members_learn_from_a_pool_to_the_same_bits(pooled):
-    answers, meeting = {}, threading.Barrier(2, timeout=60)
+    answers = {}
+    meeting = threading.Barrier(2, timeout=60)
 
     def exchange(mine):
         answers.update(mine)
@@ -798,7 +849,7 @@ def test_a_sparse_pool_gives_the_codes_of_a_dense_one():
     dense = space_of().fit(**(world | tables))
     codes = dense.item_codes(tables["pool"])
     assert codes.std() > 0.1
-    np.testing.assert_allclose(sparse.item_codes(world["pool"]), codes, atol=1e-4)
+    assert_allclose(sparse.item_codes(world["pool"]), codes, atol=1e-4)
 
 
 @pytest.mark.parametrize(("n", "n_pool"), [(700, 100), (100, 700), (700, 700)])
@@ -807,12 +858,14 @@ def test_where_items_do_not_fit_some_of_the_pool_are_drawn(n, n_pool):
     table = (rng.random((n, 6)) < 0.4).astype(float)
     world = {"documents": sp.csr_matrix(table), "X": rng.normal(size=(n, 3))}
     world |= {"item_documents": None, "n_label_sets": n, "pool": rng.normal(size=(n_pool, 3))}
-    run, drawn = made(plan=replace(PLAN, memory_mb=0.001), **world), []
+    run = made(plan=replace(PLAN, memory_mb=0.001), **world)
+    drawn = []
     for run.round in range(2):
         items = run._begin_round(None)
-        assert len(items.rows) + len(items.pool_rows) == 512 and len(items.pool_rows) >= 100
+        assert len(items.rows) + len(items.pool_rows) == 512
+        assert len(items.pool_rows) >= 100
         assert len(set(items.pool_rows.tolist())) == len(items.pool_rows)
-        np.testing.assert_array_equal(
+        assert_array_equal(
             items.features[len(items.rows) :],
             standardise(run.data.pool[items.pool_rows], run.data.mean, run.data.scale),
         )

@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_array_equal
 
 from polyseme import LabelCorpus, ZeroShotTagger, load
 from polyseme._validation import InputError, PolysemeWarning
@@ -66,7 +67,8 @@ def test_label_sets_alone_teach_where_a_person_asks_for_it(world, tiny_space, n_
     with pytest.warns(PolysemeWarning, match="tags of the items are in no label set"):
         tagger.fit(world.X, world.documents, FURTHER, label_sets_only=True)
     counts = Counter(tagger.kinds_.tolist())
-    assert (counts["seen"], counts["unseen"]) == (4, 1) and counts["oov"] > 10
+    assert (counts["seen"], counts["unseen"]) == (4, 1)
+    assert counts["oov"] > 10
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", PolysemeWarning)
@@ -106,7 +108,8 @@ def test_each_item_has_one_document_among_the_joined_ones(label_sets, ids, item_
     corpus = corpus_of(ITEMS, item_ids)
     joined, documents = join_corpora(corpus_of(label_sets, ids), corpus)
     rows = met_documents(documents, joined)
-    assert len(joined) == n_joined and len(set(rows.tolist())) == len(ITEMS)
+    assert len(joined) == n_joined
+    assert len(set(rows.tolist())) == len(ITEMS)
     assert [set(joined.document(row)) for row in rows] == [set(tags) for tags in ITEMS]
     assert join_corpora(joined, documents) == (joined, documents)
 
@@ -164,7 +167,7 @@ def test_the_unit_of_features_changes_nothing(world, tiny_space, tmp_path, expon
         tagger.learn([(0, "sand", False), (1, "sand", True)], factor * world.X)
         tagger.save(tmp_path / str(factor))
         fitted.append(load(tmp_path / str(factor)).predict_proba(factor * world.X_test))
-    np.testing.assert_array_equal(*fitted)
+    assert_array_equal(*fitted)
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e-30, 1e9])
@@ -229,7 +232,8 @@ def test_the_command_line_learns_from_a_small_file_of_further_tag_sets(
     common = ["--documents", documents, "--features", features, "--label-sets", further]
     assert run("fit", model, *common, *options)[0] == 0
     counts = Counter(np.asarray(load(model).kinds_).tolist())
-    assert counts["unseen"] == 1 and counts["oov"] == 0
+    assert counts["unseen"] == 1
+    assert counts["oov"] == 0
 
 
 def test_documents_of_no_item_teach_beside_a_file_of_tag_sets(run, world, tmp_path):
@@ -249,7 +253,8 @@ def test_validate_measures_with_a_small_file_of_further_tag_sets(run, world, tmp
     documents, features, further = write_items(tmp_path, world)
     common = ["--documents", documents, "--features", features, "--draws", 1]
     code, printed, _ = run("validate", *common, "--label-sets", further)
-    assert code == 0 and "unseen" in printed
+    assert code == 0
+    assert "unseen" in printed
 
 
 @pytest.mark.parametrize("command", [("fit", "model"), ("validate",)], ids=["fit", "validate"])
@@ -260,14 +265,16 @@ def test_label_sets_only_is_refused_without_label_sets(run, world, tmp_path, com
     code, _, error = run(
         name, *place, "--documents", documents, "--features", features, "--label-sets-only"
     )
-    assert code == 1 and "--label-sets" in error
+    assert code == 1
+    assert "--label-sets" in error
 
 
 def test_validate_says_that_label_sets_alone_hold_too_few_tags(run, world, tmp_path):
     documents, features, further = write_items(tmp_path, world)
     common = ["--documents", documents, "--features", features, "--draws", 1]
     code, _, error = run("validate", *common, "--label-sets", further, "--label-sets-only")
-    assert code == 1 and "label sets" in error
+    assert code == 1
+    assert "label sets" in error
 
 
 def test_the_command_line_counts_repeated_tag_sets_without_names_once(run, world, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme import ZeroShotTagger, load
 from polyseme._validation import InputError
@@ -34,7 +35,8 @@ def tagger(toy_tagger, tmp_path):
 
 
 def test_a_file_says_what_people_say_about_labels(words):
-    assert words.blocked == ("sun",) and words.resolve("Ocean") == "sea"
+    assert words.blocked == ("sun",)
+    assert words.resolve("Ocean") == "sea"
     assert words.implied("shell") == {"beach", "wave", "sea"}
     assert sorted(words.complete(["shell", "ocean"])) == ["beach", "sea", "shell", "wave"]
     assert Vocabulary.from_state(words.get_state()) == words
@@ -50,7 +52,8 @@ def test_documents_get_own_names_and_what_is_implied(words):
         {"shell", "beach", "wave", "sea"},
         set(),
     ]
-    assert made.ids == ("a", "b", "c") and not made.numbered
+    assert made.ids == ("a", "b", "c")
+    assert not made.numbered
     assert Vocabulary(blocked=("sand",)).apply(corpus) is corpus
 
 
@@ -81,9 +84,7 @@ def test_blocked_labels_are_never_suggested_and_come_back(tagger, world):
     assert "sea" not in tagger.complete(["sand", "sun"], k=50)[0][:10]
     given = tagger.predict_proba(world.X_test, tags=[["sea"]] * len(world.X_test))
     assert (given[:, column] == 1).all(), "what is given is known all the same"
-    np.testing.assert_array_equal(
-        tagger.block(["sea"], undo=True).predict_proba(world.X_test), before
-    )
+    assert_array_equal(tagger.block(["sea"], undo=True).predict_proba(world.X_test), before)
     with pytest.raises(InputError, match="Unknown label 'zebra'"):
         tagger.block(["zebra"])
 
@@ -92,10 +93,11 @@ def test_a_renamed_label_has_its_scores_and_answers_to_both_names(tagger, world,
     before = tagger.predict_proba(world.X_test, tags=[["sea"]] * len(world.X_test))
     tagger.rename("sea", "Ocean").save(tmp_path / "renamed")
     again = load(tmp_path / "renamed")
-    assert "Ocean" in again.classes_ and "sea" not in again.classes_
+    assert "Ocean" in again.classes_
+    assert "sea" not in again.classes_
     for name in ("sea", "ocean"):
         given = again.predict_proba(world.X_test, tags=[[name]] * len(world.X_test))
-        np.testing.assert_array_equal(given, before)
+        assert_array_equal(given, before)
     assert again.kinds_[list(again.classes_).index("Ocean")] == "seen"
     assert any("Ocean" in again.store_.document(row) for row in range(len(again.store_.ids)))
     with pytest.raises(InputError, match="There is a label 'sun' already; merge"):
@@ -105,10 +107,13 @@ def test_a_renamed_label_has_its_scores_and_answers_to_both_names(tagger, world,
 def test_what_was_said_of_a_label_is_so_under_its_new_name(tagger, world, tmp_path):
     words = Vocabulary(blocked=("Sea", "sun"), implies={"sea": ("water",), "wave": ("SEA",)})
     renamed = words.renaming("sea", "ocean")
-    assert renamed.blocked == ("ocean", "sun") and renamed.resolve("sea") == "ocean"
-    assert renamed.implied("wave") == {"ocean", "water"} and renamed.implied("sea") == set()
+    assert renamed.blocked == ("ocean", "sun")
+    assert renamed.resolve("sea") == "ocean"
+    assert renamed.implied("wave") == {"ocean", "water"}
+    assert renamed.implied("sea") == set()
     back = renamed.renaming("ocean", "Sea")
-    assert back.blocked == ("Sea", "sun") and back.aliases == {"ocean": "Sea"}
+    assert back.blocked == ("Sea", "sun")
+    assert back.aliases == {"ocean": "Sea"}
     tagger.block(["sea"]).rename("sea", "ocean").save(tmp_path / "renamed")
     for one in (tagger, load(tmp_path / "renamed")):
         ocean = list(one.classes_).index("ocean")
@@ -126,7 +131,8 @@ def test_merged_labels_are_one(tagger, world, tmp_path):
     # Votes of documents count for both now, so that the larger of the two is nearly a bound.
     assert (scores[:, sand] > np.maximum(both[:, sea], both[:, sand]) - 0.1).all()
     held = [set(again.store_.document(row)) for row in range(len(again.store_.ids))]
-    assert not any("sea" in tags for tags in held) and any("sand" in tags for tags in held)
+    assert not any("sea" in tags for tags in held)
+    assert any("sand" in tags for tags in held)
     assert again.explain(world.X_test[2], "sea").label == "sand"
     with pytest.raises(InputError, match="are one label already"):
         again.merge("sea", into="sand")
@@ -146,7 +152,8 @@ def test_what_is_implied_is_as_likely_as_what_implies_it(world, tiny_space):
     tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     wave, sun, sand = (list(tagger.classes_).index(label) for label in ("wave", "sun", "sand"))
     scores = tagger.predict_proba(world.X_test)
-    assert (scores[:, sand] >= scores[:, sun]).all() and (scores[:, sun] >= scores[:, wave]).all()
+    assert (scores[:, sand] >= scores[:, sun]).all()
+    assert (scores[:, sun] >= scores[:, wave]).all()
     held = [tagger.store_.document(row) for row in range(len(tagger.store_.ids))]
     assert all("sand" in tags for tags in held if "wave" in tags)
     given = tagger.predict_proba(world.X_test[:1], tags=[["wave"]])
@@ -199,7 +206,7 @@ def test_a_later_label_that_no_document_holds_any_more_is_gone_at_once(
     assert tagger.classes_.tolist() == other.classes_.tolist()
     # It had nothing but its documents to say, and these are the other label's now.
     found, expected = (one.predict_proba(world.X_test) for one in (tagger, other))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.fixture
@@ -224,7 +231,7 @@ def test_a_label_known_by_answers_alone_keeps_them_when_it_is_renamed(
     answered_tagger.rename("Seaside", "coast").save(tmp_path / "renamed")
     for renamed in (answered_tagger, load(tmp_path / "renamed")):
         assert "Seaside" not in renamed.classes_
-        np.testing.assert_allclose(scores_of(renamed, world.X_test, "coast"), before, atol=1e-12)
+        assert_allclose(scores_of(renamed, world.X_test, "coast"), before, atol=1e-12)
         renamed.learn([(world.X.shape[0] - 1, "seaside", True)], world.X)
         assert (scores_of(renamed, world.X_test, "coast") != before).any(), "both names are known"
 
@@ -234,16 +241,16 @@ def test_a_former_name_of_another_label_is_not_taken_over_with_its_answers(answe
     before = scores_of(answered_tagger, world.X_test, "coast")
     with pytest.raises(InputError, match="'seaside' is a name of 'coast' already; merge"):
         answered_tagger.rename("desk", "seaside")
-    np.testing.assert_array_equal(scores_of(answered_tagger, world.X_test, "coast"), before)
+    assert_array_equal(scores_of(answered_tagger, world.X_test, "coast"), before)
     answered_tagger.rename("coast", "seaside")  # its own former name is free
-    np.testing.assert_allclose(scores_of(answered_tagger, world.X_test, "seaside"), before)
+    assert_allclose(scores_of(answered_tagger, world.X_test, "seaside"), before)
 
 
 def test_a_label_known_by_its_name_alone_is_renamed(tagger, world, theme_words):
     tagger.add_labels(["street"], theme_words)
     before = scores_of(tagger, world.X_test, "street")
     tagger.rename("street", "road")
-    np.testing.assert_array_equal(scores_of(tagger, world.X_test, "road"), before)
+    assert_array_equal(scores_of(tagger, world.X_test, "road"), before)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +264,8 @@ def test_a_label_known_by_answers_alone_is_merged_with_its_answers(
     n_answers = len(list(answered_tagger.verdicts_.standing()))
     answered_tagger.merge(label, into).save(tmp_path / "merged")
     for merged in (answered_tagger, load(tmp_path / "merged")):
-        assert label not in merged.classes_.tolist() and into in merged.classes_.tolist()
+        assert label not in merged.classes_.tolist()
+        assert into in merged.classes_.tolist()
         assert len(list(merged.verdicts_.standing())) == n_answers
         changes = scores_of(merged, world.X_test, into) - before
         assert np.abs(changes).max() > 0.01, "the answers count for the other label"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 
 import polyseme
 from polyseme import ImageFeatures, ZeroShotTagger
@@ -69,14 +70,14 @@ def test_every_item_stays_in_its_fold_wherever_it_comes(base, former, world):
     again = base(world.X[order], documents, warm_start_from=former)
     assert again.space_.plan_.n_steps < former.space_.plan_.n_steps
     known = world.X[:-20]
-    np.testing.assert_array_equal(item_folds(again, known), item_folds(former, known))
+    assert_array_equal(item_folds(again, known), item_folds(former, known))
 
 
 def test_a_new_tag_and_another_form_move_no_item_to_another_fold(base, former, world):
     documents = [(*tags, NEW) if row < 20 else tags for row, tags in enumerate(world.documents)]
     again = base(sp.csr_matrix(world.X), documents, warm_start_from=former)
     known = world.X[:-20]
-    np.testing.assert_array_equal(item_folds(again, known), item_folds(former, known))
+    assert_array_equal(item_folds(again, known), item_folds(former, known))
 
 
 def test_items_whose_features_changed_are_found_by_their_names(tiny_space, world):
@@ -88,7 +89,7 @@ def test_items_whose_features_changed_are_found_by_their_names(tiny_space, world
     moved = world.X[order] + 0.01
     new = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=1)
     new.fit(moved, corpus.select(order), warm_start_from=tagger)
-    np.testing.assert_array_equal(new.space_.folds_, first[order])
+    assert_array_equal(new.space_.folds_, first[order])
 
 
 def test_items_of_the_pool_stay_in_their_folds_when_they_get_tags(tiny_space, world):
@@ -97,7 +98,7 @@ def test_items_of_the_pool_stay_in_their_folds_when_they_get_tags(tiny_space, wo
     assert tagger.pooled_
     new = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
     new.fit(world.X, world.documents, warm_start_from=tagger)
-    np.testing.assert_array_equal(item_folds(new, world.X), item_folds(tagger, world.X))
+    assert_array_equal(item_folds(new, world.X), item_folds(tagger, world.X))
 
 
 def test_new_documents_go_to_the_smallest_folds_and_groups_stay_whole():
@@ -106,8 +107,10 @@ def test_new_documents_go_to_the_smallest_folds_and_groups_stay_whole():
     placed = placed_groups(folds, groups)
     assert placed.tolist() == [0, 0, 0, 1, 1, 1, -1, -1, -1]
     filled = filled_folds(placed, 3, np.random.default_rng(0), groups)
-    assert filled[:6].tolist() == placed[:6].tolist() and filled[6] == filled[7]
-    assert (filled[6:] == 2).any() and np.bincount(filled).max() <= 4
+    assert filled[:6].tolist() == placed[:6].tolist()
+    assert filled[6] == filled[7]
+    assert (filled[6:] == 2).any()
+    assert np.bincount(filled).max() <= 4
     with pytest.raises(ColdStartError, match="one group now were in several folds"):
         placed_groups(folds, np.array([0, 0, 0, 0, 1, 2, 3, 4, 5]))
 
@@ -122,7 +125,8 @@ def test_what_is_ambiguous_is_new():
 
 def test_pictures_without_names_stay_in_their_folds_and_the_extractor_as_it_was(tiny_space):
     rng = np.random.default_rng(0)
-    red, blue = np.array([220, 20, 30]), np.array([20, 30, 220])
+    red = np.array([220, 20, 30])
+    blue = np.array([20, 30, 220])
     drawn = [(red, blue)[row % 2] + rng.normal(0, 9, (32, 32, 3)) for row in range(24)]
     pictures = np.clip(np.stack(drawn), 0, 255).astype(np.uint8)
     words = [["fire", "warm"], ["sea", "cold"]] * 12
@@ -133,8 +137,9 @@ def test_pictures_without_names_stay_in_their_folds_and_the_extractor_as_it_was(
     ]
     first = taggers[0].fit(pictures, words)
     again, told = warned(taggers[1].fit, pictures[::-1], words[::-1], warm_start_from=first)
-    assert not told and again.features_ is first.features_
-    np.testing.assert_array_equal(again.space_.folds_, first.space_.folds_[::-1])
+    assert not told
+    assert again.features_ is first.features_
+    assert_array_equal(again.space_.folds_, first.space_.folds_[::-1])
 
 
 # ---------------------------------------------------------------------- members
@@ -149,17 +154,21 @@ def test_labels_keep_their_weights_in_another_order():
     torch = pytest.importorskip("torch")
     new = Members(larger, *(torch.zeros(1, n) for n in larger.n_weights))
     places = np.array([2, -1, 0, 1])
-    weights, biases = np.full((2, 2, 1), 5, np.float32), np.full((2, 1), 7, np.float32)
+    weights = np.full((2, 2, 1), 5, np.float32)
+    biases = np.full((2, 1), 7, np.float32)
     start = StartMembers(old, places, True, weights, biases)
     start.put_into(new, np.array([1]))
-    known, outputs = [0, 2, 3], [0, 2, 3, 4]
-    first, former = new.document_layers[0][0][0].numpy(), old.document_layers[0][0][1]
-    np.testing.assert_array_equal(first[known], former[[2, 0, 1]])
-    np.testing.assert_array_equal(new.labels[0].numpy()[:, outputs], old.labels[1][:, [2, 0, 1, 3]])
-    np.testing.assert_array_equal(new.bias[0, 0].numpy()[outputs], old.bias[1, 0, [2, 0, 1, 3]])
-    assert new.labels[0, :, 1].tolist() == [5, 5] and new.bias[0, 0, 1] == 7
+    known = [0, 2, 3]
+    outputs = [0, 2, 3, 4]
+    first = new.document_layers[0][0][0].numpy()
+    former = old.document_layers[0][0][1]
+    assert_array_equal(first[known], former[[2, 0, 1]])
+    assert_array_equal(new.labels[0].numpy()[:, outputs], old.labels[1][:, [2, 0, 1, 3]])
+    assert_array_equal(new.bias[0, 0].numpy()[outputs], old.bias[1, 0, [2, 0, 1, 3]])
+    assert new.labels[0, :, 1].tolist() == [5, 5]
+    assert new.bias[0, 0, 1] == 7
     assert not first[1].any()
-    np.testing.assert_array_equal(new.items.numpy(), old.items[1:])
+    assert_array_equal(new.items.numpy(), old.items[1:])
 
 
 def test_without_steps_that_change_anything_members_are_the_former_ones(base, former, world):
@@ -168,9 +177,9 @@ def test_without_steps_that_change_anything_members_are_the_former_ones(base, fo
         space=polyseme.ConceptSpace(plan=plan), n_validations=0, random_state=3
     ).fit(world.X[:-20], world.documents[:-20], warm_start_from=former)
     for mine, theirs in zip(new.space_.members_.groups, former.space_.members_.groups, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-6)
+        assert_allclose(mine, theirs, rtol=0, atol=1e-6)
     probabilities = new.predict_proba(world.X_test)
-    np.testing.assert_allclose(probabilities, former.predict_proba(world.X_test), atol=0.05)
+    assert_allclose(probabilities, former.predict_proba(world.X_test), atol=0.05)
 
 
 # ---------------------------------------------------------------------- what comes out
@@ -214,7 +223,8 @@ def test_what_was_measured_stays_until_items_or_labels_are_a_tenth_more(tiny_spa
     assert tagger.validation_ is not None
     new = ZeroShotTagger(space=tiny_space(), n_validations=1, random_state=1)
     new.fit(world.X, world.documents, warm_start_from=tagger)
-    assert new.validation_ is tagger.validation_ and new.measured_on_ == tagger.measured_on_
+    assert new.validation_ is tagger.validation_
+    assert new.measured_on_ == tagger.measured_on_
     more = [*world.documents, *world.documents[:60]]
     X = np.concatenate([world.X, world.X[:60] + 0.5])
     new.fit(X, more, warm_start_from=new)
@@ -240,7 +250,7 @@ def test_what_does_not_fit_is_told_and_starts_from_nothing(base, former, world, 
     (sentence,) = [one for one in told if "starts from nothing" in one]
     assert reason in sentence
     same = base(X, documents)
-    np.testing.assert_array_equal(cold.predict_proba(X[:5]), same.predict_proba(X[:5]))
+    assert_array_equal(cold.predict_proba(X[:5]), same.predict_proba(X[:5]))
 
 
 def test_another_plan_or_another_kind_is_told(former, world, tiny_space):
@@ -264,7 +274,5 @@ def test_folds_and_keys_are_kept_on_disk(former, base, world, tmp_path: Path):
     assert isinstance(loaded, ZeroShotTagger)
     one = base(world.X, world.documents, warm_start_from=former)
     other = base(world.X, world.documents, warm_start_from=loaded)
-    np.testing.assert_array_equal(one.space_.folds_, other.space_.folds_)
-    np.testing.assert_array_equal(
-        one.predict_proba(world.X_test), other.predict_proba(world.X_test)
-    )
+    assert_array_equal(one.space_.folds_, other.space_.folds_)
+    assert_array_equal(one.predict_proba(world.X_test), other.predict_proba(world.X_test))

@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from polyseme import WordVectors
@@ -40,7 +41,7 @@ def test_a_label_is_the_mean_of_its_known_words_at_length_one():
     found, known = WordVectors(words).label_vectors(labels)
     expected = np.array([[3, 1, 0], [1, 0, 0], [6, 1, 0]])
     assert known.tolist() == [True] * 3 + [False] * 3
-    np.testing.assert_allclose(found[known], expected / np.linalg.norm(expected, axis=1)[:, None])
+    assert_allclose(found[known], expected / np.linalg.norm(expected, axis=1)[:, None])
     assert not found[~known].any()
 
 
@@ -48,7 +49,9 @@ def test_of_words_that_differ_in_case_the_folded_one_counts():
     mixed = WordVectors({"Turkey": [1, 0], "turkey": [0, 1], "Bath": [1, 1], "BATH": [5, 5]})
     assert mixed.words == ("turkey", "bath")
     assert mixed.vectors.tolist() == [[0, 1], [1, 1]]
-    assert "Turkey" in mixed and "goose" not in mixed and len(mixed) == 2
+    assert "Turkey" in mixed
+    assert "goose" not in mixed
+    assert len(mixed) == 2
 
 
 def test_word_vectors_do_not_change_and_copies_are_the_object_itself():
@@ -108,7 +111,7 @@ def test_a_text_file_is_read(tmp_path, ending, header):
         path.write_text(text, newline="")
     found = WordVectors.read(path)
     assert found.words == ("sky", ". .", "sea")
-    np.testing.assert_allclose(found.vectors, [[1, 0], [0.5, 0.5], [-0.2, 3]])
+    assert_allclose(found.vectors, [[1, 0], [0.5, 0.5], [-0.2, 3]])
     assert WordVectors.read(path, labels=["sea-sky"], max_words=3).words == ("sky", "sea")
 
 

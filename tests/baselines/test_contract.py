@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -68,7 +69,7 @@ def test_labels_and_kinds_are_those_of_the_tagger_and_scores_fit_to_ranks(
     labels, ranked = fitted.rank(world.X_test, k=4)
     assert scores.shape == (len(world.X_test), len(fitted.classes_))
     assert labels.shape == ranked.shape == (len(world.X_test), 4)
-    np.testing.assert_allclose(ranked[:, 0], scores.max(axis=1))
+    assert_allclose(ranked[:, 0], scores.max(axis=1))
     assert (np.diff(ranked, axis=1) <= 0).all()
     again = clone(fitted).fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     assert np.array_equal(again.decision_function(world.X_test), scores)
@@ -105,7 +106,7 @@ def test_an_indicator_matrix_scores_as_the_tag_sets(fitted, world):
     assert numbered.classes_.tolist() == [str(column) for column in range(len(labels))]
     if not isinstance(fitted, Costa):  # whose classifiers are in the order of labels
         scores = [one.decision_function(world.X_test) for one in (numbered, plain)]
-        np.testing.assert_allclose(*scores, atol=1e-4)
+        assert_allclose(*scores, atol=1e-4)
 
 
 # --- scikit-learn's own checks ---------------------------------------------------------------
@@ -185,7 +186,8 @@ def test_a_group_is_never_torn_apart(name, n_drawings, world, monkeypatch):
     baseline.fit(world.X, grouped(world.documents, 7), grouped(world.label_sets, 11))
     assert len(drawn) == n_drawings
     for groups, folds in drawn:
-        assert groups is not None and folds.any()
+        assert groups is not None
+        assert folds.any()
         for group in np.unique(groups):
             assert len(np.unique(folds[np.asarray(groups) == group])) == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
@@ -43,14 +44,16 @@ def classifiers(world):
 
 def test_machines_are_those_of_scikit_learn_on_other_folds(task):
     X, truth = task
-    kernel, folds = rbf_kernel(X, gamma=0.3), np.arange(len(X)) % 3
+    kernel = rbf_kernel(X, gamma=0.3)
+    folds = np.arange(len(X)) % 3
     found = _held_out_decisions(kernel, truth[:, :1], folds, 2.0)[:, 0]
     for fold in range(3):
         out = folds == fold
         machine = SVC(C=2.0, gamma=0.3).fit(X[~out], truth[~out, 0])
-        np.testing.assert_allclose(found[out], machine.decision_function(X[out]), atol=2e-2)
+        assert_allclose(found[out], machine.decision_function(X[out]), atol=2e-2)
     coefficients, bias = _fit_machines(np.eye(3), np.array([[0, 1]] * 3, dtype=bool), 1.0)
-    assert not coefficients.any() and bias.tolist() == [-1.0, 1.0]
+    assert not coefficients.any()
+    assert bias.tolist() == [-1.0, 1.0]
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
@@ -61,17 +64,18 @@ def test_the_sigmoid_has_no_slope_left_to_descend(task, scale):
     carriers = truth.sum(axis=0)
     targets = np.where(truth, (carriers + 1) / (carriers + 2), 1 / (len(X) - carriers + 2))
     error = sigmoid(decisions, slope, offset) - targets
-    np.testing.assert_allclose(error.mean(axis=0), 0, atol=1e-8)
-    np.testing.assert_allclose((error * decisions / scale).mean(axis=0), 0, atol=1e-8)
+    assert_allclose(error.mean(axis=0), 0, atol=1e-8)
+    assert_allclose((error * decisions / scale).mean(axis=0), 0, atol=1e-8)
 
 
 def test_parted_decisions_give_a_finite_sigmoid_and_equal_ones_the_mean_target():
     decisions = np.array([[-2.0], [-1.0], [1.0], [2.0]])
     slope, offset = _fit_platt(decisions, decisions > 0)
-    assert np.isfinite(slope).all() and (np.diff(sigmoid(decisions, slope, offset)[:, 0]) > 0).all()
+    assert np.isfinite(slope).all()
+    assert (np.diff(sigmoid(decisions, slope, offset)[:, 0]) > 0).all()
     slope, offset = _fit_platt(np.full((4, 1), -1.0), np.array([[True], [False], [False], [False]]))
     assert slope[0] == 0
-    np.testing.assert_allclose(sigmoid(0.0, slope, offset), (2 / 3 + 3 * (1 / 5)) / 4)
+    assert_allclose(sigmoid(0.0, slope, offset), (2 / 3 + 3 * (1 / 5)) / 4)
 
 
 def test_probabilities_tell_carriers_from_others(classifiers, world):
@@ -81,7 +85,7 @@ def test_probabilities_tell_carriers_from_others(classifiers, world):
     assert ((likely > 0) & (likely < 1)).all()
     assert set(classifiers.classes_) == {label for tags in world.documents for label in tags}
     means = classifiers.predict_proba(world.X).mean(axis=0)
-    np.testing.assert_allclose(means, classifiers.shares_, atol=0.05)
+    assert_allclose(means, classifiers.shares_, atol=0.05)
 
 
 def test_labels_without_two_carriers_or_without_others_get_their_share():
@@ -111,7 +115,7 @@ def test_sparse_features_and_the_order_of_columns_change_nothing(classifiers, wo
     expected = classifiers.predict_proba(world.X_test)
     sparse = SeenClassifiers(random_state=5).fit(sp.csr_matrix(world.X), world.documents)
     found = sparse.predict_proba(sp.csr_matrix(world.X_test))
-    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert_allclose(found, expected, atol=1e-3)
     labels = ("never", *reversed(classifiers.classes_))
     matrix = np.array([[label in document for label in labels] for document in world.documents])
     turned = SeenClassifiers(random_state=5).fit_matrix(world.X, sp.csr_matrix(matrix), labels)
@@ -146,7 +150,8 @@ def test_shared_classifiers_score_as_own_ones(transfer, classifiers, world):
         for costa in (own, shared(classifiers, transfer))
     ]
     assert np.array_equal(*scores)
-    truth, unseen = world.truth(own.classes_), own.kinds_ == "unseen"
+    truth = world.truth(own.classes_)
+    unseen = own.kinds_ == "unseen"
     assert roc_auc(truth[:, unseen], scores[0][:, unseen]) > 0.95
     assert not set(own.classifiers_.classes_) & set(world.unseen)
     assert own.weights_.shape == ((own.kinds_ == "seen").sum(), len(world.unseen))
@@ -158,7 +163,8 @@ def test_unseen_labels_are_a_plain_mean_of_probabilities(transfer, classifiers, 
     costa.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     scores = costa.decision_function(world.X_test[:2])
     likely = classifiers.predict_proba(world.X_test[:2])
-    labels, columns = costa.classes_.tolist(), classifiers.classes_.tolist()
+    labels = costa.classes_.tolist()
+    columns = classifiers.classes_.tolist()
     seen = [label for label in labels if label not in (*world.unseen, *world.oov)]
 
     def count(*names):
@@ -171,7 +177,7 @@ def test_unseen_labels_are_a_plain_mean_of_probabilities(transfer, classifiers, 
     for z in world.unseen:
         weights = np.array([weight(z, k) for k in seen])
         expected = likely[:, [columns.index(k) for k in seen]] @ weights / weights.sum()
-        np.testing.assert_allclose(scores[:, labels.index(z)], np.clip(expected, 1e-6, 1))
+        assert_allclose(scores[:, labels.index(z)], np.clip(expected, 1e-6, 1))
 
 
 def test_priors_are_applied_as_the_paper_prints_them_and_oov_labels_ignored(classifiers, world):
@@ -187,9 +193,10 @@ def test_priors_are_applied_as_the_paper_prints_them_and_oov_labels_ignored(clas
     for column, label in enumerate(costa.classes_):
         prior = sum(label in document for document in world.label_sets) / len(world.label_sets)
         expected = plain[:, column] / plain.sum(axis=1) * prior
-        np.testing.assert_allclose(weighed[:, column], expected, atol=1e-15)
+        assert_allclose(weighed[:, column], expected, atol=1e-15)
     oov = costa.kinds_ == "oov"
-    assert oov.sum() == len(world.oov) and not weighed[:, oov].any()
+    assert oov.sum() == len(world.oov)
+    assert not weighed[:, oov].any()
     assert weighed[:, ~oov].min() > 0
 
 
@@ -228,22 +235,27 @@ def test_tuned_costa_solves_the_toy_world_and_sees_no_unseen_label(world):
     costa = TunedCosta(random_state=0).fit(
         world.X, world.documents, world.label_sets, label_sets_only=True
     )
-    truth, scores = world.truth(costa.classes_), costa.decision_function(world.X_test)
+    truth = world.truth(costa.classes_)
+    scores = costa.decision_function(world.X_test)
     unseen = costa.kinds_ == "unseen"
     assert example_map(truth, scores) > 0.9
     assert roc_auc(truth[:, unseen], scores[:, unseen]) > 0.95
     direct = set(costa.classes_[costa.direct_])
-    assert not direct & set(world.unseen) and set(world.oov) <= direct
+    assert not direct & set(world.unseen)
+    assert set(world.oov) <= direct
 
 
 def test_the_regression_is_that_of_scikit_learn_and_its_penalty_predicts_best():
     generator = np.random.default_rng(0)
-    inputs, folds, penalties = generator.normal(size=(60, 20)), np.arange(60) % 3, (1e-4, 1e-2, 1e2)
-    clear, noise = inputs @ generator.normal(size=(20, 2)), generator.normal(size=(60, 2))
+    inputs = generator.normal(size=(60, 20))
+    folds = np.arange(60) % 3
+    penalties = (1e-4, 1e-2, 1e2)
+    clear = inputs @ generator.normal(size=(20, 2))
+    noise = generator.normal(size=(60, 2))
     weights, intercept = ridge(inputs, clear + noise, 0.1)
     reference = Ridge(alpha=0.1 * len(inputs)).fit(inputs, clear + noise)
-    np.testing.assert_allclose(weights, reference.coef_.T, atol=1e-10)
-    np.testing.assert_allclose(intercept, reference.intercept_, atol=1e-10)
+    assert_allclose(weights, reference.coef_.T, atol=1e-10)
+    assert_allclose(intercept, reference.intercept_, atol=1e-10)
     assert _choose_penalty(inputs, clear, penalties, folds) == 1e-4
     assert _choose_penalty(inputs, noise, penalties, folds) == 1e2
     assert _choose_penalty(inputs, clear, penalties, np.zeros(60, dtype=np.int64)) == 1e-4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.special import expit
 
 from polyseme.baselines import JointFactors
@@ -39,7 +40,8 @@ def test_the_steps_end_where_the_posterior_is_flat(tables):
     for _ in range(50):
         likely = expit(items @ vectors.T + offsets)
         for n in range(len(items)):
-            v, p = vectors[:4], likely[n, :4]
+            v = vectors[:4]
+            p = likely[n, :4]
             slope = v.T @ (labels[n, :4] - p) - SETTING.item_precision * items[n]
             curve = (v.T * (p * (1 - p))) @ v + SETTING.item_precision * np.eye(3)
             items[n] += np.linalg.solve(curve, slope)
@@ -50,33 +52,37 @@ def test_the_steps_end_where_the_posterior_is_flat(tables):
             slope += (labels[:, label] - likely[:, label]) @ items
         for other in range(6):
             if other != label:
-                r, count = SETTING.dispersion, pairs.counts[label, other]
+                r = SETTING.dispersion
+                count = pairs.counts[label, other]
                 mean = expit(
                     vectors[label] @ vectors[other] + np.log(pairs.expected[label, other] / r)
                 )
                 pull = count - (count + r) * mean
                 slope += SETTING.cooccurrence_weight * pull * vectors[other]
-        np.testing.assert_allclose(slope, 0, atol=1e-4)
+        assert_allclose(slope, 0, atol=1e-4)
 
 
 def test_expected_counts_are_those_of_independent_labels(tables):
     _, pairs = tables
     single = np.diag(pairs.counts)
-    np.testing.assert_allclose(pairs.expected[1, 4], single[1] * single[4] / 80)
-    assert not pairs.known.diagonal().any() and pairs.known.sum() == 30
+    assert_allclose(pairs.expected[1, 4], single[1] * single[4] / 80)
+    assert not pairs.known.diagonal().any()
+    assert pairs.known.sum() == 30
 
 
 def test_unseen_labels_of_the_toy_world_are_found(world):
     joint = JointFactors([(8, 1.0, 1.0, 1.0, 1.0)], random_state=0)
     joint.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
-    truth, scores = world.truth(joint.classes_), joint.decision_function(world.X_test)
+    truth = world.truth(joint.classes_)
+    scores = joint.decision_function(world.X_test)
     unseen = joint.kinds_ == "unseen"
     assert roc_auc(truth[:, unseen], scores[:, unseen]) > 0.9
 
 
 def test_the_setting_that_ranks_pseudo_unseen_labels_best_is_chosen(world):
     # Vectors held at 0 cannot tell one item from another.
-    useless, useful = Setting(8, 1.0, 1e9, 1.0, 1.0), Setting(8, 1.0, 1.0, 1.0, 1.0)
+    useless = Setting(8, 1.0, 1e9, 1.0, 1.0)
+    useful = Setting(8, 1.0, 1.0, 1.0, 1.0)
     joint = JointFactors([useless, useful], 2, random_state=0)
     assert (
         joint.fit(world.X, world.documents, world.label_sets, label_sets_only=True).setting_
@@ -91,7 +97,7 @@ def test_labels_are_expected_as_often_as_label_sets_hold_them(world):
     for column in np.flatnonzero(joint.kinds_ != "oov"):
         label = joint.classes_[column]
         share = np.mean([label in tags for tags in world.label_sets])
-        np.testing.assert_allclose(likely[column], share, atol=0.05)
+        assert_allclose(likely[column], share, atol=0.05)
 
 
 def test_an_untagged_item_without_a_verdict_teaches_nothing(world):

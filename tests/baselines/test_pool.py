@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
@@ -40,7 +41,8 @@ def few(world):
 
 def quality_of_unseen(fitted, world):
     unseen = np.isin(fitted.classes_, world.unseen)
-    truth, scores = world.truth(fitted.classes_), fitted.decision_function(world.X_test)
+    truth = world.truth(fitted.classes_)
+    scores = fitted.decision_function(world.X_test)
     return concept_map(truth[:, unseen], scores[:, unseen])
 
 
@@ -69,7 +71,7 @@ def test_a_sparse_pool_teaches_the_same(name, few, world):
         for form in (np.asarray, sp.csr_matrix)
     )
     scores = [one.decision_function(world.X_test) for one in (dense, sparse)]
-    np.testing.assert_allclose(*scores)
+    assert_allclose(*scores)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,8 @@ def test_verdicts_move_a_label_to_where_people_say_it_is(name, few, world):
     found = taught.decision_function(pool)[1::2, column]
     yes = contrary[1::2] > 0
     before = scores[1::2][yes].mean() - scores[1::2][~yes].mean()
-    assert found[yes].mean() > found[~yes].mean() and before < 0
+    assert found[yes].mean() > found[~yes].mean()
+    assert before < 0
 
 
 # --- targets -----------------------------------------------------------------------------------
@@ -137,7 +140,7 @@ def test_targets_hold_each_label_as_often_as_documents():
     scores = np.random.default_rng(0).normal(0.3, 0.3, size=(400, 3))
     shares = np.array([0.05, 0.25, 0.7])
     for hard in (0.0, 0.5, np.array([0.0, 0.5, 1.0])):
-        np.testing.assert_allclose(self_targets(scores, shares, hard).mean(axis=0), shares)
+        assert_allclose(self_targets(scores, shares, hard).mean(axis=0), shares)
     chosen = self_targets(scores, shares, 1.0)
     for column, share in enumerate(shares):
         best = np.argsort(-scores[:, column])[: round(share * 400)]
@@ -148,9 +151,9 @@ def test_shifts_match_shares_and_logits_keep_the_order_of_all_scores():
     scores = np.linspace(-1, 2, 301)[:, None]
     logits = logits_of(scores)
     assert (np.diff(logits[:, 0]) > 0).all()
-    np.testing.assert_allclose(expit(logits_of(np.array([0.2, 0.9]))), [0.2, 0.9])
+    assert_allclose(expit(logits_of(np.array([0.2, 0.9]))), [0.2, 0.9])
     shifted = expit(logits + level_shifts(logits, np.array([0.1])))
-    np.testing.assert_allclose(shifted.mean(), 0.1)
+    assert_allclose(shifted.mean(), 0.1)
 
 
 # --- regressions -------------------------------------------------------------------------------
@@ -178,7 +181,7 @@ def test_equal_weights_are_those_of_the_mapper(task):
     ridge.fit(targets[:50])
     for column in range(2):
         expected = reference(X[:50], targets[:50, column])(X[50:])
-        np.testing.assert_allclose(ridge.predict(X[50:])[:, column], expected, atol=1e-4)
+        assert_allclose(ridge.predict(X[50:])[:, column], expected, atol=1e-4)
 
 
 def test_heavy_targets_weigh_as_scikit_learn_weighs_them(task):
@@ -190,7 +193,7 @@ def test_heavy_targets_weigh_as_scikit_learn_weighs_them(task):
     for column in range(2):
         weights = np.where(heavy[:, column] > 0, VERDICT_WEIGHT, 1.0)
         expected = reference(X, targets[:, column], weights)(X)
-        np.testing.assert_allclose(ridge.predict(X)[:, column], expected, atol=1e-4)
+        assert_allclose(ridge.predict(X)[:, column], expected, atol=1e-4)
 
 
 def test_each_row_is_predicted_without_itself(task):
@@ -201,7 +204,7 @@ def test_each_row_is_predicted_without_itself(task):
         others = np.arange(60) != row
         ridge = KernelRidge(alpha=0.7, kernel="rbf", gamma=0.2)
         ridge.fit(X[others], targets[others, 0] - mean)
-        np.testing.assert_allclose(held_out[row], ridge.predict(X[[row]])[0] + mean, atol=1e-4)
+        assert_allclose(held_out[row], ridge.predict(X[[row]])[0] + mean, atol=1e-4)
 
 
 def test_landmarks_stand_for_all_rows(task, monkeypatch):
@@ -212,11 +215,12 @@ def test_landmarks_stand_for_all_rows(task, monkeypatch):
     fewer = WeightedRidge(mapper, X, np.random.default_rng(0))
     fewer.fit(targets)
     assert fewer.coefficients.shape == (40, 2)
-    np.testing.assert_allclose(fewer.predict(X), exact.predict(X), atol=0.1)
+    assert_allclose(fewer.predict(X), exact.predict(X), atol=0.1)
 
 
 def test_rows_are_stacked_as_the_first_ones_are():
-    first, second = np.eye(2), np.ones((1, 2))
+    first = np.eye(2)
+    second = np.ones((1, 2))
     expected = np.vstack([first, second])
     assert np.array_equal(stacked(first, sp.csr_matrix(second)), expected)
     assert np.array_equal(stacked(sp.csr_matrix(first), second).toarray(), expected)

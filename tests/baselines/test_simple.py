@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from polyseme import LabelCorpus
@@ -20,7 +21,7 @@ def test_popularity_counts_documents_and_a_known_one_once():
     baseline = Popularity().fit(np.zeros((3, 1)), documents, [("d", "a"), ("d",), ("d",), ("d",)])
     labels, scores = baseline.rank(np.zeros((1, 1)), k=4)
     assert labels[0].tolist() == ["a", "d", "b", "c"]
-    np.testing.assert_allclose(scores[0], np.array([4, 4, 1, 1]) / 10)
+    assert_allclose(scores[0], np.array([4, 4, 1, 1]) / 10)
     sets = LabelCorpus.from_documents([("a", "b"), ("a", "c"), ("c",)], ids=["x", "y", "z"])
     baseline = Popularity().fit(np.zeros((2, 1)), sets.select([0, 1]), sets)
     counts = dict(zip(baseline.classes_, baseline.n_occurrences_.tolist(), strict=True))
@@ -66,21 +67,24 @@ def test_nearest_instances_vote_and_pass_votes_on_to_unseen_labels(world):
     nearest = NearestInstances(n_neighbours=7).fit(
         world.X, world.documents, world.label_sets, label_sets_only=True
     )
-    scores, labels = nearest.decision_function(world.X_test[:3]), nearest.classes_.tolist()
-    mean, spread = world.X.mean(axis=0), world.X.std(axis=0)
-    rows, queries = (world.X - mean) / spread, (world.X_test - mean) / spread
+    scores = nearest.decision_function(world.X_test[:3])
+    labels = nearest.classes_.tolist()
+    mean = world.X.mean(axis=0)
+    spread = world.X.std(axis=0)
+    rows = (world.X - mean) / spread
+    queries = (world.X_test - mean) / spread
     carried = [label for label in labels if label not in world.unseen]
     columns = [labels.index(label) for label in carried]
     for query, row in zip(queries[:3], scores, strict=True):
         expected = votes_of(query, rows, world.documents, carried, 7)
-        np.testing.assert_allclose(row[columns], expected)
+        assert_allclose(row[columns], expected)
         for z in world.unseen:
             mean_share = 0.0
             for t, score in zip(carried, expected, strict=True):
                 holding = [document for document in world.label_sets if t in document]
                 share = sum(z in document for document in holding) / max(len(holding), 1)
                 mean_share += score * share / sum(expected)
-            np.testing.assert_allclose(row[labels.index(z)], mean_share)
+            assert_allclose(row[labels.index(z)], mean_share)
 
 
 def test_many_neighbours_are_chosen_where_labels_are_noisy():
@@ -97,7 +101,7 @@ def test_more_neighbours_than_instances_are_all_of_them():
     nearest = NearestInstances(n_neighbours=50).fit([[0.0], [1.0], [3.0]], [("a",), ("b",), ("a",)])
     labels, scores = nearest.rank([[1.0]], k=2)
     assert labels[0].tolist() == ["b", "a"]
-    np.testing.assert_allclose(scores.sum(), 1)
+    assert_allclose(scores.sum(), 1)
 
 
 # --- latent semantics --------------------------------------------------------------------------
@@ -117,7 +121,7 @@ def test_latent_semantics_reconstruct_labels_from_the_mapped_points(world):
     expected = mapper.predict(world.X_test) @ (right / idf[:, None]).T
     found = latent.decision_function(world.X_test)
     inside = latent.kinds_ != "oov"
-    np.testing.assert_allclose(found[:, inside], expected[:, inside], atol=1e-8)
+    assert_allclose(found[:, inside], expected[:, inside], atol=1e-8)
     assert np.isneginf(found[:, ~inside]).all()
 
 
@@ -126,7 +130,8 @@ def test_latent_semantics_solve_the_toy_world(world):
         world.X, world.documents, world.label_sets, label_sets_only=True
     )
     inside = latent.kinds_ != "oov"
-    truth, scores = world.truth(latent.classes_), latent.decision_function(world.X_test)
+    truth = world.truth(latent.classes_)
+    scores = latent.decision_function(world.X_test)
     assert example_map(truth[:, inside], scores[:, inside]) > 0.9
     assert latent.n_components_ in (8, 16)
 

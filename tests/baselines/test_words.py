@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sklearn.base import clone
 
@@ -55,12 +56,14 @@ def test_where_words_tell_the_truth_unseen_labels_are_found(baseline, world, tru
     baseline = clone(baseline).set_params(vectors=truthful, random_state=0)
     baseline.fit(world.X[rows], documents.select(rows), sets)
     scores = baseline.decision_function(world.X_test[tested])
-    truth, unseen = world.truth(baseline.classes_)[tested], baseline.kinds_ == "unseen"
+    truth = world.truth(baseline.classes_)[tested]
+    unseen = baseline.kinds_ == "unseen"
     assert roc_auc(truth[:, unseen], scores[:, unseen]) > 0.95
     assert isinstance(baseline, Composition) or example_map(truth, scores) > 0.9
     assert baseline.without_vector_ == ()
     learned_from = set(baseline.classes_[baseline.direct_])
-    assert unseen.any() and not learned_from & set(world.unseen)
+    assert unseen.any()
+    assert not learned_from & set(world.unseen)
 
 
 @pytest.mark.parametrize("baseline", [ConSE(), Fast0Tag(), Composition()])
@@ -74,14 +77,16 @@ def test_labels_without_a_vector_come_last_and_are_named(baseline):
     assert baseline.without_vector_ == ("x", "y")
     scores = baseline.decision_function(X)
     known = np.array([label in vectors for label in baseline.classes_])
-    assert np.isfinite(scores[:, known]).all() and np.isneginf(scores[:, ~known]).all()
+    assert np.isfinite(scores[:, known]).all()
+    assert np.isneginf(scores[:, ~known]).all()
     names, _ = baseline.rank(X[:1], k=5)
     assert set(names[0, 3:]) == {"x", "y"}
 
 
 @pytest.mark.parametrize("baseline", [ConSE(), Fast0Tag(), Composition()])
 def test_refusals_name_what_is_wrong(baseline):
-    X, documents = np.eye(3), [("a",), ("b",), ("a", "b")]
+    X = np.eye(3)
+    documents = [("a",), ("b",), ("a", "b")]
     with pytest.raises(InputError, match=r"None of the 2 labels .* has a word vector in a mapping"):
         clone(baseline).set_params(vectors=WordVectors({"z": [1.0]})).fit(X, documents)
     with pytest.raises(InputError, match="must be WordVectors or None; got dict"):
@@ -113,7 +118,8 @@ def test_parameters_out_of_range_are_refused_before_anything_is_read(
 
 def test_quality_looks_at_instances_with_a_hidden_label():
     generator = np.random.default_rng(0)
-    truth, scores = generator.random((30, 6)) < 0.3, generator.random((30, 6))
+    truth = generator.random((30, 6)) < 0.3
+    scores = generator.random((30, 6))
     hidden = np.array([True, False, False, True, False, False])
     rows = truth[:, 0] | truth[:, 3]
     expected = (example_map(truth[rows], scores[rows]) + concept_map(truth[rows], scores[rows])) / 2
@@ -131,10 +137,10 @@ def test_the_combination_is_convex_and_by_hand():
     # The two best: by their predictions, by the shares where none is above 0, by column.
     weights = [[0.6, 0.3, 0, 0], [0.4, 0.3, 0, 0], [0.2, 0.2, 0, 0]]
     found = _combine_top(predicted, vectors, shares, 2)
-    np.testing.assert_allclose(found, unit(weights @ vectors), atol=1e-12)
+    assert_allclose(found, unit(weights @ vectors), atol=1e-12)
     assert predicted[0, 2] == -0.2  # the input is left alone
     everything = _combine_top(predicted[:1], vectors, shares, 10)
-    np.testing.assert_allclose(everything[0], unit(np.array([0.6, 0.3, 0, 0.1]) @ vectors))
+    assert_allclose(everything[0], unit(np.array([0.6, 0.3, 0, 0.1]) @ vectors))
     opposite = np.array([[1.0, 0], [-1.0, 0]])
     assert _combine_top(np.ones((1, 2)), opposite, np.ones(2), 2).tolist() == [[0, 0]]
 
@@ -148,7 +154,7 @@ def test_scores_are_cosines_with_the_combination(world, truthful):
     for row in range(3):
         best = np.argsort(-predicted[row])[:3]
         point = np.maximum(predicted[row, best], 0) @ baseline.label_vectors_[direct[best]]
-        np.testing.assert_allclose(scores[row], baseline.label_vectors_ @ unit(point))
+        assert_allclose(scores[row], baseline.label_vectors_ @ unit(point))
 
 
 # --- Fast0Tag ----------------------------------------------------------------------------------
@@ -166,7 +172,8 @@ def problem():
 
 def objective(w, vectors, row, penalty):
     """Return the objective of one document by plain loops."""
-    inside, outside = np.flatnonzero(row), np.flatnonzero(~row)
+    inside = np.flatnonzero(row)
+    outside = np.flatnonzero(~row)
     pairs = list(itertools.product(vectors[inside], vectors[outside]))
     total = sum(max(0.0, 1.0 - w @ (v_p - v_n)) ** 2 for v_p, v_n in pairs)
     return 0.5 * penalty * w @ w + 0.5 * total / len(pairs)
@@ -176,7 +183,8 @@ def test_the_gradient_equals_finite_differences_and_the_curvature_bound_holds(pr
     vectors, truth = problem
     ranking = _RankingProblem(vectors, truth, 0.3)
     w = np.random.default_rng(1).standard_normal((len(truth), 4))
-    gradient, bound = ranking.gradient(w), ranking.curvature()
+    gradient = ranking.gradient(w)
+    bound = ranking.curvature()
     for row, tags in enumerate(truth):
         for axis, step in enumerate(1e-6 * np.eye(4)):
             up, down = (objective(w[row] + s, vectors, tags, 0.3) for s in (step, -step))
@@ -201,18 +209,20 @@ def test_directions_are_optimal_wherever_they_start(problem, penalty):
     order = np.random.default_rng(2).permutation(np.r_[np.arange(12), np.arange(12)])
     start = np.random.default_rng(3).standard_normal((24, 4))
     again, _, _ = _ranking_directions(vectors, truth[order], penalty, 1e-7, 20_000, start)
-    np.testing.assert_allclose(again, found[order], rtol=1e-5, atol=1e-6)
+    assert_allclose(again, found[order], rtol=1e-5, atol=1e-6)
 
 
 def test_too_few_steps_are_said_and_scores_are_products_with_the_direction(world, truthful):
     baseline = Fast0Tag(vectors=truthful, penalty=0.001, max_iter=2, random_state=0)
     with pytest.warns(PolysemeWarning, match="not within 1% of their length after 2 steps"):
         baseline.fit(world.X, world.documents)
-    assert not baseline.converged_ and baseline.n_iter_ == 2
+    assert not baseline.converged_
+    assert baseline.n_iter_ == 2
     baseline.set_params(max_iter=2000).fit(world.X, world.documents)
-    assert baseline.converged_ and 2 < baseline.n_iter_ < 2000
+    assert baseline.converged_
+    assert 2 < baseline.n_iter_ < 2000
     expected = baseline.mapper_.predict(world.X_test) @ baseline.label_vectors_.T
-    np.testing.assert_allclose(baseline.decision_function(world.X_test), expected, atol=1e-12)
+    assert_allclose(baseline.decision_function(world.X_test), expected, atol=1e-12)
 
 
 def test_instances_without_or_with_all_labels_teach_nothing(world, truthful):
@@ -225,7 +235,7 @@ def test_instances_without_or_with_all_labels_teach_nothing(world, truthful):
     with pytest.warns(PolysemeWarning, match="1 of 302 documents have no label"):
         more = clone(plain).fit(X, [*world.documents, (), every])
     scores = more.decision_function(world.X_test)
-    np.testing.assert_allclose(scores, plain.decision_function(world.X_test), atol=1e-9)
+    assert_allclose(scores, plain.decision_function(world.X_test), atol=1e-9)
 
 
 # --- composition -------------------------------------------------------------------------------
@@ -254,7 +264,7 @@ def test_the_search_equals_going_through_all_combinations(n_labels, n_low, block
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words_module, "_LOW_LABELS", n_low)
         patch.setattr(words_module, "_BLOCK_ROWS", block)
-        np.testing.assert_allclose(_best_cosines(points, vectors), best, atol=1e-12)
+        assert_allclose(_best_cosines(points, vectors), best, atol=1e-12)
 
 
 def test_scores_are_negative_distances_of_unit_sums():
@@ -264,7 +274,8 @@ def test_scores_are_negative_distances_of_unit_sums():
     X = generator.standard_normal((20, 2))
     documents = [tuple(generator.permutation(names)[:2]) for _ in range(20)]
     baseline = Composition(vectors=vectors, random_state=0).fit(X, documents)
-    scores, points = baseline.decision_function(X), unit(baseline.mapper_.predict(X))
+    scores = baseline.decision_function(X)
+    points = unit(baseline.mapper_.predict(X))
     alone = points @ baseline.label_vectors_.T
     for row, point in enumerate(points):
         for label, others in enumerate([[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]):

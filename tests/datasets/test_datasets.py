@@ -73,12 +73,15 @@ def load_quietly(name, root):
 
 @each_spec
 def test_every_spec_is_complete_and_in_the_table_of_the_docs(spec):
-    assert known_specs()[spec.name] is spec and spec.title and spec.licence
+    assert known_specs()[spec.name] is spec
+    assert spec.title
+    assert spec.licence
     assert spec.domain in ("images", "music", "text")
     known = re.search(r": .+\. .*\b(19|20)\d\d\.$", spec.citation)
     assert known or spec.citation.startswith("none known to us")
     counts = ["not known" if n is None else f"{n:,}" for n in (spec.n_documents, spec.n_labels)]
-    features, stands_for = "yes" if spec.has_features else "no", spec.stands_for or "itself"
+    features = "yes" if spec.has_features else "no"
+    stands_for = spec.stands_for or "itself"
     cells = (f"`{spec.name}`", spec.title, *counts, features, stands_for, spec.licence)
     assert f"| {' | '.join(cells)} |" in PAGE.read_text("utf-8").splitlines()
     assert not (spec.detectors or spec.square_root) or spec.has_features
@@ -104,7 +107,8 @@ def test_the_real_files_are_those_that_the_spec_describes(name, data):
         warnings.simplefilter("error")
         dataset = load_dataset(name, None if name in EMBEDDED else data)
     corpus = dataset.corpus
-    assert dataset.as_published() and not dataset.is_sample
+    assert dataset.as_published()
+    assert not dataset.is_sample
     assert (len(corpus), len(corpus.labels)) == (spec.n_documents, spec.n_labels)
     assert (np.diff(corpus.matrix.indptr) == 0).sum() == EMPTY_DOCUMENTS.get(name, 0)
     assert (dataset.X is not None) == spec.has_features
@@ -120,9 +124,11 @@ def test_a_folder_is_loaded_with_everything_in_it(tmp_path, monkeypatch):
     X = np.array([[0.25, 1], [0, 0], [1, 0.5], [0.0625, 1]], dtype=np.float16)
     monkeypatch.setenv("POLYSEME_DATA", str(write_hsun(tmp_path, X=X)))
     hsun = load_quietly("hsun", None)
-    assert hsun.name == "hsun" and hsun.corpus.ids == ("d0", "d1", "d2", "d3")
+    assert hsun.name == "hsun"
+    assert hsun.corpus.ids == ("d0", "d1", "d2", "d3")
     assert hsun.corpus.splits == ("train", "test", "train", "test")
-    assert hsun.corpus.groups is None and hsun.feature_names == ("sea", "sky")
+    assert hsun.corpus.groups is None
+    assert hsun.feature_names == ("sea", "sky")
     assert hsun.X.dtype == np.float32
     assert np.allclose(hsun.X, np.sqrt(X.astype(np.float32)))
     assert set(hsun.files) == {"documents.jsonl.gz", "features.npy", "feature_names.txt"}
@@ -130,24 +136,31 @@ def test_a_folder_is_loaded_with_everything_in_it(tmp_path, monkeypatch):
     root = write_folder(tmp_path, "msd-subset", documents_of(group=True), X=X)
     songs = load_quietly("msd-subset", root)
     assert songs.corpus.groups == ("group 0", "group 0", "group 1", "group 1")
-    assert np.array_equal(songs.X, X) and songs.feature_names is None
+    assert np.array_equal(songs.X, X)
+    assert songs.feature_names is None
 
 
 def test_a_folder_of_ones_own_needs_no_spec(tmp_path):
     documents = [{"labels": ["a", "b"]}, {"labels": []}]
     mine = load_dataset("mine", write_folder(tmp_path, "mine", documents, zipped=False))
-    assert mine.corpus.labels == ("a", "b") and mine.X is None and mine.spec.name == "mine"
-    assert mine.spec.stands_for is None and not mine.as_published()
+    assert mine.corpus.labels == ("a", "b")
+    assert mine.X is None
+    assert mine.spec.name == "mine"
+    assert mine.spec.stands_for is None
+    assert not mine.as_published()
     write_folder(tmp_path, "mine", [{"labels": ["zipped"]}] * 2, X=np.eye(2), names=("x", "y"))
     featured = load_dataset("mine", tmp_path)
-    assert featured.feature_names == ("x", "y") and featured.X.shape == (2, 2)
-    assert featured.corpus.labels == ("zipped",) and featured.checksum != mine.checksum
+    assert featured.feature_names == ("x", "y")
+    assert featured.X.shape == (2, 2)
+    assert featured.corpus.labels == ("zipped",)
+    assert featured.checksum != mine.checksum
 
 
 def test_other_files_than_the_published_ones_are_used_with_one_warning(tmp_path, monkeypatch):
     with pytest.warns(PolysemeWarning, match=r"'hsun': .* your figures may differ") as met:
         first = load_dataset("hsun", write_hsun(tmp_path))
-    assert len(met) == 1 and met[0].filename == __file__
+    assert len(met) == 1
+    assert met[0].filename == __file__
     assert "documents.jsonl.gz, feature_names.txt, features.npy differ" in str(met[0].message)
     assert not first.as_published()
     monkeypatch.setitem(known_specs(), "hsun", replace(first.spec, checksums=first.files))

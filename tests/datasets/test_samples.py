@@ -24,13 +24,19 @@ def samples():
 def test_a_sample_has_the_shape_of_its_dataset(spec, samples):
     sample = samples[spec.name]
     corpus = sample.corpus
-    sizes, counts = np.diff(corpus.matrix.indptr), np.asarray(corpus.matrix.sum(axis=0)).ravel()
-    assert 200 <= len(corpus) <= 300 and 24 <= len(corpus.labels) <= 40
-    assert counts.min() >= 2 and (counts <= 5).sum() >= 3, "a few rare labels"
+    sizes = np.diff(corpus.matrix.indptr)
+    counts = np.asarray(corpus.matrix.sum(axis=0)).ravel()
+    assert 200 <= len(corpus) <= 300
+    assert 24 <= len(corpus.labels) <= 40
+    assert counts.min() >= 2, "a few rare labels"
+    assert (counts <= 5).sum() >= 3, "a few rare labels"
     assert (sizes == 0).sum() == {"hsun": 3, "corel5k": 2}.get(spec.name, 0)
     assert 2 <= sizes.mean() <= 4
-    assert sample.is_sample and not sample.as_published() and sample.files == {}
-    assert sample.spec is spec and (sample.X is not None) == spec.has_features
+    assert sample.is_sample
+    assert not sample.as_published()
+    assert sample.files == {}
+    assert sample.spec is spec
+    assert (sample.X is not None) == spec.has_features
     assert not spec.has_groups or corpus.groups is not None
     assert not spec.has_splits or {"train", "test"} <= set(corpus.splits)
     assert load_dataset(spec.name, sample=True).checksum == sample.checksum, "not the same again"
@@ -38,7 +44,8 @@ def test_a_sample_has_the_shape_of_its_dataset(spec, samples):
 
 
 def test_the_digest_of_a_sample_covers_all_it_holds():
-    content, featured = SPECS["mtg-jamendo"].sample(), SPECS["hsun"].sample()
+    content = SPECS["mtg-jamendo"].sample()
+    featured = SPECS["hsun"].sample()
     corpus = content.corpus
     changed = [
         replace(content, corpus=replace(corpus, **{name: getattr(corpus, name)[::-1]}))
@@ -51,7 +58,8 @@ def test_the_digest_of_a_sample_covers_all_it_holds():
 
 def test_the_toy_world_keeps_its_promises():
     world = toy_world(n_documents=100, n_test=10, random_state=0)
-    assert world.X.shape == (100, 5) and world.X_test.shape == (10, 5)
+    assert world.X.shape == (100, 5)
+    assert world.X_test.shape == (10, 5)
     labels = tuple(sorted({label for theme in THEMES.values() for label in theme}))
     assert set().union(*world.label_sets) == set(labels) - set(OOV)
     assert set().union(*world.documents) == set(labels) - set(UNSEEN)
@@ -62,5 +70,6 @@ def test_the_toy_world_keeps_its_promises():
     assert truth.sum(axis=1).tolist() == [6] * 10
     assert truth[:, labels.index(AMBIGUOUS)].sum() == 4
     again, other = (toy_world(n_documents=100, n_test=10, random_state=seed) for seed in (0, 1))
-    assert np.array_equal(world.X, again.X) and world.label_sets == again.label_sets
+    assert np.array_equal(world.X, again.X)
+    assert world.label_sets == again.label_sets
     assert world.label_sets != other.label_sets

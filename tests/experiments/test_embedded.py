@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
@@ -22,7 +23,8 @@ from polyseme_experiments.datasets.emoji import load_emoji
 
 FOLDER = Path(emoji.__file__).parent
 SUMS = "checksums.json"
-N, N_CLIPS = 1610, 640
+N = 1610
+N_CLIPS = 640
 BOTH = {
     "emoji_data": (emoji, load_emoji, "label_rules.json"),
     "clips_data": (clips, load_clips, "music.json"),
@@ -90,7 +92,8 @@ def test_min_count_keeps_exactly_the_frequent_labels(folder: str) -> None:
 def test_every_licence_is_named_in_the_readme(folder: str) -> None:
     readme = (FOLDER / folder / "README.md").read_text("utf-8")
     licences = list((FOLDER / folder / "licences").iterdir())
-    assert licences and all(f"licences/{path.name}" in readme for path in licences)
+    assert licences
+    assert all(f"licences/{path.name}" in readme for path in licences)
 
 
 def test_emoji_have_one_entry_each_and_two_drawings(drawn: EmojiCorpus) -> None:
@@ -98,9 +101,10 @@ def test_emoji_have_one_entry_each_and_two_drawings(drawn: EmojiCorpus) -> None:
     assert {field: len(getattr(drawn, field)) for field in fields} == dict.fromkeys(fields, N)
     for code, character in zip(drawn.ids, drawn.characters, strict=True):
         assert "-".join(f"{ord(point):04X}" for point in character) == code
-    assert drawn.features.shape == (2 * N, 1280) and np.isfinite(drawn.features).all()
+    assert drawn.features.shape == (2 * N, 1280)
+    assert np.isfinite(drawn.features).all()
     assert drawn.drawing == ["noto"] * N + ["twemoji"] * N
-    np.testing.assert_array_equal(drawn.group, np.tile(np.arange(N), 2))
+    assert_array_equal(drawn.group, np.tile(np.arange(N), 2))
     assert len(frequencies(drawn.documents)) == 262
     known = {"fruit": "🍊", "music": "🎸", "letter": "📨🔠", "note": "🎶💶", "palm": "✋🌴"}
     for label, characters in known.items():
@@ -115,9 +119,11 @@ def test_clips_have_true_tags_and_decode_to_the_stated_length_rate_and_level(
     music: ClipCorpus,
 ) -> None:
     assert music.ids == [f"{number:04d}.ogg" for number in range(1, N_CLIPS + 1)]
-    assert set(Counter(music.groups).values()) == {2} and len(frequencies(music.documents)) == 53
+    assert set(Counter(music.groups).values()) == {2}
+    assert len(frequencies(music.documents)) == 53
     for labels, true in zip(music.documents, music.complete, strict=True):
-        assert labels == sorted(set(labels)) and set(labels) <= set(true)
+        assert labels == sorted(set(labels))
+        assert set(labels) <= set(true)
     soundfile: Any = pytest.importorskip("soundfile", reason="the extra `audio` is not installed")
     for clip in range(0, N_CLIPS, N_CLIPS // 20):
         samples, rate = soundfile.read(io.BytesIO(music.sounds[clip]))
@@ -148,5 +154,6 @@ def test_media_are_written_beside_their_tags_and_overwrite_nothing(
     written = drawn.write(tmp_path / "drawn", pictures)
     assert [path.relative_to(tmp_path / "drawn").as_posix() for path in written] == pictures
     written[0].unlink()
-    assert drawn.write(tmp_path / "drawn", pictures) == written and written[0].exists()
+    assert drawn.write(tmp_path / "drawn", pictures) == written
+    assert written[0].exists()
     assert "CC-BY 4.0" in (tmp_path / "drawn" / LICENCE_FILE).read_text("utf-8")

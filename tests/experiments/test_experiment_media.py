@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme import AudioFeatures, ImageFeatures
 from polyseme._validation import InputError
@@ -47,9 +48,9 @@ def test_numbers_of_embedded_media_stand_in_the_order_of_the_documents(tmp_path)
     assert raw.ids == emoji.corpus.ids
     assert np.abs(np.asarray(raw.raw) - emoji.X).max() < 0.003
     again = raw_numbers(emoji, ImageFeatures(size=192), str(tmp_path), None)
-    np.testing.assert_array_equal(np.asarray(raw.raw), np.asarray(again.raw))
+    assert_array_equal(np.asarray(raw.raw), np.asarray(again.raw))
     unkept = raw_numbers(emoji, ImageFeatures(size=192), None, None)
-    np.testing.assert_array_equal(np.asarray(raw.raw), np.asarray(unkept.raw))
+    assert_array_equal(np.asarray(raw.raw), np.asarray(unkept.raw))
 
 
 def test_the_codebook_of_a_trial_is_learned_from_its_training_clips(tmp_path):
@@ -58,7 +59,7 @@ def test_the_codebook_of_a_trial_is_learned_from_its_training_clips(tmp_path):
     assert features.shape[0] == len(trial.target.corpus)
     raw = raw_numbers(trial.target, AudioFeatures(), str(tmp_path), None)
     alone = AudioFeatures(random_state=trial.seed).fit(raw[trial.split.train.tolist()])
-    np.testing.assert_allclose(features, alone.transform(raw), atol=1e-6)
+    assert_allclose(features, alone.transform(raw), atol=1e-6)
     everybody = AudioFeatures(random_state=trial.seed).fit(raw).transform(raw)
     assert not np.allclose(features, everybody, atol=1e-3)
 

@@ -22,7 +22,8 @@ OOV = ("o0", "o1")
 LABELS = LabelSplit(SEEN, UNSEEN, OOV)
 N = 150
 IDF, DESCRIPTORS = (f"{name} learned from semantics alone" for name in ("idf", "descriptors"))
-KEPT, SCALES = "mapper keeps training rows alone", "scales learned from training rows alone"
+KEPT = "mapper keeps training rows alone"
+SCALES = "scales learned from training rows alone"
 FROM_INSTANCES = "no unseen label learned from instances"
 
 
@@ -159,7 +160,8 @@ def added(split, name, rows):
 
 def hidden_row(split):
     """A known document with an unseen label, of no tested group."""
-    groups, hidden = split.target.groups, carries(split.target, UNSEEN)
+    groups = split.target.groups
+    hidden = carries(split.target, UNSEEN)
     tested = {groups[row] for row in split.test}
     return next(row for row in split.known_rows if hidden[row] and groups[row] not in tested)
 
@@ -195,16 +197,19 @@ def test_every_leak_in_a_split_fails_its_own_check_alone(world, split, name):
 def test_what_is_no_leak_is_noted(world, split):
     allowed = audit(replace(with_a_test_group(split), by_group=False))
     note = check_of(allowed, "test groups")
-    assert failed(allowed) == [] and (note.note, note.count) == (True, 1)
+    assert failed(allowed) == []
+    assert (note.note, note.count) == (True, 1)
     other = world.draw(validation_from="second", validation=0.5)
     note = check_of(audit(other), "stopping documents")
     shared = set(other.semantics_validation) & set(other.test)
-    assert (note.note, note.count) == (True, len(shared)) and shared
+    assert (note.note, note.count) == (True, len(shared))
+    assert shared
     X = world.X.copy()
     X[split.train[:2]] = X[split.test[0]]
     report = audit(split, X=X)
     note = check_of(report, "no test row in train")
-    assert failed(report) == [] and (note.note, note.count) == (True, 2)
+    assert failed(report) == []
+    assert (note.note, note.count) == (True, 2)
 
 
 def test_a_detector_of_an_unseen_label_fails(world, split):
@@ -218,7 +223,8 @@ def test_a_detector_of_an_unseen_label_fails(world, split):
 
 
 def test_other_feature_rows_than_the_splits_fail(world, split):
-    inputs, name = world.inputs(split), "given X is the split's"
+    inputs = world.inputs(split)
+    name = "given X is the split's"
     swapped = inputs.X.copy()
     swapped[[0, 1]] = swapped[[1, 0]]
     report = audit(split, **world.usable, inputs=replace(inputs, X=swapped))
@@ -299,7 +305,8 @@ def test_a_vocabulary_with_an_oov_label_and_other_columns_fail(world, split, tag
 
 
 def test_what_differs_when_learned_again_fails_alone(split, tagger, monkeypatch):
-    descriptor, context = tagger.embedding_.label_descriptor_, tagger.embedding_.context_descriptor_
+    descriptor = tagger.embedding_.label_descriptor_
+    context = tagger.embedding_.context_descriptor_
     changed = descriptor.idf_.copy()
     changed[0] = np.nextafter(changed[0], 2)
     monkeypatch.setattr(descriptor, "idf_", changed)
@@ -318,7 +325,8 @@ def test_what_differs_when_learned_again_fails_alone(split, tagger, monkeypatch)
     monkeypatch.undo()
     monkeypatch.setattr(context, "random_state", None)
     unknown = audit(split, fitted=tagger, relearn_topics=True)
-    assert unknown.passed and check_of(unknown, name).detail == "their seed is not known"
+    assert unknown.passed
+    assert check_of(unknown, name).detail == "their seed is not known"
 
 
 def test_reports_are_stable(world, split, tagger):

@@ -34,7 +34,8 @@ def test_records_come_back_from_disk_and_replace_older_ones(tmp_path):
     store = RecordStore(tmp_path / "records")
     for one in (record(), record(trial=1), record("popularity"), record(seed=5)):
         store.add(one)
-    newer, beside = record(value=2.0, share=0.3), record(preset="paper")
+    newer = record(value=2.0, share=0.3)
+    beside = record(preset="paper")
     store.add(newer)
     store.add(beside)
     fresh = RecordStore(tmp_path / "records")
@@ -103,7 +104,8 @@ def test_an_edited_record_is_told_and_its_run_is_run_again(tmp_path, edit):
 
 
 def test_records_of_before_there_were_digests_are_sealed_once(tmp_path):
-    old, edited = record(), sealed(record(trial=1)) | {"seconds": 0.0}
+    old = record()
+    edited = sealed(record(trial=1)) | {"seconds": 0.0}
     (tmp_path / "hsun.jsonl").write_text(json.dumps(old) + "\n")
     RecordStore(tmp_path).seal()
     assert RecordStore(tmp_path).find("hsun", "polyseme", 0, {}) == sealed(old)

@@ -36,10 +36,12 @@ def world(n=120, n_features=20, seed=0):
 
 @pytest.mark.parametrize("name", ["pca", "rbm", "uth"])
 def test_a_seed_decides_the_result_and_transform_learns_nothing(name) -> None:
-    X, others = world(), world(5, seed=5) * 100
+    X = world()
+    others = world(5, seed=5) * 100
     reduction = make_reduction(name, 6, 1).fit(X)
     first = reduction.transform(X)
-    assert first.shape == (120, 6) and np.ptp(first, axis=0).min() > 0
+    assert first.shape == (120, 6)
+    assert np.ptp(first, axis=0).min() > 0
     assert np.isfinite(reduction.transform(others)).all()
     assert_array_equal(first, reduction.transform(X))
     assert_array_equal(first, make_reduction(name, 6, 1).fit(X).transform(X))
@@ -68,14 +70,17 @@ def test_tiny_and_degenerate_rows_have_finite_results(name, X) -> None:
 def test_the_contrastive_gradient_is_that_of_plain_loops() -> None:
     rng = np.random.default_rng(3)
     machine = Machine(rng.normal(size=(3, 2)), rng.normal(size=3), rng.normal(size=2))
-    rows, draws = rng.random((4, 3)), rng.random((4, 2))
+    rows = rng.random((4, 3))
+    draws = rng.random((4, 2))
     W, b, c = machine
     centre = rows.mean(axis=0)
 
     def on(total):
         return 1 / (1 + math.exp(-total))
 
-    weights, to_visible, to_hidden = np.zeros((3, 2)), np.zeros(3), np.zeros(2)
+    weights = np.zeros((3, 2))
+    to_visible = np.zeros(3)
+    to_hidden = np.zeros(2)
     for row, draw in zip(rows, draws, strict=True):
         up = [on(c[j] + sum(row[i] * W[i, j] for i in range(3))) for j in range(2)]
         state = [float(draw[j] < up[j]) for j in range(2)]
@@ -182,11 +187,14 @@ def test_fine_tuning_lowers_the_held_out_loss_and_never_sees_held_out_rows(monke
     monkeypatch.setattr(reductions, "draw_triplets", spy)
     X = world(200)
     tuned = BoltzmannStack(8, tuning_steps=100, random_state=0).fit(X)
-    assert tuned.losses_[0] > min(tuned.losses_) and 0 < tuned.n_steps_ <= 100
+    assert tuned.losses_[0] > min(tuned.losses_)
+    assert 0 < tuned.n_steps_ <= 100
     check, *batches = drawn
     held = {row.tobytes() for row in check.rows[:20]}
     learned = {row.tobytes() for batch in batches for row in batch.rows}
-    assert len(held) == 20 and len(batches) == 100 and not held & learned
+    assert len(held) == 20
+    assert len(batches) == 100
+    assert not held & learned
 
 
 def test_fine_tuning_that_only_harms_is_taken_back_when_patience_is_out(monkeypatch) -> None:
@@ -194,7 +202,8 @@ def test_fine_tuning_that_only_harms_is_taken_back_when_patience_is_out(monkeypa
     monkeypatch.setattr(reductions, "PATIENCE", 2)
     X = world()
     tuned = BoltzmannStack(5, tuning_steps=500, random_state=3).fit(X)
-    assert tuned.n_steps_ == 0 and len(tuned.losses_) == 3
+    assert tuned.n_steps_ == 0
+    assert len(tuned.losses_) == 3
     plain = BoltzmannStack(5, random_state=3).fit(X)
     assert_array_equal(tuned.transform(X), plain.transform(X))
 

@@ -33,7 +33,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def some_senses(name: str, label: str = "chair") -> str:
     generator = np.random.default_rng(0)
-    points, others = generator.normal(size=(9, 2)), generator.normal(size=(5000, 2))
+    points = generator.normal(size=(9, 2))
+    others = generator.normal(size=(5000, 2))
     company = [(label, "desk"), ()]
     return senses(name, points, [0] * 5 + [1] * 4, company, label=label, background=others)
 
@@ -98,7 +99,8 @@ def test_hostile_text_is_shown_and_settings_change_nothing(plot: Callable[[str, 
 def test_bars_and_differences_say_what_they_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # no global state
     text = all_text(PLOTS["bars"]("p", "polyseme"))
-    assert "polyseme, Training: 50.00 ± 1.00 (48.00 ± 0.40)" in text and "published" in text
+    assert "polyseme, Training: 50.00 ± 1.00 (48.00 ± 0.40)" in text
+    assert "published" in text
     for interval, colour in (((1.0, 3.0), "--m0"), ((-3.0, -1.0), "--m1"), ((-1, 2.0), "--soft")):
         test = PairedTest(3, sum(interval) / 2, 0.5, 0.01, *interval)
         tests = {"HSUN": {"ours": test, "left out": PairedTest(0)}}
@@ -119,11 +121,13 @@ def test_bins_of_few_labels_and_most_other_concepts_are_left_out() -> None:
     assert "given 90.0 %" not in text
     root = ET.fromstring(some_senses("p"))
     counts = sorted(len(list(group.findall(f"{SVG}use"))) for group in root.iter(f"{SVG}g"))
-    assert counts[-3:-1] == [4, 5] and 600 <= counts[-1] <= 1200
+    assert counts[-3:-1] == [4, 5]
+    assert 600 <= counts[-1] <= 1200
 
 
 def test_usage_correlation_counts_absent_labels_as_never_used() -> None:
-    first, second = {"a": 3.0, "b": 2.0, "c": 1.0}, {"a": 6.0, "b": 1.0, "x": 9.0}
+    first = {"a": 3.0, "b": 2.0, "c": 1.0}
+    second = {"a": 6.0, "b": 1.0, "x": 9.0}
     expected = np.corrcoef([3, 2, 1], [6, 1, 0])[0, 1]
     assert usage_correlation(first, second) == pytest.approx(expected)
     assert usage_correlation(first, {}) is None
@@ -209,7 +213,8 @@ def test_the_page_shows_everything_and_loads_nothing_from_outside(tmp_path: Path
     for target in parsed.values("href"):
         assert target == "data:," or target.removeprefix("#") in ids
     assert "script" not in {tag for tag, _ in parsed.elements}
-    assert "@import" not in page and "default-src 'none'" in page
+    assert "@import" not in page
+    assert "default-src 'none'" in page
     assert {"summary", "fig9", "fig1", "table-fig9-table"} <= {*ids}
     text = " ".join("".join(parsed.text).split())
     for words in (
@@ -224,7 +229,8 @@ def test_the_page_shows_everything_and_loads_nothing_from_outside(tmp_path: Path
 
 def test_tables_and_plots_lie_beside_the_markdown(tmp_path: Path) -> None:
     page, text = written(tmp_path)
-    assert "> - alert moon" in text and "Second with `code`." in text
+    assert "> - alert moon" in text
+    assert "Second with `code`." in text
     for target in re.findall(r"\]\(([^)]+)\)", text):
         ET.fromstring((tmp_path / target).read_bytes())
     assert (tmp_path / "tables" / "fig9-table.csv").read_text("utf-8").startswith("table,method")

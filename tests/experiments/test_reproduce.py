@@ -60,11 +60,13 @@ def test_quick_runs_every_table_and_figure(tmp_path):
     # All of it is recorded now, so this only reads.
     sections = reproduce(["all"], QUICK, out=tmp_path)
     assert [section.name for section in sections] == list(EXPERIMENTS)
-    page, markdown = (tmp_path / "report.html").read_text(), (tmp_path / "README.md").read_text()
+    page = (tmp_path / "report.html").read_text()
+    markdown = (tmp_path / "README.md").read_text()
     ids = Parsed(page).values("id")
     assert len(ids) == len(set(ids))
     for table in (table for section in sections for table in section.tables):
-        assert f"table-{table.name}" in ids and table.title in markdown
+        assert f"table-{table.name}" in ids
+        assert table.title in markdown
         with (tmp_path / "tables" / f"{table.name}.csv").open() as file:
             assert list(csv.DictReader(file))
         assert table.name.endswith("-tests") or any("SAMPLES" in note for note in table.notes)
@@ -108,7 +110,8 @@ def test_what_is_recorded_is_not_run_again_and_the_report_needs_no_data(
 
 
 def test_processes_change_no_figure_and_an_interrupted_run_goes_on(fig9, tmp_path, monkeypatch):
-    add, added = RecordStore.add, []
+    add = RecordStore.add
+    added = []
 
     def impatient(self, record):
         if len(added) == 4:
@@ -124,7 +127,8 @@ def test_processes_change_no_figure_and_an_interrupted_run_goes_on(fig9, tmp_pat
     log = []
     reproduce(["fig9"], QUICK, out=tmp_path, workers=1, log=log.append)
     assert log[0] == "4 runs are recorded already; 6 to go"
-    alone, together = records_of(tmp_path), records_of(fig9[0])
+    alone = records_of(tmp_path)
+    together = records_of(fig9[0])
     assert alone.keys() == together.keys()
     for run, record in alone.items():
         assert record["metrics"] == together[run]["metrics"], run
@@ -190,7 +194,8 @@ def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("missing", ["features.npy", "documents.jsonl"])
 def test_bad_folders_get_one_sentence(tmp_path, missing):
-    sample, folder = load_dataset("hsun", sample=True), tmp_path / "data" / "hsun"
+    sample = load_dataset("hsun", sample=True)
+    folder = tmp_path / "data" / "hsun"
     folder.mkdir(parents=True)
     rows = zip(sample.corpus.ids, sample.corpus.splits, sample.corpus, strict=True)
     lines = [json.dumps({"id": i, "split": s, "labels": list(labels)}) for i, s, labels in rows]

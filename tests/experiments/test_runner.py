@@ -69,7 +69,8 @@ def test_the_digest_follows_the_configuration():
     }
     assert len(others | {digest_of(run, QUICK)}) == 5
     # Only what learns a concept space depends on how it is trained.
-    paper, whole = RunConfig(quick=True, preset="paper"), Run("hsun", "polyseme", 0)
+    paper = RunConfig(quick=True, preset="paper")
+    whole = Run("hsun", "polyseme", 0)
     assert digest_of(run, paper) == digest_of(run, QUICK)
     assert digest_of(whole, paper) != digest_of(whole, QUICK)
 

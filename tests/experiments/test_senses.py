@@ -21,16 +21,19 @@ def concepts():
     return Concepts(points, label_ids, document_ids, labels, np.empty(0, dtype=np.int64))
 
 
-OWNERS, CATEGORIES = np.arange(100, 110), ["?"] * 100 + ["nature"] * 6 + ["objects"] * 4
+OWNERS = np.arange(100, 110)
+CATEGORIES = ["?"] * 100 + ["nature"] * 6 + ["objects"] * 4
 
 
 def test_senses_of_a_label_with_two_meanings_are_found_and_named(concepts):
     rule = SenseRule(n_labels=1, fewest=8)
     (found,) = find_senses(concepts, OWNERS, CATEGORIES, rule, random_state=0)
-    assert found.label == "bank" and found.senses.tolist() == [0] * 6 + [1] * 4
+    assert found.label == "bank"
+    assert found.senses.tolist() == [0] * 6 + [1] * 4
     assert found.words == (("river",), ("money",))
     assert found.owners.tolist() == OWNERS.tolist()
-    assert found.silhouette > 0.9 and found.agreement == pytest.approx(1.0)
+    assert found.silhouette > 0.9
+    assert found.agreement == pytest.approx(1.0)
     (unjudged,) = find_senses(concepts, OWNERS, rule=rule, random_state=0)
     assert unjudged.agreement == 1
 

@@ -78,7 +78,8 @@ def test_means_and_tests_of_few_values_or_without_spread_are_defined() -> None:
     theirs = [0.1, 0.7, 31.3]
     for gap, p in ((0.0, 1.0), (0.1, 0.0), (-2.0, 0.0)):
         test = paired_test([value + gap for value in theirs], theirs)
-        assert test.p == p and test.low == test.high == pytest.approx(gap)
+        assert test.p == p
+        assert test.low == test.high == pytest.approx(gap)
     with pytest.raises(InputError, match="`ours` has 2 trials but `theirs` has 1"):
         paired_test([1.0, 2.0], [1.0])
 

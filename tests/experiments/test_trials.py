@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme.corpus import LabelCorpus
 from polyseme.published.priming import PrimingRanker
@@ -35,7 +36,9 @@ def trial(setting="hsun", number=0, **config):
 def test_every_setting_draws_a_split_that_passes_the_audit(name, number):
     drawn = trial(name, number)
     assert drawn.audit()["passed"]
-    assert len(drawn.split.train) and len(drawn.split.test) and drawn.split.labels.unseen
+    assert len(drawn.split.train)
+    assert len(drawn.split.test)
+    assert drawn.split.labels.unseen
     assert carries(drawn.split.instances("test"), drawn.split.labels.unseen).all()
     again = trial(name, number)
     assert again.split.labels == drawn.split.labels
@@ -93,8 +96,10 @@ def test_documents_that_a_split_hides_cannot_change_a_bit(name, monkeypatch):
 
 def test_the_papers_own_pair_keeps_labels_and_semantics_of_its_source(monkeypatch):
     monkeypatch.setattr(sampling, "chosen_pair", lambda setting, config: setting.corpora[0])
-    own, across = trial("magtag"), trial("music-cross")
-    assert across.source.name == "magtag5k" and across.target.name == "msd"
+    own = trial("magtag")
+    across = trial("music-cross")
+    assert across.source.name == "magtag5k"
+    assert across.target.name == "msd"
     assert across.split.training_label_sets().ids == own.split.training_label_sets().ids
     assert set(across.split.labels.unseen) <= set(own.split.labels.unseen)
     assert across.audit()["passed"]
@@ -113,22 +118,25 @@ def test_own_documents_help_where_they_are_known():
 
 def test_leaving_out_ones_own_document_is_the_store_without_it():
     drawn = trial("magtag")
-    space, tested = drawn.space(10), drawn.split.instances("test")
-    known, rows = space.store_, known_rows(space.store_, tested)
+    space = drawn.space(10)
+    tested = drawn.split.instances("test")
+    known = space.store_
+    rows = known_rows(space.store_, tested)
     strict = error_free_scores(known, space.embedding_, tested)
     paper = error_free_scores(known, space.embedding_, tested, keep_own=True)
-    points, changed_rows = space.embedding_.targets(tested), 0
+    points = space.embedding_.targets(tested)
+    changed_rows = 0
     ranker = PrimingRanker(known.index(64.0), space.embedding_.distance_scale_)
-    np.testing.assert_array_equal(paper, ranker.scores(points))
+    assert_array_equal(paper, ranker.scores(points))
     for place in np.flatnonzero(rows >= 0)[:25]:
         smaller = known.remove([known.ids[rows[place]]])
         ranker = PrimingRanker(smaller.index(64.0), space.embedding_.distance_scale_)
         wanted = dict(zip(smaller.labels, ranker.scores(points[[place]])[0], strict=True))
         expected = [wanted.get(label, 0.0) for label in known.labels]
-        np.testing.assert_allclose(strict[place], expected, rtol=2e-4, atol=1e-7)
+        assert_allclose(strict[place], expected, rtol=2e-4, atol=1e-7)
         changed_rows += not np.allclose(strict[place], paper[place])
     assert changed_rows > 2
-    np.testing.assert_array_equal(strict[rows < 0], paper[rows < 0])
+    assert_array_equal(strict[rows < 0], paper[rows < 0])
     strangers = replace(tested, ids=tuple(f"x{i}" for i in range(len(tested))))
     assert (known_rows(known, strangers) == -1).all()
 
@@ -147,7 +155,7 @@ def test_a_space_is_kept_for_other_trials_and_an_interrupted_one_goes_on(tmp_pat
         "polyseme.published.training.ConceptTrainer.run", None
     )  # nobody may train now
     later = trial("hsun", 3, cache=str(tmp_path))
-    np.testing.assert_array_equal(later.space(10).store_.points, points)
+    assert_array_equal(later.space(10).store_.points, points)
     with pytest.raises(TypeError, match="not callable"):
         trial("hsun", 1, cache=str(tmp_path)).space(10)
 
@@ -170,26 +178,28 @@ def test_shared_parts_are_made_once_and_their_seconds_noted():
 @pytest.mark.parametrize("share", [{"context": 0.0}, {"context": 1.0}, {"priming": 0.0}])
 def test_a_default_with_another_share_is_what_a_fit_would_give(share):
     drawn = trial("hsun")
-    default, X = drawn.default_tagger(), drawn.features(drawn.split.test)
+    default = drawn.default_tagger()
+    X = drawn.features(drawn.split.test)
     before = default.decision_function(X)
     variant = changed(drawn, default, **share).decision_function(X)
     fitted = drawn.fitted(ZeroShotTagger(space=make_space(QUICK, **share), random_state=drawn.seed))
-    np.testing.assert_array_equal(variant, fitted.decision_function(X))
+    assert_array_equal(variant, fitted.decision_function(X))
     assert not np.array_equal(variant, before)
-    np.testing.assert_array_equal(default.decision_function(X), before)
-    np.testing.assert_array_equal(changed(drawn, default).decision_function(X), before)
+    assert_array_equal(default.decision_function(X), before)
+    assert_array_equal(changed(drawn, default).decision_function(X), before)
 
 
 def test_fewer_members_are_the_first_of_each_fold():
     drawn = trial("image-cross")
     fitted = drawn.default_tagger("folds", n_folds=3)
     X = drawn.features(drawn.split.test)
-    space, code = fitted.space_, fitted.space_.plan_.code
+    space = fitted.space_
+    code = fitted.space_.plan_.code
     few = changed(drawn, fitted, n_members=1)
     assert len(space.members_) == 3 * space.plan_.members_per_fold
     assert len(few.space_.members_) == 1
     direct = space.views(X).direct[:, :code]
-    np.testing.assert_allclose(few.space_.views(X).direct, direct, rtol=0, atol=1e-6)
+    assert_allclose(few.space_.views(X).direct, direct, rtol=0, atol=1e-6)
     assert few.transform(X).shape == (len(X), code + few.space_.linear_.n_coordinates)
     assert len(changed(drawn, fitted, n_members=5).space_.members_) == 3
 
@@ -201,7 +211,7 @@ def test_without_calibration_and_priming_raw_logits_are_read():
     bare = changed(drawn, default, calibrated=False, priming=0.0)
     weights, bias = bare.space_.readout(of_items=False)
     logits = default.transform(X) @ weights + bias
-    np.testing.assert_allclose(bare.decision_function(X), logits, rtol=1e-6, atol=1e-5)
+    assert_allclose(bare.decision_function(X), logits, rtol=1e-6, atol=1e-5)
 
 
 def test_parts_of_the_default_are_asked_without_training_again():
@@ -245,7 +255,8 @@ def test_new_labels_reach_no_training_and_are_a_third_of_those_on_no_instance():
     labels = drawn.known_documents.labels
     new = new_labels(drawn, np.random.default_rng(drawn.seed))
     unseen = set(labels) - drawn.train_documents.used(labels)
-    assert set(new) <= unseen and len(new) == max(1, len(unseen) // 3)
+    assert set(new) <= unseen
+    assert len(new) == max(1, len(unseen) // 3)
     assert not set(new) & set(get_method("calibration-late")._without(drawn, new).classes_)
     metrics, _ = get_method("calibration-late").run(drawn)
     assert metrics.keys() == get_experiment("calibration").ways.keys()
@@ -283,7 +294,8 @@ def test_the_real_corpus_has_the_papers_size(data):
         pytest.skip("the corpus hsun is not here")
     drawn = Trial(get_setting("hsun"), 0, RunConfig(data=str(data)))
     corpus = drawn.target.corpus
-    assert len(corpus) == 8684 and len(corpus.labels) == 111
+    assert len(corpus) == 8684
+    assert len(corpus.labels) == 111
     assert [corpus.splits.count(split) for split in ("train", "test")] == [4367, 4317]
     sizes = drawn.split.sizes()
     published = {"semantics": 2839, "semantics_validation": 1527, "train": 3074, "test": 1262}

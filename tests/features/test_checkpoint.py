@@ -6,6 +6,7 @@ import struct
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from polyseme._validation import InputError
 from polyseme.features.checkpoint import read_checkpoint
@@ -24,7 +25,8 @@ def field(key: int, value: int | bytes) -> bytes:
 
 def block(entries: list[tuple[bytes, bytes]]) -> bytes:
     """Sorted keys, each without what it shares with the one before, and where they begin anew."""
-    written, before = b"", b""
+    written = b""
+    before = b""
     for key, value in entries:
         pairs = zip(key, before, strict=False)
         shared = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(key), len(before)))
@@ -36,14 +38,16 @@ def block(entries: list[tuple[bytes, bytes]]) -> bytes:
 
 def checkpoint(tensors: dict[str, np.ndarray], *, dtype: int = 1, compressed: int = 0):
     """Write an index of two blocks, and the data."""
-    data, entries = b"", [(b"", field(1, 1))]
+    data = b""
+    entries = [(b"", field(1, 1))]
     for name, tensor in sorted(tensors.items()):
         shape = b"".join(field(2, field(1, size)) for size in tensor.shape)
         entry = field(1, dtype) + field(2, shape) + field(4, len(data))
         entry += field(5, tensor.nbytes) + number(6 << 3 | 5) + b"\1\2\3\4"
         entries.append((name.encode(), entry))
         data += tensor.astype("<f4").tobytes()
-    index, handles = b"", []
+    index = b""
+    handles = []
     for part in (entries[:2], entries[2:]):
         written = block(part)
         handles.append((part[-1][0], number(len(index)) + number(len(written))))
@@ -65,7 +69,7 @@ def test_tensors_come_back_by_name_in_their_shapes():
     read = read_checkpoint(*checkpoint(TENSORS))
     assert read.keys() == TENSORS.keys()
     for name, tensor in TENSORS.items():
-        np.testing.assert_array_equal(read[name], tensor, strict=True)
+        assert_array_equal(read[name], tensor, strict=True)
 
 
 @pytest.mark.parametrize(

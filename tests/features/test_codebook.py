@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
@@ -77,7 +78,7 @@ def test_words_are_the_most_likely_gaussians_whatever_their_weights(monkeypatch)
     monkeypatch.setattr(codebook, "BLOCK", 7)  # longer clips are taken in blocks
     for clip in clips(4, seed=1):
         expected = np.bincount(most_likely(book, clip), minlength=9) / len(clip)
-        np.testing.assert_allclose(book.transform([clip])[0], expected)
+        assert_allclose(book.transform([clip])[0], expected)
     narrow = book_of([[0.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [0.1, 0.1]])
     assert words(narrow, [[0, 0.05], [0.5, 0]]) == [1, 0]
 
@@ -103,7 +104,8 @@ def test_segments_far_from_everything_have_a_word(far: float) -> None:
         assert tiny.transform([np.full((2, 4), far)]).sum() == pytest.approx(1)
         wild = Codebook(n_words=3, random_state=0)
         wild.fit([clumps([50, 60, 70, 80]), np.full((1, 4), far)])
-    assert np.isfinite(wild.means_).all() and np.isfinite(wild.precisions_cholesky_).all()
+    assert np.isfinite(wild.means_).all()
+    assert np.isfinite(wild.precisions_cholesky_).all()
 
 
 @settings(deadline=None, max_examples=25)
@@ -113,16 +115,16 @@ def test_rows_sum_to_one_and_do_not_depend_on_their_company(lengths: list[int], 
     book = book_of(generator.normal(size=(5, 4)), generator.gamma(2, 1, size=(5, 4)))
     made = [generator.normal(size=(n, 4)) for n in lengths]
     together = book.transform(made)
-    np.testing.assert_allclose(together.sum(axis=1), 1)
+    assert_allclose(together.sum(axis=1), 1)
     for clip, row in zip(made, together, strict=True):
-        np.testing.assert_array_equal(book.transform([clip[::-1]])[0], row)
+        assert_array_equal(book.transform([clip[::-1]])[0], row)
 
 
 def test_a_clip_without_segments_has_zeros_and_a_warning() -> None:
     book = Codebook(n_words=4, random_state=0).fit([clumps([50, 60, 70, 80])])
     with pytest.warns(PolysemeWarning, match=r"^1 of 2 clips have no segments and get zeros: 1\.$"):
         shares = book.transform([clumps([1, 1, 0, 0]), np.zeros((0, 4))])
-    np.testing.assert_array_equal(shares.sum(axis=1), [1, 0])
+    assert_array_equal(shares.sum(axis=1), [1, 0])
     assert book.transform([]).shape == (0, 4)
 
 
@@ -147,9 +149,9 @@ def test_learning_takes_the_same_rounds_as_scikit_learn() -> None:
     ).fit(frames)
     assert book.n_iter_ == reference.n_iter_ > 3
     assert book.log_likelihood_ == pytest.approx(reference.lower_bound_, abs=1e-9)
-    np.testing.assert_allclose(book.means_, reference.means_, atol=1e-7)
+    assert_allclose(book.means_, reference.means_, atol=1e-7)
     factors = reference.precisions_cholesky_
-    np.testing.assert_allclose(book.precisions_cholesky_, factors, rtol=1e-6)
+    assert_allclose(book.precisions_cholesky_, factors, rtol=1e-6)
 
 
 def test_fewer_different_segments_than_words_give_fewer_words() -> None:
@@ -158,10 +160,10 @@ def test_fewer_different_segments_than_words_give_fewer_words() -> None:
         book = Codebook(n_words=8, random_state=0).fit([frames])
     shares = book.transform([frames[:10], frames])
     assert sorted(shares[0].tolist()) == [0, 0, 1]
-    np.testing.assert_allclose(shares[1], 1 / 3)
+    assert_allclose(shares[1], 1 / 3)
     with pytest.warns(PolysemeWarning, match="only 1 different segments"):
         book = Codebook(n_words=5, random_state=0).fit([np.ones((1, 3))])
-    np.testing.assert_array_equal(book.transform([np.ones((4, 3))]), [[1.0]])
+    assert_array_equal(book.transform([np.ones((4, 3))]), [[1.0]])
 
 
 def test_a_restored_codebook_gives_the_same_bit_for_bit() -> None:
@@ -169,7 +171,7 @@ def test_a_restored_codebook_gives_the_same_bit_for_bit() -> None:
     config, arrays = book.get_state()
     again = Codebook.from_state(json.loads(json.dumps(config, allow_nan=False)), arrays)
     test = clips(20, d=5, seed=7)
-    np.testing.assert_array_equal(again.transform(test), book.transform(test))
+    assert_array_equal(again.transform(test), book.transform(test))
     assert again.get_state()[0] == config
     with pytest.raises(InputError, match="there is no 'mean'"):
         Codebook.from_state(config, {k: v for k, v in arrays.items() if k != "mean"})
@@ -180,7 +182,7 @@ def test_a_restored_codebook_gives_the_same_bit_for_bit() -> None:
     same, other = (
         Codebook(5, random_state=np.random.default_rng(n)).fit(clips(d=5)) for n in (0, 1)
     )
-    np.testing.assert_array_equal(same.means_, book.means_)
+    assert_array_equal(same.means_, book.means_)
     assert not np.array_equal(other.means_, book.means_)
 
 

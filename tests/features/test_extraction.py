@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from killed_writers import killed_while_writing
 from media_files import make_odd_pictures
@@ -90,7 +91,8 @@ def test_every_file_is_in_the_ledger_and_numbers_are_in_its_order(texts, out):
     assert summary.sentence() == (
         "2 of 3 picture files extracted, 1 skipped; 1 other file passed over"
     )
-    assert [done for done, _, _ in calls] == [1, 2, 3] and calls[-1] == (3, 3, 1)
+    assert [done for done, _, _ in calls] == [1, 2, 3]
+    assert calls[-1] == (3, 3, 1)
     assert [(row["file"], row["outcome"]) for row in ledger(out)] == [
         ("a.txt", "extracted"),
         ("below/c.txt", "extracted"),
@@ -99,8 +101,8 @@ def test_every_file_is_in_the_ledger_and_numbers_are_in_its_order(texts, out):
     ]
     found = read_extraction(out)
     assert found.ids == ("a.txt", "below/c.txt")
-    np.testing.assert_array_equal(found.raw, [[2, 1], [1, 2]])
-    np.testing.assert_array_equal(np.load(out / "features.npy"), found.raw)
+    assert_array_equal(found.raw, [[2, 1], [1, 2]])
+    assert_array_equal(np.load(out / "features.npy"), found.raw)
     assert found.skipped == (("b.txt", "is bad"),)
     assert found[[1]].ids == found[1:].ids == found[np.array([False, True])].ids == found[1].ids
     assert found[::-1].ids == found.ids[::-1]
@@ -108,7 +110,8 @@ def test_every_file_is_in_the_ledger_and_numbers_are_in_its_order(texts, out):
 
 def test_different_files_with_the_same_numbers_are_told(texts, out):
     summary = extract_folder(texts, out, Letters())
-    assert summary.alike == () and summary.sameness() == ""
+    assert summary.alike == ()
+    assert summary.sameness() == ""
     (texts / "copy.txt").write_text("aab")
     assert extract_folder(texts, out, Letters()).alike == (), "a copy is the same picture"
     (texts / "other.txt").write_text("aba")
@@ -145,8 +148,9 @@ def test_changed_content_and_another_version_are_looked_at_again(texts, out):
     os.utime(texts / "a.txt", ns=(before.st_atime_ns, before.st_mtime_ns))
     extractor = Letters()
     extract_folder(texts, out, extractor)
-    assert "a.txt" in extractor.looked and "c.txt" not in extractor.looked
-    np.testing.assert_array_equal(read_extraction(out).raw[0], [1, 2])
+    assert "a.txt" in extractor.looked
+    assert "c.txt" not in extractor.looked
+    assert_array_equal(read_extraction(out).raw[0], [1, 2])
     assert extract_folder(texts, out, Letters(version=2)).n_cached == 0
     assert read_extraction(out).preprocessing == {"version": 2}
 
@@ -205,7 +209,8 @@ def test_tags_of_sidecars_are_noted_but_for_suggested_ones(texts, out):
     assert [name for name, _ in summary.unread] == ["below/c.txt"]
     assert summary.keywords() == "1 of 2 files have keywords (sidecar 1)"
     found = read_extraction(out)
-    assert found.tags == (("sun", "sea"), ()) and found[[1, 0]].tags == ((), ("sun", "sea"))
+    assert found.tags == (("sun", "sea"), ())
+    assert found[[1, 0]].tags == ((), ("sun", "sea"))
 
 
 @pytest.mark.parametrize(
@@ -469,7 +474,8 @@ def test_an_extraction_of_version_2_is_taken_over_where_all_in_it_is_ours(texts,
         assert (out / name).read_bytes() == (tmp_path / "new" / name).read_bytes()
     assert (out / f".{'0' * 16}.tmp").exists(), "nothing in its name says that it is ours"
     with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
-        assert store.find(_hash(texts / "a.txt")[1]) is not None and not store.n_damaged
+        assert store.find(_hash(texts / "a.txt")[1]) is not None
+        assert not store.n_damaged
 
 
 def test_what_a_killed_extraction_leaves_is_swept_by_the_next(texts, out):
@@ -531,11 +537,13 @@ def test_the_store_keeps_arrays_by_preprocessing_and_for_one_writer(texts, tmp_p
     table = np.arange(72, dtype=np.float32).reshape(2, 36)
     with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
         store.put(b"x", table)
-        assert store.find(b"y") is None and store.shape_of(b"x") == (2, 36)
+        assert store.find(b"y") is None
+        assert store.shape_of(b"x") == (2, 36)
     with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
-        np.testing.assert_array_equal(store.get(b"x"), table)
+        assert_array_equal(store.get(b"x"), table)
     with FeatureStore(tmp_path / "cache.sqlite", "two") as store:
-        assert store.find(b"x") is None and not store.n_damaged
+        assert store.find(b"x") is None
+        assert not store.n_damaged
     extract_folder(texts, out, Letters())
     with (
         FeatureStore(out / "cache.sqlite", "one"),

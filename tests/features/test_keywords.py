@@ -129,7 +129,8 @@ def test_genre_and_keywords_that_ffmpeg_wrote_are_read_and_comments_are_not(tmp_
     path = ffmpeg(tmp_path / name, *options, *words)
     found = keywords_of(path, "audio")
     assert sorted(found.tags) == ["Jazz", "R&B/Soul", "piano", "trio"]
-    assert found.places == ["sound tags"] and found.unread == []
+    assert found.places == ["sound tags"]
+    assert found.unread == []
 
 
 @needs_ffmpeg
@@ -143,7 +144,8 @@ def test_sound_of_apple_and_opus_is_heard(tmp_path, name, codec):
     samples = read_sound(path)
     spectrum = np.abs(np.fft.rfft(samples[2000 : 2000 + 18_000]))
     loudest = spectrum.argmax() * 22_050 / 18_000
-    assert abs(loudest - 440) < 2 and 0.9 < len(samples) / 22_050 < 1.1
+    assert abs(loudest - 440) < 2
+    assert 0.9 < len(samples) / 22_050 < 1.1
     assert len(read_sound(path, max_seconds=0.25)) == pytest.approx(22_050 / 4, abs=1)
 
 
@@ -281,7 +283,8 @@ def test_broken_sound_tags_never_end_the_work(tmp_path, junk):
 def test_more_than_a_limit_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(keywords._Bounded, "left", 100)
     found = keywords_of(picture(tmp_path / "a.webp", xmp=packet("sea")), "image")
-    assert found.tags == [] and "MiB would have to be read" in found.unread[0]
+    assert found.tags == []
+    assert "MiB would have to be read" in found.unread[0]
 
 
 def test_a_drawing_has_no_keywords(tmp_path):
@@ -317,7 +320,9 @@ def write_tags(path: Path, labels: list[str], monkeypatch: pytest.MonkeyPatch) -
     from polyseme.cluster.media import Tagging
 
     tagging = Tagging.__new__(Tagging)
-    tagging.kind, tagging.skipped, tagging.files = "image", [], []
+    tagging.kind = "image"
+    tagging.skipped = []
+    tagging.files = []
     record = {"file": path.name, "labels": labels, "kinds": ["seen"] * len(labels)}
     record["scores"] = [0.9] * len(labels)
     monkeypatch.setattr(tagging, "_tagged", lambda: iter([(path, record)]))
@@ -332,13 +337,15 @@ def test_a_sidecar_takes_over_what_is_inside_the_picture(tmp_path, monkeypatch):
     exif[0x9C9E] = "sand;Zoë".encode("utf-16-le")
     path = picture(tmp_path / "a.jpg", xmp=xmp.replace(">sea<", ">place|sea<").encode(), exif=exif)
     found = keywords_of(path, "image")
-    assert found.tags == ["sea", "sand", "Zoë"] and found.hierarchies == ["place|sea"]
+    assert found.tags == ["sea", "sand", "Zoë"]
+    assert found.hierarchies == ["place|sea"]
     assert write_tags(path, ["dog", "sea"], monkeypatch)["added"] == ["dog"]
     written = (tmp_path / "a.jpg.xmp").read_text("utf-8")
     for tag in ("place|sea", "sea", "sand", "Zoë", "dog"):
         assert f"<rdf:li>{tag}</rdf:li>" in written
     again = keywords_of(path, "image")
-    assert again.tags == found.tags and again.hierarchies == found.hierarchies
+    assert again.tags == found.tags
+    assert again.hierarchies == found.hierarchies
     undo_suggestions(tmp_path / "a.jpg.xmp")
     assert not (tmp_path / "a.jpg.xmp").exists()
 
@@ -359,7 +366,8 @@ def test_the_service_s_sidecars_take_it_over_as_well(tmp_path):
 
 def tags_in_darktable(folder: Path, names: list[str]) -> dict[str, set[str]]:
     """What darktable takes for the tags of pictures that it imports."""
-    library, settings = folder / "library.db", folder / "settings"
+    library = folder / "library.db"
+    settings = folder / "settings"
     imports = [word for name in names for word in ("--import", str(folder / name))]
     core = ["--core", "--library", str(library), "--configdir", str(settings)]
     core += ["--cachedir", str(folder / "cache"), "--disable-opencl"]
@@ -403,4 +411,5 @@ def test_exiftool_has_nothing_to_say_against_a_sidecar(tmp_path, monkeypatch):
     write_tags(path, ["dog"], monkeypatch)
     command = ["exiftool", "-validate", "-warning", "-error", "-a", str(tmp_path / "a.jpg.xmp")]
     done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
-    assert done.stdout.split(":")[1].strip() == "OK" and done.stdout.count("\n") == 1
+    assert done.stdout.split(":")[1].strip() == "OK"
+    assert done.stdout.count("\n") == 1

@@ -81,7 +81,8 @@ def test_files_and_extracted_numbers_are_tagged_alike(pictures):
 
 
 def test_a_device_that_is_not_there_is_refused_before_any_file_is_looked_at(pictures, tmp_path):
-    files, there = pictures / "files", ("--device", "abacus")
+    files = pictures / "files"
+    there = ("--device", "abacus")
     for command in (
         ("tag", pictures / "model", files),
         ("extract", "image", files, "-o", tmp_path),
@@ -101,7 +102,8 @@ def test_the_default_learns_from_files_too(pictures, tmp_path):
     promised = "tags for a precision of 0.5" in done.stderr
     assert promised == (load(tmp_path / "model").validation_ is not None)
     given = [len(record["labels"]) for record in lines(done.stdout)]
-    assert max(given) <= 10 and (min(given) < 10) == promised
+    assert max(given) <= 10
+    assert (min(given) < 10) == promised
     tagged = lines(run(*command, "--top", 10).stdout)
     assert {len(record["labels"]) for record in tagged} == {10}
     label = tagged[0]["labels"][0]
@@ -154,7 +156,8 @@ def test_sidecars_get_tags_and_lose_none(pictures, tmp_path):
 def test_a_disk_that_does_not_take_a_sidecar_is_no_success(pictures, tmp_path, monkeypatch):
     shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
     command = ("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2)
-    sync, failed = os.fsync, []
+    sync = os.fsync
+    failed = []
 
     def fail_once(descriptor: int) -> None:
         if not failed:
@@ -238,7 +241,8 @@ def test_suggestions_are_reviewed_and_accepted_ones_teach(pictures, tmp_path):
     assert second not in lines(run(*command, "--sidecars").stdout)[0]["added"]
     run("review", photo, "--refuse", "*")
     answered = run("review", photo)
-    assert answered.stdout == "" and "no suggestion waits for an answer" in answered.stderr
+    assert answered.stdout == ""
+    assert "no suggestion waits for an answer" in answered.stderr
     run("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
     tags = dict(zip(*attrgetter("ids", "tags")(read_extraction(tmp_path / "numbers")), strict=True))
     assert tags[photo.name] == (first,)
@@ -267,7 +271,8 @@ def taught(pictures, tmp_path, tiny_space, monkeypatch) -> Path:
 
 
 def test_files_are_asked_about_answered_and_reviewed(pictures, taught):
-    model, numbers = taught / "model", pictures / "numbers"
+    model = taught / "model"
+    numbers = pictures / "numbers"
     questions = run("ask", model, numbers, "-k", 5, "-f", "jsonl").stdout
     assert {row["item"] for row in lines(questions)} <= set(read_extraction(numbers).ids)
     (taught / "q.jsonl").write_text(questions.replace("null", "false"))
@@ -281,7 +286,8 @@ def test_files_are_asked_about_answered_and_reviewed(pictures, taught):
     assert "the model has learned from 2 answers" in done.stderr
     said = [(one.item, one.label, one.answer) for one in load(model).verdicts_.events(5)]
     own = f"noto/{photo.name}"
-    yes, no = (own, first, True), (own, second, False)
+    yes = (own, first, True)
+    no = (own, second, False)
     assert said == [(own, "canoe", True), (str(photo), "canoe", True), yes, no]
     assert "Nothing is known of the file 'nowhere.png'" in complaint(
         "learn", model, "--yes", "canoe", "nowhere.png"
@@ -302,7 +308,8 @@ def test_files_without_tags_are_a_pool_and_an_update_keeps_the_extractor(picture
     assert "photos: 30 items with tags left out" in done.stderr
     assert "items without tags are learned from" in done.stderr
     new = load(taught / "new")
-    assert new.pooled_ and new.features_.size == 64
+    assert new.pooled_
+    assert new.features_.size == 64
     run("extract", "image", pictures / "files", "-o", taught / "larger", "--size", 96)
     assert "96" in complaint(*update, "-d", tags, "-x", taught / "larger")
     numbers = pictures / "numbers" / "features.npy"
@@ -379,7 +386,8 @@ def complaint(*words: object) -> str:
 
 
 def test_misuse_is_one_sentence(pictures, sounds, tmp_path):
-    tags, numbers = pictures / "files" / "tags.jsonl", pictures / "numbers"
+    tags = pictures / "files" / "tags.jsonl"
+    numbers = pictures / "numbers"
     table = numbers / "features.npy"
     fit = ("fit", tmp_path / "m", "-x")
     for words, sentence in (

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra `image`")
 pytest.importorskip("soundfile", reason="needs the extra `audio`")
@@ -81,14 +82,14 @@ def test_files_extracted_numbers_saved_states_and_threads_make_no_difference(med
     assert features.shape == (len(files), extractor.n_features_out_)
     assert len(extractor.get_feature_names_out()) == extractor.n_features_out_
     refitted = clone(extractor).set_params(n_jobs=4)
-    np.testing.assert_array_equal(refitted.fit_transform(files), features)
+    assert_array_equal(refitted.fit_transform(files), features)
     again = type(extractor).from_state(*extractor.get_state())
-    np.testing.assert_array_equal(again.transform(files[:4]), features[:4])
+    assert_array_equal(again.transform(files[:4]), features[:4])
     raw = extractor.raw(files)
     assert all(numbers.dtype == np.float32 for numbers in raw)
     ids = tuple(map(str, files))
     extracted = Extracted(extractor.kind, extractor.preprocessing(), ids, raw)
-    np.testing.assert_array_equal(extractor.transform(extracted[[3, 1]]), features[[3, 1]])
+    assert_array_equal(extractor.transform(extracted[[3, 1]]), features[[3, 1]])
 
 
 def test_numbers_made_otherwise_and_unfitted_extractors_are_refused(media):
@@ -120,7 +121,7 @@ def test_results_come_in_order_with_the_reason_of_each_broken_file(media, tmp_pa
     mixed = [files[0], broken, files[1], tmp_path / "missing.png"]
     outcomes = list(extractor.extract(mixed))
     assert [isinstance(raw, MediaError) for raw in outcomes] == [False, True, False, True]
-    np.testing.assert_array_equal(outcomes[2], extractor.raw([files[1]])[0])
+    assert_array_equal(outcomes[2], extractor.raw([files[1]])[0])
     with pytest.raises(InputError, match=r"broken\.\w+' cannot be used: is (truncated|damaged)"):
         extractor.transform(mixed)
 
@@ -135,7 +136,7 @@ def test_a_tagger_with_an_extractor_is_one_model_from_file_to_tags(media, tiny_s
     tagger.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     labels, scores = loaded.rank(files, k=4)
-    np.testing.assert_array_equal(scores, tagger.rank(files, k=4)[1])
+    assert_array_equal(scores, tagger.rank(files, k=4)[1])
     reasons = loaded.explain(files[0], tagger.classes_[0], k=2)
     assert reasons == tagger.explain(files[0], tagger.classes_[0], k=2)
     pairs = zip(labels, documents, strict=True)
@@ -195,7 +196,8 @@ def test_the_folded_network_gives_the_plain_networks_numbers(plain, depth, size)
     pixels = np.random.default_rng(0).integers(0, 256, (3, size, size, 3), dtype=np.uint8)
     features = ImageFeatures(depth, size).fit_transform(pixels)
     wanted = plain(pixels)[depth]
-    assert features.dtype == np.float32 and features.shape == wanted.shape
+    assert features.dtype == np.float32
+    assert features.shape == wanted.shape
     assert np.abs(features - wanted).max() < 1e-4 * max(1.0, np.abs(wanted).max())
 
 
@@ -207,7 +209,7 @@ def test_emoji_files_get_the_committed_features_and_arrays_count_as_files_do(emo
     stored = features.astype(np.float16).astype(np.float32)
     assert (stored == emoji.features[rows]).mean() > 0.99
     arrays = [np.asarray(Image.open(path)) for path in paths[:9]]
-    np.testing.assert_array_equal(ImageFeatures(size=192).fit_transform(arrays), features[:9])
+    assert_array_equal(ImageFeatures(size=192).fit_transform(arrays), features[:9])
 
 
 # The device "cpu:0" goes the way of devices, on the processor.
@@ -220,7 +222,7 @@ def test_a_device_changes_no_more_than_the_rounding_and_is_not_remembered(device
     pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
     here = ImageFeatures(size=64).fit_transform(pixels)
     there = ImageFeatures(size=64, device=device)
-    np.testing.assert_allclose(there.fit_transform(pixels), here, atol=1e-2)
+    assert_allclose(there.fit_transform(pixels), here, atol=1e-2)
     config, arrays = there.get_state()
     assert ImageFeatures.from_state(config, arrays).device == "cpu"
     assert there.digest() == ImageFeatures(size=64).digest()
@@ -247,17 +249,19 @@ def fitted(clips):
 
 def test_features_are_shares_of_words_which_differ_between_low_and_high(clips, fitted):
     table = fitted.transform(clips)
-    np.testing.assert_allclose(table.sum(axis=1), 1.0)
-    low, high = table[0::2], table[1::2]
+    assert_allclose(table.sum(axis=1), 1.0)
+    low = table[0::2]
+    high = table[1::2]
     within = np.abs(low - low.mean(axis=0)).sum(axis=1).mean()
     assert np.abs(low.mean(axis=0) - high.mean(axis=0)).sum() > 1.5 * within
 
 
 def test_samples_count_as_files_of_their_rate_do(clips, fitted):
-    wave, path = tone(440, rate=44_100), clips[0].with_name("tone.wav")
+    wave = tone(440, rate=44_100)
+    path = clips[0].with_name("tone.wav")
     soundfile.write(path, wave, 44_100, subtype="FLOAT")
     other = AudioFeatures.from_state(*fitted.get_state()).set_params(rate=44_100)
-    np.testing.assert_allclose(other.transform([wave]), fitted.transform([path]), atol=1e-6)
+    assert_allclose(other.transform([wave]), fitted.transform([path]), atol=1e-6)
 
 
 def test_million_song_files_bring_their_own_timbre(tmp_path, fitted):
@@ -265,7 +269,7 @@ def test_million_song_files_bring_their_own_timbre(tmp_path, fitted):
     with h5py.File(tmp_path / "song.h5", "w") as file:
         file.create_dataset("analysis/segments_timbre", data=timbre)
     (raw,) = AudioFeatures().extract([tmp_path / "song.h5"])
-    np.testing.assert_allclose(raw, with_derivatives(timbre.astype(np.float32)), atol=1e-6)
+    assert_allclose(raw, with_derivatives(timbre.astype(np.float32)), atol=1e-6)
     assert fitted.transform([tmp_path / "song.h5"]).sum() == pytest.approx(1.0)
 
 

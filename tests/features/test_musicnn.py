@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("soundfile", reason="needs the extra `audio`")
 
@@ -32,7 +33,8 @@ FEATURES = [0.8336, -0.0329, 1.3650, -0.1861, -0.0787, 2.2450, -0.1058, -0.1411,
 
 def waves() -> np.ndarray:
     """A patch of waves over time and bands, (1, 187, 96)."""
-    time, band = np.arange(187)[:, None], np.arange(96)
+    time = np.arange(187)[:, None]
+    band = np.arange(96)
     levels = 2 + 2 * np.sin(0.05 * time * (1 + band / 40)) * np.cos(0.11 * band)
     return levels.astype(np.float32)[None]
 
@@ -46,8 +48,8 @@ def network():
 def test_features_and_logits_are_those_of_tensorflow(network):
     features = network.features(waves())
     assert features.shape == (1, musicnn.N_FEATURES)
-    np.testing.assert_allclose(features[0, :10], FEATURES, atol=2e-4)
-    np.testing.assert_allclose(network.logits(features)[0], LOGITS, atol=2e-4)
+    assert_allclose(features[0, :10], FEATURES, atol=2e-4)
+    assert_allclose(network.logits(features)[0], LOGITS, atol=2e-4)
 
 
 def test_tags_are_those_of_magnatagatune_in_their_order(network):
@@ -62,7 +64,7 @@ def test_levels_are_librosas():
     options = {"n_fft": 512, "hop_length": 256, "n_mels": 96, "pad_mode": "reflect"}
     power = librosa.feature.melspectrogram(y=samples, sr=16_000, **options).T
     patches = musicnn.patches(samples)
-    np.testing.assert_allclose(patches[0], np.log10(10_000 * power[:187] + 1), atol=1e-5)
+    assert_allclose(patches[0], np.log10(10_000 * power[:187] + 1), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_pieces_last_three_seconds_and_short_clips_are_repeated(n_samples, n_pat
     assert patches.shape == (n_patches, 187, 96)
     n_frames = 1 + n_samples // 256
     if n_frames < 187:
-        np.testing.assert_array_equal(patches[0, n_frames], patches[0, 0])
+        assert_array_equal(patches[0, n_frames], patches[0, 0])
 
 
 def test_it_hears_the_instruments_of_rendered_clips(network, tmp_path):
@@ -93,7 +95,8 @@ def test_it_hears_the_instruments_of_rendered_clips(network, tmp_path):
 
 
 def test_its_extraction_and_model_say_what_it_was_trained_on(network, tmp_path):
-    folder, runner = tmp_path / "clips", CliRunner()
+    folder = tmp_path / "clips"
+    runner = CliRunner()
     clips = load_clips(min_count=20)
     clips.write(folder, list(clips.ids[:4]))
     words = ["extract", "audio", str(folder), "--out", str(tmp_path / "numbers")]
@@ -113,9 +116,9 @@ def test_features_are_averages_over_time_and_survive_saving(network):
     samples = np.random.default_rng(0).normal(0, 0.1, (2, 7 * 16_000)).astype(np.float32)
     extractor = AudioFeatures(network="musicnn", rate=16_000)
     features = extractor.fit_transform(samples)
-    np.testing.assert_allclose(features[0], network(samples[0]).mean(axis=0), atol=1e-5)
+    assert_allclose(features[0], network(samples[0]).mean(axis=0), atol=1e-5)
     again = AudioFeatures.from_state(*extractor.get_state())
-    np.testing.assert_array_equal(again.transform(samples), features)
+    assert_array_equal(again.transform(samples), features)
 
 
 def test_songs_without_sound_are_skipped(network, tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("PIL", reason="needs the extra `image`")
 
@@ -96,7 +97,7 @@ def test_a_librarys_network_gives_the_librarys_numbers(name, tmp_path):
         extractor = ImageFeatures(depth, network=name, weights=tmp_path / "weights.safetensors")
         features = extractor.fit_transform(PIXELS)
         assert features.shape == expected.shape
-        np.testing.assert_allclose(features, expected.numpy(), atol=1e-4)
+        assert_allclose(features, expected.numpy(), atol=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ def test_a_model_of_sentence_transformers_gives_its_own_vectors(clip):
     wanted = model.encode([Image.fromarray(one) for one in pixels])
     features = sentences(clip).fit_transform(pixels)
     assert features.shape == (2, 16)
-    np.testing.assert_allclose(features, wanted, atol=1e-5)
+    assert_allclose(features, wanted, atol=1e-5)
 
 
 def test_a_folder_is_known_by_all_of_its_files(tmp_path):
@@ -197,7 +198,7 @@ def test_weights_of_a_parallel_training_count_as_others_do(weights, tmp_path):
     save_file({f"module.{key}": one for key, one in tensors.items()}, tmp_path / "p.safetensors")
     features = small(tmp_path / "p.safetensors").fit_transform(PIXELS)
     wanted = small(weights / "one.safetensors").fit_transform(PIXELS)
-    np.testing.assert_array_equal(features, wanted)
+    assert_array_equal(features, wanted)
 
 
 def test_weights_without_or_with_another_last_layer_serve_too(weights, tmp_path):
@@ -210,7 +211,7 @@ def test_weights_without_or_with_another_last_layer_serve_too(weights, tmp_path)
     save_file(headless | fewer, tmp_path / "fewer.safetensors")
     wanted = small(weights / "one.safetensors").fit_transform(PIXELS)
     for file in ("headless.safetensors", "fewer.safetensors"):
-        np.testing.assert_array_equal(small(tmp_path / file).fit_transform(PIXELS), wanted)
+        assert_array_equal(small(tmp_path / file).fit_transform(PIXELS), wanted)
     logits = small(tmp_path / "fewer.safetensors", depth="logits")
     assert logits.fit_transform(PIXELS).shape == (2, 7)
     with pytest.raises(InputError, match="have no last layer"):
@@ -249,7 +250,7 @@ def test_a_saved_extractor_finds_its_weights_or_says_where_they_were(weights, tm
     config, arrays = extractor.get_state()
     config = json.loads(json.dumps(config))
     again = ImageFeatures.from_state(config, arrays)
-    np.testing.assert_array_equal(again.transform(PIXELS), extractor.transform(PIXELS))
+    assert_array_equal(again.transform(PIXELS), extractor.transform(PIXELS))
     moved.unlink()
     with pytest.raises(InputError, match=r"weights\.safetensors'.*cannot be opened.*put it there"):
         ImageFeatures.from_state(config, arrays)
@@ -363,4 +364,4 @@ def test_lite2_gives_the_plain_networks_numbers(size):
         scaled = torch.from_numpy((pixels.astype(np.float32) - 127) / 128).permute(0, 3, 1, 2)
         wanted = plain.extract_features(scaled).mean(dim=(2, 3)).numpy()
     features = ImageFeatures(size=size, network="efficientnet-lite2").fit_transform(pixels)
-    np.testing.assert_allclose(features, wanted, atol=1e-4)
+    assert_allclose(features, wanted, atol=1e-4)

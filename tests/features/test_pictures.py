@@ -12,6 +12,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 pytest.importorskip("PIL", reason="needs the extra `image`")
@@ -27,19 +28,21 @@ from polyseme.features.base import MediaError
 from polyseme.features.image import FRAMINGS
 from polyseme.features.pictures import picture_from_array, read_picture, read_thumbnail
 
-WHITE, BLACK = (255, 255, 255), (0, 0, 0)
+WHITE = (255, 255, 255)
+BLACK = (0, 0, 0)
 CORNERS = (RED, GREEN, BLUE, YELLOW)
 
 
 def corners(pixels: NDArray[np.uint8]) -> list[tuple[int, ...]]:
     """The middle of each quadrant, in reading order."""
-    near, far = len(pixels) // 4, len(pixels) * 3 // 4
+    near = len(pixels) // 4
+    far = len(pixels) * 3 // 4
     places = [(near, near), (near, far), (far, near), (far, far)]
     return [tuple(int(v) for v in pixels[place]) for place in places]
 
 
 def assert_near(found: object, wanted: object, within: int = 3) -> None:
-    np.testing.assert_allclose(np.asarray(found, int), np.asarray(wanted, int), atol=within)
+    assert_allclose(np.asarray(found, int), np.asarray(wanted, int), atol=within)
 
 
 def read(content: str | bytes, folder: Path, *, size: int = 16, framing: str = "stretch"):
@@ -71,7 +74,8 @@ def test_colours_are_where_they_belong(name: str, odd) -> None:
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["JPEG", "TIFF", "PNG", "WEBP"])
 def test_every_orientation_is_as_pillow_turns_it(orientation, kind, tmp_path: Path) -> None:
-    file, exif = tmp_path / "turned.jpg", Image.Exif()
+    file = tmp_path / "turned.jpg"
+    exif = Image.Exif()
     exif[274] = orientation
     Image.fromarray(made.quadrants(41, 30)).save(file, format=kind, exif=exif, quality=95)
     with Image.open(file) as opened:
@@ -88,16 +92,16 @@ def test_rgba_is_composed_on_white_and_then_resampled(tmp_path: Path, monkeypatc
     white = Image.new("RGBA", cell.size, "white")
     white.alpha_composite(cell)
     wanted = np.asarray(white.convert("RGB").resize((224, 224), Image.Resampling.BICUBIC))
-    np.testing.assert_array_equal(read_picture(tmp_path / "cell.png", size=224), wanted)
+    assert_array_equal(read_picture(tmp_path / "cell.png", size=224), wanted)
     monkeypatch.setattr(pictures, "_BAND", 64 * 7)
-    np.testing.assert_array_equal(picture_from_array(np.asarray(cell), size=224), wanted)
+    assert_array_equal(picture_from_array(np.asarray(cell), size=224), wanted)
 
 
 @pytest.mark.parametrize(("depth", "row", "scale"), [(2, b"\x1b", 85), (4, b"\x01\x23", 17)])
 def test_a_transparent_gray_of_few_bits_is_white(depth, row, scale, tmp_path: Path) -> None:
     content = made.png((b"\0" + row) * 4, (4, 4), (b"tRNS", b"\0\1"), depth=depth, colour=0)
     gray = read(content, tmp_path, size=4)[0, :, 0]
-    np.testing.assert_array_equal(gray, [0, 255, 2 * scale, 3 * scale])
+    assert_array_equal(gray, [0, 255, 2 * scale, 3 * scale])
 
 
 def test_transparent_palette_entries_and_colours_of_16_bits_are_white(tmp_path: Path) -> None:
@@ -108,9 +112,9 @@ def test_transparent_palette_entries_and_colours_of_16_bits_are_white(tmp_path: 
     pixels = np.full((4, 4, 3), 0x1234, np.uint16)
     pixels[:, 2:] = 0x8001
     content = made.png16(pixels, (b"tRNS", bytes.fromhex("123412341234")))
-    np.testing.assert_array_equal(read(content, tmp_path, size=4)[0, :, 1], [255, 255, 128, 128])
+    assert_array_equal(read(content, tmp_path, size=4)[0, :, 1], [255, 255, 128, 128])
     gray = made.png16(pixels[:, :, 0], (b"tRNS", bytes.fromhex("8001")))
-    np.testing.assert_array_equal(read(gray, tmp_path, size=4)[0, :, 1], [18, 18, 255, 255])
+    assert_array_equal(read(gray, tmp_path, size=4)[0, :, 1], [18, 18, 255, 255])
 
 
 @pytest.mark.parametrize("big_endian", [False, True])
@@ -123,8 +127,8 @@ def test_of_16_bits_the_upper_8_are_kept(big_endian, packed, colour, tmp_path: P
     content = made.tiff(
         pixels, big_endian=big_endian, packed=packed, photometric=2 if colour else 1
     )
-    np.testing.assert_array_equal(read(content, tmp_path, size=4), wanted)
-    np.testing.assert_array_equal(read(made.png16(pixels), tmp_path, size=4), wanted)
+    assert_array_equal(read(content, tmp_path, size=4), wanted)
+    assert_array_equal(read(made.png16(pixels), tmp_path, size=4), wanted)
     inverted = made.tiff(np.full((4, 4), 0xFFFF, np.uint16), photometric=0)
     assert tuple(read(inverted, tmp_path, size=4)[0, 0]) == BLACK
 
@@ -142,7 +146,7 @@ def test_of_16_bits_the_upper_8_are_kept(big_endian, packed, colour, tmp_path: P
 )
 def test_32_bits_are_scaled_from_the_least_to_the_largest(values, wanted, tmp_path: Path) -> None:
     content = made.tiff(np.tile(values, (3, 1)))
-    np.testing.assert_array_equal(read(content, tmp_path, size=3)[0, :, 0], wanted)
+    assert_array_equal(read(content, tmp_path, size=3)[0, :, 0], wanted)
 
 
 def test_a_cmyk_jpeg_without_adobes_mark_is_not_taken_as_inverted(tmp_path: Path) -> None:
@@ -160,7 +164,8 @@ def test_a_cmyk_jpeg_without_adobes_mark_is_not_taken_as_inverted(tmp_path: Path
 def test_framings_show_what_they_promise(width: int, height: int) -> None:
     pixels = np.zeros((height, width, 3), np.uint8)
     side = min(width, height)
-    top, left = (height - side) // 2, (width - side) // 2
+    top = (height - side) // 2
+    left = (width - side) // 2
     pixels[top : top + side, left : left + side] = RED
     cut = picture_from_array(pixels, size=10, framing="crop")
     # At the cut, resampling sees a little of what lies beyond.
@@ -168,10 +173,11 @@ def test_framings_show_what_they_promise(width: int, height: int) -> None:
     padded = picture_from_array(np.zeros_like(pixels), size=16, framing="pad")
     dark = (padded == 0).all(axis=2)
     short = max(1, round(side * 16 / max(width, height)))
-    assert dark.sum() == 16 * short and (padded[~dark] == 255).all()
+    assert dark.sum() == 16 * short
+    assert (padded[~dark] == 255).all()
     ahead = (16 - short) // 2
     lines = dark.any(axis=1) if height < width else dark.any(axis=0)
-    np.testing.assert_array_equal(np.flatnonzero(lines), np.arange(ahead, ahead + short))
+    assert_array_equal(np.flatnonzero(lines), np.arange(ahead, ahead + short))
     assert (picture_from_array(np.zeros_like(pixels), size=16) == 0).all()
 
 
@@ -211,7 +217,8 @@ def test_deep_pictures_take_no_more_memory_than_they_unpack_to(tmp_path, most_by
     assert (tmp_path / "deep.tif").stat().st_size < 1_000_000
     square, held = most_bytes(lambda: read_picture(tmp_path / "deep.tif", size=8))
     assert held < 200_000_000, "float64 tables of all pixels would be five times 128 MB"
-    assert square[0, 0, 0] == 0 and square[-1, -1, 0] == (3 if kind == np.uint16 else 255)
+    assert square[0, 0, 0] == 0
+    assert square[-1, -1, 0] == (3 if kind == np.uint16 else 255)
 
 
 def test_decoded_bytes_count_not_only_pixels(tmp_path):
@@ -254,7 +261,7 @@ def test_large_pictures_are_read_one_at_a_time_and_lack_of_memory_is_told(odd, m
 )
 def test_arrays_of_every_kind_are_taken(array: object, wanted) -> None:
     found = picture_from_array(array, size=6)
-    np.testing.assert_array_equal(found, np.broadcast_to(np.array(wanted, np.uint8), (6, 6, 3)))
+    assert_array_equal(found, np.broadcast_to(np.array(wanted, np.uint8), (6, 6, 3)))
 
 
 @pytest.mark.parametrize(
@@ -335,14 +342,14 @@ def test_many_threads_read_what_one_reads(odd) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = pool.map(lambda name: read_picture(folder / name, size=32), names * 2)
         for name, pixels in zip(names * 2, found, strict=True):
-            np.testing.assert_array_equal(pixels, alone[name], err_msg=name)
+            assert_array_equal(pixels, alone[name], err_msg=name)
 
 
 def test_a_drawing_is_sharp_at_any_size_and_on_white(tmp_path: Path) -> None:
     for size in (8, 128):
         found = read(DRAWING, tmp_path, size=size)
         red = np.broadcast_to(RED, (size, size // 2, 3))
-        np.testing.assert_array_equal(found[:, : size // 2], red)
+        assert_array_equal(found[:, : size // 2], red)
         assert (found[:, size // 2 :] == 255).all()
     assert (read(f"<svg {SVG}/>", tmp_path) == 255).all()
 
@@ -473,7 +480,8 @@ def test_a_drawing_that_white_does_not_hide_lies_on_white(make, tmp_path: Path) 
 def test_a_drawing_in_the_current_colour_is_black_on_white(tmp_path: Path) -> None:
     shape = '<circle cx="12" cy="12" r="9" fill="currentColor"/>'
     found = read(f'<svg {SVG} viewBox="0 0 24 24">{shape}</svg>', tmp_path, size=48)
-    assert tuple(found[24, 24]) == BLACK and tuple(found[0, 0]) == WHITE
+    assert tuple(found[24, 24]) == BLACK
+    assert tuple(found[0, 0]) == WHITE
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
@@ -481,7 +489,8 @@ def test_what_is_put_around_a_drawing_is_its_own_ground(framing: str, tmp_path: 
     wide = Image.new("RGBA", (96, 48), (255, 255, 255, 0))
     wide.paste(ring(255), (24, 0))
     found = read(saved(wide, "PNG"), tmp_path, size=48, framing=framing)
-    assert tuple(found[0, 0]) == tuple(found[-1, -1]) == BLACK and found.max() > 250
+    assert tuple(found[0, 0]) == tuple(found[-1, -1]) == BLACK
+    assert found.max() > 250
 
 
 @pytest.mark.parametrize(
@@ -496,7 +505,8 @@ def test_what_is_put_around_a_drawing_is_its_own_ground(framing: str, tmp_path: 
 def test_where_black_shows_no_more_a_picture_lies_on_white(pixel, wanted, tmp_path: Path) -> None:
     blank = Image.new("RGBA", (60, 30), pixel)
     found = read(saved(blank, "PNG"), tmp_path, size=16, framing="pad")
-    assert tuple(found[8, 8]) == wanted and tuple(found[0, 0]) == WHITE
+    assert tuple(found[8, 8]) == wanted
+    assert tuple(found[0, 0]) == WHITE
 
 
 def test_white_with_one_dark_line_keeps_the_pixels_it_had(tmp_path: Path) -> None:
@@ -505,16 +515,16 @@ def test_white_with_one_dark_line_keeps_the_pixels_it_had(tmp_path: Path) -> Non
     white = Image.new("RGBA", drawing.size, "white")
     white.alpha_composite(drawing)
     found = read(saved(drawing, "PNG"), tmp_path, size=48)
-    np.testing.assert_array_equal(found, np.asarray(white.convert("RGB")))
+    assert_array_equal(found, np.asarray(white.convert("RGB")))
 
 
 def test_an_array_with_opacity_lies_on_the_same_ground_as_a_file(tmp_path: Path) -> None:
     for value in (255, 10):
         wanted = read(saved(ring(value), "PNG"), tmp_path, size=48)
         array = np.asarray(ring(value))
-        np.testing.assert_array_equal(picture_from_array(array, size=48), wanted)
+        assert_array_equal(picture_from_array(array, size=48), wanted)
         unit = array.astype(np.float32) / 255
-        np.testing.assert_array_equal(picture_from_array(unit, size=48), wanted)
+        assert_array_equal(picture_from_array(unit, size=48), wanted)
 
 
 def test_the_ground_is_the_same_whatever_is_looked_at_at_a_time(
@@ -522,10 +532,10 @@ def test_the_ground_is_the_same_whatever_is_looked_at_at_a_time(
 ) -> None:
     wanted = read(saved(ring(255), "PNG"), tmp_path, size=48)
     monkeypatch.setattr(pictures, "_BAND", 48 * 5)
-    np.testing.assert_array_equal(read(saved(ring(255), "PNG"), tmp_path, size=48), wanted)
+    assert_array_equal(read(saved(ring(255), "PNG"), tmp_path, size=48), wanted)
     wanted = read(ring_16_bits(255), tmp_path, size=48)
     monkeypatch.setattr(pictures, "_BAND", 48)
-    np.testing.assert_array_equal(read(ring_16_bits(255), tmp_path, size=48), wanted)
+    assert_array_equal(read(ring_16_bits(255), tmp_path, size=48), wanted)
 
 
 def test_a_thumbnail_of_a_white_drawing_can_be_seen(tmp_path: Path) -> None:
@@ -533,4 +543,5 @@ def test_a_thumbnail_of_a_white_drawing_can_be_seen(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         with Image.open(io.BytesIO(read_thumbnail(tmp_path / name, size=48))) as small:
             values = np.asarray(small.convert("L"))
-        assert values.max() > 240 and values[0, 0] < 15
+        assert values.max() > 240
+        assert values[0, 0] < 15

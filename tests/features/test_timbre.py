@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from polyseme.features import timbre as module
@@ -70,7 +71,7 @@ def test_timbre_is_the_cosine_transform_of_a_segments_average_levels() -> None:
     assert len(timbre) == len(starts) - 1 > 3
     for row, (start, end) in enumerate(pairwise(starts)):
         frames = [dct(frame.astype(float), norm="ortho")[:12] for frame in levels[start:end]]
-        np.testing.assert_allclose(timbre[row], sum(frames) / len(frames), atol=1e-3)
+        assert_allclose(timbre[row], sum(frames) / len(frames), atol=1e-3)
 
 
 def test_segments_start_where_notes_do_and_steady_sound_is_cut_too() -> None:
@@ -82,7 +83,8 @@ def test_segments_start_where_notes_do_and_steady_sound_is_cut_too() -> None:
     assert len(away) <= 2
     steady = np.sin(2 * np.pi * 440 * np.arange(5 * RATE) / RATE).astype(np.float32)
     lengths = np.diff(module._segment_starts(module._band_levels(steady)))
-    assert len(lengths) >= 4 and lengths.max() - lengths.min() <= 1
+    assert len(lengths) >= 4
+    assert lengths.max() - lengths.min() <= 1
 
 
 @settings(deadline=None, max_examples=60)
@@ -98,7 +100,8 @@ def test_segments_cover_the_clip_within_their_bounds(n_frames, seed, loudness) -
     lengths = np.diff(starts, append=n_frames)
     assert starts[0] == 0
     short = n_frames < 2 * module.SHORTEST and len(starts) == 1
-    assert lengths.max() <= module.LONGEST and (lengths.min() >= module.SHORTEST or short)
+    assert lengths.max() <= module.LONGEST
+    assert lengths.min() >= module.SHORTEST or short
 
 
 @pytest.mark.parametrize("level", [0.0, 0.5, -1.0])
@@ -107,16 +110,17 @@ def test_silence_and_a_constant_have_floor_values(level: float, n_samples: int) 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         timbre = segment_timbre(np.full(n_samples, level, dtype=np.float32))
-    np.testing.assert_allclose(timbre[:, 0], -800, atol=1e-2)
-    np.testing.assert_allclose(timbre[:, 1:], 0, atol=1e-3)
+    assert_allclose(timbre[:, 0], -800, atol=1e-2)
+    assert_allclose(timbre[:, 1:], 0, atol=1e-3)
 
 
 def test_gain_moves_loudness_only_and_an_offset_nothing() -> None:
     samples = notes([0.5, 1.0, 1.6], 2.2)
-    quiet, loud = segment_timbre(samples / 10), segment_timbre(samples)
-    np.testing.assert_allclose(loud[:, 0] - quiet[:, 0], 20 * 8, atol=0.05)
-    np.testing.assert_allclose(loud[:, 1:], quiet[:, 1:], atol=0.05)
-    np.testing.assert_allclose(segment_timbre(samples + np.float32(0.25)), loud, atol=0.5)
+    quiet = segment_timbre(samples / 10)
+    loud = segment_timbre(samples)
+    assert_allclose(loud[:, 0] - quiet[:, 0], 20 * 8, atol=0.05)
+    assert_allclose(loud[:, 1:], quiet[:, 1:], atol=0.05)
+    assert_allclose(segment_timbre(samples + np.float32(0.25)), loud, atol=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for gain in (20, 3e4, 1e9):
@@ -141,7 +145,8 @@ def test_derivatives_are_those_of_a_plain_loop(n_segments: int) -> None:
 
     first = slopes(timbre.tolist())
     found = with_derivatives(timbre)
-    assert found.shape == (n_segments, 36) and found.dtype == np.float32
-    np.testing.assert_array_equal(found[:, :12], timbre)
-    np.testing.assert_allclose(found[:, 12:24], np.reshape(first, (-1, 12)), atol=1e-6)
-    np.testing.assert_allclose(found[:, 24:], np.reshape(slopes(first), (-1, 12)), atol=1e-6)
+    assert found.shape == (n_segments, 36)
+    assert found.dtype == np.float32
+    assert_array_equal(found[:, :12], timbre)
+    assert_allclose(found[:, 12:24], np.reshape(first, (-1, 12)), atol=1e-6)
+    assert_allclose(found[:, 24:], np.reshape(slopes(first), (-1, 12)), atol=1e-6)

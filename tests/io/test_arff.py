@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_array_equal
 
 from polyseme._validation import InputError
 from polyseme.io import read_documents, read_features
@@ -70,21 +71,23 @@ def mulan(folder: Path, arff: str, xml: str, name: str = "x.arff", label_file: s
 def test_dense_arff(tmp_path, name, label_file):
     path = mulan(tmp_path, DENSE, LABELS, name, label_file)
     documents = read_documents(path)
-    assert documents.labels == ["sky blue", "b\\c"] and documents.indicator.dtype == np.int64
-    np.testing.assert_array_equal(documents.indicator.toarray(), [[1, 0], [0, 1], [1, 1]])
+    assert documents.labels == ["sky blue", "b\\c"]
+    assert documents.indicator.dtype == np.int64
+    assert_array_equal(documents.indicator.toarray(), [[1, 0], [0, 1], [1, 1]])
     features = read_features(path)
     assert isinstance(features, np.ndarray)
-    np.testing.assert_array_equal(features, [[0.5, 3, 1], [np.nan, np.nan, 0], [0, 0, np.nan]])
+    assert_array_equal(features, [[0.5, 3, 1], [np.nan, np.nan, 0], [0, 0, np.nan]])
 
 
 def test_sparse_arff_stays_sparse(tmp_path):
     path = mulan(tmp_path, SPARSE, SPARSE_LABELS)
     documents = read_documents(path)
     assert documents.labels == ["a", "b, c"]
-    np.testing.assert_array_equal(documents.indicator.toarray(), [[1, 1], [0, 0], [0, 1], [0, 0]])
+    assert_array_equal(documents.indicator.toarray(), [[1, 1], [0, 0], [0, 1], [0, 0]])
     features = read_features(path)
-    assert isinstance(features, sp.csr_matrix) and features.nnz == 3
-    np.testing.assert_array_equal(features.toarray(), [[2.5, 0], [0, 0], [0, np.nan], [0, 1]])
+    assert isinstance(features, sp.csr_matrix)
+    assert features.nnz == 3
+    assert_array_equal(features.toarray(), [[2.5, 0], [0, 0], [0, np.nan], [0, 1]])
 
 
 def test_wide_sparse_arff_is_not_made_dense(tmp_path):
@@ -94,7 +97,8 @@ def test_wide_sparse_arff_is_not_made_dense(tmp_path):
     arff = f"@relation w\n{header}@attribute l {{0,1}}\n@data\n{rows}"
     features = read_features(mulan(tmp_path, arff, '<labels><label name="l"/></labels>'))
     # Dense, these 5000 rows would take 800 MB.
-    assert features.shape == (n // 4, n) and features.nnz == n // 4
+    assert features.shape == (n // 4, n)
+    assert features.nnz == n // 4
 
 
 def test_a_missing_label_file_lists_what_was_tried(tmp_path):
@@ -110,7 +114,7 @@ def test_features_that_are_no_numbers_do_not_hinder_the_labels(tmp_path):
         "@attribute l {0,1}\n@data\n'a, \\'b\\' % c','dark, green',1\nd,red,0\n"
     )
     path = mulan(tmp_path, arff, '<labels><label name="l"/></labels>')
-    np.testing.assert_array_equal(read_documents(path).indicator.toarray(), [[1], [0]])
+    assert_array_equal(read_documents(path).indicator.toarray(), [[1], [0]])
     with pytest.raises(InputError, match=r"Attribute 'name' of x\.arff must be numeric or \{0,1\}"):
         read_features(path)
 
@@ -204,10 +208,13 @@ def real(data) -> Path:
 def test_real_files_have_their_published_counts(
     real, name, n, n_labels, n_features, n_ones, sparse
 ):
-    documents, features = read_documents(real / name), read_features(real / name)
-    assert documents.indicator.shape == (n, n_labels) and len(documents.labels) == n_labels
+    documents = read_documents(real / name)
+    features = read_features(real / name)
+    assert documents.indicator.shape == (n, n_labels)
+    assert len(documents.labels) == n_labels
     assert documents.indicator.nnz == n_ones
-    assert features.shape == (n, n_features) and sp.issparse(features) == sparse
+    assert features.shape == (n, n_features)
+    assert sp.issparse(features) == sparse
     assert np.isfinite(features.data if sparse else features).all()
 
 
@@ -219,5 +226,5 @@ def test_real_sparse_rows_equal_a_plain_loop(real):
         for pair in line.strip("{}").split(","):
             index, value = pair.split()
             expected[row, int(index)] = float(value)
-    np.testing.assert_array_equal(read_features(path).toarray(), expected[:, :499])
-    np.testing.assert_array_equal(read_documents(path).indicator.toarray(), expected[:, 499:])
+    assert_array_equal(read_features(path).toarray(), expected[:, :499])
+    assert_array_equal(read_documents(path).indicator.toarray(), expected[:, 499:])

@@ -42,7 +42,8 @@ def test_what_a_kill_leaves_is_swept_and_nothing_else(tmp_path):
         (tmp_path / name).write_text("mine")
     killed_while_writing(tmp_path / "page.html")
     (left,) = names(tmp_path) - {*FOREIGN}
-    assert is_drawn(left) and not any(map(is_drawn, FOREIGN))
+    assert is_drawn(left)
+    assert not any(map(is_drawn, FOREIGN))
     (tmp_path / left).with_suffix(".link").symlink_to(tmp_path / FOREIGN[0])
     sweep(tmp_path)
     assert names(tmp_path) == {*FOREIGN, Path(left).with_suffix(".link").name}
@@ -83,7 +84,8 @@ def test_a_link_with_a_drawn_name_is_left_alone(tmp_path):
     drawn.unlink()
     drawn.symlink_to(tmp_path / "mine")
     sweep(tmp_path)
-    assert drawn.is_symlink() and (tmp_path / "mine").read_text() == "mine"
+    assert drawn.is_symlink()
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_a_file_swept_before_it_was_locked_is_drawn_anew(tmp_path, monkeypatch):
@@ -100,7 +102,8 @@ def test_a_file_swept_before_it_was_locked_is_drawn_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", swept)
     with replacing(tmp_path / "a") as stream:
         stream.write(b"kept")
-    assert drawn and (tmp_path / "a").read_bytes() == b"kept"
+    assert drawn
+    assert (tmp_path / "a").read_bytes() == b"kept"
 
 
 def test_a_mark_is_made_in_new_and_empty_folders_only(tmp_path):
@@ -136,7 +139,8 @@ def test_a_mark_that_is_not_ours_is_refused(tmp_path, mark):
     (tmp_path / MARK).write_bytes(mark)
     with pytest.raises(InputError, match=r"The mark '.polyseme' in .* is damaged or not ours"):
         mark_folder(tmp_path, "rankings")
-    assert (tmp_path / MARK).read_bytes() == mark and kind_of(tmp_path) is None
+    assert (tmp_path / MARK).read_bytes() == mark
+    assert kind_of(tmp_path) is None
 
 
 def test_one_writer_at_a_time_has_a_folder(tmp_path):
@@ -203,29 +207,34 @@ def test_every_bit_counts(tmp_path):
     for place in range(len(data)):
         for bit in (1, 16, 128):
             assert unsealed(data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :]) is None
-    assert unsealed(data[:-1]) is None and unsealed(b"[" * 10_000) is None
+    assert unsealed(data[:-1]) is None
+    assert unsealed(b"[" * 10_000) is None
     assert unsealed(json.dumps(content).encode()) is None
     with replacing(tmp_path / "a") as stream:
         stream.writelines([b"one", b"", b"two"])
         summary = stream.summary()
-    assert summary == summary_of(tmp_path / "a") and summary["bytes"] == 6
+    assert summary == summary_of(tmp_path / "a")
+    assert summary["bytes"] == 6
     assert is_intact(tmp_path / "a", summary)
     for changed in (b"onetwp", b"onetw", b""):
         (tmp_path / "a").write_bytes(changed)
         assert not is_intact(tmp_path / "a", summary)
     for nothing in (None, [], {"bytes": 0}):
         assert not is_intact(tmp_path / "a", nothing)
-    assert not is_intact(tmp_path / "gone", summary) and summary_of(tmp_path) is None
+    assert not is_intact(tmp_path / "gone", summary)
+    assert summary_of(tmp_path) is None
 
 
 @pytest.mark.parametrize("size", [0, 1, 8, 4 * 2**20, 4 * 2**20 + 13, 9 * 2**20])
 def test_the_quick_digest_sees_bits_cuts_and_places(tmp_path, size):
-    rng, path = np.random.default_rng(size), tmp_path / "a"
+    rng = np.random.default_rng(size)
+    path = tmp_path / "a"
     data = bytearray(rng.bytes(size))
     with replacing(path) as stream:
         stream.write(data)
         summary = stream.quick_summary()
-    assert is_intact(path, summary) and summary["sha256"] == summary_of(path)["sha256"]
+    assert is_intact(path, summary)
+    assert summary["sha256"] == summary_of(path)["sha256"]
     found = {summary["quick"]}
     changed = [data + b"\0"]
     for place in rng.integers(0, size, 8 if size else 0):

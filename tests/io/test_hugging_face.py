@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from polyseme.cli.reading import Reading, read_items
 from polyseme.io import read_table
@@ -36,17 +37,20 @@ def test_a_saved_dataset_is_a_table(tmp_path, dataset, write, rows):
     write(dataset, path)
     table = read_table(path)
     places = ["abcd".index(row) for row in rows]
-    assert table.ids == [*rows] and table.label_sets == [dataset["tags"][p] for p in places]
-    np.testing.assert_array_equal(table.features, np.eye(4)[places])
+    assert table.ids == [*rows]
+    assert table.label_sets == [dataset["tags"][p] for p in places]
+    assert_array_equal(table.features, np.eye(4)[places])
 
 
 def test_the_splits_of_a_saved_dataset_can_be_chosen(tmp_path, dataset):
     parts = {"train": dataset.select(range(3)), "test": dataset.select([3])}
     datasets.DatasetDict(parts).save_to_disk(tmp_path / "all")
     table = read_table(tmp_path / "all")
-    assert table.splits == ["train"] * 3 + ["test"] and table.ids == [*"abcd"]
+    assert table.splits == ["train"] * 3 + ["test"]
+    assert table.ids == [*"abcd"]
     items = read_items(tmp_path / "all", None, "test", Reading())
-    assert items.documents.ids == ("d",) and items.X.to_numpy().tolist() == [[0, 0, 0, 1]]
+    assert items.documents.ids == ("d",)
+    assert items.X.to_numpy().tolist() == [[0, 0, 0, 1]]
 
 
 @pytest.mark.parametrize("name", ["folder", "table.parquet"])
@@ -59,4 +63,5 @@ def test_numbers_of_class_labels_become_their_names(tmp_path, name):
     dataset = datasets.Dataset.from_dict(made, features=features)
     (dataset.to_parquet if "." in name else dataset.save_to_disk)(tmp_path / name)
     table = read_table(tmp_path / name)
-    assert table.label_sets == [["sun", "sea"], [], ["sun"]] and table.shape == (3, 1)
+    assert table.label_sets == [["sun", "sea"], [], ["sun"]]
+    assert table.shape == (3, 1)

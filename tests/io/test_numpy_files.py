@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
 from polyseme._validation import InputError
@@ -26,8 +27,9 @@ def test_npy_gives_floats(tmp_path, stored_type, read_type):
     values = np.array([[0, 1, 1], [1, 0, 0]], dtype=stored_type)
     np.save(tmp_path / "x.npy", values)
     features = read_features(tmp_path / "x.npy")
-    np.testing.assert_array_equal(features, values)
-    assert features.dtype == np.dtype(read_type) and type(features) is np.ndarray
+    assert_array_equal(features, values)
+    assert features.dtype == np.dtype(read_type)
+    assert type(features) is np.ndarray
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dia"])
@@ -36,7 +38,7 @@ def test_npz_of_scipy_stays_sparse(tmp_path, layout):
     sp.save_npz(tmp_path / "x.npz", sp.csr_matrix(values).asformat(layout))
     features = read_features(tmp_path / "x.npz")
     assert isinstance(features, sp.csr_matrix)
-    np.testing.assert_array_equal(features.toarray(), values)
+    assert_array_equal(features.toarray(), values)
 
 
 class Trap:
@@ -125,9 +127,10 @@ def test_an_indicator_is_read_dense_or_in_parts(tmp_path):
     np.savez_compressed(tmp_path / "parts.npz", labels=labels, **parts)
     for name in ("dense.npz", "parts.npz"):
         documents = read_documents(tmp_path / name)
-        assert documents.labels == ["a", "é", "c d"] and len(documents) == 3
+        assert documents.labels == ["a", "é", "c d"]
+        assert len(documents) == 3
         assert isinstance(documents.indicator, sp.csr_matrix)
-        np.testing.assert_array_equal(documents.indicator.toarray(), INDICATOR)
+        assert_array_equal(documents.indicator.toarray(), INDICATOR)
         assert documents.ids is documents.label_sets is None
 
 
@@ -189,4 +192,5 @@ def test_a_header_that_is_no_header_is_told_without_addresses(tmp_path, header):
     (tmp_path / "x.npy").write_bytes(data)
     with pytest.raises(InputError, match=r"^x.npy is not readable") as refused:
         read_features(tmp_path / "x.npy")
-    assert " at 0x" not in str(refused.value) and "\n" not in str(refused.value)
+    assert " at 0x" not in str(refused.value)
+    assert "\n" not in str(refused.value)

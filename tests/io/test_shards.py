@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from polyseme._validation import InputError
 from polyseme.io import read_features
@@ -29,23 +30,25 @@ def joined(folder: Path, n_rows: int) -> np.ndarray:
 def test_blocks_of_shards_are_the_table(tmp_path, file_format, n_rows):
     X = table()
     assert len(write_shards(X, tmp_path / "cut", 16, file_format)) == 4
-    np.testing.assert_array_equal(joined(tmp_path / "cut", n_rows), X)
+    assert_array_equal(joined(tmp_path / "cut", n_rows), X)
     shards, _ = find_shards(tmp_path / "cut")
     places = [(shard.first, shard.n_rows) for shard in shards]
     assert places == [(0, 16), (16, 16), (32, 16), (48, 2)]
     sizes = [len(block) for _, block in read_blocks(shards[0], n_rows)]
-    assert all(size == n_rows for size in sizes[:-1]) and sum(sizes) == 16
+    assert all(size == n_rows for size in sizes[:-1])
+    assert sum(sizes) == 16
 
 
 def test_blocks_do_not_depend_on_row_groups(tmp_path):
-    X, path = table(40), tmp_path / "groups.parquet"
+    X = table(40)
+    path = tmp_path / "groups.parquet"
     columns = {f"x{i}": X[:, i] for i in range(3)} | {"id": [str(i) for i in range(40)]}
     parquet.write_table(arrow.table(columns), path, row_group_size=7)
     ((shard,), _) = find_shards(path)
     blocks = [block for _, block in read_blocks(shard, 16)]
     assert [len(block) for block in blocks] == [16, 16, 8]
-    np.testing.assert_array_equal(np.vstack(blocks), X)
-    np.testing.assert_array_equal(np.vstack(blocks), read_features(path))
+    assert_array_equal(np.vstack(blocks), X)
+    assert_array_equal(np.vstack(blocks), read_features(path))
 
 
 def test_a_shard_may_be_empty_and_other_files_are_named(tmp_path):
@@ -57,7 +60,8 @@ def test_a_shard_may_be_empty_and_other_files_are_named(tmp_path):
     assert [shard.n_rows for shard in shards] == [3, 0, 2]
     assert others == ["notes.txt"]
     assert joined(tmp_path, 2).shape == (5, 3)
-    assert is_sharded(tmp_path) and not is_sharded(tmp_path / "notes.txt")
+    assert is_sharded(tmp_path)
+    assert not is_sharded(tmp_path / "notes.txt")
     assert not is_sharded(tmp_path / "nothing.npy")
 
 
@@ -113,7 +117,8 @@ def test_shards_replace_shards_of_ours_and_nothing_else(tmp_path):
     (tmp_path / "cut" / "notes.txt").write_text("mine")
     write_shards(X[::-1], tmp_path / "cut", 10)
     shards, others = find_shards(tmp_path / "cut")
-    assert [shard.n_rows for shard in shards] == [10, 10] and others == ["notes.txt"]
+    assert [shard.n_rows for shard in shards] == [10, 10]
+    assert others == ["notes.txt"]
     (tmp_path / "mine").mkdir()
     np.save(tmp_path / "mine" / "part-00000.npy", X)
     before = (tmp_path / "mine" / "part-00000.npy").read_bytes()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 from polyseme import io as readers
 from polyseme._validation import InputError
@@ -81,11 +82,13 @@ def test_a_replaced_file_is_whole_or_as_before(tmp_path):
     with readers.replacing(path) as stream:
         stream.write(b"new")
         assert path.read_bytes() == b"old"
-    assert path.read_bytes() == b"new" and path.stat().st_mode & 0o777 == 0o640
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o640
     with pytest.raises(KeyError), readers.replacing(path) as stream:
         stream.write(b"half")
         raise KeyError
-    assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 # --- JSON lines -----------------------------------------------------------------------------
@@ -208,9 +211,9 @@ def test_numeric_table_leaves_out_the_id_and_reads_empty_as_nan(tmp_path, name):
     text = "b,id,a\n1.5,p,-2e3\n ,q,4\n"
     text = text.replace(",", "\t") if ".tsv" in name else text
     features = read_features(put(tmp_path / name, text))
-    np.testing.assert_array_equal(features, [[1.5, -2000.0], [np.nan, 4.0]])
+    assert_array_equal(features, [[1.5, -2000.0], [np.nan, 4.0]])
     # Columns named by their position, as pandas does, have names.
-    np.testing.assert_array_equal(read_features(put(tmp_path / "y.csv", "0,1\n2,3\n")), [[2, 3]])
+    assert_array_equal(read_features(put(tmp_path / "y.csv", "0,1\n2,3\n")), [[2, 3]])
 
 
 @pytest.mark.parametrize(
@@ -232,9 +235,7 @@ def test_parquet_gives_its_numeric_columns(tmp_path):
     polars = pytest.importorskip("polars")
     columns = {"id": ["p", "q"], "a": [1, None], "b": [0.5, 1.5], "c": [True, False]}
     polars.DataFrame(columns).write_parquet(tmp_path / "x[1].parquet")
-    np.testing.assert_array_equal(
-        read_features(tmp_path / "x[1].parquet"), [[1, 0.5, 1], [np.nan, 1.5, 0]]
-    )
+    assert_array_equal(read_features(tmp_path / "x[1].parquet"), [[1, 0.5, 1], [np.nan, 1.5, 0]])
 
 
 @pytest.mark.parametrize(
@@ -283,7 +284,8 @@ def test_records_keep_numbers_and_write_nan_as_nothing():
     record |= {"pair": (1, None), "flag": True}
     line = written([record], "jsonl")
     plain = {"id": "é", "scores": [0.5, None], "n": 3, "pair": [1, None], "flag": True}
-    assert "é" in line and json.loads(line) == plain
+    assert "é" in line
+    assert json.loads(line) == plain
     assert written([record], "csv") == "id,scores,n,pair,flag\né,0.5;,3,1;,True\n"
     assert written([{"a": 0.1, "b": "x,y"}, {"a": float("nan")}], "csv") == 'a,b\n0.1,"x,y"\n,\n'
     assert written([], "jsonl") == written([], "csv") == ""

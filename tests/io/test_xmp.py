@@ -267,7 +267,8 @@ def test_undo_gives_back_what_every_spelling_had(sidecar, text, tags):
     assert undo_suggestions(sidecar, dry_run=True) == ["new", "x<y"]
     assert undo_suggestions(sidecar) == ["new", "x<y"]
     found = read_sidecar(sidecar)
-    assert found.tags == tags and not found.pending
+    assert found.tags == tags
+    assert not found.pending
     assert merge_tags(sidecar, ["new"]) == ["new"], "what is undone may be suggested again"
 
 
@@ -286,7 +287,8 @@ def test_undo_leaves_all_else_as_it_was(sidecar):
 def test_undo_removes_a_sidecar_that_holds_nothing_else(sidecar):
     merge_tags(sidecar, ["dog"])
     undo_suggestions(sidecar)
-    assert not sidecar.exists() and undo_suggestions(sidecar) == []
+    assert not sidecar.exists()
+    assert undo_suggestions(sidecar) == []
 
 
 def test_answers_outlive_undo(sidecar):
@@ -316,7 +318,8 @@ def test_tags_that_stand_elsewhere_are_not_added(sidecar):
 
 
 def test_a_new_sidecar_is_a_whole_packet(sidecar):
-    assert merge_tags(sidecar, [" "]) == [] and not sidecar.exists()
+    assert merge_tags(sidecar, [" "]) == []
+    assert not sidecar.exists()
     assert read_sidecar(sidecar).tags == []
     tags = ["a & b <c> ]]> \"'", "café", "👩‍🚀", "שלום", "  wide  space\n", "x" * 100_000]
     cleaned = [" ".join(tag.split()) for tag in tags]
@@ -342,14 +345,16 @@ def hierarchies(path: Path) -> list[str | None]:
 
 def test_a_new_sidecar_has_the_keywords_of_the_picture_that_it_hides(sidecar):
     assert merge_tags(sidecar, ["dog", "Zoë"], present=["iptc", "zoë"]) == ["dog"]
-    assert subjects(sidecar) == ["iptc", "zoë", "dog"] and hierarchies(sidecar) == []
+    assert subjects(sidecar) == ["iptc", "zoë", "dog"]
+    assert hierarchies(sidecar) == []
     assert suggested(sidecar) == read_sidecar(sidecar).pending == ["dog"]
     assert merge_tags(sidecar, ["cat"], present=["iptc", "later"]) == ["cat"]
     assert subjects(sidecar) == ["iptc", "zoë", "dog", "cat"], "only a new one gets them"
 
 
 def test_a_new_sidecar_has_hierarchies_whole_and_other_tags_beside_them(sidecar):
-    present, paths = ["z", "y", "iptc"], ["x|y|z"]
+    present = ["z", "y", "iptc"]
+    paths = ["x|y|z"]
     assert merge_tags(sidecar, ["dog", "a|b"], present=present, hierarchies=paths)
     assert subjects(sidecar) == ["z", "y", "iptc", "dog", "a|b"]
     assert hierarchies(sidecar) == ["x|y|z", "iptc", "dog"], "parts are no tags of their own"
@@ -388,7 +393,8 @@ COPIES = {"present": ["z", "iptc"], "hierarchies": ["x|y|z"]}
 
 def test_undo_removes_a_sidecar_that_holds_copies_alone(sidecar):
     merge_tags(sidecar, ["dog"], **COPIES)
-    assert undo_suggestions(sidecar) == ["dog"] and not sidecar.exists()
+    assert undo_suggestions(sidecar) == ["dog"]
+    assert not sidecar.exists()
 
 
 def taken_out(text: str) -> str:
@@ -412,7 +418,8 @@ def test_undo_keeps_a_sidecar_that_somebody_has_changed(sidecar, edited):
     assert undo_suggestions(sidecar) == ["dog"]
     after = read_sidecar(sidecar)
     assert after.tags == [tag for tag in before.tags if tag != "dog"]
-    assert after.hierarchies == before.hierarchies and "x|y|z" in hierarchies(sidecar)
+    assert after.hierarchies == before.hierarchies
+    assert "x|y|z" in hierarchies(sidecar)
 
 
 def test_accepted_and_refused_tags_outlive_undo_beside_copies(sidecar):
@@ -430,7 +437,8 @@ def test_keywords_that_xml_forbids_are_not_copied(sidecar):
 
 def test_a_dry_run_makes_no_sidecar_and_nothing_to_add_makes_none(sidecar):
     assert merge_tags(sidecar, ["dog"], **COPIES, dry_run=True) == ["dog"]
-    assert merge_tags(sidecar, ["Z"], **COPIES) == [] and not sidecar.exists()
+    assert merge_tags(sidecar, ["Z"], **COPIES) == []
+    assert not sidecar.exists()
 
 
 BAD = {
@@ -523,7 +531,8 @@ def test_owner_and_permissions_of_a_file_are_kept(sidecar, monkeypatch, mode):
     monkeypatch.setattr(os, "chown", lambda path, user, group: owners.append((user, group)))
     merge_tags(sidecar, ["new"])
     state = sidecar.stat()
-    assert state.st_mode & 0o777 == mode and owners == [(state.st_uid, state.st_gid)]
+    assert state.st_mode & 0o777 == mode
+    assert owners == [(state.st_uid, state.st_gid)]
 
 
 @posix

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn.functional import softplus
 
 import polyseme.published.network
@@ -35,7 +36,8 @@ def documents(n=120, n_labels=30):
     generator = np.random.default_rng(0)
     held = generator.random((n, n_labels)) < 0.1
     held[np.arange(n), generator.integers(0, n_labels, n)] = True
-    held[0], held[1] = True, np.arange(n_labels) == 3
+    held[0] = True
+    held[1] = np.arange(n_labels) == 3
     return sp.csr_matrix(held)
 
 
@@ -71,7 +73,7 @@ def test_every_positive_comes_once_with_negatives_of_its_document(batch_size, n_
     assert max(sizes) <= max(batch_size, 1 + n_negatives)
     assert all(size % 2 == 0 for size in sizes)
     for labels, rows, positive in batches:
-        np.testing.assert_array_equal(matrix[rows, labels], positive)
+        assert_array_equal(matrix[rows, labels], positive)
         assert set(rows[~positive]) <= set(rows[positive])
     n_wanted = matrix[~matrix.all(axis=1)].sum() * n_negatives
     n_drawn = sum(int((~batch.positive).sum()) for batch in batches)
@@ -84,7 +86,8 @@ def test_without_negatives_at_most_one_positive_finds_no_partner(n_examples):
     batches = epoch(matrix, batch_size=7, n_negatives=0)
     assert all(batch.positive.all() and len(batch.positive) % 2 == 0 for batch in batches)
     counts = positives(batches)
-    assert max(counts.values()) == 1 and len(counts) == n_examples - n_examples % 2
+    assert max(counts.values()) == 1
+    assert len(counts) == n_examples - n_examples % 2
     assert epoch(np.zeros((3, 4), dtype=bool)) == []
 
 
@@ -110,7 +113,7 @@ def test_random_pairs_are_one_two_one_and_come_from_the_seed():
     assert positives(epoch(matrix, seed=1)) == positives(batches)
     kinds = [batch.positive[0::2].astype(int) + batch.positive[1::2] for batch in batches]
     shares = np.bincount(np.concatenate(kinds)) / sum(map(len, kinds))
-    np.testing.assert_allclose(shares, [0.25, 0.5, 0.25], atol=0.06)
+    assert_allclose(shares, [0.25, 0.5, 0.25], atol=0.06)
 
 
 # --- one step -------------------------------------------------------------------------------
@@ -156,9 +159,11 @@ def plain_losses(tested, vector, batch, matrix=None):
     target = (held == positive[:, None]).to(a.dtype)
     kappa = positive_weight(target.mean(dim=1, keepdim=True), tested.loss.weighting)
     log2 = float(np.log(2))
-    named, others = kappa * target * (log2 - softplus(-a)), (1 - target) * (log2 - softplus(a))
+    named = kappa * target * (log2 - softplus(-a))
+    others = (1 - target) * (log2 - softplus(a))
     prediction = -2.0 * (named + (1 - kappa) * others).mean(dim=1)
-    p, q = contexts[0::2], contexts[1::2]
+    p = contexts[0::2]
+    q = contexts[1::2]
     likeness = torch.exp(-0.5 * tested.loss.sensitivity * ((p - q) * (p / q).log()).sum(dim=1))
     e = torch.sqrt((codes[0::2] - codes[1::2]).square().sum(dim=1) + 1e-12)
     by_context = (e - tested.loss.scale * (1.0 - likeness)).square()
@@ -193,7 +198,7 @@ def assert_same(tested, found, expected, tolerance):
     for layer, other in zip(*map(tested.network.views, (found, expected)), strict=True):
         for part, wanted in zip(layer, other, strict=True):
             most = max(float(wanted.abs().max()), 1e-30)
-            np.testing.assert_allclose(part, wanted, rtol=0, atol=tolerance * most)
+            assert_allclose(part, wanted, rtol=0, atol=tolerance * most)
 
 
 EVERY = np.ones(8, dtype=bool)
@@ -219,7 +224,7 @@ def test_the_step_has_the_gradient_of_the_tape(name, weighting, reduction, siame
     expected, losses = by_tape(tested, batch, siamese=siamese)
     found, values = by_hand(tested, batch, siamese=siamese)
     assert_same(tested, found, expected, 1e-10)
-    np.testing.assert_allclose(values, losses, rtol=1e-9, atol=1e-11)
+    assert_allclose(values, losses, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("factor", [1e-12, 1e-3, 30.0, 1e4])
@@ -234,7 +239,7 @@ def test_tiny_and_saturating_weights_have_the_gradient_of_the_tape(factor, dtype
     expected = by_tape(tested, batch, siamese=siamese)[0]
     assert torch.isfinite(found).all()
     least = max(tolerance * float(expected.abs().max()), 8 * torch.finfo(dtype).eps)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=least)
+    assert_allclose(found, expected, rtol=0, atol=least)
 
 
 @pytest.mark.parametrize("way", ["onednn", "torch", "in used memory"])
@@ -250,13 +255,14 @@ def test_every_way_to_multiply_has_the_gradient_of_the_tape(way, look, monkeypat
     for _ in range(2):  # what the first step leaves in its table must not show
         found, values = by_hand(tested, batch, look=look)
         assert_same(tested, found, expected, 1e-5)
-        np.testing.assert_allclose(values, losses if look else [0, 0], rtol=1e-5)
+        assert_allclose(values, losses if look else [0, 0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("most", [0, 2**20])
 def test_steps_made_together_are_those_of_plain_adam(most, monkeypatch):
     monkeypatch.setattr(polyseme.published.pairs, "_MOST_PLACES", most)
-    tested, plain = trainer(), trainer()
+    tested = trainer()
+    plain = trainer()
     # Of several sizes: the last of an epoch, and those that hold the document with every label.
     batches = 2 * list(tested.sampler.epoch(np.random.default_rng(4)))
     assert len({len(batch.label_ids) for batch in batches}) > 1
@@ -269,7 +275,7 @@ def test_steps_made_together_are_those_of_plain_adam(most, monkeypatch):
         losses = plain_losses(plain, vector, batch)
         (losses[0] + plain.loss.distance_weight * losses[1]).mean().backward()
         optimizer.step()
-    np.testing.assert_allclose(tested.network.weights, vector.detach(), atol=1e-6)
+    assert_allclose(tested.network.weights, vector.detach(), atol=1e-6)
 
 
 def test_steps_filled_up_to_one_size_are_the_same():
@@ -287,16 +293,17 @@ def test_steps_filled_up_to_one_size_are_the_same():
         tested.compute_gradient(step)
         expected, losses = by_tape(tested, batch, matrix=matrix)
         assert_same(tested, tested.gradient, expected, 1e-5)
-        np.testing.assert_allclose(tested._losses, losses, rtol=1e-5)
+        assert_allclose(tested._losses, losses, rtol=1e-5)
 
 
 @needs_gpu
 def test_a_gpu_trains_the_same_network():
     plan = {"max_epochs": 3, "min_steps": 40, "dtype": torch.float32}
-    here, there = trainer(**plan), trainer(device="cuda", **plan)
+    here = trainer(**plan)
+    there = trainer(device="cuda", **plan)
     here.run()
     there.run()
-    np.testing.assert_allclose(there.network.weights.cpu(), here.network.weights, atol=2e-3)
+    assert_allclose(there.network.weights.cpu(), here.network.weights, atol=2e-3)
     for record, other in zip(here.history, there.history, strict=True):
         assert record["loss"] == pytest.approx(other["loss"], rel=0.05)
 
@@ -310,9 +317,10 @@ def test_graphs_take_the_steps_that_would_be_taken_one_by_one(monkeypatch):
 
     monkeypatch.setattr(plain, "_replay", plain.compute_gradient)
     expected = plain.take_steps(batches)
-    assert graphs._graphs and not plain._graphs
-    np.testing.assert_allclose(losses, expected, rtol=1e-4)
-    np.testing.assert_allclose(graphs.network.weights.cpu(), plain.network.weights.cpu(), atol=1e-5)
+    assert graphs._graphs
+    assert not plain._graphs
+    assert_allclose(losses, expected, rtol=1e-4)
+    assert_allclose(graphs.network.weights.cpu(), plain.network.weights.cpu(), atol=1e-5)
 
 
 # --- epochs and stages ----------------------------------------------------------------------
@@ -328,8 +336,10 @@ def test_an_epoch_has_the_least_and_the_most_steps():
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_pretraining_lowers_the_error_of_its_own_layer_only(number):
-    tested, before = trainer().network, trainer().network
-    sampler, contexts = trainer().sampler, trainer().contexts
+    tested = trainer().network
+    before = trainer().network
+    sampler = trainer().sampler
+    contexts = trainer().contexts
     generator = np.random.default_rng(0)
     errors = [
         pretrain_layer(tested, number, sampler.epoch(generator), contexts, generator)
@@ -346,12 +356,15 @@ def test_held_out_documents_have_labels_and_leave_some_to_learn_from():
     matrix[1] = False
     matrix = sp.csr_matrix(matrix)
     rows = hold_out(matrix, 0.3, np.random.default_rng(0))
-    assert len(rows) == 11 and 1 not in rows and (np.diff(rows) > 0).all()
+    assert len(rows) == 11
+    assert 1 not in rows
+    assert (np.diff(rows) > 0).all()
     assert len(hold_out(matrix[:3], 0.9, np.random.default_rng(0))) == 0
 
 
 def test_held_out_documents_are_scored_block_by_block(monkeypatch):
-    tested, matrix = trainer(dtype=torch.float32), documents()
+    tested = trainer(dtype=torch.float32)
+    matrix = documents()
     contexts = tested.contexts.numpy()
 
     def score():
@@ -362,4 +375,5 @@ def test_held_out_documents_are_scored_block_by_block(monkeypatch):
     monkeypatch.setattr(polyseme.published.training, "_SCORED_TOGETHER", 7)
     assert score() == pytest.approx(whole, rel=1e-9)
     monkeypatch.setattr(polyseme.published.training, "_MOST_KNOWN", 20)
-    assert 0 < score() < 1 and score() != whole
+    assert 0 < score() < 1
+    assert score() != whole

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import tomotopy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import digamma
 from sklearn.base import clone
 
@@ -67,19 +68,20 @@ def sparse_from_five(monkeypatch):
 def test_label_descriptors_equal_the_plain_computation(form, documents):
     fitted = LabelDescriptor(strength=0.7).fit(form(documents))
     assert fitted.descriptors_.dtype == np.float32
-    np.testing.assert_allclose(fitted.descriptors_, plain_descriptors(documents, 0.7), atol=1e-6)
+    assert_allclose(fitted.descriptors_, plain_descriptors(documents, 0.7), atol=1e-6)
     counts = documents.sum(axis=0)
     expected = [math.log(len(documents) / n) if n else 0.0 for n in counts]
-    np.testing.assert_allclose(fitted.idf_, expected)
+    assert_allclose(fitted.idf_, expected)
     assert fitted.n_features_in_ == len(counts)
 
 
 def test_sparse_descriptors_equal_the_plain_computation(sparse_from_five):
     matrix = np.hstack([blocks(), np.zeros((120, 2), dtype=bool)])
     sparse = LabelDescriptor().fit(matrix).descriptors_
-    assert isinstance(sparse, CentredRows) and sparse.shape == (17, 17)
+    assert isinstance(sparse, CentredRows)
+    assert sparse.shape == (17, 17)
     expected = plain_descriptors(matrix, 0.3)
-    np.testing.assert_allclose(sparse.toarray(), expected, atol=2e-6 * np.abs(expected).max())
+    assert_allclose(sparse.toarray(), expected, atol=2e-6 * np.abs(expected).max())
     assert not sparse.toarray()[-2:].any(), "labels without a document"
     # Columns that hardly vary must not be blown up.
     alike = np.vstack([np.tile(np.eye(12, dtype=bool), (5, 1)), np.ones((1, 12), dtype=bool)])
@@ -100,9 +102,10 @@ def test_label_descriptors_are_taken_back(sparse, request):
     again = LabelDescriptor.from_state(*fitted.get_state())
     assert isinstance(again.descriptors_, CentredRows) == sparse
     rows = [one.descriptors_.toarray() if sparse else one.descriptors_ for one in (fitted, again)]
-    np.testing.assert_array_equal(*rows)
-    np.testing.assert_array_equal(again.idf_, fitted.idf_)
-    assert again.get_params() == fitted.get_params() and again.n_features_in_ == 15
+    assert_array_equal(*rows)
+    assert_array_equal(again.idf_, fitted.idf_)
+    assert again.get_params() == fitted.get_params()
+    assert again.n_features_in_ == 15
 
 
 @pytest.mark.parametrize("kind", [int, bool])
@@ -111,9 +114,9 @@ def test_stored_zeros_repeats_and_order_are_no_matter(kind):
     odd = sp.csr_matrix((data, [0, 1, 2, 2, 1], [0, 2, 5]), shape=(2, 3))
     plain = np.array([[1, 0, 0], [0, 1, 1]])
     rows = [LabelDescriptor().fit(matrix).descriptors_ for matrix in (odd, plain)]
-    np.testing.assert_array_equal(*rows)
+    assert_array_equal(*rows)
     context = ContextDescriptor(n_topics=2, n_iter=5, random_state=0).fit(plain)
-    np.testing.assert_array_equal(context.transform(odd), context.transform(plain))
+    assert_array_equal(context.transform(odd), context.transform(plain))
     assert odd.nnz == 5, "the caller's matrix was changed"
 
 
@@ -167,7 +170,8 @@ def test_histograms_equal_the_plain_iteration(prior, block, hard, monkeypatch):
     generator = np.random.default_rng(1)
     topics = generator.dirichlet(np.full(8, 0.3), size=4) + 1e-4
     if hard:  # twins, a label that says nothing, and tiny likelihoods
-        topics[:, 3], topics[:, 4] = topics[:, 2], 0.2
+        topics[:, 3] = topics[:, 2]
+        topics[:, 4] = 0.2
         topics *= 1e-12
     documents = generator.random((7, 8)) < 0.4
     documents[3] = False
@@ -176,7 +180,7 @@ def test_histograms_equal_the_plain_iteration(prior, block, hard, monkeypatch):
     assert found.dtype == np.float32
     for row, document in enumerate(documents):
         expected = plain_fold_in(np.flatnonzero(document), topics, prior)
-        np.testing.assert_allclose(found[row], expected, rtol=1e-6)
+        assert_allclose(found[row], expected, rtol=1e-6)
 
 
 def test_topics_are_learned_from_some_documents_and_describe_all():
@@ -184,12 +188,13 @@ def test_topics_are_learned_from_some_documents_and_describe_all():
     plain = ContextDescriptor(n_topics=3, n_iter=50, random_state=0).fit(matrix)
     for enough in (60, None):
         same = clone(plain).set_params(max_documents=enough).fit(matrix)
-        np.testing.assert_array_equal(same.topics_, plain.topics_)
+        assert_array_equal(same.topics_, plain.topics_)
     few, again = (clone(plain).set_params(max_documents=30).fit(matrix) for _ in range(2))
-    np.testing.assert_array_equal(few.topics_, again.topics_)
+    assert_array_equal(few.topics_, again.topics_)
     other = clone(plain).set_params(random_state=1, n_iter=1).fit(matrix)
     assert not any(np.array_equal(part.topics_, plain.topics_) for part in (few, other))
-    assert few.transform(matrix).shape == (65, 3) and few.transform(matrix[:0]).shape == (0, 3)
+    assert few.transform(matrix).shape == (65, 3)
+    assert few.transform(matrix[:0]).shape == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -200,17 +205,17 @@ def test_sweeps_are_fewer_over_many_documents(n_iter, max_visits, expected):
     matrix = np.vstack([blocks(60), np.zeros((5, 15), dtype=bool)])
     asked = ContextDescriptor(n_topics=3, n_iter=n_iter, max_visits=max_visits, random_state=0)
     told = ContextDescriptor(n_topics=3, n_iter=expected, max_visits=None, random_state=0)
-    np.testing.assert_array_equal(asked.fit(matrix).topics_, told.fit(matrix).topics_)
+    assert_array_equal(asked.fit(matrix).topics_, told.fit(matrix).topics_)
 
 
 def test_topics_of_three_blocks_are_recovered(context):
     mass = context.topics_.reshape(3, 3, 5).sum(axis=2)
     assert sorted(mass.argmax(axis=1)) == [0, 1, 2]
     assert mass.max(axis=1).min() > 0.99
-    np.testing.assert_allclose(context.topics_.sum(axis=1), 1.0)
+    assert_allclose(context.topics_.sum(axis=1), 1.0)
     histograms = context.transform(blocks(30, seed=9))
     block_of_topic = mass.argmax(axis=1)
-    np.testing.assert_array_equal(block_of_topic[histograms.argmax(axis=1)], np.arange(30) % 3)
+    assert_array_equal(block_of_topic[histograms.argmax(axis=1)], np.arange(30) % 3)
     assert histograms.max(axis=1).min() > 0.8
 
 
@@ -223,7 +228,8 @@ def test_hierarchical_process_finds_about_three_topics():
 
 
 def test_sampler_keeps_the_given_priors(monkeypatch):
-    made, plain = [], tomotopy.LDAModel
+    made = []
+    plain = tomotopy.LDAModel
 
     def recorded(**options):
         made.append(plain(**options))
@@ -232,7 +238,7 @@ def test_sampler_keeps_the_given_priors(monkeypatch):
     monkeypatch.setattr(tomotopy, "LDAModel", recorded)
     options = {"document_prior": 0.25, "topic_prior": 0.5, "n_iter": 60, "random_state": 0}
     ContextDescriptor(n_topics=4, **options).fit(blocks(30))
-    np.testing.assert_array_equal(made[0].alpha, [0.25] * 4)
+    assert_array_equal(made[0].alpha, [0.25] * 4)
     assert made[0].eta == 0.5
 
 
@@ -246,12 +252,12 @@ def test_one_label_set_has_one_histogram_whatever_stands_beside_it(context, docu
     together = context.transform(matrix)
     assert together.dtype == np.float32
     assert (together > 0).all()
-    np.testing.assert_allclose(together.sum(axis=1), 1.0, rtol=1e-5)
+    assert_allclose(together.sum(axis=1), 1.0, rtol=1e-5)
     order = list(range(len(documents)))
     shuffler.shuffle(order)
-    np.testing.assert_array_equal(context.transform(matrix[order + order]), together[order + order])
+    assert_array_equal(context.transform(matrix[order + order]), together[order + order])
     for row in range(len(documents)):
-        np.testing.assert_array_equal(context.transform(matrix[row : row + 1])[0], together[row])
+        assert_array_equal(context.transform(matrix[row : row + 1])[0], together[row])
 
 
 @pytest.mark.parametrize("n_topics", [3, 5000])
@@ -262,7 +268,7 @@ def test_histograms_stay_positive_with_many_topics_and_tiny_priors(n_topics, pri
     context = with_topics(topics, prior)
     histograms = context.transform(np.eye(15))
     assert np.isfinite(np.log(histograms)).all()
-    np.testing.assert_allclose(histograms.sum(axis=1, dtype=np.float64), 1.0, rtol=1e-4)
+    assert_allclose(histograms.sum(axis=1, dtype=np.float64), 1.0, rtol=1e-4)
 
 
 def test_saved_topics_are_taken_back(context):
@@ -271,7 +277,7 @@ def test_saved_topics_are_taken_back(context):
     assert again.get_params() == context.get_params()
     drawn = ContextDescriptor(2, n_iter=1, random_state=np.random.default_rng(0)).fit(DOCUMENTS)
     assert drawn.get_state()[0]["random_state"] is None, "a generator cannot be written down"
-    np.testing.assert_array_equal(again.transform(blocks(6)), context.transform(blocks(6)))
+    assert_array_equal(again.transform(blocks(6)), context.transform(blocks(6)))
 
 
 def test_transform_needs_fit_and_the_same_labels(context):

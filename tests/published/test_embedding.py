@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from polyseme import LabelCorpus
@@ -51,7 +52,8 @@ def test_labels_follow_their_context_and_unrelated_ones_lie_apart(solved):
     forest = solved.transform([("fern", "moss", "oak")]).points
     within = max(distance(beach[0], beach[1]), distance(beach[1], beach[2]))
     across = min(distance(a, b) for a in beach for b in forest)
-    assert within < 0.5 * across and across > 0.4 * solved.distance_scale_
+    assert within < 0.5 * across
+    assert across > 0.4 * solved.distance_scale_
 
 
 def test_error_free_priming_finds_the_theme(solved, world):
@@ -113,12 +115,13 @@ def test_every_stage_of_the_paper_preset_runs(world):
 
 def test_same_label_set_gives_the_same_bits_in_any_order_and_company(fitted):
     alone = fitted.transform([("apple", "pie")]).points
-    assert alone.shape == (2, 8) and alone.dtype == np.float32
+    assert alone.shape == (2, 8)
+    assert alone.dtype == np.float32
     beside = fitted.transform([("sea", "sun"), ("pie", "apple"), ("apple", "pie")])
     assert [beside.labels[i] for i in beside.label_ids] == ["sea", "sun"] + ["apple", "pie"] * 2
     rows = [np.flatnonzero(beside.document_ids == d) for d in (1, 2)]
     assert np.array_equal(beside.points[rows[0]], beside.points[rows[1]])
-    np.testing.assert_allclose(beside.points[rows[0]], alone, atol=1e-6)
+    assert_allclose(beside.points[rows[0]], alone, atol=1e-6)
 
 
 def test_oov_label_takes_the_mean_of_its_company_and_does_not_move_the_target(fitted):
@@ -126,7 +129,7 @@ def test_oov_label_takes_the_mean_of_its_company_and_does_not_move_the_target(fi
     assert concepts.labels[-1] == "zeppelin"
     inside = concepts.points[concepts.label_ids < len(fitted.classes_)]
     outside = concepts.points[concepts.label_ids == len(fitted.classes_)]
-    np.testing.assert_allclose(outside[0], inside.mean(axis=0), atol=1e-6)
+    assert_allclose(outside[0], inside.mean(axis=0), atol=1e-6)
     with_oov, without = fitted.targets([("apple", "pie", "zeppelin"), ("apple", "pie")])
     assert np.array_equal(with_oov, without)
 
@@ -137,7 +140,8 @@ def test_documents_without_a_known_label_are_named(fitted):
     assert concepts.dropped.tolist() == [1]
     with pytest.warns(PolysemeWarning, match="cannot be embedded"):
         targets = fitted.targets([("apple",), ("zeppelin",)])
-    assert np.isnan(targets[1]).all() and np.isfinite(targets[0]).all()
+    assert np.isnan(targets[1]).all()
+    assert np.isfinite(targets[0]).all()
 
 
 def test_documents_in_every_form_give_the_same_embedding(fitted, tiny_embedding, world):
@@ -222,7 +226,7 @@ def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(
     manifest.write_bytes(manifest.read_bytes()[:100])
     with pytest.warns(PolysemeWarning, match="What it held is learned again"):
         again = tiny_embedding(checkpoint=tmp_path / "run").fit(world.label_sets)
-    np.testing.assert_array_equal(again.transform(world.label_sets).points, points)
+    assert_array_equal(again.transform(world.label_sets).points, points)
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, tiny_embedding, world):
@@ -237,8 +241,10 @@ def test_a_saved_embedding_is_taken_back(tiny_embedding, world):
     config, arrays = fitted.get_state()
     again = ConceptEmbedding.from_state(json.loads(json.dumps(config)), arrays)
     assert np.array_equal(again.targets(world.label_sets), fitted.targets(world.label_sets))
-    assert again.history_ == fitted.history_ and again.best_score_ == fitted.best_score_
-    assert again.classes_ == fitted.classes_ and again.hidden_sizes == (16,)
+    assert again.history_ == fitted.history_
+    assert again.best_score_ == fitted.best_score_
+    assert again.classes_ == fitted.classes_
+    assert again.hidden_sizes == (16,)
     assert again.get_params()["training__max_epochs"] == 4
     assert again.label_descriptor_.get_params() == fitted.label_descriptor_.get_params()
     with pytest.raises(NotFittedError, match="not fitted yet"):
@@ -252,9 +258,11 @@ def test_fit_leaves_parameters_and_documents_alone(tiny_embedding, world):
     embedding = clone(tiny_embedding(context_sensitivity=0.7))
     assert embedding.get_params()["training__max_epochs"] == 4
     assert not [name for name in vars(embedding) if name.endswith("_")]
-    before, documents = repr(embedding), [set(document) for document in world.label_sets]
+    before = repr(embedding)
+    documents = [set(document) for document in world.label_sets]
     embedding.fit(documents)
-    assert repr(embedding) == before and embedding.context_sensitivity == 0.7
+    assert repr(embedding) == before
+    assert embedding.context_sensitivity == 0.7
     assert documents == [set(document) for document in world.label_sets]
 
 
@@ -299,13 +307,14 @@ def test_a_document_of_two_thousand_labels_and_two_documents_work(tiny_embedding
 
 
 def test_validation_documents_stop_training_and_teach_nothing_else(tiny_embedding, world):
-    documents, validation = world.label_sets[:200], world.label_sets[200:260]
+    documents = world.label_sets[:200]
+    validation = world.label_sets[200:260]
     split = tiny_embedding().fit(documents, validation=validation)
     alone = tiny_embedding(training=TrainingPlan(max_epochs=4, min_steps=5)).fit(documents)
     assert split.classes_ == alone.classes_
-    np.testing.assert_array_equal(split.label_descriptor_.idf_, alone.label_descriptor_.idf_)
+    assert_array_equal(split.label_descriptor_.idf_, alone.label_descriptor_.idf_)
     contexts = split.context_descriptor_
-    np.testing.assert_array_equal(contexts.topics_, alone.context_descriptor_.topics_)
+    assert_array_equal(contexts.topics_, alone.context_descriptor_.topics_)
     known, held_out = (
         sp.csr_matrix(LabelCorpus.from_documents(part).align(split.classes_)[0])
         for part in (documents, validation)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme.published.losses import (
     WEIGHTINGS,
@@ -18,7 +19,8 @@ from polyseme.published.losses import (
 )
 from polyseme.published.network import Layer
 
-N_LABELS, WIDTH = 7, 4
+N_LABELS = 7
+WIDTH = 4
 # Rows of labels inside the documents of the examples: one label, some, all.
 DOCUMENTS = [[3], [0, 2, 6], [1, 5], list(range(N_LABELS)), [4, 5], [0]]
 NEGATIVE = [0, 1, 0, 0, 1, 1]
@@ -26,10 +28,13 @@ NEGATIVE = [0, 1, 0, 0, 1, 1]
 
 def plain_prediction(activations, target, weighting):
     """Evaluate equation (1) of one example as printed, with y in {-1, 1} and tanh."""
-    n, n_named, total = len(target), sum(target), 0.0
+    n = len(target)
+    n_named = sum(target)
+    total = 0.0
     k = {"literal": n_named, "balanced": n - n_named, "none": n / 2}[weighting] / n
     for a, t in zip(activations, target, strict=True):
-        y, guess = 2 * t - 1, math.tanh(a)
+        y = 2 * t - 1
+        guess = math.tanh(a)
         total += k * (1 + y) * math.log(1 + guess) + (1 - k) * (1 - y) * math.log(1 - guess)
     return -total / n
 
@@ -43,7 +48,9 @@ def plain_similarity(p, q, sensitivity):
 def plain_distance(first, second, similarity, n_positive, scale, rho):
     """Evaluate equation (3) of one pair."""
     e = math.sqrt(sum((a - b) ** 2 for a, b in zip(first, second, strict=True)))
-    both, none, mixed = n_positive == 2, n_positive == 0, n_positive == 1
+    both = n_positive == 2
+    none = n_positive == 0
+    mixed = n_positive == 1
     by_context = (e - scale * (1 - similarity)) ** 2
     return both * by_context + none * rho * by_context + mixed * similarity * (e - scale) ** 2
 
@@ -84,7 +91,7 @@ def test_prediction_loss_is_the_printed_formula(weighting, n_filling):
     assert float(loss) == pytest.approx(expected, rel=1e-9)
     again, nothing = prediction_loss(codes, output, targets, gradient, look=False, room=room)
     assert nothing is None
-    np.testing.assert_allclose(again, slope, atol=1e-12)
+    assert_allclose(again, slope, atol=1e-12)
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
@@ -100,8 +107,8 @@ def test_similarity_is_the_printed_formula_symmetric_and_one_only_for_the_same_c
     first, second = torch.tensor(drawn)
     found = context_similarity(first, second, 0.3)
     expected = [plain_similarity(p, q, 0.3) for p, q in zip(*drawn, strict=True)]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-    np.testing.assert_array_equal(found, context_similarity(second, first, 0.3))
+    assert_allclose(found, expected, rtol=1e-9)
+    assert_array_equal(found, context_similarity(second, first, 0.3))
     assert ((found > 0) & (found < 1)).all()
     for part in (first, first.float()):
         assert (context_similarity(part, part, 3.0) == 1).all()
@@ -112,7 +119,8 @@ def test_similarity_is_the_printed_formula_symmetric_and_one_only_for_the_same_c
 def test_distance_loss_is_the_printed_formula(rho):
     generator = np.random.default_rng(3)
     codes = torch.tensor(generator.uniform(-1, 1, (12, WIDTH)))
-    similarity, n_negative = generator.random(6), [0, 1, 2, 0, 1, 2]
+    similarity = generator.random(6)
+    n_negative = [0, 1, 2, 0, 1, 2]
     rows = zip(codes[:6].tolist(), codes[6:].tolist(), similarity, n_negative, strict=True)
     expected = sum(plain_distance(a, b, s, 2 - n, 2.0, rho) for a, b, s, n in rows)
     targets = distance_targets(

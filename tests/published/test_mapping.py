@@ -124,7 +124,8 @@ def test_kernel_ridge_equals_scikit_learn_on_centred_targets(penalty, make):
 
 def test_kernel_ridge_turns_to_double_precision_where_single_fails():
     X = np.random.default_rng(0).normal(size=(200, 1)).astype(np.float32)
-    kernel, Y = rbf_kernel(X, 0.01), np.sin(X)
+    kernel = rbf_kernel(X, 0.01)
+    Y = np.sin(X)
     coefficients, _ = solve_kernel_ridge(kernel, Y, 2e-6)
     assert coefficients.dtype == np.float32
     exact, _ = solve_kernel_ridge(kernel.astype(np.float64), Y, 2e-6)
@@ -279,7 +280,9 @@ def test_landmarks_of_degenerate_features_are_fine(kind, X, scaling):
     mapper = quick(kind, n_landmarks=25, scaling=scaling).fit(X, np.linspace(0, 1, len(X)))
     assert 1 <= mapper.n_landmarks_ <= min(25, len(np.unique(X, axis=0)))
     predicted = mapper.predict(X)
-    assert np.isfinite(predicted).all() and (predicted >= -1).all() and (predicted <= 2).all()
+    assert np.isfinite(predicted).all()
+    assert (predicted >= -1).all()
+    assert (predicted <= 2).all()
 
 
 @kinds
@@ -292,7 +295,8 @@ def test_settings_are_searched_on_a_sample_of_many_instances(kind, n_landmarks):
         for size in (60, 600)
     )
     errors = [min(one["mse"] for one in mapper.cv_results_) for mapper in (few, more)]
-    assert len(few.cv_results_) > 1 and errors[1] < errors[0]
+    assert len(few.cv_results_) > 1
+    assert errors[1] < errors[0]
     assert few.fit(X, points, np.arange(1200) // 10).cv_results_
 
 

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from numpy.testing import assert_allclose
 
 import polyseme.published.network
 from polyseme.published.descriptors import CentredRows
 from polyseme.published.network import ConceptNetwork, _find_onednn, encode_documents, row_means
 
-N_LABELS, N_TOPICS = 9, 4
+N_LABELS = 9
+N_TOPICS = 4
 
 
 def network(seed=0, hidden=(7, 6), n_components=3, dtype=torch.float64, descriptors=None):
@@ -61,25 +63,26 @@ def test_both_passes_equal_the_computation_on_joined_inputs(hidden, way, monkeyp
         tested.encode(label_ids, contexts),
         tested.encode(label_ids, contexts, tested.label_inputs()),
     ):
-        np.testing.assert_allclose(codes, expected.detach(), atol=tolerance)
+        assert_allclose(codes, expected.detach(), atol=tolerance)
     slope = torch.linspace(-1, 1, expected.numel(), dtype=dtype).view(expected.shape)
     (by_tape,) = torch.autograd.grad((expected * slope).sum(), vector)
     gradient = torch.zeros_like(vector)
     tested.backward(slope, activations, tested.views(gradient))
-    np.testing.assert_allclose(gradient, by_tape, atol=10 * tolerance)
+    assert_allclose(gradient, by_tape, atol=10 * tolerance)
 
 
 def test_products_of_sparse_rows_are_those_of_dense_ones():
-    rows, generator = sparse_rows(), np.random.default_rng(0)
+    rows = sparse_rows()
+    generator = np.random.default_rng(0)
     weights = torch.from_numpy(generator.standard_normal((5, 6)).astype(np.float32))
     empty = CentredRows(sp.csr_matrix((N_LABELS, 5), dtype=np.float32), rows.mean, rows.used)
     for part in (rows, rows.take(np.array([5, 0, 8, 5])), rows.take(np.array([], int)), empty):
         dense = torch.from_numpy(part.toarray())
-        np.testing.assert_allclose(part.times(weights), dense @ weights, atol=1e-5)
+        assert_allclose(part.times(weights), dense @ weights, atol=1e-5)
         values = torch.from_numpy(generator.standard_normal((len(dense), 6)).astype(np.float32))
         out = torch.full((5, 6), torch.nan)
         part.transposed_times(values, out)
-        np.testing.assert_allclose(out, dense.T @ values, atol=1e-5)
+        assert_allclose(out, dense.T @ values, atol=1e-5)
 
 
 def test_shapes_follow_the_paper():
@@ -93,7 +96,8 @@ def test_shapes_follow_the_paper():
 def test_initial_weights_are_glorot_uniform_and_from_the_seed_alone():
     before = torch.get_rng_state()
     first, second, other = (network(seed).weights for seed in (0, 0, 1))
-    assert torch.equal(first, second) and not torch.equal(first, other)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
     assert torch.equal(torch.get_rng_state(), before)
     tested = network(hidden=(200, 100), n_components=50)
     tested.weights -= 0.1
@@ -101,7 +105,7 @@ def test_initial_weights_are_glorot_uniform_and_from_the_seed_alone():
         bound = np.sqrt(6 / sum(weight.shape))
         assert 0.95 * bound < weight.abs().max() <= bound + 1e-9
         assert float(weight.std()) == pytest.approx(bound / np.sqrt(3), rel=0.1)
-        np.testing.assert_allclose(bias, 0, atol=1e-12)
+        assert_allclose(bias, 0, atol=1e-12)
 
 
 def test_documents_are_embedded_label_by_label_and_averaged(monkeypatch):
@@ -113,12 +117,12 @@ def test_documents_are_embedded_label_by_label_and_averaged(monkeypatch):
     expected = tested.encode(torch.from_numpy(labels).long(), torch.from_numpy(contexts[rows]))
     monkeypatch.setattr(polyseme.published.network, "_AT_A_TIME", 7)
     points = encode_documents(tested, matrix, contexts)
-    np.testing.assert_allclose(points, expected, atol=1e-6)
+    assert_allclose(points, expected, atol=1e-6)
     means = row_means(matrix, points)
     assert np.isnan(means[-1]).all()
     for row in range(20):
         if (rows == row).any():
-            np.testing.assert_allclose(means[row], points[rows == row].mean(axis=0), atol=1e-6)
+            assert_allclose(means[row], points[rows == row].mean(axis=0), atol=1e-6)
 
 
 @pytest.mark.parametrize("operator", [None, lambda *_: torch.ones(2, 2), lambda values: values])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme import LabelCorpus
 from polyseme import tags as tags_module
@@ -41,7 +42,7 @@ def ranker_at(distances, **options):
 def test_scores_are_inverse_distances_that_sum_to_one():
     ranker, point = ranker_at([1.0, 2.0, 4.0])
     total = 1 + 1 / 2 + 1 / 4
-    np.testing.assert_allclose(ranker.scores(point), [[1 / total, 0.5 / total, 0.25 / total]])
+    assert_allclose(ranker.scores(point), [[1 / total, 0.5 / total, 0.25 / total]])
 
 
 @settings(deadline=None, max_examples=50)
@@ -57,7 +58,8 @@ def test_nearer_labels_score_higher(distances):
 def test_a_label_without_concept_scores_zero_and_zero_distance_is_guarded(relatedness):
     ranker, point = ranker_at([0.0, 1.0, np.inf], relatedness=relatedness)
     scores = ranker.scores(point)
-    assert scores[0, 2] == 0.0 and np.isfinite(scores).all()
+    assert scores[0, 2] == 0.0
+    assert np.isfinite(scores).all()
     assert scores[0, 0] == pytest.approx(1.0, abs=1e-5)
     empty = PrimingRanker(ConceptIndex(np.empty((0, 1)), [], 2), 1.0, relatedness)
     assert empty.scores(point).tolist() == [[0.0, 0.0]]
@@ -83,8 +85,8 @@ def test_ranking_in_blocks_is_ranking_at_once(monkeypatch):
     wanted = rank_labels(ranker.scores(points), preference, 4)
     monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 25)
     label_ids, scores = ranker.rank(points, 4)
-    np.testing.assert_array_equal(label_ids, wanted[0])
-    np.testing.assert_allclose(scores, wanted[1], rtol=1e-6)
+    assert_array_equal(label_ids, wanted[0])
+    assert_allclose(scores, wanted[1], rtol=1e-6)
     assert ranker.rank(points[:0], 4)[0].shape == (0, 4)
 
 
@@ -97,26 +99,27 @@ def test_points_are_the_concepts_sorted_by_label(embedding, world, monkeypatch, 
     documents = [*world.documents[:12], ("apple", "zeppelin"), ("sea", "blimp", "apple")]
     documents.append(documents[0][::-1])  # which shares its concepts with the first
     store = store_of(embedding, documents)
-    assert store.sets[-1] == store.sets[0] and store.index(64.0).n_occurrences.sum() > len(
-        store.points
-    )
+    assert store.sets[-1] == store.sets[0]
+    assert store.index(64.0).n_occurrences.sum() > len(store.points)
     assert np.lexsort((store.set_ids, store.label_ids)).tolist() == list(range(len(store.points)))
     row_of = {int(number): row for row, number in reversed(list(enumerate(store.sets)))}
     for point, label, number in zip(store.points, store.label_ids, store.set_ids, strict=True):
         alone = embedding.transform([store.document(row_of[int(number)])])
         place = [alone.labels[column] for column in alone.label_ids].index(store.labels[label])
-        np.testing.assert_allclose(point, alone.points[place], atol=1e-5)
+        assert_allclose(point, alone.points[place], atol=1e-5)
 
 
 def test_removing_what_was_added_gives_back_what_was_there(embedding):
     before = store_of(embedding, [("apple", "pie"), ("sea", "sun")], ids=["a", "b"])
     more = LabelCorpus.from_documents([("apple", "zeppelin"), ("sea", "sun")], ids=["c", "d"])
     after, ids, _ = before.add(embedding, more)
-    assert ids == ("c", "d") and after.labels[-1] == "zeppelin"
+    assert ids == ("c", "d")
+    assert after.labels[-1] == "zeppelin"
     old = after.set_ids <= before.set_ids.max()
-    np.testing.assert_array_equal(after.points[old], before.points)
+    assert_array_equal(after.points[old], before.points)
     for again in (after.remove(["c", "d"]), PrimingStore.from_state(*before.get_state())):
-        assert again.ids == before.ids and again.labels == before.labels
+        assert again.ids == before.ids
+        assert again.labels == before.labels
         for name in ARRAYS:
             assert np.array_equal(getattr(again, name), getattr(before, name)), name
         assert (again.matrix != before.matrix).nnz == 0
@@ -131,7 +134,8 @@ def test_removing_what_was_added_gives_back_what_was_there(embedding):
 def test_any_adding_and_removing_equals_a_store_built_anew(embedding, steps):
     sets = [("apple", "pie"), ("sea", "sun"), ("apple", "phone"), ("oak",), ("sea", "zeppelin")]
     sets.append(("apple", "pie", "blimp"))
-    store, documents = PrimingStore.empty(embedding), {}
+    store = PrimingStore.empty(embedding)
+    documents = {}
     for number, (adding, which, place) in enumerate(steps):
         if adding or not documents:
             documents[f"d{number}"] = sets[which]
@@ -153,7 +157,7 @@ def test_any_adding_and_removing_equals_a_store_built_anew(embedding, steps):
     assert set(anew.labels) == set(store.labels)
     columns = [anew.labels.index(label) for label in store.labels]
     expected = anew.index(64.0).distances(queries)[:, columns]
-    np.testing.assert_allclose(distances, expected, atol=1e-5)
+    assert_allclose(distances, expected, atol=1e-5)
     for column in np.unique(store.label_ids):
         for concept in store.nearest(queries[0], int(column), k=3):
             assert concept.label in concept.document
@@ -167,4 +171,5 @@ def test_unknown_and_taken_names_are_refused_and_numbers_are_made_anew(embedding
     with pytest.raises(InputError, match="named '0' is known already"):
         store.add(embedding, LabelCorpus.from_documents([("sea",)], ids=["0"]))
     more, ids, _ = store.add(embedding, LabelCorpus.from_documents([("sea",), ("sun",)]))
-    assert len(set(more.ids)) == 3 and "0" not in ids
+    assert len(set(more.ids)) == 3
+    assert "0" not in ids

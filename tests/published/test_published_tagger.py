@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 import polyseme
@@ -42,7 +43,7 @@ def test_scores_sum_to_one_and_ranks_fall(own_tagger, world, relatedness):
     tagger = own_tagger.set_params(relatedness=relatedness)
     tagger.remove_documents([])  # from now on
     scores = tagger.decision_function(world.X_test)
-    np.testing.assert_allclose(scores.sum(axis=1), 1.0)
+    assert_allclose(scores.sum(axis=1), 1.0)
     assert example_map(world.truth(tagger.classes_), scores) > 0.9
     labels, ranked = tagger.rank(world.X_test, k=7)
     assert (np.diff(ranked, axis=1) <= 0).all()
@@ -140,7 +141,8 @@ def test_documents_come_and_go_without_training(own_tagger, world):
     before = own_tagger.decision_function(world.X_test)
     points = own_tagger.points(world.X_test)
     ids = own_tagger.add_documents([("sea", "sand", "jellyfish"), ("wave", "jellyfish")])
-    assert own_tagger.classes_[-1] == "jellyfish" and own_tagger.kinds_[-1] == "oov"
+    assert own_tagger.classes_[-1] == "jellyfish"
+    assert own_tagger.kinds_[-1] == "oov"
     assert np.array_equal(own_tagger.points(world.X_test), points)
     beach = np.array([theme == "beach" for theme in world.themes_test])
     ranked, _ = own_tagger.rank(world.X_test[beach], k=8)
@@ -152,7 +154,8 @@ def test_documents_come_and_go_without_training(own_tagger, world):
     rows = enumerate(store.ids)
     own_tagger.remove_documents([name for row, name in rows if "tram" in store.document(row)])
     labels, scores = own_tagger.rank(world.X_test, k=len(own_tagger.classes_))
-    assert (labels[:, -1] == "tram").all() and (scores[:, -1] == 0).all()
+    assert (labels[:, -1] == "tram").all()
+    assert (scores[:, -1] == 0).all()
 
 
 # ------------------------------------------------------------------ fitting
@@ -197,7 +200,9 @@ def test_seeds_and_devices_are_handed_to_parts(world, tiny_embedding, monkeypatc
         tagger.set_params(embedding__random_state=None, random_state=seed)
         tagger.fit(world.X[:30], world.documents[:30])
     # Without any seed the embedding draws its own, which its checkpoint remembers.
-    assert handed[:2] == [None, "cpu:0"] and isinstance(handed[2], int) and handed[3] == "cpu"
+    assert handed[:2] == [None, "cpu:0"]
+    assert isinstance(handed[2], int)
+    assert handed[3] == "cpu"
     assert tagger.mapper_.device == "cpu"
 
 
@@ -225,7 +230,8 @@ def test_documents_of_both_lists_are_known_once(world, tiny_embedding):
 
 
 def test_spellings_stay_apart_when_asked(tiny_embedding):
-    documents, X = [("Apple", "phone"), ("apple", "pie")] * 20, np.tile([[0.0], [1.0]], (20, 1))
+    documents = [("Apple", "phone"), ("apple", "pie")] * 20
+    X = np.tile([[0.0], [1.0]], (20, 1))
     for normalize, n_labels in ((False, 4), (True, 3)):
         tagger = tiny(tiny_embedding).set_params(embedding__normalize_labels=normalize)
         assert len(tagger.fit(X, documents).classes_) == n_labels
@@ -251,7 +257,8 @@ def test_parameters_reach_into_parts_and_presets_have_names(tiny_embedding):
     assert tagger.set_params(mapper__penalty=0.5).mapper.penalty == 0.5
     paper = PublishedTagger.from_preset()
     assert (paper.mapper.C, paper.mapper.gamma, paper.mapper.scaling) == (1.0, 1.0, "l2")
-    assert paper.mapper.nu is None and paper.embedding.training.optimizer == "sgd"
+    assert paper.mapper.nu is None
+    assert paper.embedding.training.optimizer == "sgd"
     other = PublishedTagger.from_preset("default", relatedness="density")
     assert (other.relatedness, other.mapper.C) == ("density", None)
     with pytest.raises(InputError, match="Unknown preset 'papper'; known: default, paper"):
@@ -267,11 +274,12 @@ def test_numbers_of_a_grid_search_and_an_extractor_can_be_saved(tiny_embedding, 
     tagger = tiny(tiny_embedding, features=given, bandwidth=np.float32(0.5), relatedness="density")
     tagger.embedding.set_params(n_components=np.int64(6), training__max_epochs=np.int64(2))
     tagger.fit(items, documents)
-    assert tagger.n_features_in_ == 4 and tagger.features_.random_state is not None
+    assert tagger.n_features_in_ == 4
+    assert tagger.features_.random_state is not None
     assert not hasattr(given, "n_features_out_"), "fit must leave the given extractor alone"
     tagger.save(tmp_path / "model")
     loaded = polyseme.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.decision_function(items), tagger.decision_function(items))
+    assert_array_equal(loaded.decision_function(items), tagger.decision_function(items))
     assert loaded.explain(items[:1], "slow", k=1) == tagger.explain(items[:1], "slow", k=1)
     assert loaded.embedding_.history_ == tagger.embedding_.history_
     assert loaded.complete(["slow"])[0].tolist() == tagger.complete(["slow"])[0].tolist()

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 from sklearn.svm import NuSVR
 
 from polyseme._validation import InputError, PolysemeWarning
@@ -55,8 +56,10 @@ def solved(kernel, Y, nu, C, make=np.array, **options):
 
 def libsvm(kernel, Y, nu, C, tolerance=1e-6):
     """Coefficients and bias by libsvm, one standardised output at a time."""
-    gram, spread = kernel.astype(np.float64), np.where(np.ptp(Y, axis=0) > 0, Y.std(axis=0), 1.0)
-    coefficients, bias = np.zeros(Y.shape), np.zeros(Y.shape[1])
+    gram = kernel.astype(np.float64)
+    spread = np.where(np.ptp(Y, axis=0) > 0, Y.std(axis=0), 1.0)
+    coefficients = np.zeros(Y.shape)
+    bias = np.zeros(Y.shape[1])
     for output, unit in enumerate(spread):
         mean = Y[:, output].mean()
         model = NuSVR(kernel="precomputed", nu=nu, C=C / unit, tol=tolerance)
@@ -91,9 +94,12 @@ def assert_feasible(beta, nu, C):
 def test_kernels_equal_a_plain_loop(dtype, make):
     rng = np.random.default_rng(2)
     rows, queries = (rng.normal(size=(n, 3)).astype(dtype) for n in (7, 4))
-    coefficients, bias = rng.normal(size=(7, 2)).astype(dtype), np.array([1.0, -2.0], dtype)
+    coefficients = rng.normal(size=(7, 2)).astype(dtype)
+    bias = np.array([1.0, -2.0], dtype)
     kernel = to_numpy(rbf_kernel(make(rows), 0.3))
-    assert kernel.dtype == dtype and (np.diag(kernel) == 1).all() and (kernel == kernel.T).all()
+    assert kernel.dtype == dtype
+    assert (np.diag(kernel) == 1).all()
+    assert (kernel == kernel.T).all()
     for i, one in enumerate(rows.astype(float)):
         for j, other in enumerate(rows.astype(float)):
             assert kernel[i, j] == pytest.approx(np.exp(-0.3 * ((one - other) ** 2).sum()), 1e-5)
@@ -111,12 +117,14 @@ def test_kernels_equal_a_plain_loop(dtype, make):
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 def test_kernels_in_blocks_are_exact_and_symmetric(scale, dtype):
     rows = (np.random.default_rng(0).normal(size=(600, 4)) * scale).astype(dtype)
-    rows[100:200], rows[300:310] = rows[0], 0
+    rows[100:200] = rows[0]
+    rows[300:310] = 0
     kernel = rbf_kernel(rows, 0.3 / scale**2)
     wide = rows.astype(np.float64) / scale
     expected = np.exp(-0.3 * ((wide[:, None, :] - wide[None, ::7]) ** 2).sum(axis=2))
     assert np.allclose(kernel[:, ::7], expected, atol=1e-5)
-    assert (kernel == kernel.T).all() and (np.diag(kernel) == 1).all()
+    assert (kernel == kernel.T).all()
+    assert (np.diag(kernel) == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -142,16 +150,19 @@ def test_sparse_rows_are_scaled_as_dense_ones_and_stay_sparse():
     dense[:, 2] = 0
     mean, scale = column_statistics(dense, "standard")
     rows = scale_rows(dense, "standard", mean, scale, np.float64)
-    assert np.allclose(rows.mean(axis=0), 0) and np.allclose(rows.std(axis=0), [1, 1, 0, 1, 1, 1])
+    assert np.allclose(rows.mean(axis=0), 0)
+    assert np.allclose(rows.std(axis=0), [1, 1, 0, 1, 1, 1])
     zeros, same = column_statistics(sp.csr_matrix(dense), "standard")
     rows = scale_rows(sp.csr_matrix(dense), "standard", zeros, same, np.float64)
-    assert (zeros == 0).all() and sp.issparse(rows) and np.allclose(scale, same)
+    assert (zeros == 0).all()
+    assert sp.issparse(rows)
+    assert np.allclose(scale, same)
     assert np.allclose(rows.toarray(), dense / scale)
     assert np.allclose(rbf_kernel(rows, 0.2), rbf_kernel(dense / scale, 0.2), atol=1e-12)
     single = (3 + 0.05 * np.random.default_rng(0).standard_normal((200_000, 2))).astype(np.float32)
     for form in (np.asarray, sp.csr_matrix):
         _, scale = column_statistics(form(single), "standard")
-        np.testing.assert_allclose(scale, single.astype(np.float64).std(axis=0), rtol=1e-6)
+        assert_allclose(scale, single.astype(np.float64).std(axis=0), rtol=1e-6)
 
 
 # ------------------------------------------------------------------ projection
@@ -165,7 +176,8 @@ def bisected(v, bound, budget):
 
     if sum(map(abs, clipped(0))) <= budget:
         return clipped(0)
-    low, high = 0.0, max(map(abs, v))
+    low = 0.0
+    high = max(map(abs, v))
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if sum(map(abs, clipped(middle))) > budget else (low, middle)
@@ -180,7 +192,9 @@ def bisected(v, bound, budget):
 )
 @settings(deadline=None, max_examples=150)
 def test_projection_equals_bisection_from_any_guess(v, bound, budget, guess):
-    rows, bounds, budgets = [v, v], [[bound], [2 * bound]], [budget, budget / 2]
+    rows = [v, v]
+    bounds = [[bound], [2 * bound]]
+    budgets = [budget, budget / 2]
     for make in (np.array, lambda values: torch.tensor(values, dtype=torch.float64)):
         z, _ = project(*map(make, (rows, bounds, budgets, [guess, guess])))
         for row, ((most,), total) in enumerate(zip(bounds, budgets, strict=True)):
@@ -210,7 +224,8 @@ def test_special_problems_equal_libsvm(make, case):
     n = {"one row": 1, "three rows": 3, "single precision": 301}.get(case, 81)
     X, Y = noisy_problem(n=n)
     if case == "duplicates":
-        X, Y = np.vstack([X, X, X[:5]]), np.vstack([Y, Y + 0.5, Y[:5]])
+        X = np.vstack([X, X, X[:5]])
+        Y = np.vstack([Y, Y + 0.5, Y[:5]])
     elif case == "constant targets":
         Y[:, [1, 3]] = [0.0, 7.25]
     elif case == "scales":
@@ -237,8 +252,10 @@ def test_special_problems_equal_libsvm(make, case):
 def test_dual_objective_is_never_worse_than_libsvm(seed, n, nu, C, gamma, rounded):
     X, Y = noisy_problem(n=n, n_features=2, d=1, seed=seed)
     if rounded:  # equal rows and equal targets
-        X, Y = np.round(X), np.round(Y)
-    kernel, y = rbf_kernel(X, gamma), Y[:, 0]
+        X = np.round(X)
+        Y = np.round(Y)
+    kernel = rbf_kernel(X, gamma)
+    y = Y[:, 0]
 
     def objective(solution):
         beta = solution[0][:, 0]
