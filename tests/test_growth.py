@@ -41,20 +41,21 @@ SHORT = [
 
 @pytest.mark.parametrize(
     ("sizes", "seconds", "megabytes", "n_steps"),
-    [(*one, None) for one in MEASURED] + [(*one, 24) for one in SHORT],
+    [(*measured, None) for measured in MEASURED] + [(*measured, 24) for measured in SHORT],
 )
-def test_what_is_foretold_is_within_a_factor_of_two_of_what_was_measured(
+def test_the_forecast_is_within_a_factor_of_two_of_what_was_measured(
     sizes, seconds, megabytes, n_steps
 ):
-    n_items, n_labels, n_features, n_others = sizes
-    n_documents = n_items + n_others
+    n_items, n_labels, n_features, n_label_sets = sizes
+    n_documents = n_items + n_label_sets
     plan = SpacePlan().sized(n_documents, n_items).within(n_documents, n_items)
     if n_steps is not None:
         plan = replace(plan, n_steps=n_steps)
     validations = 0 if n_steps else 2
     cost = cost_of_fit(plan, n_documents, n_labels, n_items, n_features, validations)
     assert 0.5 < cost.seconds / seconds < 2
-    assert 0.5 < cost.bytes / (megabytes * 1e6) < 2
+    measured_bytes = 1e6 * megabytes
+    assert 0.5 < cost.bytes / measured_bytes < 2
 
 
 def test_more_of_anything_never_takes_less():
@@ -70,21 +71,24 @@ def test_more_of_anything_never_takes_less():
 
 
 def test_a_long_fit_says_so_before_it_begins(monkeypatch):
-    begun = []
+    calls = []
     monkeypatch.setattr("polyseme.growth.n_cores", lambda: 1)
-    monkeypatch.setattr("polyseme.tagger.validate", lambda *_, **__: begun.append(1) or [])
+    monkeypatch.setattr("polyseme.tagger.validate", lambda *_, **__: calls.append("validate"))
     monkeypatch.setattr(ConceptSpace, "fit", lambda *_, **__: pytest.fail("begun in silence"))
-    rng = np.random.default_rng(0)
-    documents = [[f"label {one}" for one in rng.choice(993, 6)] for _ in range(3000)]
+    generator = np.random.default_rng(0)
+    documents = []
+    for _ in range(3000):
+        numbers = generator.choice(993, 6)
+        documents.append([f"label {number}" for number in numbers])
+    X = generator.normal(size=(3000, 64))
     space = ConceptSpace(members_per_fold=2, n_steps=1200)
     tagger = ZeroShotTagger(space=space, device="cpu", random_state=0)
+    message = r"about [23] minutes on 1 core: 10 members, 1200"
     with warnings.catch_warnings():
         warnings.simplefilter("error", PolysemeWarning)
-        with pytest.raises(
-            PolysemeWarning, match=r"about [23] minutes on 1 core: 10 members, 1200"
-        ):
-            tagger.fit(rng.normal(size=(3000, 64)), documents)
-    assert not begun
+        with pytest.raises(PolysemeWarning, match=message):
+            tagger.fit(X, documents)
+    assert not calls
 
 
 def test_a_short_fit_says_nothing(monkeypatch):

@@ -92,27 +92,30 @@ def test_bad_mappings_get_one_sentence(vectors, message):
 
 def test_an_npz_file_is_read(tmp_path):
     path = tmp_path / "words.npz"
-    np.savez(path, words=np.array(["sky", "sea"]), vectors=np.eye(2, dtype=np.float16))
-    found = WordVectors.read(path)
-    assert found.words == ("sky", "sea")
-    assert found.vectors.dtype == np.float32
-    assert found.source == "words.npz"
-    assert WordVectors.read(path, labels=["Sea shore"]).words == ("sea",)
+    vectors = np.eye(2, dtype=np.float16)
+    np.savez(path, words=np.array(["sky", "sea"]), vectors=vectors)
+    loaded = WordVectors.read(path)
+    assert loaded.words == ("sky", "sea")
+    assert loaded.vectors.dtype == np.float32
+    assert loaded.source == "words.npz"
+    of_labels = WordVectors.read(path, labels=["Sea shore"])
+    assert of_labels.words == ("sea",)
 
 
 @pytest.mark.parametrize("ending", [".txt", ".txt.gz"])
 @pytest.mark.parametrize("header", ["", "4 2\n"])
 def test_a_text_file_is_read(tmp_path, ending, header):
     text = header + "sky 1 0\n. . 0.5 0.5\nsea -2e-1 3 \r\nSky 9 9\n"
-    path = tmp_path / f"glove{ending}"
+    content = text.encode()
     if ending.endswith("gz"):
-        path.write_bytes(gzip.compress(text.encode()))
-    else:
-        path.write_text(text, newline="")
-    found = WordVectors.read(path)
-    assert found.words == ("sky", ". .", "sea")
-    assert_allclose(found.vectors, [[1, 0], [0.5, 0.5], [-0.2, 3]])
-    assert WordVectors.read(path, labels=["sea-sky"], max_words=3).words == ("sky", "sea")
+        content = gzip.compress(content)
+    path = tmp_path / f"glove{ending}"
+    path.write_bytes(content)
+    loaded = WordVectors.read(path)
+    assert loaded.words == ("sky", ". .", "sea")
+    assert_allclose(loaded.vectors, [[1, 0], [0.5, 0.5], [-0.2, 3]])
+    of_labels = WordVectors.read(path, labels=["sea-sky"], max_words=3)
+    assert of_labels.words == ("sky", "sea")
 
 
 @pytest.mark.parametrize(
@@ -177,36 +180,55 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_unread(tmp_path, monkeyp
         WordVectors.read(path)
 
 
-def test_the_default_file_is_found_in_the_data_folder(tmp_path, monkeypatch):
+@pytest.fixture
+def default_file(tmp_path):
+    """Word vectors under the name that is looked for."""
+    path = tmp_path / "glove100-label-words.npz"
+    np.savez(path, words=np.array(["sky", "sea"]), vectors=np.eye(2))
+    return path
+
+
+def test_a_default_file_that_is_missing_gets_one_sentence(tmp_path, monkeypatch):
     monkeypatch.delenv("POLYSEME_DATA", raising=False)
     with pytest.raises(InputError, match="since POLYSEME_DATA is not set"):
         WordVectors.find()
     with pytest.raises(InputError, match="No word vectors at"):
         WordVectors.find(tmp_path)
-    path = tmp_path / "glove100-label-words.npz"
-    np.savez(path, words=np.array(["sky", "sea"]), vectors=np.eye(2))
-    assert WordVectors.find(tmp_path).words == ("sky", "sea")
-    monkeypatch.setenv("POLYSEME_DATA", str(tmp_path))
-    assert WordVectors.find(labels=["sea"]).words == ("sea",)
-    baseline = ConSE(n_top=1, random_state=0).fit(np.eye(4), [("sky",), ("sea",)] * 2)
+
+
+def test_the_default_file_is_found_in_the_data_folder(default_file, monkeypatch):
+    vectors = WordVectors.find(default_file.parent)
+    assert vectors.words == ("sky", "sea")
+    monkeypatch.setenv("POLYSEME_DATA", str(default_file.parent))
+    of_labels = WordVectors.find(labels=["sea"])
+    assert of_labels.words == ("sea",)
+
+
+def test_baselines_use_the_default_file(default_file, monkeypatch):
+    monkeypatch.setenv("POLYSEME_DATA", str(default_file.parent))
+    baseline = ConSE(n_top=1, random_state=0)
+    baseline.fit(np.eye(4), [("sky",), ("sea",)] * 2)
     assert baseline.label_vectors_.shape == (2, 2)
 
 
 def test_the_real_vectors_know_the_labels_of_pictures(data):
     vectors = WordVectors.find(data)
-    found, known = vectors.label_vectors(["sky", "close-up", "sea", "f-16"])
-    assert known.tolist() == [True, True, True, False]
-    assert found[0] @ found[2] > found[1] @ found[2]
+    label_vectors, has_vector = vectors.label_vectors(["sky", "close-up", "sea", "f-16"])
+    assert has_vector.tolist() == [True, True, True, False]
+    sky, close_up, sea, _ = label_vectors
+    assert sky @ sea > close_up @ sea
 
 
 @pytest.mark.parametrize("wrong", ["words", "vectors"])
 def test_what_is_no_array_in_an_archive_is_refused(tmp_path, wrong):
-    with zipfile.ZipFile(tmp_path / "words.npz", "w") as archive:
-        for name, array in {"words": np.array(["sea"]), "vectors": np.ones((1, 2))}.items():
+    arrays = {"words": np.array(["sea"]), "vectors": np.ones((1, 2))}
+    path = tmp_path / "words.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w") as member:
                 if name == wrong:
                     member.write(b"no array")
                 else:
                     np.save(member, array)
     with pytest.raises(InputError, match=r"must be|must have|must hold"):
-        WordVectors.read(tmp_path / "words.npz")
+        WordVectors.read(path)
