@@ -295,13 +295,17 @@ def scores_of(tagger, X, label):
 def test_a_label_known_by_answers_alone_keeps_them_when_it_is_renamed(
     answered_tagger, world, tmp_path
 ):
-    before = scores_of(answered_tagger, world.X_test, "Seaside")
+    scores_before = scores_of(answered_tagger, world.X_test, "Seaside")
     answered_tagger.rename("Seaside", "coast").save(tmp_path / "renamed")
-    for renamed in (answered_tagger, load(tmp_path / "renamed")):
+    loaded = load(tmp_path / "renamed")
+    last_row = len(world.X) - 1
+    for renamed in (answered_tagger, loaded):
         assert "Seaside" not in renamed.classes_
-        assert_allclose(scores_of(renamed, world.X_test, "coast"), before, atol=1e-12)
-        renamed.learn([(world.X.shape[0] - 1, "seaside", True)], world.X)
-        assert (scores_of(renamed, world.X_test, "coast") != before).any(), "both names are known"
+        scores = scores_of(renamed, world.X_test, "coast")
+        assert_allclose(scores, scores_before, atol=1e-12)
+        renamed.learn([(last_row, "seaside", True)], world.X)
+        scores = scores_of(renamed, world.X_test, "coast")
+        assert (scores != scores_before).any(), "both names are known"
 
 
 def test_a_former_name_of_another_label_is_not_taken_over_with_its_answers(answered_tagger, world):
@@ -328,16 +332,20 @@ def test_a_label_known_by_answers_alone_is_merged_with_its_answers(
     answered_tagger, world, theme_words, tmp_path, label, into
 ):
     answered_tagger.add_labels(["street"], theme_words)
-    before = scores_of(answered_tagger, world.X_test, into)
-    n_answers = len(list(answered_tagger.verdicts_.standing()))
+    scores_before = scores_of(answered_tagger, world.X_test, into)
+    n_verdicts = len(list(answered_tagger.verdicts_.standing()))
     answered_tagger.merge(label, into).save(tmp_path / "merged")
-    for merged in (answered_tagger, load(tmp_path / "merged")):
-        assert label not in merged.classes_.tolist()
-        assert into in merged.classes_.tolist()
-        assert len(list(merged.verdicts_.standing())) == n_answers
-        changes = scores_of(merged, world.X_test, into) - before
+    loaded = load(tmp_path / "merged")
+    for merged in (answered_tagger, loaded):
+        labels = merged.classes_.tolist()
+        assert label not in labels
+        assert into in labels
+        verdicts = list(merged.verdicts_.standing())
+        assert len(verdicts) == n_verdicts
+        changes = scores_of(merged, world.X_test, into) - scores_before
         assert np.abs(changes).max() > 0.01, "the answers count for the other label"
-        held = {tag for row in range(len(merged.store_.ids)) for tag in merged.store_.document(row)}
-        assert label not in held
-    kinds = dict(zip(answered_tagger.classes_, answered_tagger.kinds_, strict=True))
-    assert kinds[into] == ("oov" if into == "street" else "seen")
+        store = merged.store_
+        for row in range(len(store.ids)):
+            assert label not in store.document(row)
+    kind_by_label = dict(zip(answered_tagger.classes_, answered_tagger.kinds_, strict=True))
+    assert kind_by_label[into] == ("oov" if into == "street" else "seen")
