@@ -107,7 +107,6 @@ def threshold_by_trial(probabilities, truth, weights, goal):
     return 1.0
 
 
-@pytest.mark.parametrize("seed", range(4))
 def thresholds_by_trial(probabilities, truth, weights):
     return [threshold_by_trial(probabilities, truth, weights, goal) for goal in PRECISIONS]
 

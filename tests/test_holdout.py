@@ -257,7 +257,6 @@ def test_variants_are_measured_side_by_side(fits):
     assert worst.seen.concept_map <= 0.9
 
 
-@pytest.mark.parametrize("helpful", [True, False])
 def name_vectors(world, generator, helpful):
     """Return vectors of labels near the axis of their theme, or of a random one."""
     axes = np.eye(len(world.themes))

@@ -494,7 +494,6 @@ def test_the_first_round_aims_at_true_seen_labels_only(watched):
             assert tag_weights.any()
 
 
-@pytest.mark.parametrize("way", ["alone", *TOGETHER])
 def numbered_answer(answer, number):
     """Return an answer that is the same number for every item and label."""
     unseen = np.full_like(answer.unseen, (number + 1) / 10)

@@ -48,7 +48,6 @@ def fig9(tmp_path_factory):
     return folder, section
 
 
-@pytest.mark.reproduction
 def has_note(table, word):
     return any(word in note for note in table.notes)
 

@@ -65,14 +65,19 @@ def sized(n_rows: int, n_together: int) -> Callable[[Any], object]:
 
 
 def test_a_songs_timbre_is_read_with_or_without_a_table_of_songs(tmp_path: Path) -> None:
-    found = read_timbre(write_song(tmp_path / "song.h5"))
-    assert found.dtype == np.float32
-    assert_array_equal(found, TIMBRE.astype(np.float32))
-    with h5py.File(tmp_path / "song.h5", "a") as file:
+    path = write_song(tmp_path / "song.h5")
+    timbre = read_timbre(path)
+    assert timbre.dtype == np.float32
+    assert_array_equal(timbre, TIMBRE.astype(np.float32))
+    with h5py.File(path, "a") as file:
         del file["analysis/songs"]
-    assert_array_equal(read_timbre(tmp_path / "song.h5"), found)
+    assert_array_equal(read_timbre(path), timbre)
+
+
+def test_files_of_several_songs_are_refused(tmp_path: Path) -> None:
+    path = write_song(tmp_path / "songs.h5", n_songs=3)
     with pytest.raises(MediaError, match=r"^holds 3 songs, where one is expected$"):
-        read_timbre(write_song(tmp_path / "songs.h5", n_songs=3))
+        read_timbre(path)
 
 
 @pytest.mark.parametrize(

@@ -274,11 +274,6 @@ def test_solution_equals_libsvm(gamma, nu, C):
     assert_feasible(solution.coefficients, nu, C)
 
 
-@arrays_and_tensors
-@pytest.mark.parametrize(
-    "case",
-    ["single precision", "duplicates", "constant targets", "one row", "three rows", "scales"],
-)
 def special_problem(case):
     """Make a problem that asks more of a solver than most."""
     n = {"one row": 1, "three rows": 3, "single precision": 301}.get(case, 81)
