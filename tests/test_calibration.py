@@ -151,7 +151,8 @@ def test_a_precision_that_is_met_exactly_is_met():
     probabilities = np.array([[0.9], [0.4]])
     truth = np.array([[1.0], [0.0]])
     thresholds = precision_thresholds(probabilities, truth, np.ones(2))
-    assert_array_equal(thresholds, np.where(PRECISIONS <= 0.5, 0.4, 0.9))
+    expected = np.where(PRECISIONS <= 0.5, 0.4, 0.9)
+    assert_array_equal(thresholds, expected)
 
 
 def test_calibrated_probabilities_have_the_wanted_frequencies_and_thresholds():
@@ -172,7 +173,12 @@ def test_calibrated_probabilities_have_the_wanted_frequencies_and_thresholds():
 
 def test_thresholds_of_equal_logits_are_the_frequency():
     truth = np.array([[1.0], [0.0], [0.0], [0.0]])
-    calibration = calibrate(np.zeros((4, 1)), truth, np.ones(4), np.array([0.25]))
+    calibration = calibrate(
+        np.zeros((4, 1)),
+        truth,
+        np.ones(4),
+        np.array([0.25]),
+    )
     assert_allclose(calibration.thresholds[:24], 0.25)
     assert (calibration.thresholds[25:] == 1).all()
 
@@ -185,7 +191,8 @@ def test_frequencies_are_documents_where_those_are_the_items_own():
     of_many_items = expected_frequencies(priors, of_items, 3000, 1.0)
     assert_allclose(of_many_items, of_items, atol=1e-3)
     of_few_items = expected_frequencies(priors, of_items, 3, 1.0)
-    assert_allclose(of_few_items, (3 * of_items + 0.5 * priors) / 3.5)
+    expected = (3 * of_items + 0.5 * priors) / 3.5
+    assert_allclose(of_few_items, expected)
     of_both = expected_frequencies(priors, of_items, 3, 0.5)
     assert_allclose(of_both, (priors + of_few_items) / 2)
 

@@ -170,7 +170,8 @@ def test_select_cuts_rows_ids_groups_and_splits_alike(corpus, rows, ids):
     places = ["wxyz".index(name) for name in ids]
     assert selected.ids == tuple(ids)
     assert selected.labels == corpus.labels
-    assert selected.groups == tuple("GHIJ"[place] for place in places)
+    expected = tuple("GHIJ"[place] for place in places)
+    assert selected.groups == expected
     assert selected.splits == tuple("1234"[place] for place in places)
     assert list(selected) == [corpus.document(place) for place in places]
 

@@ -18,6 +18,7 @@ from polyseme.calibration import PRECISIONS, sigmoid
 from polyseme.corpus import LabelCorpus
 from polyseme.holdout import CLICKS, Validation, unseen_thresholds, validate
 from polyseme.metrics import concept_map
+from toy_fits import fit_world, tiny_tagger
 
 N = 200
 LABELS = tuple(f"label{number:02}" for number in range(12))
@@ -112,7 +113,13 @@ def test_measures_of_the_best_ranker():
 
 def test_measures_of_the_worst_ranker():
     X, corpus, known_documents = collection()
-    (validation,) = validate(Reader(sign=-1.0), X, corpus, known_documents, random_state=0)
+    (validation,) = validate(
+        Reader(sign=-1.0),
+        X,
+        corpus,
+        known_documents,
+        random_state=0,
+    )
     assert validation.seen.example_map < 0.1
     assert validation.seen.precision < 0.2
     assert validation.threshold(0.3) == np.inf
@@ -129,7 +136,13 @@ def test_too_few_items_are_not_validated(n_items):
 
 def test_a_validation_is_restored_from_its_state():
     X, corpus, known_documents = collection()
-    (validation,) = validate(Reader(sign=-1.0), X, corpus, known_documents, random_state=0)
+    (validation,) = validate(
+        Reader(sign=-1.0),
+        X,
+        corpus,
+        known_documents,
+        random_state=0,
+    )
     restored = Validation.from_state(validation.get_state())
     assert restored == validation
 
@@ -198,7 +211,7 @@ def test_60_true_labels_promise_a_precision_of_08_but_not_of_095():
 def validated(world, tiny_space):
     """A tagger with two validations; tests must not change it."""
     tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
-    return tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    return fit_world(tagger, world)
 
 
 def test_a_fitted_tagger_has_a_validation(validated):
@@ -210,8 +223,9 @@ def test_a_fitted_tagger_has_a_validation(validated):
 
 
 def test_a_saved_tagger_keeps_its_validation(validated, tmp_path):
-    copy(validated).save(tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    model = tmp_path / "model"
+    copy(validated).save(model)
+    loaded = load(model)
     assert loaded.validation_ == validated.validation_
 
 
@@ -230,8 +244,8 @@ def test_unseen_labels_are_not_predicted_for_a_precision_out_of_reach(validated,
 
 
 def test_without_validation_nothing_is_promised_of_unseen_labels(world, tiny_space):
-    tagger = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=0, random_state=0)
-    tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    tagger = tiny_tagger(tiny_space, n_steps=20)
+    fit_world(tagger, world)
     assert tagger.validation_ is None
     with pytest.warns(PolysemeWarning, match="`n_validations` is 0"):
         assert np.isinf(tagger.thresholds(0.2)).any()
@@ -281,8 +295,9 @@ def test_names_join_in_where_they_help_on_labels_made_unseen(world, tiny_space, 
     tagger = ZeroShotTagger(space=space, n_validations=3, random_state=0)
     tagger.fit(X, world.documents, label_sets, label_vectors=vectors, label_sets_only=True)
     assert (tagger.name_share_ > 0) == helpful
-    tagger.save(tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    model = tmp_path / "model"
+    tagger.save(model)
+    loaded = load(model)
     assert_array_equal(loaded.predict_proba(X), tagger.predict_proba(X))
     if not helpful:
         return
@@ -325,11 +340,20 @@ class Pooled(Reader):
 @pytest.mark.parametrize("gains", [True, False])
 def test_the_gain_of_a_pool_is_the_last_validation_over_the_first(fits, gains):
     X, corpus, known_documents = collection()
-    plain, pooled = validate(Pooled(gains=gains), X, corpus, known_documents, 2, 0, pool=X[:50])
+    plain, pooled = validate(
+        Pooled(gains=gains),
+        X,
+        corpus,
+        known_documents,
+        2,
+        0,
+        pool=X[:50],
+    )
     gain = pooled.gain_over(plain)
     example_gain = pooled.unseen.example_map - plain.unseen.example_map
     concept_gain = pooled.unseen.concept_map - plain.unseen.concept_map
-    assert gain == pytest.approx((example_gain + concept_gain) / 2)
+    expected = (example_gain + concept_gain) / 2
+    assert gain == pytest.approx(expected)
     assert (gain > 0.3) == gains
     assert plain.gain_over(plain) == 0
     assert plain.click_gain is None, "it cannot learn from clicks"
@@ -398,7 +422,8 @@ def test_the_gain_of_clicks_is_measured_on_items_that_were_not_asked_about(fits)
         column = LABELS.index(label)
         for row, answer in answers:
             assert row % 2 == 0
-            assert answer == (tested[row, column] == 1)
+            expected = tested[row, column] == 1
+            assert answer == (expected)
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,12 @@ def test_ties_and_repeats_of_any_scale_are_searched(sizes, d, n_queries, power, 
     # Few distinct values: ties and repeats are common.
     points = scale * generator.integers(-3, 4, (len(labels), d))
     queries = scale * generator.integers(-3, 4, (n_queries, d))
-    assert_distances("cpu", points.astype(np.float32), labels, queries.astype(np.float32))
+    assert_distances(
+        "cpu",
+        points.astype(np.float32),
+        labels,
+        queries.astype(np.float32),
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -207,11 +212,13 @@ def test_repeats_are_stored_once_and_change_nothing():
     assert_array_equal(index.n_occurrences, counts)
 
     rows = np.repeat(np.arange(len(points)), 3)
-    order = np.random.default_rng(5).permutation(rows)
+    generator = np.random.default_rng(5)
+    order = generator.permutation(rows)
     repeated = ConceptIndex(points[order], labels[order], N_LABELS)
     assert repeated.n_concepts == index.n_concepts
     assert_array_equal(repeated.n_occurrences, 3 * counts)
-    assert_array_equal(repeated.distances(queries), index.distances(queries))
+    distances = repeated.distances(queries)
+    assert_array_equal(distances, index.distances(queries))
 
 
 @settings(deadline=None, max_examples=100)
@@ -326,7 +333,8 @@ def test_an_empty_index_is_infinitely_far_from_everything(n_labels):
     queries = np.ones((4, 2))
     infinite = np.full((4, n_labels), np.inf)
     assert_array_equal(index.distances(queries), infinite)
-    assert_array_equal(index.log_densities(queries, 1.0), -infinite)
+    densities = index.log_densities(queries, 1.0)
+    assert_array_equal(densities, -infinite)
 
 
 def test_no_queries_give_no_rows():
@@ -340,7 +348,8 @@ def test_points_without_components_are_at_distance_zero():
     index = ConceptIndex(np.zeros((3, 0)), [0, 0, 2], 4)
     assert index.n_concepts == 2
     distances = index.distances(np.zeros((5, 0)))
-    assert_array_equal(distances, [[0.0, np.inf, 0.0, np.inf]] * 5)
+    expected = [[0.0, np.inf, 0.0, np.inf]] * 5
+    assert_array_equal(distances, expected)
 
 
 @pytest.mark.parametrize("n_queries", [1, 600])

@@ -83,7 +83,8 @@ def test_the_path_adds_the_predictions_of_all_items_in_their_spreads(problem, ri
     reference.fit(X, labels)
     centred = reference.predict(X) - labels.mean(axis=0)
     added = path.coordinates(X) @ path.labels
-    assert_allclose(added, 0.5 * centred / spreads, atol=1e-3)
+    expected = 0.5 * centred / spreads
+    assert_allclose(added, expected, atol=1e-3)
     assert path.n_coordinates == truth.shape[1]
 
 
@@ -111,7 +112,13 @@ def test_the_weight_is_what_does_best_on_held_out_items(signal, weights):
     truth = (generator.random((400, 10)) < 0.2).astype(float)
     logits = truth + generator.normal(size=truth.shape)
     predictions = signal * truth + generator.normal(size=truth.shape)
-    weight = choose_weight(logits, predictions, truth, np.ones(400), truth.mean(axis=0))
+    weight = choose_weight(
+        logits,
+        predictions,
+        truth,
+        np.ones(400),
+        truth.mean(axis=0),
+    )
     assert weight in weights
 
 
@@ -125,8 +132,9 @@ def test_a_tagger_with_a_linear_path_is_saved_explained_and_corrected(
     tagger.fit(X, world.documents, world.label_sets)
     tagger.learn([(0, "sand", False), (5, "desk", True)], X)
     tagger.add_documents([("sea", "jellyfish")])
-    tagger.save(tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    model = tmp_path / "model"
+    tagger.save(model)
+    loaded = load(model)
     scores = tagger.predict_proba(world.X_test)
     assert_array_equal(loaded.predict_proba(world.X_test), scores)
 
@@ -136,7 +144,8 @@ def test_a_tagger_with_a_linear_path_is_saved_explained_and_corrected(
         evidence = loaded.explain(world.X_test[0], label)
         total = sum(value for _, value in evidence.parts())
         assert total == pytest.approx(evidence.logit, abs=1e-6)
-        assert evidence.logit == pytest.approx(logits[labels.index(label)])
+        expected = logits[labels.index(label)]
+        assert evidence.logit == pytest.approx(expected)
     encoded = loaded.encode(world.X_test)
     assert_allclose(loaded.predict_proba(encoded), scores, atol=1e-12)
 

@@ -218,7 +218,8 @@ def test_a_selection_shares_its_weights_and_a_copy_does_not():
 @pytest.mark.parametrize("n_rows", [0, 1, 5])
 def test_sparse_rows_have_the_codes_of_dense_ones(n_rows):
     members = random_members(SHAPE, dtype=torch.float32).arrays()
-    carried = np.random.default_rng(0).random((n_rows, SHAPE.n_labels)) < 0.5
+    generator = np.random.default_rng(0)
+    carried = generator.random((n_rows, SHAPE.n_labels)) < 0.5
     tags = carried.astype(np.float32)
     codes = members.encode_rows(sp.csr_matrix(tags))
     assert codes.shape == (N_MEMBERS, n_rows, SHAPE.code)
@@ -233,7 +234,8 @@ def test_sparse_rows_have_the_codes_of_dense_ones(n_rows):
 def test_arrays_give_what_tensors_give(name, size, n_rows):
     tensors = random_members(SHAPE, dtype=torch.float32)
     arrays = tensors.arrays()
-    rows = np.random.default_rng(0).normal(size=(n_rows, size)).astype(np.float32)
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(n_rows, size)).astype(np.float32)
     rows_before = rows.copy()
     encode_tensors = getattr(tensors, f"encode_{name}")
     encode_arrays = getattr(arrays, f"encode_{name}")

@@ -243,7 +243,8 @@ def test_a_perfect_ranking_scores_one(problem):
         assert perfect[name] == pytest.approx(1.0, abs=1e-12)
     assert perfect["ranking_loss"] == 0.0
     sizes = truth.sum(axis=1)
-    assert perfect["coverage"] == pytest.approx(sizes[sizes > 0].mean())
+    expected = sizes[sizes > 0].mean()
+    assert perfect["coverage"] == pytest.approx(expected)
     assert np.isnan(perfect["roc_auc"]) or perfect["roc_auc"] == 1.0
 
 
@@ -256,7 +257,8 @@ def test_evaluate_gives_every_metric_in_fixed_order(kind):
     for name in PLAIN:
         metric = getattr(metrics, name)
         assert result[name] == metric(truth, scores)
-    assert result["f1_at_5"] == metrics.f1_at_k(truth, scores, 5)
+    expected = metrics.f1_at_k(truth, scores, 5)
+    assert result["f1_at_5"] == expected
     assert "f1_at_3" in metrics.evaluate(truth, scores, k=3)
 
 
@@ -439,7 +441,8 @@ def test_the_log_loss_of_certain_answers_is_finite():
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_scattering_equals_the_double_loop_also_far_from_the_origin(offset):
-    points = np.random.default_rng(0).normal(size=(40, 5)) + offset
+    generator = np.random.default_rng(0)
+    points = generator.normal(size=(40, 5)) + offset
     distances = cdist(points, points)
     squared = distances**2
     result = metrics.scattering(points)
@@ -473,7 +476,8 @@ def test_regression_error_and_its_two_scales_by_hand():
     result = metrics.regression_error(predicted, targets, points)
     assert list(result) == ["error", "relative_paper", "relative"]
     assert result["relative_paper"] == pytest.approx(3 / 8)
-    assert result["relative"] == pytest.approx(3 / math.sqrt(8))
+    expected = 3 / math.sqrt(8)
+    assert result["relative"] == pytest.approx(expected)
 
 
 def test_relative_errors_of_points_that_coincide_are_nan_with_a_warning():

@@ -398,7 +398,8 @@ def test_a_split_hands_out_documents_under_their_own_names(numbered_split):
         (split.validation_label_sets(), split.semantics_validation),
         (split.instances("test"), split.test),
     ):
-        assert documents.ids == tuple(str(row) for row in rows)
+        expected = tuple(str(row) for row in rows)
+        assert documents.ids == expected
         assert not documents.numbered
         for document, row in zip(documents, rows, strict=True):
             assert set(document) == set(corpus.document(row))
@@ -592,10 +593,16 @@ def test_measures_are_those_of_the_columns_alone(scored, names, columns):
 def test_labels_without_a_score_come_last(scored):
     documents, scores, labels = scored
     columns = {"zsl": ("a", "b", "c")}
-    measures = measure(documents, scores[:, :5], labels[:5], columns)
+    measures = measure(
+        documents,
+        scores[:, :5],
+        labels[:5],
+        columns,
+    )
     lowest_scores = scores.copy()
     lowest_scores[:, 5] = -1
-    assert measures == measure(documents, lowest_scores, labels, columns)
+    expected = measure(documents, lowest_scores, labels, columns)
+    assert measures == expected
     assert measures != measure(documents, scores, labels, columns)
 
 

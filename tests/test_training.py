@@ -215,10 +215,11 @@ def finished():
 @pytest.mark.parametrize("n_rounds", [1, 3, 4])
 def test_an_interrupted_fit_goes_on_to_the_same_bits(finished, tmp_path, n_rounds):
     world = little_world()
+    run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(n_rounds))
+        space_of(run).fit(**world, progress=interrupted_after(n_rounds))
     rounds = []
-    resumed = space_of(tmp_path / "run")
+    resumed = space_of(run)
     resumed.fit(**world, progress=lambda done, total, losses: rounds.append((done, total)))
     expected_rounds = [(number, 4) for number in range(n_rounds + 1, 5)]
     assert rounds == expected_rounds, "what was done is not done again"
@@ -244,27 +245,29 @@ MANIFEST_DAMAGES = {
 @pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
 def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(finished, tmp_path, damage):
     world = little_world()
-    manifest = tmp_path / "run" / "manifest.json"
+    run = tmp_path / "run"
+    manifest = run / "manifest.json"
     with pytest.raises(KeyboardInterrupt):
-        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(1))
+        space_of(run).fit(**world, progress=interrupted_after(1))
     manifest.write_bytes(MANIFEST_DAMAGES[damage](manifest.read_bytes()))
     with pytest.warns(PolysemeWarning, match="What it held is learned again"):
-        again = space_of(tmp_path / "run").fit(**world)
+        again = space_of(run).fit(**world)
     for name, array in finished[1].items():
         assert_array_equal(again.get_state()[1][name], array, err_msg=name)
-    config, _ = read_model(tmp_path / "run", "training")
+    config, _ = read_model(run, "training")
     assert config["round"] == 4
 
 
 @pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
 def test_a_damaged_model_is_never_taken_for_a_checkpoint(tmp_path, damage):
-    write_model(tmp_path / "run", "tagger", {"seed": 1, "method": "space"}, {"a": np.ones(2)})
-    manifest = tmp_path / "run" / "manifest.json"
+    run = tmp_path / "run"
+    write_model(run, "tagger", {"seed": 1, "method": "space"}, {"a": np.ones(2)})
+    manifest = run / "manifest.json"
     manifest.write_bytes(MANIFEST_DAMAGES[damage](manifest.read_bytes()))
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
     with pytest.raises(InputError, match=r"manifest.json|has the format 5"):
-        space_of(tmp_path / "run").fit(**little_world())
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+        space_of(run).fit(**little_world())
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
 
 
 def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
@@ -298,15 +301,16 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_checkpoint_of_anything_else_is_refused(tmp_path, name):
     world = little_world() | {"groups": None}
+    run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(1))
+        space_of(run).fit(**world, progress=interrupted_after(1))
     changed_value = CHANGES[name](world)
     parameters = {}
     if name in world:
         world[name] = changed_value
     else:
         parameters[name] = changed_value
-    space = space_of(tmp_path / "run", **parameters)
+    space = space_of(run, **parameters)
     with pytest.raises(InputError, match="belongs to other data or parameters; remove it"):
         space.fit(**world)
 
@@ -406,7 +410,8 @@ def test_a_member_never_sees_its_fold_and_all_the_rest(watched):
             if number == member:
                 documents.update(seen["documents"])
                 items.update(seen["items"])
-        assert documents == set(np.flatnonzero(data.folds != fold))
+        expected = set(np.flatnonzero(data.folds != fold))
+        assert documents == expected
         assert items == set(np.flatnonzero(item_folds != fold))
 
 
@@ -482,7 +487,8 @@ def test_the_first_round_aims_at_true_seen_labels_only(watched):
         targets = seen["targets"][-n_items:]
         item_weights = seen["weights"][-n_items:]
         true_rows = truth[seen["items"]]
-        assert_array_equal(targets[:, : data.n_seen], true_rows[:, : data.n_seen])
+        expected = true_rows[:, : data.n_seen]
+        assert_array_equal(targets[:, : data.n_seen], expected)
         assert not item_weights[:, data.n_labels :].any()
         unseen_weights = item_weights[:, data.n_seen : data.n_labels]
         tag_weights = seen["weights"][24:-n_items]
@@ -515,7 +521,8 @@ def test_items_are_aimed_at_the_answers_of_their_own_folds_members(way):
     n_tags = PLAN.probable_batch
     folds = data.folds[data.item_documents]
     fold_sizes = np.bincount(folds)
-    assert sizes_of_rounds == [{number: fold_sizes[number // 2] for number in range(6)}] * 3
+    expected = [{number: fold_sizes[number // 2] for number in range(6)}] * 3
+    assert sizes_of_rounds == expected
 
     mean_answers = folds * 2 + 0.5  # of a fold's two members
     for _, number, seen in watched.batches:
@@ -542,14 +549,20 @@ def test_members_answer_with_their_own_probabilities(whole):
     truth[:, n_seen:] = 0
     folds = data.folds[data.item_documents]
     no_pool = np.zeros(0, dtype=np.int64)
-    answers = whole.answers(features, truth[:, :n_seen], folds, no_pool)
+    answers = whole.answers(
+        features,
+        truth[:, :n_seen],
+        folds,
+        no_pool,
+    )
     assert sorted(answers) == list(range(6))
     for number, (unseen, seen, _) in answers.items():
         rows = folds == number // 2
         member = whole.members.select(slice(number, number + 1))
         tag_codes = member.encode_documents(torch.from_numpy(truth[rows]))
         (tag_logits,) = member.read(tag_codes).numpy()
-        assert_allclose(unseen, sigmoid(tag_logits[:, n_seen:]), rtol=1e-4)
+        expected = sigmoid(tag_logits[:, n_seen:])
+        assert_allclose(unseen, expected, rtol=1e-4)
         item_codes = member.encode_items(torch.from_numpy(features[rows]))
         (item_logits,) = member.read(item_codes).numpy()
         assert_allclose(seen, item_logits[:, :n_seen], rtol=1e-4, atol=1e-5)
@@ -581,7 +594,8 @@ def test_where_items_do_not_fit_every_round_draws_some():
             items = run._begin_round(lambda answers: dict.fromkeys(range(6), empty))
             rows = items.rows.tolist()
             assert len(set(rows)) == 512
-            assert_array_equal(items.features, standardised(run.data, items.rows))
+            expected = standardised(run.data, items.rows)
+            assert_array_equal(items.features, expected)
             assert_array_equal(items.targets, table[items.rows])
             rounds.append(rows)
         return rounds
@@ -635,7 +649,8 @@ def test_weights_of_labels_grow_with_their_rarity(watched):
     rarity = variances**-PLAN.rarity
     assert rarity.max() > 1.05 * rarity.min()
     weights = watched.data.label_weights(PLAN.rarity)
-    assert_allclose(weights, rarity / rarity.mean(), rtol=1e-6)
+    expected = rarity / rarity.mean()
+    assert_allclose(weights, expected, rtol=1e-6)
 
 
 def test_rare_labels_count_more(watched):
@@ -647,7 +662,8 @@ def test_rare_labels_count_more(watched):
     item_weights = label_weights / (n_items * data.n_outputs)
     for _, number, seen in watched.batches:
         of_documents = seen["weights"][:24, :n_seen]
-        assert_allclose(of_documents, np.tile(document_weights, (24, 1)), rtol=1e-5)
+        expected = np.tile(document_weights, (24, 1))
+        assert_allclose(of_documents, expected, rtol=1e-5)
         factors = seen["weights"][-n_items:, :n_seen] / item_weights
         assert_columns(factors, factors[:, 0])
         if number == 0:
@@ -740,7 +756,8 @@ def test_a_shortened_plan_has_fewer_steps_at_higher_rates():
     assert short.n_steps == 100
     assert short.round_steps == 25
     factors = np.divide(short.learning_rates, plan.learning_rates)
-    assert factors == pytest.approx(np.full(3, 4**0.375))
+    expected = np.full(3, 4**0.375)
+    assert factors == pytest.approx(expected)
     assert plan.shortened(400) == plan
     assert plan.shortened(1000) == plan
 
@@ -771,7 +788,8 @@ def test_a_sized_plan_goes_over_documents_3_to_100_times(n_documents, n_items, n
     assert 1 <= plan.probable_batch <= plan.item_batch
     assert plan.item_batch <= max(n_items, 1)
     assert plan.n_rounds >= min(4, plan.n_steps)
-    assert plan.n_rounds == -(-plan.n_steps // plan.round_steps)
+    expected = -(-plan.n_steps // plan.round_steps)
+    assert plan.n_rounds == expected
 
 
 def test_rates_rise_over_a_tenth_of_the_steps_and_fall_by_half_a_cosine():
@@ -793,7 +811,8 @@ def test_priors_of_unseen_labels_rest_on_label_sets():
     n_seen = data.n_seen
     priors = data.priors()
     seen_counts = table[:, :n_seen].sum(axis=0)
-    assert_allclose(priors[:n_seen], (seen_counts + 0.5) / 77)
+    expected = (seen_counts + 0.5) / 77
+    assert_allclose(priors[:n_seen], expected)
     unseen = table[:N_LABEL_SETS, n_seen:]
     any_unseen = unseen.any(axis=1)
     unseen_counts = [*unseen.sum(axis=0), any_unseen.sum()]
@@ -823,7 +842,8 @@ POOL_TOPICS = np.arange(N_POOL) % 4
 
 def pool_world(verdicts=False, sparse=False):
     """Items of the same topics without tags, and verdicts on two of them and on a tagged one."""
-    noise = np.random.default_rng(5).normal(size=(N_POOL, 4))
+    generator = np.random.default_rng(5)
+    noise = generator.normal(size=(N_POOL, 4))
     pool = np.eye(4)[POOL_TOPICS] + 0.2 * noise
     X = little_world()["X"]
     if sparse:
@@ -859,7 +879,8 @@ def test_each_label_is_expected_in_the_pool_as_often_as_in_documents(n):
     for label_logits, is_target in zip(logits.T, hard.T == 1, strict=True):
         assert label_logits[is_target].min() >= label_logits[~is_target].max()
     half_hard = pool_targets(logits, priors, 0.5)
-    assert_allclose(half_hard, (soft + hard) / 2, atol=1e-6)
+    expected = (soft + hard) / 2
+    assert_allclose(half_hard, expected, atol=1e-6)
 
 
 def test_a_label_that_nothing_should_have_stays_soft():
@@ -974,9 +995,10 @@ def test_shares_of_members_learn_from_a_pool_to_the_same_bits(pooled):
 def test_an_interrupted_fit_with_a_pool_goes_on_to_the_same_bits(tmp_path, n_rounds):
     world = little_world() | pool_world(verdicts=True)
     _, expected = space_of().fit(**world).get_state()
+    run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(n_rounds))
-    _, arrays = space_of(tmp_path / "run").fit(**world).get_state()
+        space_of(run).fit(**world, progress=interrupted_after(n_rounds))
+    _, arrays = space_of(run).fit(**world).get_state()
     assert arrays.keys() == expected.keys()
     assert_same_bits(arrays.values(), expected.values())
 
@@ -984,8 +1006,9 @@ def test_an_interrupted_fit_with_a_pool_goes_on_to_the_same_bits(tmp_path, n_rou
 @pytest.mark.parametrize("changed", ["pool", "verdicts", "none"])
 def test_a_checkpoint_with_another_pool_or_other_verdicts_is_refused(tmp_path, changed):
     world = little_world() | pool_world(verdicts=True)
+    run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        space_of(tmp_path / "run").fit(**world, progress=interrupted_after(1))
+        space_of(run).fit(**world, progress=interrupted_after(1))
     if changed == "pool":
         world["pool"] = world["pool"] + 1
     elif changed == "verdicts":
@@ -993,7 +1016,7 @@ def test_a_checkpoint_with_another_pool_or_other_verdicts_is_refused(tmp_path, c
     else:
         world |= {"pool": None, "verdicts": None}
     with pytest.raises(InputError, match="belongs to other data"):
-        space_of(tmp_path / "run").fit(**world)
+        space_of(run).fit(**world)
 
 
 def test_without_a_pool_its_settings_change_no_bit(whole):

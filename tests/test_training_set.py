@@ -19,6 +19,7 @@ from polyseme.documents import join_corpora, met_documents
 from polyseme.metrics import example_map
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.tagger import PublishedTagger
+from toy_fits import fit_world, tiny_tagger
 
 # No item carries "cozy"; "sand" and "desk" are on many.
 FURTHER = [("cozy", "sand", "sun"), ("cozy", "sand"), ("desk", "phone")]
@@ -45,7 +46,7 @@ def carried(world):
 @pytest.fixture(scope="module")
 def quality_alone(world, tiny_space):
     """E-MAP of a tagger that has the items' own tag sets only."""
-    tagger = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
+    tagger = tiny_tagger(tiny_space)
     return item_quality(tagger.fit(world.X, world.documents), world)
 
 
@@ -63,8 +64,9 @@ def test_the_items_own_tag_sets_teach_beside_further_ones(
     assert kind_by_label == expected
     assert len(tagger.store_.ids) == len(world.documents) + len(label_sets)
 
-    tagger.save(tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    model = tmp_path / "model"
+    tagger.save(model)
+    loaded = load(model)
     assert item_quality(loaded, world) > quality_alone - 0.005
 
 
@@ -80,10 +82,10 @@ def test_label_sets_alone_teach_where_a_person_asks_for_it(world, tiny_space, n_
 
 
 def test_label_sets_with_most_tags_of_the_items_teach_alone_without_a_warning(world, tiny_space):
-    tagger = ZeroShotTagger(space=tiny_space(n_steps=8), n_validations=0, random_state=0)
+    tagger = tiny_tagger(tiny_space, n_steps=8)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PolysemeWarning)
-        tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+        fit_world(tagger, world)
     oov_labels = tagger.classes_[tagger.kinds_ == "oov"]
     assert set(oov_labels) == set(world.oov)
 
@@ -176,7 +178,7 @@ def test_who_wants_label_sets_alone_has_to_give_some(world, tiny_space, tiny_emb
 
 def test_documents_without_a_label_are_counted_once(world, tiny_space):
     documents = [*world.documents[:-2], (), ()]
-    tagger = ZeroShotTagger(space=tiny_space(n_steps=1), n_validations=0, random_state=0)
+    tagger = tiny_tagger(tiny_space, n_steps=1)
     with pytest.warns(PolysemeWarning, match="have no label") as caught:
         tagger.fit(world.X, documents, FURTHER)
     messages = [str(warning.message) for warning in caught]
@@ -188,7 +190,7 @@ def test_documents_without_a_label_are_counted_once(world, tiny_space):
 def test_the_unit_of_features_changes_nothing(world, tiny_space, tmp_path, exponent):
     def probabilities(unit):
         X = unit * world.X
-        tagger = ZeroShotTagger(space=tiny_space(n_steps=40), n_validations=0, random_state=0)
+        tagger = tiny_tagger(tiny_space, n_steps=40)
         tagger.fit(X, world.documents)
         tagger.learn([(0, "sand", False), (1, "sand", True)], X)
         tagger.save(tmp_path / str(unit))
@@ -203,7 +205,7 @@ def test_the_unit_of_features_changes_nothing(world, tiny_space, tmp_path, expon
 def test_rounding_does_not_make_a_constant_feature_vary(world, tiny_space, constant, form):
     constants = np.full(len(world.X), constant)
     X = np.column_stack([world.X, constants])
-    tagger = ZeroShotTagger(space=tiny_space(n_steps=1), n_validations=0, random_state=0)
+    tagger = tiny_tagger(tiny_space, n_steps=1)
     tagger.fit(form(X), world.documents)
     *scales, scale_of_constant = tagger.space_.scale_
     assert scale_of_constant == 1
@@ -223,7 +225,7 @@ def test_rounding_does_not_make_a_constant_feature_vary(world, tiny_space, const
 )
 def test_features_that_vary_by_too_little_cause_a_warning(world, tiny_space, make, n_lost, form):
     X = make(world.X)
-    tagger = ZeroShotTagger(space=tiny_space(n_steps=1), n_validations=0, random_state=0)
+    tagger = tiny_tagger(tiny_space, n_steps=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         tagger.fit(form(X), world.documents)

@@ -10,6 +10,7 @@ from polyseme import ZeroShotTagger, load
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
 from polyseme.vocabulary import Vocabulary
+from toy_fits import fit_world
 
 TEXT = """
 blocked = ["sun"]
@@ -74,9 +75,10 @@ def test_a_vocabulary_of_blocked_labels_leaves_documents_alone():
     ],
 )
 def test_a_wrong_file_is_refused_in_one_sentence(tmp_path, text, message):
-    (tmp_path / "words.toml").write_text(text, "utf-8")
+    path = tmp_path / "words.toml"
+    path.write_text(text, "utf-8")
     with pytest.raises(InputError, match=message):
-        Vocabulary.read(tmp_path / "words.toml")
+        Vocabulary.read(path)
     with pytest.raises(InputError, match="cannot be read"):
         Vocabulary.read(tmp_path / "nowhere.toml")
 
@@ -103,8 +105,9 @@ def test_unknown_labels_cannot_be_blocked(tagger):
 def test_a_renamed_label_keeps_its_scores_under_both_names(tagger, world, tmp_path):
     tags = [["sea"]] * len(world.X_test)
     scores_before = tagger.predict_proba(world.X_test, tags=tags)
-    tagger.rename("sea", "Ocean").save(tmp_path / "renamed")
-    loaded = load(tmp_path / "renamed")
+    renamed = tmp_path / "renamed"
+    tagger.rename("sea", "Ocean").save(renamed)
+    loaded = load(renamed)
     labels = list(loaded.classes_)
     assert "Ocean" in labels
     assert "sea" not in labels
@@ -136,8 +139,9 @@ def test_rules_about_a_label_hold_under_its_new_name():
 
 
 def test_a_blocked_label_of_a_tagger_is_blocked_under_its_new_name(tagger, world, tmp_path):
-    tagger.block(["sea"]).rename("sea", "ocean").save(tmp_path / "renamed")
-    loaded = load(tmp_path / "renamed")
+    folder = tmp_path / "renamed"
+    tagger.block(["sea"]).rename("sea", "ocean").save(folder)
+    loaded = load(folder)
     for renamed in (tagger, loaded):
         column = list(renamed.classes_).index("ocean")
         scores = renamed.predict_proba(world.X_test)
@@ -152,8 +156,9 @@ def test_merged_labels_are_one(tagger, world, tmp_path):
     sea = labels.index("sea")
     sand = labels.index("sand")
     scores_before = tagger.predict_proba(world.X_test)
-    tagger.merge("sea", into="sand").save(tmp_path / "merged")
-    loaded = load(tmp_path / "merged")
+    merged = tmp_path / "merged"
+    tagger.merge("sea", into="sand").save(merged)
+    loaded = load(merged)
     scores = loaded.predict_proba(world.X_test)
     assert not scores[:, sea].any()
     # Votes of documents count for both now, so that the larger of the two is nearly a bound.
@@ -191,7 +196,7 @@ def implying_tagger(world, tiny_space):
         n_validations=0,
         random_state=0,
     )
-    return tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    return fit_world(tagger, world)
 
 
 def test_implied_labels_are_at_least_as_likely_as_what_implies_them(implying_tagger, world):
@@ -296,8 +301,9 @@ def test_a_label_known_by_answers_alone_keeps_them_when_it_is_renamed(
     answered_tagger, world, tmp_path
 ):
     scores_before = scores_of(answered_tagger, world.X_test, "Seaside")
-    answered_tagger.rename("Seaside", "coast").save(tmp_path / "renamed")
-    loaded = load(tmp_path / "renamed")
+    folder = tmp_path / "renamed"
+    answered_tagger.rename("Seaside", "coast").save(folder)
+    loaded = load(folder)
     last_row = len(world.X) - 1
     for renamed in (answered_tagger, loaded):
         assert "Seaside" not in renamed.classes_
@@ -334,8 +340,9 @@ def test_a_label_known_by_answers_alone_is_merged_with_its_answers(
     answered_tagger.add_labels(["street"], theme_words)
     scores_before = scores_of(answered_tagger, world.X_test, into)
     n_verdicts = len(list(answered_tagger.verdicts_.standing()))
-    answered_tagger.merge(label, into).save(tmp_path / "merged")
-    loaded = load(tmp_path / "merged")
+    folder = tmp_path / "merged"
+    answered_tagger.merge(label, into).save(folder)
+    loaded = load(folder)
     for merged in (answered_tagger, loaded):
         labels = merged.classes_.tolist()
         assert label not in labels

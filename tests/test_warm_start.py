@@ -25,6 +25,7 @@ from polyseme.warm_start import (
     feature_digests,
     placed_groups,
 )
+from toy_fits import tiny_tagger
 
 NEW = "zeppelin"
 
@@ -34,7 +35,7 @@ def base(tiny_space) -> Any:
     """Fit a tagger to some items."""
 
     def fit(X: Any, documents: Any, **options: Any) -> ZeroShotTagger:
-        tagger = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
+        tagger = tiny_tagger(tiny_space)
         return tagger.fit(X, documents, **options)
 
     return fit
@@ -69,7 +70,8 @@ def fit_and_catch(fit: Any, *arguments: Any, **options: Any) -> tuple[ZeroShotTa
 
 
 def test_every_item_stays_in_its_fold_wherever_it_comes(base, former, world):
-    order = np.random.default_rng(1).permutation(len(world.X))
+    generator = np.random.default_rng(1)
+    order = generator.permutation(len(world.X))
     documents = [world.documents[row] for row in order]
     warm = base(world.X[order], documents, warm_start_from=former)
     assert warm.space_.plan_.n_steps < former.space_.plan_.n_steps
@@ -91,20 +93,22 @@ def test_a_new_tag_and_another_form_move_no_item_to_another_fold(base, former, w
 def test_items_whose_features_changed_are_found_by_their_names(tiny_space, world):
     names = [f"photo {row}" for row in range(len(world.X))]
     corpus = LabelCorpus.from_documents(world.documents, ids=names)
-    former = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
+    former = tiny_tagger(tiny_space)
     former.fit(world.X, corpus)
-    order = np.random.default_rng(2).permutation(len(names))
+    generator = np.random.default_rng(2)
+    order = generator.permutation(len(names))
     changed_X = world.X[order] + 0.01
     warm = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=1)
     warm.fit(changed_X, corpus.select(order), warm_start_from=former)
-    assert_array_equal(warm.space_.folds_, former.space_.folds_[order])
+    expected = former.space_.folds_[order]
+    assert_array_equal(warm.space_.folds_, expected)
 
 
 def test_items_of_the_pool_stay_in_their_folds_when_they_get_tags(tiny_space, world):
-    former = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
+    former = tiny_tagger(tiny_space)
     former.fit(world.X[:-20], world.documents[:-20], unlabelled=world.X[-20:])
     assert former.pooled_
-    warm = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
+    warm = tiny_tagger(tiny_space)
     warm.fit(world.X, world.documents, warm_start_from=former)
     folds = item_folds(warm, world.X)
     assert_array_equal(folds, item_folds(former, world.X))
@@ -158,7 +162,8 @@ def test_pictures_without_names_stay_in_their_folds_and_the_extractor_as_it_was(
     )
     assert not messages
     assert warm.features_ is former.features_
-    assert_array_equal(warm.space_.folds_, former.space_.folds_[::-1])
+    expected = former.space_.folds_[::-1]
+    assert_array_equal(warm.space_.folds_, expected)
 
 
 # ---------------------------------------------------------------------- members
@@ -186,7 +191,8 @@ def test_labels_keep_their_weights_in_another_order():
     old_outputs = [2, 0, 1, 3]
     outputs = [0, 2, 3, 4]
     new_labels = new.labels[0].numpy()
-    assert_array_equal(new_labels[:, outputs], old.labels[1][:, old_outputs])
+    expected = old.labels[1][:, old_outputs]
+    assert_array_equal(new_labels[:, outputs], expected)
     new_bias = new.bias[0, 0].numpy()
     assert_array_equal(new_bias[outputs], old.bias[1, 0, old_outputs])
     assert new_labels[:, 1].tolist() == [5, 5]
@@ -231,16 +237,17 @@ def test_a_warm_fit_is_as_good_as_a_new_one_and_ranks_a_new_label(base, former, 
 
 
 def test_verdicts_are_learned_from_and_kept(tiny_space, world, tmp_path):
-    former = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
+    former = tiny_tagger(tiny_space)
     names = [f"photo {row}" for row in range(len(world.X))]
     corpus = LabelCorpus.from_documents(world.documents, ids=names)
-    former.fit(world.X, corpus).save(tmp_path / "model")
-    loaded = polyseme.load(tmp_path / "model")
+    model = tmp_path / "model"
+    former.fit(world.X, corpus).save(model)
+    loaded = polyseme.load(model)
     assert isinstance(loaded, ZeroShotTagger)
     verdicts = [Verdict(names[row], "sun", row % 2 == 0) for row in range(12)]
     items = polyseme.io.Table(features=world.X, ids=names)
     loaded.learn(verdicts, items)
-    warm = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
+    warm = tiny_tagger(tiny_space)
     warm.fit(world.X, corpus, warm_start_from=loaded)
     assert len(warm.verdicts_.standing()) == 12
     assert warm._answers.corrections.keys() == loaded._answers.corrections.keys()
@@ -289,7 +296,7 @@ def test_a_tagger_that_does_not_fit_causes_a_warning_and_a_cold_start(
 
 
 def test_another_number_of_folds_causes_a_warning(former, world, tiny_space):
-    cold = ZeroShotTagger(space=tiny_space(n_folds=4), n_validations=0, random_state=0)
+    cold = tiny_tagger(tiny_space, n_folds=4)
     _, messages = fit_and_catch(
         cold.fit,
         world.X,
@@ -300,7 +307,7 @@ def test_another_number_of_folds_causes_a_warning(former, world, tiny_space):
 
 
 def test_warm_starts_need_a_fitted_tagger(world, tiny_space):
-    tagger = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
+    tagger = tiny_tagger(tiny_space)
     with pytest.raises(InputError, match="must be a ZeroShotTagger"):
         tagger.fit(world.X, world.documents, warm_start_from="model")  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
@@ -313,8 +320,9 @@ def test_warm_starts_need_a_fitted_tagger(world, tiny_space):
 def test_folds_and_keys_are_kept_on_disk(former, base, world, tmp_path: Path):
     from copy import copy
 
-    copy(former).save(tmp_path / "model")
-    loaded = polyseme.load(tmp_path / "model")
+    model = tmp_path / "model"
+    copy(former).save(model)
+    loaded = polyseme.load(model)
     assert isinstance(loaded, ZeroShotTagger)
     expected = base(world.X, world.documents, warm_start_from=former)
     warm = base(world.X, world.documents, warm_start_from=loaded)

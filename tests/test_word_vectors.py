@@ -176,9 +176,10 @@ def test_broken_files_get_one_sentence(tmp_path, name, content, message):
     ],
 )
 def test_bad_archives_get_one_sentence(tmp_path, arrays, message):
-    np.savez(tmp_path / "v.npz", **arrays)
+    path = tmp_path / "v.npz"
+    np.savez(path, **arrays)
     with pytest.raises(InputError, match=message):
-        WordVectors.read(tmp_path / "v.npz", max_words=2)
+        WordVectors.read(path, max_words=2)
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused_unread(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from polyseme._validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.baselines import Costa, Fast0Tag, SeenClassifiers, costa, latent, simple, words
 from polyseme.datasets.toy import THEMES
 from polyseme.published import mapping as search
+from toy_fits import fit_world
 
 
 def vectors_of(*themes):
@@ -50,9 +51,7 @@ BASELINES = {
 
 @pytest.fixture(scope="module", params=sorted(BASELINES))
 def fitted(request, world):
-    return clone(BASELINES[request.param]).fit(
-        world.X, world.documents, world.label_sets, label_sets_only=True
-    )
+    return fit_world(clone(BASELINES[request.param]), world)
 
 
 def test_every_baseline_is_in_this_suite():
@@ -78,7 +77,7 @@ def test_ranks_are_falling_scores(fitted, world):
 
 def test_a_second_fit_gives_the_same_scores(fitted, world):
     refitted = clone(fitted)
-    refitted.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(refitted, world)
     scores = refitted.decision_function(world.X_test)
     expected = fitted.decision_function(world.X_test)
     assert np.array_equal(scores, expected)

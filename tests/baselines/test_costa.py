@@ -20,6 +20,7 @@ from polyseme.baselines.costa import (
     ridge,
 )
 from polyseme.metrics import example_map, roc_auc
+from toy_fits import fit_world
 
 
 def sigmoid(decisions, slope, offset):
@@ -110,7 +111,8 @@ def test_probabilities_tell_carriers_from_others(classifiers, world):
 
 
 def test_labels_of_one_instance_or_of_all_get_their_share():
-    X = np.random.default_rng(0).normal(size=(20, 2))
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(20, 2))
     documents = []
     for x in X:
         labels = ("all", "half") if x[0] > 0 else ("all",)
@@ -193,9 +195,9 @@ def shared(classifiers, *arguments, **options):
 def test_shared_classifiers_score_as_freshly_fitted_ones(transfer, classifiers, world):
     unfitted = SeenClassifiers(random_state=5)
     costa = Costa(transfer, classifiers=unfitted, random_state=0)
-    costa.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(costa, world)
     sharing = shared(classifiers, transfer)
-    sharing.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(sharing, world)
     scores = costa.decision_function(world.X_test)
     shared_scores = sharing.decision_function(world.X_test)
     assert np.array_equal(scores, shared_scores)
@@ -211,7 +213,7 @@ def test_shared_classifiers_score_as_freshly_fitted_ones(transfer, classifiers, 
 @pytest.mark.parametrize("transfer", ["normalised", "dice", "square-root"])
 def test_unseen_labels_are_a_plain_mean_of_probabilities(transfer, classifiers, world):
     costa = shared(classifiers, transfer, False)
-    costa.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(costa, world)
     scores = costa.decision_function(world.X_test[:2])
     probabilities = classifiers.predict_proba(world.X_test[:2])
     labels = costa.classes_.tolist()
@@ -239,15 +241,16 @@ def test_unseen_labels_are_a_plain_mean_of_probabilities(transfer, classifiers, 
 
 def test_priors_are_applied_as_the_paper_prints_them_and_oov_labels_ignored(classifiers, world):
     plain = shared(classifiers, use_priors=False)
-    plain.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(plain, world)
     weighted = shared(classifiers, use_priors=True)
-    weighted.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(weighted, world)
     plain_scores = plain.decision_function(world.X_test)
     scores = weighted.decision_function(world.X_test)
     shares = plain_scores / plain_scores.sum(axis=1, keepdims=True)
     for column, label in enumerate(weighted.classes_):
         prior = np.mean([label in document for document in world.label_sets])
-        assert_allclose(scores[:, column], prior * shares[:, column], atol=1e-15)
+        expected = prior * shares[:, column]
+        assert_allclose(scores[:, column], expected, atol=1e-15)
 
     oov = weighted.kinds_ == "oov"
     assert np.count_nonzero(oov) == len(world.oov)
@@ -265,7 +268,12 @@ def test_classifiers_that_are_not_fitted_are_refused(world):
 def test_classifiers_of_other_instances_are_refused(classifiers, world):
     costa = shared(classifiers)
     with pytest.raises(InputError, match="X has 4 features, but SeenClassifiers is expecting 5"):
-        costa.fit(world.X[:, :4], world.documents, world.label_sets, label_sets_only=True)
+        costa.fit(
+            world.X[:, :4],
+            world.documents,
+            world.label_sets,
+            label_sets_only=True,
+        )
 
     documents = []
     for document in world.documents:
@@ -297,7 +305,7 @@ def test_classifiers_are_found_by_label_whatever_the_spelling(classifiers, world
 
 def test_tuned_costa_solves_the_toy_world_and_sees_no_unseen_label(world):
     costa = TunedCosta(random_state=0)
-    costa.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(costa, world)
     truth = world.truth(costa.classes_)
     scores = costa.decision_function(world.X_test)
     unseen = costa.kinds_ == "unseen"

@@ -10,6 +10,7 @@ from scipy.special import expit
 from polyseme.baselines import JointFactors
 from polyseme.baselines.joint import Pairs, Setting, factorise
 from polyseme.metrics import roc_auc
+from toy_fits import fit_world
 
 SETTING = Setting(3, 2.0, 1.5, 0.8, 2.0)
 
@@ -89,7 +90,7 @@ def test_expected_counts_are_those_of_independent_labels(tables):
 
 def test_unseen_labels_of_the_toy_world_are_found(world):
     joint = JointFactors([(8, 1.0, 1.0, 1.0, 1.0)], random_state=0)
-    joint.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(joint, world)
     unseen = joint.kinds_ == "unseen"
     truth = world.truth(joint.classes_)[:, unseen]
     scores = joint.decision_function(world.X_test)[:, unseen]
@@ -101,15 +102,12 @@ def test_the_setting_that_ranks_pseudo_unseen_labels_best_is_chosen(world):
     useless = Setting(8, 1.0, 1e9, 1.0, 1.0)
     useful = Setting(8, 1.0, 1.0, 1.0, 1.0)
     joint = JointFactors([useless, useful], 2, random_state=0)
-    assert (
-        joint.fit(world.X, world.documents, world.label_sets, label_sets_only=True).setting_
-        == useful
-    )
+    assert fit_world(joint, world).setting_ == useful
 
 
 def test_labels_are_expected_as_often_as_label_sets_hold_them(world):
     joint = JointFactors([(8, 1.0, 1.0, 1.0, 1.0)], random_state=0)
-    joint.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(joint, world)
     scores = joint.decision_function(world.X)
     likely = expit(scores).mean(axis=0)
     for column in np.flatnonzero(joint.kinds_ != "oov"):

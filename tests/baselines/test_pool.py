@@ -159,14 +159,16 @@ def test_verdicts_move_a_label_to_where_people_say_it_is(name, few, world):
 
 @pytest.mark.parametrize("hardness", [0.0, 0.5, np.array([0.0, 0.5, 1.0])], ids=str)
 def test_targets_hold_each_label_as_often_as_documents(hardness):
-    scores = np.random.default_rng(0).normal(0.3, 0.3, size=(400, 3))
+    generator = np.random.default_rng(0)
+    scores = generator.normal(0.3, 0.3, size=(400, 3))
     shares = np.array([0.05, 0.25, 0.7])
     targets = self_targets(scores, shares, hardness)
     assert_allclose(targets.mean(axis=0), shares)
 
 
 def test_hard_targets_are_the_best_scores_of_each_label():
-    scores = np.random.default_rng(0).normal(0.3, 0.3, size=(400, 3))
+    generator = np.random.default_rng(0)
+    scores = generator.normal(0.3, 0.3, size=(400, 3))
     shares = np.array([0.05, 0.25, 0.7])
     targets = self_targets(scores, shares, 1.0)
     for column, share in enumerate(shares):

@@ -12,6 +12,7 @@ from polyseme import LabelCorpus
 from polyseme._validation import InputError
 from polyseme.baselines import Chance, LatentSemantic, NearestInstances, Popularity
 from polyseme.metrics import example_map, mean_average_precision, roc_auc
+from toy_fits import fit_world
 
 # --- popularity and chance ---------------------------------------------------------------------
 
@@ -37,8 +38,9 @@ def test_popularity_counts_a_document_of_both_lists_once():
 
 def test_chance_is_no_better_than_the_share_of_true_labels(world):
     chance = Chance(random_state=0)
-    chance.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
-    X = np.random.default_rng(1).normal(size=(4000, world.X.shape[1]))
+    fit_world(chance, world)
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(4000, world.X.shape[1]))
     scores = chance.decision_function(X)
     truth = np.random.default_rng(2).random(scores.shape) < 0.2
     precision = mean_average_precision(truth, scores)
@@ -96,7 +98,7 @@ def share_with(label, condition, label_sets):
 
 def test_nearest_instances_vote_and_pass_votes_on_to_unseen_labels(world):
     nearest = NearestInstances(n_neighbours=7)
-    nearest.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(nearest, world)
     scores = nearest.decision_function(world.X_test[:3])
     labels = nearest.classes_.tolist()
     carried = [label for label in labels if label not in world.unseen]
@@ -145,7 +147,7 @@ def indicator(documents, labels):
 
 def test_latent_semantics_reconstruct_labels_from_the_mapped_points(world):
     latent = LatentSemantic(n_components=5, random_state=0)
-    latent.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(latent, world)
     sets = indicator(world.label_sets, latent.classes_)
     tags = indicator(world.documents, latent.classes_)
     counts = sets.sum(axis=0)
@@ -169,7 +171,7 @@ def test_latent_semantics_reconstruct_labels_from_the_mapped_points(world):
 
 def test_latent_semantics_solve_the_toy_world(world):
     latent = LatentSemantic(random_state=0)
-    latent.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(latent, world)
     in_vocabulary = latent.kinds_ != "oov"
     truth = world.truth(latent.classes_)[:, in_vocabulary]
     scores = latent.decision_function(world.X_test)[:, in_vocabulary]

@@ -11,6 +11,7 @@ from scipy.stats import norm
 from polyseme._validation import InputError
 from polyseme.baselines import Popularity, Transduction
 from polyseme.metrics import roc_auc
+from toy_fits import fit_world
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,8 @@ def noisy(truth, seed=1):
 
     def prior(X):
         means = np.asarray(X).mean(axis=1)
-        noise = np.random.default_rng(seed).uniform(0, 0.5, size=len(means))
+        generator = np.random.default_rng(seed)
+        noise = generator.uniform(0, 0.5, size=len(means))
         signal = 0.2 + 0.3 * (means > 0.6)
         undecided = np.full(len(means), 0.5)
         return np.column_stack([undecided, undecided, 0.3 * signal + noise])
@@ -42,7 +44,12 @@ def test_groups_of_features_correct_a_noisy_prior(groups):
     X, red, documents, sets = groups
     prior = noisy(red)
     baseline = Transduction(prior, mixture_weight=5.0)
-    baseline.fit(X[:40], documents[:40], sets, X[40:])
+    baseline.fit(
+        X[:40],
+        documents[:40],
+        sets,
+        X[40:],
+    )
     column = baseline.classes_.tolist().index("round")
     truth = red[40:, None]
     prior_scores = prior(X[40:])[:, [column]]
@@ -70,7 +77,8 @@ def test_means_are_those_of_the_items_without_and_with_the_label(groups, mixture
     _, red, _, _ = groups
     column = mixture.classes_.tolist().index("red")
     mean_without, mean_with = mixture.means_[:, column]
-    assert_allclose(mean_without, scaled[~red].mean(axis=0), atol=1e-10)
+    expected = scaled[~red].mean(axis=0)
+    assert_allclose(mean_without, expected, atol=1e-10)
     assert_allclose(mean_with, scaled[red].mean(axis=0), atol=1e-10)
 
 
@@ -107,7 +115,13 @@ def test_tags_and_verdicts_are_kept_as_they_are(groups):
     verdicts = np.zeros((160, 3), dtype=int)
     verdicts[0, column] = 1
     verdicts[1, column] = -1
-    baseline.fit(X[:40], documents[:40], sets, X[40:], sp.csr_matrix(verdicts))
+    baseline.fit(
+        X[:40],
+        documents[:40],
+        sets,
+        X[40:],
+        sp.csr_matrix(verdicts),
+    )
     tagged = baseline.probabilities_[:40, labels.index("red")]
     assert np.array_equal(tagged, red[:40])
     confirmed, rejected, open_question = baseline.probabilities_[40:43, column]
@@ -149,7 +163,7 @@ def test_another_baseline_may_be_the_prior(world):
         neighbour_weight=0.0,
         random_state=0,
     )
-    baseline.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(baseline, world)
     assert isinstance(baseline.prior_, Popularity)
     scores = baseline.decision_function(world.X_test)
     ranges = np.ptp(scores, axis=0)

@@ -26,6 +26,7 @@ from polyseme.baselines.words import (
 )
 from polyseme.corpus import LabelCorpus
 from polyseme.metrics import concept_map, example_map, roc_auc
+from toy_fits import fit_world
 
 
 def unit(rows):
@@ -39,7 +40,8 @@ def truthful(world):
     labels = sorted(set().union(*world.themes.values()))
     themes = list(world.themes.values())
     corners = np.array([[label in theme for theme in themes] for label in labels])
-    noise = np.random.default_rng(3).standard_normal(corners.shape)
+    generator = np.random.default_rng(3)
+    noise = generator.standard_normal(corners.shape)
     return WordVectors.from_arrays(labels, corners + 0.15 * noise)
 
 
@@ -144,7 +146,8 @@ def test_quality_looks_at_instances_with_a_hidden_label():
     by_example = example_map(truth[rows], scores[rows])
     by_concept = concept_map(truth[rows], scores[rows])
     quality = zero_shot_quality(truth, scores, hidden)
-    assert quality == pytest.approx((by_example + by_concept) / 2)
+    expected = (by_example + by_concept) / 2
+    assert quality == pytest.approx(expected)
     assert zero_shot_quality(truth & ~hidden, scores, hidden) == 0.0
 
 
@@ -175,7 +178,7 @@ def test_a_combination_that_cancels_is_zero():
 
 def test_scores_are_cosines_with_the_combination(world, truthful):
     baseline = ConSE(vectors=truthful, n_top=3, random_state=0)
-    baseline.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(baseline, world)
     scores = baseline.decision_function(world.X_test)
     vectors = baseline.label_vectors_
     direct_vectors = vectors[baseline.direct_]
@@ -217,7 +220,8 @@ def objective(w, vectors, row, penalty):
 def test_the_gradient_equals_finite_differences(problem):
     vectors, truth = problem
     ranking = _RankingProblem(vectors, truth, 0.3)
-    directions = np.random.default_rng(1).standard_normal((len(truth), 4))
+    generator = np.random.default_rng(1)
+    directions = generator.standard_normal((len(truth), 4))
     gradient = ranking.gradient(directions)
     for row, tags in enumerate(truth):
         for axis, step in enumerate(1e-6 * np.eye(4)):
@@ -260,7 +264,8 @@ def test_directions_do_not_depend_on_where_the_search_starts(problem, penalty):
     vectors, truth = problem
     expected, _, _ = _ranking_directions(vectors, truth, penalty, 1e-7, 20_000)
     rows = np.repeat(np.arange(12), 2)
-    order = np.random.default_rng(2).permutation(rows)
+    generator = np.random.default_rng(2)
+    order = generator.permutation(rows)
     start = np.random.default_rng(3).standard_normal((24, 4))
     directions, _, _ = _ranking_directions(vectors, truth[order], penalty, 1e-7, 20_000, start)
     assert_allclose(directions, expected[order], rtol=1e-5, atol=1e-6)
@@ -371,9 +376,7 @@ def test_large_vocabularies_and_vectors_that_cancel_are_refused_before_any_work(
     monkeypatch.setattr(words_module.InstanceMapper, "fit", never)
     message = r"29 labels with a word vector make 2\^29 - 1 = 5.37e\+08 .* `max_labels` = 16 labels"
     with pytest.raises(InputError, match=message):
-        Composition(vectors=truthful).fit(
-            world.X, world.documents, world.label_sets, label_sets_only=True
-        )
+        fit_world(Composition(vectors=truthful), world)
     with pytest.raises(InputError, match="cancel out in every document"):
         opposite = WordVectors({"a": [1.0], "b": [-1.0]})
         Composition(vectors=opposite).fit(np.eye(2), [("a", "b"), ("a", "b")])

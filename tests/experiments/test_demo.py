@@ -179,7 +179,8 @@ def test_cards_hold_the_truth(results, small):
     for card in results.cards:
         tags = (*card.tags, *card.missed)
         truth = {tag.label for tag in tags if tag.right}
-        assert truth == set(small.documents[card.emoji])
+        expected = set(small.documents[card.emoji])
+        assert truth == expected
         assert {tag.kind for tag in card.unseen} <= {"unseen"}
     hidden = [card.hidden for card in results.cards]
     assert hidden == sorted(hidden, reverse=True)
@@ -200,7 +201,8 @@ def test_reasons_show_the_nearest_known_documents_and_their_emoji(results, small
     for reason in results.reasons:
         for neighbour, owners in reason.known:
             document = set(neighbour.document)
-            assert neighbour.holds == (reason.tag.label in document)
+            expected = reason.tag.label in document
+            assert neighbour.holds == (expected)
             for owner in owners:
                 assert document <= set(small.documents[owner])
         distances = [neighbour.distance for neighbour, _ in reason.known]
@@ -248,7 +250,8 @@ def test_bars_of_evidence_begin_at_zero_and_show_the_parts(results):
     span = max(0, *values) - min(0, *values)
     for _, _, value, zero, left, width in bars:
         right = left + width
-        assert width == pytest.approx(abs(value) * 100 / span, abs=0.6)
+        expected = abs(value) * 100 / span
+        assert width == pytest.approx(expected, abs=0.6)
         if value < 0:
             assert right == pytest.approx(zero)
         elif value > 0:

@@ -136,7 +136,8 @@ def test_emoji_have_one_entry_each(emoji: EmojiCorpus) -> None:
 def test_emoji_have_two_drawings_each(emoji: EmojiCorpus) -> None:
     assert emoji.features.shape == (2 * N, 1280)
     assert np.isfinite(emoji.features).all()
-    assert emoji.drawing == ["noto"] * N + ["twemoji"] * N
+    expected = ["noto"] * N + ["twemoji"] * N
+    assert emoji.drawing == expected
     assert_array_equal(emoji.group, np.tile(np.arange(N), 2))
 
 
@@ -163,7 +164,8 @@ def test_emoji_have_a_cell_in_the_picture_of_all(emoji: EmojiCorpus) -> None:
 
 
 def test_clips_have_true_tags(music: ClipCorpus) -> None:
-    assert music.ids == [f"{number:04d}.ogg" for number in range(1, N_CLIPS + 1)]
+    expected = [f"{number:04d}.ogg" for number in range(1, N_CLIPS + 1)]
+    assert music.ids == expected
     group_sizes = Counter(music.groups).values()
     assert set(group_sizes) == {2}
     assert len(frequencies(music.documents)) == 53
@@ -181,7 +183,8 @@ def test_clips_decode_to_the_stated_length_rate_and_level(clip: int, music: Clip
     assert samples.shape == (round(RATE * SECONDS),)
     power = np.mean(samples**2)
     level = 10 * np.log10(power)
-    assert level == pytest.approx(music.facts[clip]["level"], abs=0.2)
+    expected = music.facts[clip]["level"]
+    assert level == pytest.approx(expected, abs=0.2)
 
 
 def test_clips_are_written_beside_their_tags(music: ClipCorpus, tmp_path: Path) -> None:
@@ -204,7 +207,8 @@ def test_missing_clips_are_written_again_and_nothing_is_overwritten(
     paths = music.write(folder, names)
     paths[5].unlink()
     assert music.write(folder, names) == paths
-    assert paths[5].read_bytes() == music.sounds[5]
+    content = paths[5].read_bytes()
+    assert content == music.sounds[5]
     paths[3].write_text("mine", "utf-8")
     with pytest.raises(InputError, match=r"0004\.ogg' exists and is not the file"):
         music.write(folder, names)

@@ -60,7 +60,8 @@ def test_the_codebook_of_a_trial_is_learned_from_its_training_clips(tmp_path):
     config = RunConfig(quick=True, cache=str(tmp_path))
     trial = Trial(get_setting("clips"), 0, config)
     features = trial.instance_features
-    assert features.shape[0] == len(trial.target.corpus)
+    expected = len(trial.target.corpus)
+    assert features.shape[0] == expected
     raw = raw_numbers(trial.target, AudioFeatures(), str(tmp_path), None)
     training_rows = trial.split.train.tolist()
     of_training = AudioFeatures(random_state=trial.seed).fit(raw[training_rows])

@@ -42,7 +42,8 @@ class World:
         groups = [f"g{row // 3}" for row in range(N)]
         self.corpus = replace(corpus, groups=tuple(groups))
         truth = corpus.matrix.toarray()
-        noise = np.random.default_rng(1).normal(scale=0.2, size=truth.shape)
+        generator = np.random.default_rng(1)
+        noise = generator.normal(scale=0.2, size=truth.shape)
         self.detected = (truth + noise).astype(np.float32)
         usable = ~np.isin(corpus.labels, UNSEEN)
         self.X = self.detected[:, usable]
@@ -146,12 +147,18 @@ def test_tested_documents_that_are_known_are_noted(world, by_group, test_from):
     split = world.draw(test_from=test_from, by_group=by_group)
     check = check_of(audit(split), "own documents")
     assert check.note is True
-    assert check.count == split.own_documents().sum()
+    expected = split.own_documents().sum()
+    assert check.count == expected
     assert (check.count > 0) == (test_from == "both")
 
 
 def test_a_clean_run_passes_every_check(world, split, tagger):
-    report = audit(split, **world.usable, inputs=world.inputs(split), fitted=tagger)
+    report = audit(
+        split,
+        **world.usable,
+        inputs=world.inputs(split),
+        fitted=tagger,
+    )
     assert failed(report) == []
     checked = {check.name for check in report.checks}
     expected = {IDF, DESCRIPTORS, KEPT, SCALES, FROM_INSTANCES, "known documents are the split's"}
@@ -189,7 +196,12 @@ def test_a_run_from_one_corpus_to_another_passes(world):
     split = cross_corpora(source, target, labels, random_state=0)
     assert set(split.labels.oov) == set(OOV)
     tagger = world.learn(split)
-    report = audit(split, **world.usable, inputs=world.inputs(split), fitted=tagger)
+    report = audit(
+        split,
+        **world.usable,
+        inputs=world.inputs(split),
+        fitted=tagger,
+    )
     assert failed(report) == []
     check = check_of(report, "test groups")
     assert check.detail == "they name no groups"

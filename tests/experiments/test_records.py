@@ -44,18 +44,20 @@ def test_a_newer_record_replaces_the_older_one(tmp_path):
 
 
 def test_records_of_other_methods_trials_seeds_and_presets_stay_beside_each_other(tmp_path):
-    store = RecordStore(tmp_path / "records")
+    records = tmp_path / "records"
+    store = RecordStore(records)
     of_paper = record(preset="paper")
     for entry in (record(), record(trial=1), record("popularity"), record(seed=5), of_paper):
         store.add(entry)
-    loaded = RecordStore(tmp_path / "records")
+    loaded = RecordStore(records)
     of_seed = loaded.find("hsun", "polyseme", 0, {"seed": 5})
     assert of_seed["seed"] == 5
     assert loaded.find("hsun", "polyseme", 0, of_paper["config"]) is not None
     assert loaded.find("corel5k", "polyseme", 0, {}) is None
-    text = (tmp_path / "records" / "hsun.jsonl").read_text()
+    text = (records / "hsun.jsonl").read_text()
     methods = [json.loads(line)["method"] for line in text.splitlines()]
-    assert methods == ["polyseme"] * 4 + ["popularity"]
+    expected = ["polyseme"] * 4 + ["popularity"]
+    assert methods == expected
 
 
 def test_processes_that_add_at_the_same_time_lose_nothing(tmp_path):

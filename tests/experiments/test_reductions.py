@@ -138,7 +138,8 @@ def test_training_raises_the_exact_likelihood_of_a_toy_distribution() -> None:
     trained = likelihood(10)
     trained_long = likelihood(60)
     best = math.log(1 / 4)
-    assert untrained == pytest.approx(math.log(1 / 16), abs=0.01)
+    expected = math.log(1 / 16)
+    assert untrained == pytest.approx(expected, abs=0.01)
     assert untrained + 0.1 < trained < trained_long
     assert best - 0.35 < trained_long < best
 
@@ -187,14 +188,17 @@ def test_batches_hold_anchors_a_neighbour_of_each_and_farther_rows() -> None:
     to_neighbour = gaps[np.arange(8), np.arange(8, 16)]
     beyond = gaps - to_neighbour[:, None]
     clear = np.abs(beyond) > 1e-2 * to_neighbour[:, None]
-    assert_array_equal(batch.farther[clear], beyond[clear] > 0)
+    expected = beyond[clear] > 0
+    assert_array_equal(batch.farther[clear], expected)
 
 
 def test_equal_rows_are_never_farther() -> None:
-    rows = np.tile(np.random.default_rng(0).random((1, 40), dtype=np.float32), (6, 1))
+    generator = np.random.default_rng(0)
+    rows = np.tile(generator.random((1, 40), dtype=np.float32), (6, 1))
     rows[4:] += 1
     triplets = make_triplets(rows, np.array([1, 0, 0]))
-    assert_array_equal(triplets.farther, [[False] * 4 + [True] * 2] * 3)
+    expected = [[False] * 4 + [True] * 2] * 3
+    assert_array_equal(triplets.farther, expected)
 
 
 def test_the_triplet_loss_is_that_of_plain_loops() -> None:

@@ -59,7 +59,8 @@ def test_quick_runs_every_table_and_figure(tmp_path):
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     assert re.search(r"\[\d+/\d+\] hsun, trial \d: .* left", process.stderr)
-    assert f"report: {tmp_path / 'report.html'}" in process.stderr
+    path = tmp_path / "report.html"
+    assert f"report: {path}" in process.stderr
     rows = [json.loads(line) for line in process.stdout.splitlines()]
     printed_tables = {row["table"] for row in rows}
     assert printed_tables >= {"table1", "fig9", "compare-hsun"}
@@ -75,7 +76,7 @@ def test_quick_runs_every_table_and_figure(tmp_path):
     # All of it is recorded now, so this only reads.
     sections = reproduce(["all"], QUICK, out=tmp_path)
     assert [section.name for section in sections] == list(EXPERIMENTS)
-    page = (tmp_path / "report.html").read_text()
+    page = path.read_text()
     markdown = (tmp_path / "README.md").read_text()
     ids = Parsed(page).values("id")
     assert len(ids) == len(set(ids))
@@ -237,7 +238,8 @@ def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):
 def test_bad_folders_get_one_sentence(tmp_path, missing):
     sample = load_dataset("hsun", sample=True)
     corpus = sample.corpus
-    folder = tmp_path / "data" / "hsun"
+    data = tmp_path / "data"
+    folder = data / "hsun"
     folder.mkdir(parents=True)
     lines = []
     for identifier, split, labels in zip(corpus.ids, corpus.splits, corpus, strict=True):
@@ -247,7 +249,7 @@ def test_bad_folders_get_one_sentence(tmp_path, missing):
     np.save(folder / "features.npy", sample.X**2)
     (folder / "feature_names.txt").write_text("\n".join(sample.feature_names))
     (folder / missing).unlink()
-    config = RunConfig(str(tmp_path / "data"))
+    config = RunConfig(str(data))
     with pytest.raises(InputError, match=missing) as caught:
         reproduce(["fig9"], config, out=tmp_path / "out")
     assert "\n" not in str(caught.value)

@@ -51,7 +51,8 @@ def test_tables_of_the_published_training_are_those_of_its_records(tmp_path):
     reproduce(["fig7", "fig9"], config, out=tmp_path, from_records=True)
     for name in ("README.md", "tables/fig7.csv", "tables/fig9.csv"):
         text = (tmp_path / name).read_text()
-        assert text == (recorded_folder / name).read_text()
+        expected = (recorded_folder / name).read_text()
+        assert text == expected
 
 
 def test_every_run_was_audited_on_the_published_data():
@@ -134,4 +135,5 @@ def test_the_figures_of_the_readme_are_those_of_the_results():
                 error = float(row["standard_error"])
                 text_by_column[row["column"]] = f"{mean:.1f} ± {error:.1f}"
         texts = [cell.strip() for cell in cells.split("|")]
-        assert texts == [text_by_column[column] for column in COLUMNS]
+        expected = [text_by_column[column] for column in COLUMNS]
+        assert texts == expected

@@ -124,7 +124,8 @@ def test_the_papers_own_pair_keeps_labels_and_semantics_of_its_source(monkeypatc
     assert across.source.name == "magtag5k"
     assert across.target.name == "msd"
     label_sets = across.split.training_label_sets()
-    assert label_sets.ids == magtag.split.training_label_sets().ids
+    expected = magtag.split.training_label_sets().ids
+    assert label_sets.ids == expected
     assert set(across.split.labels.unseen) <= set(magtag.split.labels.unseen)
     assert across.audit()["passed"]
 
@@ -160,7 +161,8 @@ def test_error_free_scores_with_ones_own_document_are_those_of_priming(magtag_sp
     space, tested = magtag_space
     scores = error_free_scores(space.store_, space.embedding_, tested, keep_own=True)
     points = space.embedding_.targets(tested)
-    assert_array_equal(scores, priming_scores(space, space.store_, points))
+    expected = priming_scores(space, space.store_, points)
+    assert_array_equal(scores, expected)
 
 
 def test_leaving_out_ones_own_document_is_the_store_without_it(magtag_space):
@@ -316,7 +318,8 @@ def test_new_labels_are_known_from_just_so_many_documents(n):
     for row, name in enumerate(few.ids):
         document = corpus.document(corpus.ids.index(name))
         remaining_labels = set(few.document(row)) - {"x", "y"}
-        assert remaining_labels == set(document) - {"x", "y"}
+        expected = set(document) - {"x", "y"}
+        assert remaining_labels == expected
 
 
 def test_new_labels_reach_no_training_and_are_a_third_of_those_on_no_instance():

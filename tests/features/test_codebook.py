@@ -83,7 +83,8 @@ def test_words_are_the_most_likely_gaussians_whatever_their_weights(monkeypatch)
     for clip in clips(4, seed=1):
         counts = np.bincount(most_likely(book, clip), minlength=9)
         (shares,) = book.transform([clip])
-        assert_allclose(shares, counts / len(clip))
+        expected = counts / len(clip)
+        assert_allclose(shares, expected)
 
 
 def test_of_words_at_one_place_the_narrow_one_takes_what_is_near() -> None:

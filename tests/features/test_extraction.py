@@ -217,7 +217,8 @@ def test_an_engine_gives_the_same_bytes(texts, tmp_path):
     extract_folder(texts, by_engine, Letters(), engine=SimpleNamespace(map=map))
     for name in ("features.npy", "files.jsonl", "extraction.json"):
         content = (by_engine / name).read_bytes()
-        assert content == (plain / name).read_bytes()
+        expected = (plain / name).read_bytes()
+        assert content == expected
 
 
 def test_a_file_that_vanishes_is_skipped(texts, out):
@@ -537,7 +538,8 @@ def made_by_version_2(texts: Path, out: Path) -> None:
 
 
 def test_an_extraction_of_version_2_is_taken_over_where_all_in_it_is_ours(texts, tmp_path, out):
-    extract_folder(texts, tmp_path / "new", Letters())
+    new = tmp_path / "new"
+    extract_folder(texts, new, Letters())
     made_by_version_2(texts, out)
     with pytest.raises(InputError, match=r"another version .* brings it up to date from its cache"):
         read_extraction(out)
@@ -547,7 +549,9 @@ def test_an_extraction_of_version_2_is_taken_over_where_all_in_it_is_ours(texts,
     (out / "diary.txt").unlink()
     assert extract_folder(texts, out, Letters()).n_cached == 2, "its cache is kept"
     for name in ("features.npy", "files.jsonl", "extraction.json"):
-        assert (out / name).read_bytes() == (tmp_path / "new" / name).read_bytes()
+        content = (out / name).read_bytes()
+        expected = (new / name).read_bytes()
+        assert content == expected
     assert (out / f".{'0' * 16}.tmp").exists(), "nothing in its name says that it is ours"
     with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
         assert store.find(_hash(texts / "a.txt")[1]) is not None
@@ -600,13 +604,14 @@ def test_a_disk_without_room_for_the_numbers_is_found_out_before(texts, out, mon
 
 
 def test_loops_of_links_are_told_or_skipped(texts, tmp_path, out):
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
     (texts / "loop.txt").symlink_to(texts / "loop.txt")
     (texts / "around").symlink_to(texts)
     with pytest.raises(InputError, match="There is no folder"):
-        extract_folder(tmp_path / "loop", out, Letters())
+        extract_folder(loop, out, Letters())
     with pytest.raises(InputError, match="is a link that leads nowhere"):
-        extract_folder(texts, tmp_path / "loop", Letters())
+        extract_folder(texts, loop, Letters())
     summary = extract_folder(texts, out, Letters())
     assert ("loop.txt", "cannot be opened (too many levels of symbolic links)") in summary.skipped
     assert ("around", "is a link to a folder") in summary.others
@@ -614,13 +619,14 @@ def test_loops_of_links_are_told_or_skipped(texts, tmp_path, out):
 
 def test_the_store_keeps_arrays_by_preprocessing_and_for_one_writer(texts, tmp_path, out):
     table = np.arange(72, dtype=np.float32).reshape(2, 36)
-    with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
+    path = tmp_path / "cache.sqlite"
+    with FeatureStore(path, "one") as store:
         store.put(b"x", table)
         assert store.find(b"y") is None
         assert store.shape_of(b"x") == (2, 36)
-    with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
+    with FeatureStore(path, "one") as store:
         assert_array_equal(store.get(b"x"), table)
-    with FeatureStore(tmp_path / "cache.sqlite", "two") as store:
+    with FeatureStore(path, "two") as store:
         assert store.find(b"x") is None
         assert not store.n_damaged
     extract_folder(texts, out, Letters())

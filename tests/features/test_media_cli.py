@@ -55,7 +55,16 @@ def sounds(tmp_path_factory) -> Path:
     run("extract", "audio", place / "files", "--out", place / "numbers")
     tags = place / "files" / "tags.jsonl"
     words = ["--words", "16", "--mapper", "kernel-ridge"]
-    run("fit", place / "model", "-x", place / "numbers", "-d", tags, *words, *FAST)
+    run(
+        "fit",
+        place / "model",
+        "-x",
+        place / "numbers",
+        "-d",
+        tags,
+        *words,
+        *FAST,
+    )
     return place
 
 

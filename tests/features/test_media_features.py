@@ -203,14 +203,16 @@ def test_fit_leaves_the_given_extractor_alone(media, media_tagger):
 
 def test_a_tagger_with_an_extractor_is_one_model_from_file_to_tags(media_tagger, tmp_path):
     tagger, files, _ = media_tagger
-    copy(tagger).save(tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    model = tmp_path / "model"
+    copy(tagger).save(model)
+    loaded = load(model)
     _, scores = loaded.rank(files, k=4)
     _, expected_scores = tagger.rank(files, k=4)
     assert_array_equal(scores, expected_scores)
     label = tagger.classes_[0]
     evidence = loaded.explain(files[0], label, k=2)
-    assert evidence == tagger.explain(files[0], label, k=2)
+    expected = tagger.explain(files[0], label, k=2)
+    assert evidence == expected
 
 
 def test_most_files_get_their_tags_first(media_tagger):
@@ -284,7 +286,12 @@ def plain():
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("size", [64, 192])
 def test_the_folded_network_gives_the_plain_networks_numbers(plain, depth, size):
-    pixels = np.random.default_rng(0).integers(0, 256, (3, size, size, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(
+        0,
+        256,
+        (3, size, size, 3),
+        dtype=np.uint8,
+    )
     features = ImageFeatures(depth, size).fit_transform(pixels)
     expected = plain(pixels)[depth]
     assert features.dtype == np.float32
@@ -319,7 +326,8 @@ DEVICES = ["cpu:0", pytest.param("cuda", marks=no_gpu)]
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_device_changes_no_more_than_the_rounding_and_is_not_remembered(device):
-    pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
     on_cpu = ImageFeatures(size=64)
     on_device = ImageFeatures(size=64, device=device)
     expected = on_cpu.fit_transform(pixels)
@@ -372,11 +380,13 @@ def test_samples_count_as_files_of_their_rate_do(clips, fitted):
     of_samples = AudioFeatures.from_state(*fitted.get_state())
     of_samples.set_params(rate=44_100)
     features = of_samples.transform([wave])
-    assert_allclose(features, fitted.transform([path]), atol=1e-6)
+    expected = fitted.transform([path])
+    assert_allclose(features, expected, atol=1e-6)
 
 
 def test_million_song_files_bring_their_own_timbre(tmp_path, fitted):
-    timbre = np.random.default_rng(0).normal(size=(40, 12)).astype(np.float32)
+    generator = np.random.default_rng(0)
+    timbre = generator.normal(size=(40, 12)).astype(np.float32)
     path = tmp_path / "song.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("analysis/segments_timbre", data=timbre)

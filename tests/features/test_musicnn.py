@@ -81,7 +81,8 @@ def test_levels_are_those_of_librosa():
     ("n_samples", "n_patches"), [(1, 1), (16_000, 1), (47_872, 1), (95_488, 2), (160_000, 3)]
 )
 def test_pieces_last_three_seconds_and_short_clips_are_repeated(n_samples, n_patches):
-    samples = np.random.default_rng(0).normal(size=n_samples).astype(np.float32)
+    generator = np.random.default_rng(0)
+    samples = generator.normal(size=n_samples).astype(np.float32)
     patches = musicnn.patches(samples)
     assert patches.shape == (n_patches, 187, 96)
     n_frames = 1 + n_samples // 256
@@ -110,21 +111,23 @@ def test_its_extraction_and_model_say_what_it_was_trained_on(network, tmp_path):
     runner = CliRunner()
     clips = load_clips(min_count=20)
     clips.write(folder, list(clips.ids[:4]))
-    words = ["extract", "audio", str(folder), "--out", str(tmp_path / "numbers")]
+    numbers = tmp_path / "numbers"
+    words = ["extract", "audio", str(folder), "--out", str(numbers)]
     done = runner.invoke(app, [*words, "--network", "musicnn"])
     assert done.exit_code == 0, done.exception
     assert "musicnn was trained on 50 tags (guitar, classical, slow" in done.stderr
-    manifest = json.loads((tmp_path / "numbers" / "extraction.json").read_text())
+    manifest = json.loads((numbers / "extraction.json").read_text())
     assert manifest["trained_tags"] == list(network.tags)
     assert manifest["preprocessing"]["network"] == "musicnn 5a310d763b7d"
-    fit = ["fit", str(tmp_path / "model"), "-x", str(tmp_path / "numbers")]
+    fit = ["fit", str(tmp_path / "model"), "-x", str(numbers)]
     fit += ["-d", str(folder / "tags.jsonl"), "--words", "8"]
     refused = runner.invoke(app, fit)
     assert "`--words` does not apply to audio files of a network" in str(refused.exception)
 
 
 def test_features_are_averages_over_time_and_survive_saving(network):
-    noise = np.random.default_rng(0).normal(0, 0.1, (2, 7 * 16_000))
+    generator = np.random.default_rng(0)
+    noise = generator.normal(0, 0.1, (2, 7 * 16_000))
     samples = noise.astype(np.float32)
     extractor = AudioFeatures(network="musicnn", rate=16_000)
     features = extractor.fit_transform(samples)
@@ -135,8 +138,9 @@ def test_features_are_averages_over_time_and_survive_saving(network):
 
 
 def test_songs_without_sound_are_skipped(network, tmp_path):
-    (tmp_path / "song.h5").write_bytes(b"any")
-    (outcome,) = AudioFeatures(network="musicnn").extract([tmp_path / "song.h5"])
+    path = tmp_path / "song.h5"
+    path.write_bytes(b"any")
+    (outcome,) = AudioFeatures(network="musicnn").extract([path])
     assert "holds timbre and no sound" in str(outcome)
 
 

@@ -272,7 +272,9 @@ def test_the_same_weights_elsewhere_are_the_same_network(weights, tmp_path):
     for name in ("one.safetensors", "two.safetensors"):
         original = weights / name
         path.write_bytes(original.read_bytes())
-        assert small(path).digest() == small(original).digest()
+        digest = small(path).digest()
+        expected = small(original).digest()
+        assert digest == expected
 
 
 def test_a_saved_extractor_finds_its_weights_or_says_where_they_were(weights, tmp_path):
@@ -314,14 +316,15 @@ class Harmful:
 
 
 def test_a_pickle_is_refused_and_not_run(tmp_path, capsys):
-    torch.save({"weight": Harmful()}, tmp_path / "harmful.pth")
+    path = tmp_path / "harmful.pth"
+    torch.save({"weight": Harmful()}, path)
     torch.save({"weight": torch.ones(2)}, tmp_path / "harmless.pth")
     (tmp_path / "plain.pkl").write_bytes(pickle.dumps(Harmful(), protocol=2))
     for name in ("harmful.pth", "harmless.pth", "plain.pkl"):
         with pytest.raises(InputError, match=r"\.safetensors files alone; got .*save_file\("):
             libraries._read_weights(tmp_path / name)
     (tmp_path / "text.safetensors").write_text("no weights")
-    (tmp_path / "harmful.pth").rename(tmp_path / "harmful.safetensors")
+    path.rename(tmp_path / "harmful.safetensors")
     for name in ("text.safetensors", "harmful.safetensors"):
         with pytest.raises(InputError, match="is no file of weights"):
             libraries._read_weights(tmp_path / name)
@@ -337,10 +340,11 @@ def test_weights_of_another_network_are_refused(weights):
 
 def test_a_size_that_a_network_does_not_take_is_told(tmp_path):
     model = timm_model("vit_tiny_patch16_224")[0]
-    save_file(model.state_dict(), tmp_path / "vit.safetensors")
+    path = tmp_path / "vit.safetensors"
+    save_file(model.state_dict(), path)
     name = "timm:vit_tiny_patch16_224"
     with pytest.raises(InputError, match=r"takes no pictures of 64 pixels .* give the `size`"):
-        ImageFeatures(size=64, network=name, weights=tmp_path / "vit.safetensors").fit(PIXELS)
+        ImageFeatures(size=64, network=name, weights=path).fit(PIXELS)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +404,12 @@ def test_lite2_gives_the_plain_networks_numbers(size):
     pixels = PIXELS[:, :96, :96] if size == 96 else RANDOM.integers(0, 256, (1, 260, 260, 3))
     pixels = np.ascontiguousarray(pixels, dtype=np.uint8)
     with torch.inference_mode():
-        scaled = torch.from_numpy((pixels.astype(np.float32) - 127) / 128).permute(0, 3, 1, 2)
+        scaled = torch.from_numpy((pixels.astype(np.float32) - 127) / 128).permute(
+            0,
+            3,
+            1,
+            2,
+        )
         wanted = plain.extract_features(scaled).mean(dim=(2, 3)).numpy()
     features = ImageFeatures(size=size, network="efficientnet-lite2").fit_transform(pixels)
     assert_allclose(features, wanted, atol=1e-4)

@@ -79,7 +79,12 @@ def test_every_orientation_is_as_pillow_turns_it(orientation, kind, tmp_path: Pa
     file = tmp_path / "turned.jpg"
     exif = Image.Exif()
     exif[274] = orientation
-    Image.fromarray(made.quadrants(41, 30)).save(file, format=kind, exif=exif, quality=95)
+    Image.fromarray(made.quadrants(41, 30)).save(
+        file,
+        format=kind,
+        exif=exif,
+        quality=95,
+    )
     with Image.open(file) as opened:
         upright = np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
     for framing in FRAMINGS:
@@ -413,7 +418,8 @@ def test_many_threads_read_what_one_reads(odd) -> None:
 def test_a_drawing_is_sharp_at_any_size(tmp_path: Path, size: int) -> None:
     pixels = read(DRAWING, tmp_path, size=size)
     left, right = np.split(pixels, 2, axis=1)
-    assert_array_equal(left, np.broadcast_to(RED, left.shape))
+    expected = np.broadcast_to(RED, left.shape)
+    assert_array_equal(left, expected)
     assert (right == 255).all()
 
 
@@ -593,7 +599,8 @@ def test_white_with_one_dark_line_keeps_the_pixels_it_had(tmp_path: Path) -> Non
     white = Image.new("RGBA", drawing.size, "white")
     white.alpha_composite(drawing)
     found = read(saved(drawing, "PNG"), tmp_path, size=48)
-    assert_array_equal(found, np.asarray(white.convert("RGB")))
+    expected = np.asarray(white.convert("RGB"))
+    assert_array_equal(found, expected)
 
 
 def test_an_array_with_opacity_lies_on_the_same_ground_as_a_file(tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ def test_a_refusal_says_why(odd, name: str, reason: str) -> None:
 
 
 def test_channels_are_averaged_like_in_a_plain_loop(tmp_path: Path) -> None:
-    samples = np.random.default_rng(0).uniform(-0.5, 0.5, size=(3000, 5))
+    generator = np.random.default_rng(0)
+    samples = generator.uniform(-0.5, 0.5, size=(3000, 5))
     path = written(tmp_path, wav(samples, subtype="DOUBLE"))
     expected = samples.mean(axis=1)
     assert_allclose(read_sound(path), expected, atol=1e-6)
@@ -88,7 +89,8 @@ def test_only_the_first_seconds_are_used(tmp_path: Path, rate: int) -> None:
 def test_reading_in_blocks_gives_what_one_read_gives(tmp_path: Path) -> None:
     import soxr
 
-    samples = np.random.default_rng(0).normal(scale=0.1, size=(100_001, 2)).astype(np.float32)
+    generator = np.random.default_rng(0)
+    samples = generator.normal(scale=0.1, size=(100_001, 2)).astype(np.float32)
     path = written(tmp_path, wav(samples, rate=44100, subtype="FLOAT"))
     expected = soxr.resample(samples.mean(axis=1), 44100, RATE, quality="HQ")
     assert_allclose(read_sound(path), expected, atol=1e-6)
@@ -133,7 +135,9 @@ def test_a_missing_extra_is_said_in_one_sentence(monkeypatch) -> None:
 
 
 def test_decoders_are_quiet_and_python_is_not(tmp_path: Path) -> None:
-    (tmp_path / "random.mp3").write_bytes(np.random.default_rng(1).bytes(30_000))
+    path = tmp_path / "random.mp3"
+    generator = np.random.default_rng(1)
+    path.write_bytes(generator.bytes(30_000))
     code = """
 import os, sys
 from pathlib import Path
@@ -152,7 +156,7 @@ with quiet_decoders():
 assert sys.stderr is before
 os.write(2, b"heard again\\n")
 """
-    command = [sys.executable, "-c", code, str(tmp_path / "random.mp3")]
+    command = [sys.executable, "-c", code, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     expected = ["python: is damaged or not a sound file", "heard again"]
     assert (done.returncode, done.stderr.splitlines()) == (0, expected)

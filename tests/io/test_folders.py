@@ -55,8 +55,9 @@ def test_a_folder_that_is_not_there_is_swept_in_silence(tmp_path):
 
 
 def test_whoever_asks_whether_a_file_can_be_written_sweeps_its_folder(tmp_path):
-    killed_while_writing(tmp_path / "page.html")
-    check_file(tmp_path / "page.html")
+    path = tmp_path / "page.html"
+    killed_while_writing(path)
+    check_file(path)
     assert names(tmp_path) == set()
 
 
@@ -167,7 +168,8 @@ def test_a_mark_that_is_not_ours_is_refused(tmp_path, mark):
     (tmp_path / MARK).write_bytes(mark)
     with pytest.raises(InputError, match=r"The mark '.polyseme' in .* is damaged or not ours"):
         mark_folder(tmp_path, "rankings")
-    assert (tmp_path / MARK).read_bytes() == mark
+    content = (tmp_path / MARK).read_bytes()
+    assert content == mark
     assert kind_of(tmp_path) is None
 
 
@@ -185,7 +187,8 @@ def test_one_writer_at_a_time_has_a_folder(tmp_path):
 @pytest.mark.parametrize("write", [mark_folder, own_folder])
 def test_links_to_nothing_and_loops_get_a_sentence(tmp_path, write):
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
     for name in ("dangling", "loop"):
         with pytest.raises(InputError, match="is a link that leads nowhere"):
             with_block = write(tmp_path / name, "rankings")
@@ -193,7 +196,7 @@ def test_links_to_nothing_and_loops_get_a_sentence(tmp_path, write):
         with pytest.raises(InputError, match="is a link that leads nowhere"):
             check_file(tmp_path / name)
     with pytest.raises(InputError, match=r"loop' is a link that leads nowhere"):
-        mark_folder(tmp_path / "loop" / "below", "rankings")
+        mark_folder(loop / "below", "rankings")
     (tmp_path / "real").mkdir()
     (tmp_path / "good").symlink_to(tmp_path / "real")
     mark_folder(tmp_path / "good", "rankings")

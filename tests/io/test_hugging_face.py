@@ -42,7 +42,8 @@ def test_a_saved_dataset_is_a_table(tmp_path, dataset, write, rows):
     table = read_table(path)
     assert table.ids == list(rows)
     places = ["abcd".index(row) for row in rows]
-    assert table.label_sets == [dataset["tags"][place] for place in places]
+    expected = [dataset["tags"][place] for place in places]
+    assert table.label_sets == expected
     assert_array_equal(table.features, np.eye(4)[places])
 
 
@@ -51,7 +52,8 @@ def test_the_splits_of_a_saved_dataset_can_be_chosen(tmp_path, dataset):
     splits = {"train": dataset.select(range(3)), "test": dataset.select([3])}
     datasets.DatasetDict(splits).save_to_disk(folder)
     table = read_table(folder)
-    assert table.splits == ["train"] * 3 + ["test"]
+    expected = ["train"] * 3 + ["test"]
+    assert table.splits == expected
     assert table.ids == list("abcd")
     items = read_items(folder, None, "test", Reading())
     assert items.documents.ids == ("d",)

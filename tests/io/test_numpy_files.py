@@ -67,7 +67,14 @@ def test_pickles_are_refused_and_never_run(tmp_path, kind):
         np.savez(path, trap)
     else:
         layout = np.array(b"csr")
-        np.savez(path, format=layout, data=trap, indices=[0], indptr=[0, 1], shape=[1, 1])
+        np.savez(
+            path,
+            format=layout,
+            data=trap,
+            indices=[0],
+            indptr=[0, 1],
+            shape=[1, 1],
+        )
     with pytest.raises(InputError, match="is not readable as a numpy file without pickled objects"):
         read_features(path)
     assert not sprung.exists()
@@ -184,9 +191,10 @@ def test_an_indicator_is_read_dense_or_as_the_arrays_of_a_sparse_matrix(tmp_path
     ],
 )
 def test_indicator_errors(tmp_path, arrays, message):
-    np.savez(tmp_path / "d.npz", **arrays)
+    path = tmp_path / "d.npz"
+    np.savez(path, **arrays)
     with pytest.raises(InputError, match=message):
-        LabelCorpus.read(tmp_path / "d.npz")
+        LabelCorpus.read(path)
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int8])

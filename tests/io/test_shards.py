@@ -70,9 +70,10 @@ def test_a_shard_may_be_empty_and_other_files_are_named(tmp_path):
 
 def test_text_and_missing_files_are_not_sharded(tmp_path):
     np.save(tmp_path / "a.npy", table(3))
-    (tmp_path / "notes.txt").write_text("x")
+    path = tmp_path / "notes.txt"
+    path.write_text("x")
     assert is_sharded(tmp_path)
-    assert not is_sharded(tmp_path / "notes.txt")
+    assert not is_sharded(path)
     assert not is_sharded(tmp_path / "nothing.npy")
 
 
@@ -158,7 +159,8 @@ def test_shards_replace_no_file_of_somebody_else(tmp_path):
 )
 def test_a_dataset_is_made_of_what_lies_in_its_folder_alone(tmp_path, stated):
     np.save(tmp_path / "secret.npy", np.ones((2, 2)))
-    (tmp_path / "dataset").mkdir()
-    (tmp_path / "dataset" / "dataset_dict.json").write_text(stated)
+    dataset = tmp_path / "dataset"
+    dataset.mkdir()
+    (dataset / "dataset_dict.json").write_text(stated)
     with pytest.raises(InputError, match=r"lacks .*; copy it whole|does not name the parts"):
-        read_features(tmp_path / "dataset")
+        read_features(dataset)

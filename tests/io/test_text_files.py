@@ -179,7 +179,8 @@ def test_delimiter_is_the_first_of_semicolon_bar_comma_in_the_column(tmp_path, c
 def test_named_column_and_delimiter_are_used_and_empty_fields_count_as_absent(tmp_path):
     path = put(tmp_path / "d.csv", "tags,file,id,split\nx;y,f,rock :: pop;rock,\n")
     documents = read_documents(path, tags_column="id", delimiter="::")
-    assert documents == Table(label_sets=[["rock", "pop;rock"]], ids=["f"])
+    expected = Table(label_sets=[["rock", "pop;rock"]], ids=["f"])
+    assert documents == expected
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,8 @@ def test_written_records_are_read_back(tmp_path_factory, file_format, key, label
     delimiter = ";" if file_format == "csv" else None
     documents = read_documents(path, delimiter=delimiter)
     assert documents.ids == list(label_sets)
-    assert documents.label_sets == list(label_sets.values())
+    expected = list(label_sets.values())
+    assert documents.label_sets == expected
 
 
 def written(records, file_format):
@@ -404,6 +406,7 @@ def test_whole_numbers_that_no_float_can_hold_are_refused(tmp_path, row):
     ],
 )
 def test_names_of_columns_without_end_are_refused_in_a_short_sentence(tmp_path, header, message):
-    (tmp_path / "x.csv").write_text(f"{header}\n1,2\n")
+    path = tmp_path / "x.csv"
+    path.write_text(f"{header}\n1,2\n")
     with pytest.raises(InputError, match=message):
-        read_table(tmp_path / "x.csv")
+        read_table(path)

@@ -446,7 +446,8 @@ def test_undo_keeps_a_sidecar_that_somebody_has_changed(sidecar, edited):
     before = read_sidecar(sidecar)
     assert undo_suggestions(sidecar) == ["dog"]
     after = read_sidecar(sidecar)
-    assert after.tags == [tag for tag in before.tags if tag != "dog"]
+    expected = [tag for tag in before.tags if tag != "dog"]
+    assert after.tags == expected
     assert after.hierarchies == before.hierarchies
     assert "x|y|z" in hierarchies(sidecar)
 
@@ -505,22 +506,24 @@ def test_what_is_no_packet_is_refused_and_left_alone(sidecar, raw, message):
 
 @posix
 def test_what_is_no_file_of_its_own_is_refused(tmp_path, sidecar, monkeypatch):
-    os.mkfifo(tmp_path / "pipe.xmp")
-    for path in (tmp_path, tmp_path / "pipe.xmp"):
+    pipe = tmp_path / "pipe.xmp"
+    os.mkfifo(pipe)
+    for path in (tmp_path, pipe):
         with pytest.raises(InputError, match="is no regular file"):
             merge_tags(path, ["a"])
     with pytest.raises(InputError, match=r"a\.xmp cannot be written \(No such file"):
         merge_tags(tmp_path / "missing" / "a.xmp", ["a"])
-    merge_tags(tmp_path / "target.xmp", ["a"])
-    sidecar.symlink_to(tmp_path / "target.xmp")
+    target = tmp_path / "target.xmp"
+    merge_tags(target, ["a"])
+    sidecar.symlink_to(target)
     assert read_sidecar(sidecar).tags == ["a"]
     with pytest.raises(InputError, match="is a symbolic link; name the file it points to"):
         merge_tags(sidecar, ["b"])
     # The owner of everything may write everything, so permissions alone would not show it.
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(InputError, match="is write-protected; make it writable first"):
-        merge_tags(tmp_path / "target.xmp", ["b"])
-    assert read_sidecar(tmp_path / "target.xmp").tags == ["a"]
+        merge_tags(target, ["b"])
+    assert read_sidecar(target).tags == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -622,7 +625,8 @@ def test_merging_gives_the_union_and_keeps_what_was_there_first(first, second, s
             for tags in (*batches, *batches):
                 added = merge_tags(path, tags)
                 state = read_sidecar(path).tags
-                assert state == states[-1] + added
+                expected = states[-1] + added
+                assert state == expected
                 states.append(state)
         assert states[3] == states[2], "tags that are there are not added again"
         assert states[4] == states[2]

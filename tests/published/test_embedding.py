@@ -87,7 +87,8 @@ def test_loss_falls_and_training_stops_when_patience_ends(world, tiny_embedding)
     best_epoch = 2 + int(np.argmax(scores[2:]))
     assert embedding.best_score_ == scores[best_epoch]
     n_epochs = len(scores)
-    assert n_epochs == best_epoch + 1 + plan.patience
+    expected = best_epoch + 1 + plan.patience
+    assert n_epochs == expected
     assert n_epochs < plan.max_epochs
 
 
@@ -151,7 +152,8 @@ def test_an_oov_label_takes_the_mean_of_its_company(fitted):
     assert concepts.labels[-1] == "zeppelin"
     oov = concepts.label_ids == len(fitted.classes_)
     (point,) = concepts.points[oov]
-    assert_allclose(point, concepts.points[~oov].mean(axis=0), atol=1e-6)
+    expected = concepts.points[~oov].mean(axis=0)
+    assert_allclose(point, expected, atol=1e-6)
 
 
 def test_an_oov_label_does_not_move_the_target_of_its_document(fitted):

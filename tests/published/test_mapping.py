@@ -125,7 +125,8 @@ def test_standard_scaling_ignores_units_and_offsets_of_columns():
 
 def test_l2_scaling_ignores_lengths_of_rows():
     X, points = world()
-    lengths = np.random.default_rng(1).uniform(0.1, 10, size=(len(X), 1))
+    generator = np.random.default_rng(1)
+    lengths = generator.uniform(0.1, 10, size=(len(X), 1))
     assert_same_predictions(X, X * lengths, points, "l2", 1e-6)
 
 
@@ -186,7 +187,8 @@ def test_search_covers_the_documented_grid_and_takes_its_best(kind, names, n_set
     best = min(mapper.cv_results_, key=lambda result: result["mse"])
     for name in names:
         assert getattr(mapper, f"{name}_") == best[name]
-    assert best["mse"] == pytest.approx(np.mean(best["mse_folds"]))
+    expected = np.mean(best["mse_folds"])
+    assert best["mse"] == pytest.approx(expected)
     for name in {"C", "nu", "penalty"}.difference(names):
         assert getattr(mapper, f"{name}_") is None
 
@@ -196,7 +198,8 @@ def test_the_grid_of_c_follows_the_spread_of_the_points():
     mapper = InstanceMapper(random_state=0).fit(X, points)
     spread = np.sqrt(points.var(axis=0).mean())
     searched = {result["C"] for result in mapper.cv_results_}
-    assert searched == {spread * factor for factor in C_GRID}
+    expected = {spread * factor for factor in C_GRID}
+    assert searched == expected
 
 
 def test_given_settings_are_used_and_not_searched():
@@ -210,7 +213,8 @@ def test_given_settings_are_used_and_not_searched():
     mapper_of_some = InstanceMapper(nu=0.3, C=1.0, random_state=0)
     mapper_of_some.fit(X, points)
     searched_nu = [result["nu"] for result in mapper_of_some.cv_results_]
-    assert searched_nu == [0.3] * len(GAMMA_GRID)
+    expected = [0.3] * len(GAMMA_GRID)
+    assert searched_nu == expected
 
 
 @pytest.mark.parametrize("n_landmarks", [None, 30])
@@ -246,7 +250,8 @@ def test_cross_validation_error_equals_a_plain_loop():
     X, Y = world(n=30)
     setting = {"gamma": 0.3, "penalty": 0.5}
     errors = cross_validate(X, Y, [setting], 3, 100, np.random.default_rng(5))
-    order = np.random.default_rng(5).permutation(30)
+    generator = np.random.default_rng(5)
+    order = generator.permutation(30)
     folds = np.array_split(order, 3)
     for held_out, error in zip(folds, errors[:, 0], strict=True):
         train = np.setdiff1d(order, held_out)

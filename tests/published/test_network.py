@@ -112,7 +112,8 @@ def test_products_of_sparse_rows_are_those_of_dense_ones(selection):
     values = torch.randn(len(dense), 6, generator=generator)
     product = torch.full((5, 6), torch.nan)
     rows.transposed_times(values, product)
-    assert_allclose(product, dense.T @ values, atol=1e-5)
+    expected = dense.T @ values
+    assert_allclose(product, expected, atol=1e-5)
 
 
 def test_shapes_follow_the_paper():
@@ -143,13 +144,15 @@ def test_initial_weights_are_glorot_uniform():
         largest = weight.abs().max()
         assert 0.95 * bound < largest <= bound + 1e-9
         deviation = float(weight.std())
-        assert deviation == pytest.approx(bound / np.sqrt(3), rel=0.1)
+        expected = bound / np.sqrt(3)
+        assert deviation == pytest.approx(expected, rel=0.1)
         assert_allclose(bias, 0, atol=1e-12)
 
 
 def test_documents_are_embedded_label_by_label_and_averaged(monkeypatch):
     tested = network(dtype=torch.float32)
-    dense = np.random.default_rng(0).random((21, N_LABELS)) < 0.3
+    generator = np.random.default_rng(0)
+    dense = generator.random((21, N_LABELS)) < 0.3
     dense[20] = False  # a document without labels
     matrix = sp.csr_matrix(dense)
     _, all_contexts = inputs(21, torch.float32)

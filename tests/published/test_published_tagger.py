@@ -15,6 +15,7 @@ from polyseme.features import Extracted
 from polyseme.metrics import example_map
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
+from toy_fits import fit_world
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def tiny(tiny_embedding, **parameters):
 
 def test_the_default_mapper_solves_the_toy_world(world, trained_embedding):
     tagger = PublishedTagger(embedding=trained_embedding, random_state=1)
-    tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(tagger, world)
     assert tagger.mapper_.kind == "nu-svr"
     truth = world.truth(tagger.classes_)
     scores = tagger.decision_function(world.X_test)
@@ -100,7 +101,7 @@ def test_missing_methods_are_refused_in_one_sentence(published_tagger, method, a
 
 def test_oov_labels_never_reach_the_concept_space(world, tiny_embedding):
     with_oov = tiny(tiny_embedding)
-    with_oov.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(with_oov, world)
     stripped_documents = []
     for document in world.documents:
         labels = [label for label in document if label not in world.oov]
@@ -166,7 +167,8 @@ def test_explanations_are_the_nearest_known_concepts(published_tagger, world):
     column = list(published_tagger.classes_).index("apple")
     points = published_tagger.points(x[None])
     label_distances = published_tagger.ranker_.index.distances(points)
-    assert nearest.distance == pytest.approx(float(label_distances[0, column]), rel=1e-4)
+    expected = float(label_distances[0, column])
+    assert nearest.distance == pytest.approx(expected, rel=1e-4)
 
     store = published_tagger.store_
     for concept in concepts:
@@ -232,7 +234,12 @@ def test_a_fit_that_fails_leaves_the_tagger_as_it_was(own_tagger, world):
     before = own_tagger.decision_function(world.X_test)
     own_tagger.set_params(fit_embedding=False, embedding=own_tagger.embedding_)
     with pytest.raises(InputError, match="No instance carries a label of the label sets"):
-        own_tagger.fit(world.X[:2], [["x"], ["y"]], world.label_sets, label_sets_only=True)
+        own_tagger.fit(
+            world.X[:2],
+            [["x"], ["y"]],
+            world.label_sets,
+            label_sets_only=True,
+        )
     assert np.array_equal(own_tagger.decision_function(world.X_test), before)
 
 

@@ -70,7 +70,12 @@ def libsvm(kernel, Y, nu, C, tolerance=1e-6):
     for output, spread in enumerate(spreads):
         mean = Y[:, output].mean()
         standardised = (Y[:, output] - mean) / spread
-        model = NuSVR(kernel="precomputed", nu=nu, C=C / spread, tol=tolerance)
+        model = NuSVR(
+            kernel="precomputed",
+            nu=nu,
+            C=C / spread,
+            tol=tolerance,
+        )
         model.fit(gram, standardised)
         coefficients[model.support_, output] = spread * model.dual_coef_[0]
         bias[output] = spread * model.intercept_[0] + mean
@@ -111,13 +116,15 @@ def assert_feasible(beta, nu, C):
 @arrays_and_tensors
 @dtypes
 def test_kernels_are_those_of_scipy(dtype, make):
-    rows = np.random.default_rng(2).normal(size=(7, 3)).astype(dtype)
+    generator = np.random.default_rng(2)
+    rows = generator.normal(size=(7, 3)).astype(dtype)
     kernel = to_numpy(rbf_kernel(make(rows), 0.3))
     assert kernel.dtype == dtype
     assert (np.diag(kernel) == 1).all()
     assert (kernel == kernel.T).all()
     squared_distances = cdist(rows, rows, "sqeuclidean")
-    assert_allclose(kernel, np.exp(-0.3 * squared_distances), rtol=1e-5)
+    expected = np.exp(-0.3 * squared_distances)
+    assert_allclose(kernel, expected, rtol=1e-5)
 
 
 @arrays_and_tensors
@@ -177,7 +184,8 @@ def test_median_heuristic_is_one_over_the_median_squared_distance(rows, gamma):
 @pytest.fixture
 def word_counts():
     """Make counts of words, the third of which never occurs."""
-    counts = np.random.default_rng(5).poisson(0.3, size=(60, 6)).astype(float)
+    generator = np.random.default_rng(5)
+    counts = generator.poisson(0.3, size=(60, 6)).astype(float)
     counts[:, 2] = 0
     return counts
 
@@ -205,7 +213,8 @@ def test_sparse_rows_get_the_same_scale_and_stay_sparse(word_counts):
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 def test_scales_of_many_rows_in_single_precision_are_exact(form):
-    noise = np.random.default_rng(0).standard_normal((200_000, 2))
+    generator = np.random.default_rng(0)
+    noise = generator.standard_normal((200_000, 2))
     rows = (3 + 0.05 * noise).astype(np.float32)
     _, scale = column_statistics(form(rows), "standard")
     expected = rows.astype(np.float64).std(axis=0)
@@ -255,8 +264,14 @@ def test_projection_equals_bisection_from_any_guess(make, v, bound, budget, gues
         make([guess, guess]),
     )
     first, second = projected.tolist()
-    assert_allclose(first, bisected(v, bound, budget), rtol=1e-6, atol=1e-9)
-    assert_allclose(second, bisected(v, 2 * bound, budget / 2), rtol=1e-6, atol=1e-9)
+    expected = bisected(v, bound, budget)
+    assert_allclose(first, expected, rtol=1e-6, atol=1e-9)
+    assert_allclose(
+        second,
+        bisected(v, 2 * bound, budget / 2),
+        rtol=1e-6,
+        atol=1e-9,
+    )
 
 
 # ------------------------------------------------------------------ nu-SVR
@@ -348,7 +363,8 @@ def test_dual_objective_is_never_worse_than_libsvm(seed, n, nu, C, gamma, rounde
 
 def test_grid_over_nu_and_c_factorises_once():
     X, Y = noisy_problem(n=200, n_features=10)
-    noise = np.random.default_rng(1).normal(size=Y.shape)
+    generator = np.random.default_rng(1)
+    noise = generator.normal(size=Y.shape)
     Y += 2 * Y.std(axis=0) * noise
     Y /= Y.std(axis=0)
     kernel = rbf_kernel(X, 0.1)
@@ -460,7 +476,13 @@ def test_kernel_ridge_with_every_row_a_landmark_is_exact(dtype, form, device, me
     X, Y = smooth(dtype=dtype)
     kernel = rbf_kernel(X, GAMMA)
     expected = predictions(kernel, solve_kernel_ridge(kernel, Y, 0.5))
-    low_rank = landmark_kernel(X, np.arange(len(X)), memory, device, form)
+    low_rank = landmark_kernel(
+        X,
+        np.arange(len(X)),
+        memory,
+        device,
+        form,
+    )
     predicted = landmark_predictions(X, low_rank, low_rank.fit_ridge(Y, 0.5))
     assert largest_difference(predicted, expected, Y) <= 1e-3
 
@@ -472,7 +494,13 @@ def test_nu_svr_with_every_row_a_landmark_is_exact_within_the_tolerance(
     X, Y = smooth(dtype=dtype)
     kernel = rbf_kernel(X, GAMMA)
     expected = predictions(kernel, solve(kernel, Y, 0.43, 2.0))
-    low_rank = landmark_kernel(X, np.arange(len(X)), memory, device, form)
+    low_rank = landmark_kernel(
+        X,
+        np.arange(len(X)),
+        memory,
+        device,
+        form,
+    )
     solution = low_rank.fit_nu_svr(Y, 0.43, 2.0, 1e-3)
     predicted = landmark_predictions(X, low_rank, solution)
     assert largest_difference(predicted, expected, Y) <= 0.02
