@@ -194,7 +194,8 @@ def test_a_folder_of_ones_own_needs_no_spec(tmp_path):
     assert not plain.as_published()
 
     zipped_documents = [{"labels": ["zipped"]}] * 2
-    write_folder(tmp_path, "mine", zipped_documents, X=np.eye(2), names=("x", "y"))
+    features = {"X": np.eye(2), "names": ("x", "y")}
+    write_folder(tmp_path, "mine", zipped_documents, **features)
     featured = load_dataset("mine", tmp_path)
     assert featured.feature_names == ("x", "y")
     assert featured.X.shape == (2, 2)

@@ -97,7 +97,8 @@ def test_exact_ties_go_to_the_first_word(n_words: int) -> None:
     generator = np.random.default_rng(0)
     mean = generator.normal(size=36)
     spread = generator.gamma(2, 1, size=36)
-    book = book_of(np.tile(mean, (n_words, 1)), spread)
+    means = np.tile(mean, (n_words, 1))
+    book = book_of(means, spread)
     # Matrix products of different heights round the same column differently.
     for n_frames in 10 * (1, 3, 5, 7, 50, 145):
         frames = generator.normal(size=(n_frames, 36))

@@ -138,15 +138,17 @@ def test_clips_with_the_same_features_are_counted(tmp_path, out):
     folder.mkdir()
     for name, rate in (("a.wav", 22050), ("b.wav", 44100)):
         silence = np.zeros((rate, 1))
-        (folder / name).write_bytes(wav(silence, rate))
+        content = wav(silence, rate)
+        (folder / name).write_bytes(content)
     summary = extract_folder(folder, out, AudioFeatures())
     assert "2 of 2 sounds have the same features as another one" in summary.sameness()
 
 
 def test_what_was_looked_at_is_known_by_content(texts, out):
     extract_folder(texts, out, Letters())
-    (texts / "a.txt").rename(texts / "renamed.txt")
-    shutil.copy(texts / "renamed.txt", texts / "copy.txt")
+    new_path = texts / "renamed.txt"
+    (texts / "a.txt").rename(new_path)
+    shutil.copy(new_path, texts / "copy.txt")
     (texts / "new.txt").write_text("b")
     extractor = Letters()
     summary = extract_folder(texts, out, extractor)
@@ -214,7 +216,8 @@ def test_an_engine_gives_the_same_bytes(texts, tmp_path):
     plain = tmp_path / "plain"
     by_engine = tmp_path / "engine"
     extract_folder(texts, plain, Letters())
-    extract_folder(texts, by_engine, Letters(), engine=SimpleNamespace(map=map))
+    engine = SimpleNamespace(map=map)
+    extract_folder(texts, by_engine, Letters(), engine=engine)
     for name in ("features.npy", "files.jsonl", "extraction.json"):
         content = (by_engine / name).read_bytes()
         expected = (plain / name).read_bytes()
@@ -269,7 +272,8 @@ def test_damaged_caches_are_passed_over(texts, out, damage):
     else:
         with FeatureStore(cache, digest) as store:
             store._run(damage)
-    assert from_caches([cache], digest, [texts / "a.txt"]) == {}
+    cached = from_caches([cache], digest, [texts / "a.txt"])
+    assert cached == {}
 
 
 def test_a_cache_that_is_being_written_is_passed_over(texts, out):
@@ -279,7 +283,8 @@ def test_a_cache_that_is_being_written_is_passed_over(texts, out):
     digest = Letters().digest()
     with FeatureStore(cache, digest) as store:
         store.note(path, "state", b"content")
-        assert from_caches([cache], digest, [path]) == {}
+        cached = from_caches([cache], digest, [path])
+    assert cached == {}
 
 
 def test_folders_that_cannot_be_used_are_named(texts, tmp_path, out):

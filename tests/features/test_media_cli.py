@@ -81,8 +81,10 @@ def test_files_and_extracted_numbers_are_tagged_alike(pictures):
     numbers = pictures / "numbers"
     tags = pictures / "files" / "tags.jsonl"
     options = ("--top", 4, "--form", "jsonl")
-    of_files = lines(run("tag", model, pictures / "files", *options).stdout)
-    of_numbers = lines(run("rank", model, numbers, *options).stdout)
+    result = run("tag", model, pictures / "files", *options)
+    of_files = lines(result.stdout)
+    result = run("rank", model, numbers, *options)
+    of_numbers = lines(result.stdout)
     labels_of_files = [record["labels"] for record in of_files]
     labels_of_numbers = [record["labels"] for record in of_numbers]
     assert labels_of_files == labels_of_numbers
@@ -370,7 +372,8 @@ def test_questions_about_files_are_answered(pictures, taught):
     numbers = pictures / "numbers"
     questions = run("ask", model, numbers, "-k", 5, "-f", "jsonl").stdout
     items = {question["item"] for question in lines(questions)}
-    assert items <= set(read_extraction(numbers).ids)
+    extracted = read_extraction(numbers)
+    assert items <= set(extracted.ids)
     answers = taught / "q.jsonl"
     answers.write_text(questions.replace("null", "false"))
     result = run("learn", model, answers, "-x", numbers)
@@ -390,7 +393,9 @@ def test_answers_about_a_file_are_kept_under_its_item_or_its_path(pictures, taug
     result = run("review", photo, "-a", first, "-r", second, "--model", model, "-x", numbers)
     assert "the model has learned from 2 answers" in result.stderr
     item = f"noto/{photo.name}"
-    verdicts = [(event.item, event.label, event.answer) for event in load(model).verdicts_.events()]
+    verdicts = []
+    for event in load(model).verdicts_.events():
+        verdicts.append((event.item, event.label, event.answer))
     assert verdicts == [
         (item, "canoe", True),
         (str(photo), "canoe", True),

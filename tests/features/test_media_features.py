@@ -70,7 +70,8 @@ def clips(tmp_path_factory):
     for number in range(12):
         rate = (22_050, 44_100, 48_000)[number % 3]
         suffix = ("wav", "flac", "ogg", "mp3")[number % 4]
-        pitch = (110, 880)[number % 2] * (1 + number / 50)
+        base_pitch = (110, 880)[number % 2]
+        pitch = base_pitch * (1 + number / 50)
         wave = tone(pitch, rate=rate)
         if number % 5:
             wave = np.stack([wave, wave], axis=1)
@@ -439,4 +440,5 @@ def test_differences_of_preprocessing_are_named_in_a_short_sentence():
     extracted = Extracted("image", preprocessing, ("a",), raw)
     with pytest.raises(InputError, match=r"differ in version, z+… .*: version y+… in") as refused:
         extractor.fit(extracted)
-    assert len(str(refused.value)) < 700
+    message = str(refused.value)
+    assert len(message) < 700

@@ -294,7 +294,8 @@ def test_a_saved_extractor_finds_its_weights_or_says_where_they_were(weights, tm
 def test_fit_goes_on_with_the_network_of_the_extraction(weights, tmp_path):
     files = tmp_path / "files"
     files.mkdir()
-    Image.fromarray(PIXELS[0]).save(files / "0.png")
+    picture = Image.fromarray(PIXELS[0])
+    picture.save(files / "0.png")
     numbers = tmp_path / "numbers"
     path = weights / "one.safetensors"
     words = ["extract", "image", str(files), "--out", str(numbers)]
@@ -304,7 +305,8 @@ def test_fit_goes_on_with_the_network_of_the_extraction(weights, tmp_path):
     assert result.exit_code == 0, (result.output, result.exception)
     extracted = read_extraction(numbers)
     extractor = extractor_of(extracted, None)
-    assert extractor.preprocessing() == small(path).preprocessing()
+    expected = small(path).preprocessing()
+    assert extractor.preprocessing() == expected
     extractor.fit(extracted)
 
 

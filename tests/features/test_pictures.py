@@ -299,7 +299,8 @@ def test_decoded_bytes_count_not_only_pixels(tmp_path):
     depths = bytes((8, 0)) * 4
     deep_depths = bytes((16, 0)) * 4
     deep = tmp_path / "deep.tif"
-    deep.write_bytes(content.replace(depths, deep_depths, 1))
+    deep_content = content.replace(depths, deep_depths, 1)
+    deep.write_bytes(deep_content)
     with pytest.raises(MediaError, match=r"^unpacks to 1 MB, more than the 0 allowed$"):
         read_picture(deep, size=8, max_megapixels=0.09)
 

@@ -155,7 +155,8 @@ def test_arff_errors(tmp_path, old, new, message):
 
 
 def test_a_binary_feature_with_another_value_is_refused(tmp_path):
-    path = mulan(tmp_path, SPARSE.replace("{}", "{2 7}"), SPARSE_LABELS)
+    text = SPARSE.replace("{}", "{2 7}")
+    path = mulan(tmp_path, text, SPARSE_LABELS)
     with pytest.raises(InputError, match=r"x\.arff must have 0 or 1 for 'x2'; got 7"):
         read_features(path)
 

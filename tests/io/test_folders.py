@@ -220,7 +220,7 @@ def test_places_that_cannot_be_written_are_found_out_before(tmp_path, monkeypatc
     for check in (lambda: check_file(tmp_path / "a"), lambda: mark_folder(tmp_path / "b", "c")):
         with pytest.raises(InputError, match=r"Nothing can be written to .*: No space left"):
             check()
-    assert not [name for name in names(tmp_path) if is_drawn(name)]
+    assert not any(map(is_drawn, names(tmp_path)))
 
 
 def test_room_is_asked_for_where_it_is_known(tmp_path):

@@ -36,7 +36,8 @@ def test_npy_gives_floats(tmp_path, stored_type, read_type):
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dia"])
 def test_npz_of_scipy_stays_sparse(tmp_path, layout):
     values = np.array([[0, 2.5, 0], [0, 0, 0], [1, 0, -1]])
-    matrix = sp.csr_matrix(values).asformat(layout)
+    csr = sp.csr_matrix(values)
+    matrix = csr.asformat(layout)
     path = tmp_path / "x.npz"
     sp.save_npz(path, matrix)
     features = read_features(path)
@@ -100,7 +101,8 @@ def test_arrays_that_are_no_features_are_refused(tmp_path, array, message, name)
 
 def test_an_archive_of_several_arrays_is_refused(tmp_path):
     archive = tmp_path / "a.npz"
-    np.savez(archive, np.eye(2), b=np.eye(2))
+    identity = np.eye(2)
+    np.savez(archive, identity, b=identity)
     with pytest.raises(InputError, match=r"a\.npz must hold a single array, .*got arr_0, b"):
         read_features(archive)
 
@@ -122,7 +124,8 @@ def test_misnamed_numpy_files_are_refused(tmp_path):
 def test_a_cut_numpy_file_is_refused(tmp_path):
     path = tmp_path / "b.npy"
     np.save(path, np.eye(2))
-    path.write_bytes(path.read_bytes()[:-8])
+    content = path.read_bytes()
+    path.write_bytes(content[:-8])
     with pytest.raises(InputError, match=r"b\.npy is not readable as a numpy file"):
         read_features(path)
 
@@ -130,11 +133,13 @@ def test_a_cut_numpy_file_is_refused(tmp_path):
 def test_sparse_npz_with_indices_out_of_range_is_refused(tmp_path):
     arrays = {"data": [1.0], "indices": [9], "indptr": [0, 1], "shape": [1, 2]}
     features = tmp_path / "x.npz"
-    np.savez(features, format=np.array(b"csr"), **arrays)
+    layout = np.array(b"csr")
+    np.savez(features, format=layout, **arrays)
     with pytest.raises(InputError, match="is not readable as a numpy file"):
         read_features(features)
     documents = tmp_path / "y.npz"
-    np.savez(documents, labels=np.array(["a", "b"]), **arrays)
+    labels = np.array(["a", "b"])
+    np.savez(documents, labels=labels, **arrays)
     with pytest.raises(InputError, match="is not readable as a numpy file"):
         read_documents(documents)
 
@@ -142,7 +147,8 @@ def test_sparse_npz_with_indices_out_of_range_is_refused(tmp_path):
 @pytest.mark.parametrize("shape", [(10**12, 1), (1, 10**12)])
 def test_sparse_npz_that_states_an_absurd_size_is_refused(tmp_path, shape):
     path = tmp_path / "x.npz"
-    matrix = sp.coo_matrix(([1.0], ([0], [0])), shape=shape)
+    entry = ([1.0], ([0], [0]))
+    matrix = sp.coo_matrix(entry, shape=shape)
     sp.save_npz(path, matrix)
     with pytest.raises(InputError, match=r"states 1\d* rows and 1\d* columns for 1 values"):
         read_features(path)

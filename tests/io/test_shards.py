@@ -110,7 +110,8 @@ def test_a_gap_is_refused_with_the_row_of_its_shard(tmp_path, value):
     X[37, 1] = value
     write_shards(X, tmp_path, 16)
     shards, _ = find_shards(tmp_path)
-    assert len(list(read_blocks(shards[0], 4))) == 4
+    blocks = list(read_blocks(shards[0], 4))
+    assert len(blocks) == 4
     with pytest.raises(InputError, match=r"'part-00002.npy' contains NaN .* row\(s\) 5;"):
         list(read_blocks(shards[2], 4))
 
@@ -130,7 +131,8 @@ def test_shards_replace_shards_of_ours(tmp_path):
     (folder / "notes.txt").write_text("mine")
     write_shards(X[::-1], folder, 10)
     shards, ignored_names = find_shards(folder)
-    assert [shard.n_rows for shard in shards] == [10, 10]
+    sizes = [shard.n_rows for shard in shards]
+    assert sizes == [10, 10]
     assert ignored_names == ["notes.txt"]
 
 

@@ -62,7 +62,8 @@ def test_what_cannot_be_read_at_all_is_refused(tmp_path, read, name, options, me
 def test_line_length_limit_counts_the_text_without_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "MAX_LINE_BYTES", 8)
     path = put(tmp_path / "d.jsonl", '["abcd"]\r\n["efgh"]\n')
-    assert read_documents(path).label_sets == [["abcd"], ["efgh"]]
+    documents = read_documents(path)
+    assert documents.label_sets == [["abcd"], ["efgh"]]
     with pytest.raises(InputError, match=r"Line 2 of d\.jsonl is longer than"):
         read_documents(put(path, '["abcd"]\n["abcde"]\n'))
 
@@ -371,7 +372,8 @@ def test_a_gzip_file_is_read_no_further_than_it_may_unpack_to(
 def test_a_cut_gzip_file_is_refused_whatever_size_it_states(tmp_path, stated_size):
     data = gzip.compress(b'["a"]\n' * 1000)
     path = tmp_path / "x.jsonl.gz"
-    path.write_bytes(data[:-8] + stated_size)
+    without_end = data[:-8]
+    path.write_bytes(without_end + stated_size)
     with pytest.raises(InputError, match="is not a complete gzip file"):
         read_documents(path)
 

@@ -442,7 +442,8 @@ def rated(text: str) -> str:
 @pytest.mark.parametrize("edited", [taken_out, rated])
 def test_undo_keeps_a_sidecar_that_somebody_has_changed(sidecar, edited):
     merge_tags(sidecar, ["dog"], **COPIES)
-    sidecar.write_text(edited(sidecar.read_text("utf-8")), "utf-8")
+    text = sidecar.read_text("utf-8")
+    sidecar.write_text(edited(text), "utf-8")
     before = read_sidecar(sidecar)
     assert undo_suggestions(sidecar) == ["dog"]
     after = read_sidecar(sidecar)
