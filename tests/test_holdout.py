@@ -359,7 +359,7 @@ def test_the_gain_of_a_pool_is_the_last_validation_over_the_first(fits, gains):
     assert plain.click_gain is None, "it cannot learn from clicks"
 
 
-def test_the_pool_of_a_validation_has_what_was_left_out_and_nothing_held_out(fits):
+def test_the_pool_of_a_validation_is_neither_learned_from_nor_held_out(fits):
     X, corpus, known_documents = collection()
     X = X + np.arange(N)[:, None] / 1e4  # rows can be told apart
     foreign_rows = X[:3] + 100
@@ -375,8 +375,8 @@ def test_the_pool_of_a_validation_has_what_was_left_out_and_nothing_held_out(fit
     assert len(pool) == 3 + len(pool_rows)
 
     trained = {corpus.ids.index(name) for name in items.ids}
-    known = {row for row, name in enumerate(corpus.ids) if name in sets.ids}
-    assert pool_rows == known - trained
+    known_rows = {row for row, name in enumerate(corpus.ids) if name in sets.ids}
+    assert pool_rows == known_rows - trained
 
 
 def test_unknown_quality_counts_as_no_gain():

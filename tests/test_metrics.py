@@ -121,7 +121,8 @@ def test_metrics_with_a_choice_of_ties_equal_plain_loops(kind, ties):
 def test_f1_equals_a_plain_loop(kind, ties, k):
     truth, scores = world(kind)
     expected = loop_f1(truth.tolist(), scores.tolist(), k, ties)
-    assert metrics.f1_at_k(truth, scores, k, ties) == pytest.approx(expected)
+    f1 = metrics.f1_at_k(truth, scores, k, ties)
+    assert f1 == pytest.approx(expected)
 
 
 @worlds
@@ -185,8 +186,10 @@ def test_example_map_by_hand(truth, scores, expected):
 )
 def test_concept_map_by_hand(truth, expected):
     column = np.array(truth)[:, None]
-    falling_scores = -np.arange(float(len(truth)))[:, None]
-    assert metrics.concept_map(column, falling_scores) == pytest.approx(expected)
+    places = np.arange(float(len(truth)))
+    falling_scores = -places[:, None]
+    concept_map = metrics.concept_map(column, falling_scores)
+    assert concept_map == pytest.approx(expected)
 
 
 @st.composite
@@ -294,8 +297,10 @@ def test_every_form_of_scores_counts_alike_and_stays_as_it_was(dtype):
 
 def test_infinitely_low_scores_count_as_very_low_ones():
     truth, scores = world("never", 3)
-    finite = np.where(np.isinf(scores), -1e6, scores)
-    assert metrics.evaluate(truth, scores) == metrics.evaluate(truth, finite)
+    is_infinite = np.isinf(scores)
+    finite = np.where(is_infinite, -1e6, scores)
+    expected = metrics.evaluate(truth, finite)
+    assert metrics.evaluate(truth, scores) == expected
 
 
 @pytest.mark.parametrize("name", [*PLAIN, "f1_at_k"])

@@ -281,13 +281,13 @@ def test_within_a_corpus_every_set_is_what_it_should_be(
     training, validation, testing = [set(getattr(split, name)) for name in SEMANTICS]
     assert training | validation | testing == clean
     assert len(training) + len(validation) + len(testing) == len(clean)
-    known = training
+    known_rows = training
     if validation_from == "first":
-        known = training | validation
+        known_rows = training | validation
         used = corpus.select(sorted(clean & first_half)).used(corpus.labels)
         assert corpus.select(split.semantics).used(corpus.labels) == used
-    assert known == clean & first_half
-    assert known == set(split.known_rows)
+    assert known_rows == clean & first_half
+    assert known_rows == set(split.known_rows)
 
     # who is mapped and tested
     tested = with_unseen if test_from == "both" else with_unseen & second_half

@@ -84,17 +84,22 @@ def test_the_sigmoid_has_no_slope_left_to_descend(task, scale):
 
 def test_separable_decisions_give_a_finite_rising_sigmoid():
     decisions = np.array([[-2.0], [-1.0], [1.0], [2.0]])
-    slope, offset = _fit_platt(decisions, decisions > 0)
+    truth = decisions > 0
+    slope, offset = _fit_platt(decisions, truth)
     assert np.isfinite(slope).all()
     probabilities = sigmoid(decisions, slope, offset)
-    assert (np.diff(probabilities[:, 0]) > 0).all()
+    steps = np.diff(probabilities[:, 0])
+    assert (steps > 0).all()
 
 
 def test_equal_decisions_give_the_mean_target():
     truth = np.array([[True], [False], [False], [False]])
-    slope, offset = _fit_platt(np.full((4, 1), -1.0), truth)
+    decisions = np.full((4, 1), -1.0)
+    slope, offset = _fit_platt(decisions, truth)
     assert slope[0] == 0
-    mean_target = (2 / 3 + 3 * (1 / 5)) / 4
+    positive_target = 2 / 3
+    negative_target = 1 / 5
+    mean_target = (positive_target + 3 * negative_target) / 4
     assert_allclose(sigmoid(0.0, slope, offset), mean_target)
 
 
@@ -259,10 +264,12 @@ def test_priors_are_applied_as_the_paper_prints_them_and_oov_labels_ignored(clas
 
 
 def test_classifiers_that_are_not_fitted_are_refused(world):
+    without = shared(None)
     with pytest.raises(InputError, match="needs fitted `classifiers`"):
-        shared(None).fit(world.X, world.documents, world.label_sets)
+        fit_world(without, world)
+    unfitted = shared(SeenClassifiers())
     with pytest.raises(NotFittedError, match="This SeenClassifiers is not fitted yet"):
-        shared(SeenClassifiers()).fit(world.X, world.documents, world.label_sets)
+        fit_world(unfitted, world)
 
 
 def test_classifiers_of_other_instances_are_refused(classifiers, world):

@@ -241,8 +241,8 @@ def test_bars_of_evidence_begin_at_zero_and_show_the_parts(results):
     evidence = results.reasons[0].evidence
     bars = evidence_bars(evidence)
     values = [value for _, _, value, *_ in bars]
-    parts = [part for _, part in evidence.parts()]
-    assert values == pytest.approx([*parts, evidence.logit], abs=0.006)
+    shares = [share for _, share in evidence.parts()]
+    assert values == pytest.approx([*shares, evidence.logit], abs=0.006)
     name, text, *_ = bars[-1]
     assert name == "sum"
     assert text == f"probability {evidence.probability:.2f}"

@@ -113,9 +113,9 @@ def test_a_word_that_repeats_an_earlier_one_is_never_taken() -> None:
 
 @pytest.mark.parametrize("far", [1e8, 1e30, 1e300, -1e308])
 def test_segments_far_from_everything_have_a_word(far: float) -> None:
-    usual = clumps([50, 60, 70, 80])
+    near = clumps([50, 60, 70, 80])
     tiny = 1e-150 * clumps([50, 60, 0, 0]).astype(float)
-    for n_words, clip in ((4, usual), (2, tiny)):
+    for n_words, clip in ((4, near), (2, tiny)):
         book = Codebook(n_words=n_words, random_state=0).fit([clip])
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
@@ -237,10 +237,14 @@ def test_transform_needs_fit_and_the_same_columns(book: Codebook) -> None:
 
 
 def test_the_generator_decides_the_words(book: Codebook) -> None:
-    repeated = Codebook(5, random_state=np.random.default_rng(0)).fit(clips(d=5))
-    assert_array_equal(repeated.means_, book.means_)
-    of_another_seed = Codebook(5, random_state=np.random.default_rng(1)).fit(clips(d=5))
-    assert not np.array_equal(of_another_seed.means_, book.means_)
+    def learn(seed: int) -> NDArray[np.float64]:
+        generator = np.random.default_rng(seed)
+        learned = Codebook(n_words=5, random_state=generator)
+        learned.fit(clips(d=5))
+        return learned.means_
+
+    assert_array_equal(learn(0), book.means_)
+    assert not np.array_equal(learn(1), book.means_)
 
 
 @pytest.mark.parametrize(

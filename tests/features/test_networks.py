@@ -124,7 +124,7 @@ def clip(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("clip")
     letters = [chr(code) for code in range(97, 123)]
-    words = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{one}</w>" for one in letters)]
+    words = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
     (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}

@@ -7,6 +7,7 @@ import importlib
 import io
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -407,12 +408,12 @@ def test_a_missing_extra_is_one_sentence(odd, monkeypatch: pytest.MonkeyPatch) -
 
 def test_many_threads_read_what_one_reads(odd) -> None:
     folder, verdicts = odd
-    names = [name for name, verdict in verdicts.items() if verdict == "good"]
-    expected = {name: read_picture(folder / name, size=32) for name in names}
+    paths = [folder / name for name, verdict in verdicts.items() if verdict == "good"]
+    expected = [read_picture(path, size=32) for path in paths]
     with ThreadPoolExecutor(8) as pool:
-        results = pool.map(lambda name: read_picture(folder / name, size=32), names * 2)
-        for name, pixels in zip(names * 2, results, strict=True):
-            assert_array_equal(pixels, expected[name], err_msg=name)
+        results = list(pool.map(partial(read_picture, size=32), paths * 2))
+    for pixels, expected_pixels in zip(results, expected * 2, strict=True):
+        assert_array_equal(pixels, expected_pixels)
 
 
 @pytest.mark.parametrize("size", [8, 128])
@@ -519,7 +520,8 @@ def ring(value: int, alpha: int = 255, *, mode: str = "RGBA") -> Image.Image:
 def ring_16_bits(value: int) -> bytes:
     """A ring in gray of 16 bits, with one value that is transparent."""
     opacity = np.asarray(ring(value).getchannel("A"))
-    pixels = np.where(opacity > 0, value * 257, 7).astype(np.uint16)
+    pixels = np.full(opacity.shape, 7, np.uint16)
+    pixels[opacity > 0] = value * 257
     return made.png16(pixels, (b"tRNS", bytes((0, 7))))
 
 
@@ -547,35 +549,39 @@ RINGS = {
 
 
 @pytest.mark.parametrize("make", RINGS.values(), ids=RINGS)
-def test_a_light_drawing_on_a_transparent_ground_can_be_seen(make, tmp_path: Path) -> None:
-    for value in (255, 250, 232):
-        found = read(make(value), tmp_path, size=48)
-        assert_near(found[24, 8], (value,) * 3, within=4)
-        assert tuple(found[0, 0]) == tuple(found[24, 24]) == BLACK
+@pytest.mark.parametrize("value", [255, 250, 232])
+def test_a_light_drawing_on_a_transparent_ground_can_be_seen(make, value, tmp_path: Path) -> None:
+    pixels = read(make(value), tmp_path, size=48)
+    assert_near(pixels[24, 8], (value,) * 3, within=4)
+    assert tuple(pixels[0, 0]) == BLACK
+    assert tuple(pixels[24, 24]) == BLACK
 
 
 @pytest.mark.parametrize("make", RINGS.values(), ids=RINGS)
-def test_a_drawing_that_white_does_not_hide_lies_on_white(make, tmp_path: Path) -> None:
-    for value in (0, 128, 220):
-        found = read(make(value), tmp_path, size=48)
-        assert_near(found[24, 8], (value,) * 3, within=4)
-        assert tuple(found[0, 0]) == tuple(found[24, 24]) == WHITE
+@pytest.mark.parametrize("value", [0, 128, 220])
+def test_a_drawing_that_white_does_not_hide_lies_on_white(make, value, tmp_path: Path) -> None:
+    pixels = read(make(value), tmp_path, size=48)
+    assert_near(pixels[24, 8], (value,) * 3, within=4)
+    assert tuple(pixels[0, 0]) == WHITE
+    assert tuple(pixels[24, 24]) == WHITE
 
 
 def test_a_drawing_in_the_current_colour_is_black_on_white(tmp_path: Path) -> None:
     shape = '<circle cx="12" cy="12" r="9" fill="currentColor"/>'
-    found = read(f'<svg {SVG} viewBox="0 0 24 24">{shape}</svg>', tmp_path, size=48)
-    assert tuple(found[24, 24]) == BLACK
-    assert tuple(found[0, 0]) == WHITE
+    pixels = read(f'<svg {SVG} viewBox="0 0 24 24">{shape}</svg>', tmp_path, size=48)
+    assert tuple(pixels[24, 24]) == BLACK
+    assert tuple(pixels[0, 0]) == WHITE
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
 def test_what_is_put_around_a_drawing_is_its_own_ground(framing: str, tmp_path: Path) -> None:
     wide = Image.new("RGBA", (96, 48), (255, 255, 255, 0))
     wide.paste(ring(255), (24, 0))
-    found = read(saved(wide, "PNG"), tmp_path, size=48, framing=framing)
-    assert tuple(found[0, 0]) == tuple(found[-1, -1]) == BLACK
-    assert found.max() > 250
+    content = saved(wide, "PNG")
+    pixels = read(content, tmp_path, size=48, framing=framing)
+    assert tuple(pixels[0, 0]) == BLACK
+    assert tuple(pixels[-1, -1]) == BLACK
+    assert pixels.max() > 250
 
 
 @pytest.mark.parametrize(
@@ -589,9 +595,10 @@ def test_what_is_put_around_a_drawing_is_its_own_ground(framing: str, tmp_path: 
 )
 def test_where_black_shows_no_more_a_picture_lies_on_white(pixel, wanted, tmp_path: Path) -> None:
     blank = Image.new("RGBA", (60, 30), pixel)
-    found = read(saved(blank, "PNG"), tmp_path, size=16, framing="pad")
-    assert tuple(found[8, 8]) == wanted
-    assert tuple(found[0, 0]) == WHITE
+    content = saved(blank, "PNG")
+    pixels = read(content, tmp_path, size=16, framing="pad")
+    assert tuple(pixels[8, 8]) == wanted
+    assert tuple(pixels[0, 0]) == WHITE
 
 
 def test_white_with_one_dark_line_keeps_the_pixels_it_had(tmp_path: Path) -> None:
@@ -599,9 +606,9 @@ def test_white_with_one_dark_line_keeps_the_pixels_it_had(tmp_path: Path) -> Non
     drawing.putpixel((8, 24), (200, 200, 200, 255))
     white = Image.new("RGBA", drawing.size, "white")
     white.alpha_composite(drawing)
-    found = read(saved(drawing, "PNG"), tmp_path, size=48)
+    pixels = read(saved(drawing, "PNG"), tmp_path, size=48)
     expected = np.asarray(white.convert("RGB"))
-    assert_array_equal(found, expected)
+    assert_array_equal(pixels, expected)
 
 
 def test_an_array_with_opacity_lies_on_the_same_ground_as_a_file(tmp_path: Path) -> None:
@@ -613,21 +620,27 @@ def test_an_array_with_opacity_lies_on_the_same_ground_as_a_file(tmp_path: Path)
         assert_array_equal(picture_from_array(unit, size=48), wanted)
 
 
-def test_the_ground_is_the_same_whatever_is_looked_at_at_a_time(
-    tmp_path: Path, monkeypatch
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("depth", [8, 16])
+def test_the_ground_does_not_depend_on_the_rows_looked_at_together(
+    tmp_path: Path, monkeypatch, depth, rows
 ) -> None:
-    wanted = read(saved(ring(255), "PNG"), tmp_path, size=48)
-    monkeypatch.setattr(pictures, "_BAND", 48 * 5)
-    assert_array_equal(read(saved(ring(255), "PNG"), tmp_path, size=48), wanted)
-    wanted = read(ring_16_bits(255), tmp_path, size=48)
-    monkeypatch.setattr(pictures, "_BAND", 48)
-    assert_array_equal(read(ring_16_bits(255), tmp_path, size=48), wanted)
+    content = saved(ring(255), "PNG") if depth == 8 else ring_16_bits(255)
+    expected = read(content, tmp_path, size=48)
+    monkeypatch.setattr(pictures, "_BAND", 48 * rows)
+    assert_array_equal(read(content, tmp_path, size=48), expected)
 
 
-def test_a_thumbnail_of_a_white_drawing_can_be_seen(tmp_path: Path) -> None:
-    for name, content in (("a.svg", svg_ring("#fff")), ("a.png", saved(ring(255), "PNG"))):
-        (tmp_path / name).write_bytes(content)
-        with Image.open(io.BytesIO(read_thumbnail(tmp_path / name, size=48))) as small:
-            values = np.asarray(small.convert("L"))
-        assert values.max() > 240
-        assert values[0, 0] < 15
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.svg", svg_ring("#fff")), ("a.png", saved(ring(255), "PNG"))],
+    ids=["svg", "png"],
+)
+def test_a_thumbnail_of_a_white_drawing_can_be_seen(tmp_path: Path, name, content) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    thumbnail = io.BytesIO(read_thumbnail(path, size=48))
+    with Image.open(thumbnail) as small:
+        values = np.asarray(small.convert("L"))
+    assert values.max() > 240
+    assert values[0, 0] < 15

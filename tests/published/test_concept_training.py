@@ -175,10 +175,10 @@ def first_batch(tested, seed=1):
     return next(tested.sampler.epoch(generator))
 
 
-def plain_prediction_losses(tested, codes, output, held, positive):
+def plain_prediction_losses(tested, codes, output, document_rows, positive):
     """Return the prediction loss of each example by torch's operations."""
     activations = 2.0 * (codes @ output.weight.t() + output.bias)
-    target = (held == positive[:, None]).to(activations.dtype)
+    target = (document_rows == positive[:, None]).to(activations.dtype)
     share_named = target.mean(dim=1, keepdim=True)
     kappa = positive_weight(share_named, tested.loss.weighting)
     log2 = float(np.log(2))
@@ -211,7 +211,7 @@ def plain_distance_losses(tested, codes, contexts, positive):
 def plain_losses(tested, vector, batch, matrix=None):
     """Return each pair's prediction and distance loss by torch's operations, (n_pairs,) each."""
     matrix = documents() if matrix is None else matrix
-    held = torch.from_numpy(matrix[batch.document_ids].toarray())
+    document_rows = torch.from_numpy(matrix[batch.document_ids].toarray())
     contexts = tested.contexts[torch.from_numpy(batch.document_ids)]
     positive = torch.from_numpy(batch.positive)
     label_rows = tested.network.descriptor_rows(torch.tensor(batch.label_ids))
@@ -222,7 +222,7 @@ def plain_losses(tested, vector, batch, matrix=None):
         product = codes @ layer.weight.t()
         codes = torch.tanh(product + layer.bias)
 
-    predictions = plain_prediction_losses(tested, codes, output, held, positive)
+    predictions = plain_prediction_losses(tested, codes, output, document_rows, positive)
     distances = plain_distance_losses(tested, codes, contexts, positive)
     return predictions[0::2] + predictions[1::2], distances
 

@@ -384,11 +384,11 @@ def test_validation_documents_stop_training_and_teach_nothing_else(tiny_embeddin
         matrix, _ = corpus.align(validated.classes_)
         return sp.csr_matrix(matrix)
 
-    known = matrix_of(documents)
+    training_matrix = matrix_of(documents)
     held_out = matrix_of(validation)[:, : len(validated.classes_)]
     score = error_free_score(
-        known,
-        contexts.transform(known),
+        training_matrix,
+        contexts.transform(training_matrix),
         held_out,
         contexts.transform(held_out),
     )
