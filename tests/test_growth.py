@@ -98,7 +98,7 @@ def test_a_short_fit_says_nothing(monkeypatch):
         tell_cost(Cost(119, 1e8), SpacePlan(), 10)
 
 
-def test_memory_is_told_and_refused_with_the_figure(monkeypatch):
+def test_the_memory_of_a_fit_is_reported_and_too_much_is_refused(monkeypatch):
     monkeypatch.setattr("polyseme.growth.machine_bytes", lambda: 8e9)
     with pytest.warns(PolysemeWarning, match="about 6.0 GB of the 8.0 GB of memory"):
         tell_cost(Cost(1, 6e9), SpacePlan(), 10)
@@ -117,5 +117,5 @@ def test_the_machine_has_some_memory_and_no_more_is_given_out():
     ("seconds", "words"),
     [(5, "5 seconds"), (600, "10 minutes"), (9e3, "2 hours"), (1e6, "12 days")],
 )
-def test_times_are_told_in_words(seconds, words):
+def test_durations_are_written_in_words(seconds, words):
     assert in_time(seconds) == words

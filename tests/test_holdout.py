@@ -436,7 +436,7 @@ def test_a_validation_reports_what_a_pool_would_bring(gain, pattern):
     assert re.search(pattern, text)
 
 
-def test_a_fitted_tagger_knows_what_clicks_and_a_pool_bring(world, tiny_space):
+def test_a_fitted_tagger_has_measured_the_gain_of_clicks_and_of_a_pool(world, tiny_space):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=40), random_state=0)
     tagger.fit(
         world.X,

@@ -171,9 +171,11 @@ def started():
 
 def test_members_start_with_every_output_at_its_prior(started):
     no_tags = torch.zeros(1, SHAPE.n_labels)
-    logits = started.read(started.encode_documents(no_tags)).numpy()
-    expected = np.log(PRIORS) - np.log1p(-PRIORS)
-    assert_allclose(logits, np.broadcast_to(expected, logits.shape), atol=1e-5)
+    codes = started.encode_documents(no_tags)
+    logits = started.read(codes).numpy()
+    prior_logits = np.log(PRIORS) - np.log1p(-PRIORS)
+    expected = np.broadcast_to(prior_logits, logits.shape)
+    assert_allclose(logits, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["documents", "items"])
@@ -231,7 +233,7 @@ def test_sparse_rows_have_the_codes_of_dense_ones(n_rows):
 @pytest.mark.parametrize(
     ("name", "size"), [("documents", SHAPE.n_labels), ("items", SHAPE.n_features)]
 )
-def test_arrays_give_what_tensors_give(name, size, n_rows):
+def test_arrays_compute_the_same_as_tensors(name, size, n_rows):
     tensors = random_members(SHAPE, dtype=torch.float32)
     arrays = tensors.arrays()
     generator = np.random.default_rng(0)

@@ -96,7 +96,7 @@ def pictures():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_drawn_label_split_keeps_its_promises(pictures, seed):
+def test_a_random_label_split_keeps_to_its_shares(pictures, seed):
     labels = labels_by_document_share(
         pictures,
         oov_share=0.15,
@@ -254,7 +254,7 @@ def test_halves_and_sizes_are_checked(marks, options, message):
     st.booleans(),
     st.integers(0, 3),
 )
-def test_within_a_corpus_every_set_is_what_it_should_be(
+def test_every_set_of_a_split_within_a_corpus_follows_its_definition(
     corpus, labels, first, validation_from, test_from, by_group, seed
 ):
     split = within_corpus(
@@ -306,7 +306,9 @@ def test_within_a_corpus_every_set_is_what_it_should_be(
 
 @many
 @given(corpora(), kinds(), st.booleans(), st.sampled_from(["second", "both"]), st.integers(0, 3))
-def test_the_oov_test_takes_what_the_split_leaves_out(corpus, labels, by_group, test_from, seed):
+def test_the_oov_test_holds_the_documents_that_the_split_leaves_out(
+    corpus, labels, by_group, test_from, seed
+):
     split = within_corpus(
         corpus,
         labels,
@@ -469,7 +471,7 @@ def test_hsun_has_the_papers_halves(data):
 
 @many
 @given(corpora("s"), corpora("t"), kinds(), st.integers(0, 3), st.booleans(), st.integers(0, 3))
-def test_across_corpora_every_set_is_what_it_should_be(
+def test_every_set_of_a_split_across_corpora_follows_its_definition(
     source, target, labels, max_oov, by_group, seed
 ):
     split = cross_corpora(

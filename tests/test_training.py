@@ -243,17 +243,21 @@ MANIFEST_DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
-def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(finished, tmp_path, damage):
+def test_a_damaged_checkpoint_causes_a_warning_and_is_learned_again(finished, tmp_path, damage):
     world = little_world()
     run = tmp_path / "run"
-    manifest = run / "manifest.json"
     with pytest.raises(KeyboardInterrupt):
         space_of(run).fit(**world, progress=interrupted_after(1))
-    manifest.write_bytes(MANIFEST_DAMAGES[damage](manifest.read_bytes()))
+    manifest = run / "manifest.json"
+    damaged = MANIFEST_DAMAGES[damage](manifest.read_bytes())
+    manifest.write_bytes(damaged)
+    space = space_of(run)
     with pytest.warns(PolysemeWarning, match="What it held is learned again"):
-        again = space_of(run).fit(**world)
-    for name, array in finished[1].items():
-        assert_array_equal(again.get_state()[1][name], array, err_msg=name)
+        space.fit(**world)
+    _, arrays = space.get_state()
+    _, expected_arrays = finished
+    for name, expected in expected_arrays.items():
+        assert_array_equal(arrays[name], expected, err_msg=name)
     config, _ = read_model(run, "training")
     assert config["round"] == 4
 
@@ -263,11 +267,13 @@ def test_a_damaged_model_is_never_taken_for_a_checkpoint(tmp_path, damage):
     run = tmp_path / "run"
     write_model(run, "tagger", {"seed": 1, "method": "space"}, {"a": np.ones(2)})
     manifest = run / "manifest.json"
-    manifest.write_bytes(MANIFEST_DAMAGES[damage](manifest.read_bytes()))
-    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    damaged = MANIFEST_DAMAGES[damage](manifest.read_bytes())
+    manifest.write_bytes(damaged)
+    contents = {path.name: path.read_bytes() for path in run.iterdir()}
     with pytest.raises(InputError, match=r"manifest.json|has the format 5"):
         space_of(run).fit(**little_world())
-    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    contents_after = {path.name: path.read_bytes() for path in run.iterdir()}
+    assert contents_after == contents
 
 
 def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
@@ -884,10 +890,12 @@ def test_each_label_is_expected_in_the_pool_as_often_as_in_documents(n):
 
 
 def test_a_label_that_nothing_should_have_stays_soft():
-    logits = np.linspace(-3, 3, 20, dtype=np.float32)[:, None]
-    targets = pool_targets(logits, np.array([0.01]), 0.5)
+    logits = np.linspace(-3, 3, 20, dtype=np.float32)
+    priors = np.array([0.01])
+    targets = pool_targets(logits[:, None], priors, 0.5)
     assert targets.mean() == pytest.approx(0.01, abs=1e-3)
-    assert (np.diff(targets[:, 0]) > 0).all()
+    steps = np.diff(targets[:, 0])
+    assert (steps > 0).all()
 
 
 @pytest.mark.parametrize("way", ["alone", *TOGETHER])

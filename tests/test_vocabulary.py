@@ -35,7 +35,7 @@ def tagger(toy_tagger, tmp_path):
     return load(tmp_path / "toy")
 
 
-def test_a_file_says_what_people_say_about_labels(words):
+def test_a_vocabulary_is_read_from_its_file(words):
     assert words.blocked == ("sun",)
     assert words.resolve("Ocean") == "sea"
     assert words.implied("shell") == {"beach", "wave", "sea"}
@@ -225,12 +225,13 @@ def test_labels_implied_by_a_given_tag_are_certain(implying_tagger, world):
 def test_the_evidence_of_implied_labels_adds_up(implying_tagger, world, label):
     labels = list(implying_tagger.classes_)
     scores = implying_tagger.predict_proba(world.X_test)
-    row = int(np.argmax(scores[:, labels.index("wave")]))
+    wave_scores = scores[:, labels.index("wave")]
+    row = int(np.argmax(wave_scores))
     evidence = implying_tagger.explain(world.X_test[row], label)
     probability = scores[row, labels.index(label)]
     assert evidence.probability == pytest.approx(probability)
-    total = sum(value for _, value in evidence.parts())
-    assert total == pytest.approx(evidence.logit)
+    values = [value for _, value in evidence.parts()]
+    assert sum(values) == pytest.approx(evidence.logit)
 
 
 def test_rules_about_a_label_follow_it_in_another_spelling():

@@ -59,10 +59,12 @@ def test_chance_scores_an_instance_alike_in_any_company_and_form(world):
 
 
 def test_chance_scores_negative_zeros_as_zeros(world):
-    chance = Chance(random_state=0).fit(world.X, world.documents)
+    chance = Chance(random_state=0)
+    chance.fit(world.X, world.documents)
     zeros = np.zeros((1, 5))
     scores = chance.decision_function(zeros)
-    assert np.array_equal(chance.decision_function(-zeros), scores)
+    scores_of_negative = chance.decision_function(-zeros)
+    assert np.array_equal(scores_of_negative, scores)
 
 
 def test_every_score_of_chance_depends_on_the_seed(world):

@@ -259,7 +259,7 @@ def test_the_first_candidate_whose_folders_are_all_there_is_chosen(tmp_path):
         ([()], "must name at least one dataset"),
     ],
 )
-def test_choosing_among_what_is_not_there_says_what_is(tmp_path, candidates, sentence):
+def test_choosing_among_missing_datasets_lists_those_that_are_there(tmp_path, candidates, sentence):
     with pytest.raises(InputError, match=sentence):
         choose(candidates, write_hsun(tmp_path))
     with pytest.raises(InputError, match=r"'hsun with labelme' is not part of polyseme"):
@@ -295,7 +295,7 @@ def test_what_is_not_there_gets_one_sentence(tmp_path, name, root, sentence):
         load_dataset(name, None if root is None else tmp_path / root)
 
 
-def test_a_root_of_the_environment_and_an_unknown_sample_are_told(monkeypatch):
+def test_errors_name_the_root_of_the_environment_and_unknown_samples(monkeypatch):
     monkeypatch.setenv("POLYSEME_DATA", "no such")
     with pytest.raises(InputError, match=r"^POLYSEME_DATA must name .* 'no such' does not exist"):
         load_dataset("hsun")

@@ -83,8 +83,10 @@ def test_the_toy_world_has_seen_unseen_and_oov_labels(small_world):
     assert small_world.X.shape == (100, 5)
     assert small_world.X_test.shape == (10, 5)
     labels = set().union(*THEMES.values())
-    assert set().union(*small_world.label_sets) == labels - set(OOV)
-    assert set().union(*small_world.documents) == labels - set(UNSEEN)
+    labels_of_sets = set().union(*small_world.label_sets)
+    assert labels_of_sets == labels.difference(OOV)
+    labels_of_items = set().union(*small_world.documents)
+    assert labels_of_items == labels.difference(UNSEEN)
 
 
 def test_every_document_of_the_toy_world_keeps_to_a_theme(small_world):
@@ -99,10 +101,12 @@ def test_features_of_the_toy_world_are_anticorrelated(small_world):
 
 
 def test_the_truth_of_the_toy_world_holds_six_labels_an_item(small_world):
-    labels = tuple(sorted(set().union(*THEMES.values())))
-    truth = small_world.truth(labels)
-    assert truth.sum(axis=1).tolist() == [6] * 10
-    assert truth[:, labels.index(AMBIGUOUS)].sum() == 4
+    labels = sorted(set().union(*THEMES.values()))
+    truth = small_world.truth(tuple(labels))
+    sizes = truth.sum(axis=1)
+    assert sizes.tolist() == [6] * 10
+    ambiguous = truth[:, labels.index(AMBIGUOUS)]
+    assert ambiguous.sum() == 4
 
 
 def test_the_toy_world_comes_from_its_seed(small_world):

@@ -138,7 +138,8 @@ def test_emoji_have_two_drawings_each(emoji: EmojiCorpus) -> None:
     assert np.isfinite(emoji.features).all()
     expected = ["noto"] * N + ["twemoji"] * N
     assert emoji.drawing == expected
-    assert_array_equal(emoji.group, np.tile(np.arange(N), 2))
+    expected_groups = np.tile(np.arange(N), 2)
+    assert_array_equal(emoji.group, expected_groups)
 
 
 def test_emoji_carry_the_labels_of_their_names(emoji: EmojiCorpus) -> None:
@@ -191,7 +192,8 @@ def test_clips_are_written_beside_their_tags(music: ClipCorpus, tmp_path: Path) 
     folder = tmp_path / "new"
     names = music.ids[:8]
     paths = music.write(folder, names)
-    assert [path.read_bytes() for path in paths] == music.sounds[:8]
+    contents = [path.read_bytes() for path in paths]
+    assert contents == music.sounds[:8]
     written_names = {path.name for path in folder.iterdir()}
     assert written_names == {*names, TAGS_FILE, LICENCE_FILE, MARK}
     tags = LabelCorpus.read(folder / TAGS_FILE)
@@ -220,7 +222,8 @@ def test_pictures_are_written_with_their_licence(emoji: EmojiCorpus, tmp_path: P
     folder = tmp_path / "emoji"
     names = emoji.picture_names()[N - 2 : N + 2]
     paths = emoji.write(folder, names)
-    assert [path.relative_to(folder).as_posix() for path in paths] == names
+    written_names = [path.relative_to(folder).as_posix() for path in paths]
+    assert written_names == names
     paths[0].unlink()
     assert emoji.write(folder, names) == paths
     assert paths[0].exists()

@@ -105,7 +105,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     ],
     ids=["measure", "seconds", "without a digest"],
 )
-def test_an_edited_record_is_told_and_its_run_is_run_again(tmp_path, edit):
+def test_an_edited_record_causes_a_warning_and_its_run_is_repeated(tmp_path, edit):
     run = record()
     RecordStore(tmp_path).add(run)
     RecordStore(tmp_path).add(record("popularity"))

@@ -117,13 +117,13 @@ def test_the_contrastive_gradient_is_that_of_row_by_row_steps() -> None:
 
 def test_training_raises_the_exact_likelihood_of_a_toy_distribution() -> None:
     # Two pairs of units that always agree: four of sixteen states, each as often.
-    # Two pairs of units that always agree: four of sixteen states, each as often.
     bits = np.arange(16)[:, None] >> np.arange(4)
     states = (bits & 1).astype(float)
     rows = np.tile(states[[0, 3, 12, 15]], (50, 1)).astype(np.float32)
 
     def likelihood(n_epochs):
-        machine = train_machine(rows, 4, n_epochs, np.random.default_rng(0))
+        generator = np.random.default_rng(0)
+        machine = train_machine(rows, 4, n_epochs, generator)
         weights, visible_bias, hidden_bias = [array.astype(float) for array in machine]
 
         def log_weight(visible):
@@ -170,14 +170,16 @@ def test_nearest_rows_are_those_of_scipy() -> None:
     np.fill_diagonal(gaps, np.inf)
     expected = np.sort(gaps, axis=1)[:, :5]
     gaps_of_neighbours = np.take_along_axis(gaps, neighbours, axis=1)
-    assert_allclose(np.sort(gaps_of_neighbours, axis=1), expected, rtol=1e-3)
+    sorted_gaps = np.sort(gaps_of_neighbours, axis=1)
+    assert_allclose(sorted_gaps, expected, rtol=1e-3)
 
 
 def test_batches_hold_anchors_a_neighbour_of_each_and_farther_rows() -> None:
     rows = world(60).astype(np.float32)
     neighbours = nearest_rows(rows, 5, np.arange(60))
     anchors = np.arange(3, 27, 3)
-    batch = draw_triplets(rows, anchors, neighbours[anchors], np.random.default_rng(0))
+    generator = np.random.default_rng(0)
+    batch = draw_triplets(rows, anchors, neighbours[anchors], generator)
     numbers = cdist(batch.rows, rows).argmin(axis=1)
     assert_array_equal(rows[numbers], batch.rows)
     assert numbers[:8].tolist() == anchors.tolist()
@@ -240,7 +242,7 @@ def test_fine_tuning_lowers_the_held_out_loss_and_never_sees_held_out_rows(monke
         assert held_out_rows.isdisjoint(training_rows)
 
 
-def test_fine_tuning_that_only_harms_is_taken_back_when_patience_is_out(monkeypatch) -> None:
+def test_fine_tuning_that_only_harms_is_undone_when_patience_ends(monkeypatch) -> None:
     monkeypatch.setattr(reductions, "TUNING_RATE", 1e3)
     monkeypatch.setattr(reductions, "PATIENCE", 2)
     X = world()

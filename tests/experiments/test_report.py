@@ -115,7 +115,7 @@ def test_hostile_text_is_shown_and_settings_change_nothing(plot: Callable[[str, 
     assert not re.search(r"20\d\d-\d\d-\d\d|Matplotlib", first)
 
 
-def test_bars_and_differences_say_what_they_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_and_differences_describe_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # no global state
     text = all_text(PLOTS["bars"]("p", "polyseme"))
     assert "polyseme, Training: 50.00 ± 1.00 (48.00 ± 0.40)" in text

@@ -195,7 +195,8 @@ def test_work_in_this_process_keeps_to_one_thread_too(tmp_path, monkeypatch):
 
 
 def test_a_refusal_of_another_process_is_raised_here(tmp_path):
-    tasks = make_tasks([Run("hsun", "composition", trial) for trial in range(2)])
+    runs = [Run("hsun", "composition", trial) for trial in range(2)]
+    tasks = make_tasks(runs)
     with pytest.raises(InputError, match="combinations"):
         run_tasks(tasks, QUICK, tmp_path, n_jobs=2)
 
@@ -211,7 +212,8 @@ def test_the_death_of_another_process_gets_one_sentence(tmp_path):
             killed.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)
 
-    tasks = make_tasks([Run("hsun", "polyseme", trial) for trial in range(6)])
+    runs = [Run("hsun", "polyseme", trial) for trial in range(6)]
+    tasks = make_tasks(runs)
     with pytest.raises(InputError, match=r"died .* run the same command again to go on"):
         run_tasks(tasks, QUICK, tmp_path, n_jobs=2, log=kill_once)
 

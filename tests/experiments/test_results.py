@@ -41,7 +41,8 @@ def test_tables_are_those_of_the_records(made_again):
     for table, recorded_table in zip(tables, recorded_tables, strict=True):
         assert table.read_text() == recorded_table.read_text()
     readme = (folder / "README.md").read_text()
-    assert readme == (RESULTS / "README.md").read_text()
+    recorded_readme = (RESULTS / "README.md").read_text()
+    assert readme == recorded_readme
 
 
 def test_tables_of_the_published_training_are_those_of_its_records(tmp_path):
@@ -70,16 +71,21 @@ def rows_of_table(name):
 
 
 def recorded(setting, method="tuned-costa"):
-    text = (RESULTS / "records" / f"{setting}.jsonl").read_text()
-    records = [json.loads(line) for line in text.splitlines()]
-    return [record for record in records if record["method"] == method]
+    path = RESULTS / "records" / f"{setting}.jsonl"
+    records = []
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        if record["method"] == method:
+            records.append(record)
+    return records
 
 
 def former(records, column="zsl", measure="E-MAP"):
     """Return the former default's values for some records of tuned COSTA, as if they were ours."""
     renamed = [record | {"method": "default"} for record in records]
     setting = records[0]["setting"]
-    return Results(renamed).values(setting, f"{FORMER}default", column, measure)
+    results = Results(renamed)
+    return results.values(setting, f"{FORMER}default", column, measure)
 
 
 @pytest.mark.parametrize(("name", "n_trials"), [("default", 10), ("shares", 3)])
@@ -101,7 +107,8 @@ def test_the_former_default_has_values_for_every_trial(name, n_trials):
 def test_the_former_default_has_no_values_for_other_configurations(changes):
     record = recorded("hsun")[0]
     config = record["config"] | changes
-    assert former([record | {"config": config}]) == [None]
+    changed_record = record | {"config": config}
+    assert former([changed_record]) == [None]
 
 
 @pytest.mark.parametrize("changes", [{"trial": 1000}, {"setting": "hsun-12"}])

@@ -30,7 +30,8 @@ NO_DATA = "polyseme_experiments.runner._data", lambda *_: (("a", "a"), {})
 def test_concept_spaces_come_first_and_are_learned_once():
     runs = []
     for trial in range(7):
-        runs += [Run("hsun", "polyseme", trial), Run("hsun", "costa", trial)]
+        runs.append(Run("hsun", "polyseme", trial))
+        runs.append(Run("hsun", "costa", trial))
     spaces = [Task("hsun", trial, n_components=200) for trial in range(3)]
     methods = [Task("hsun", trial, ("polyseme", "costa")) for trial in range(7)]
     assert make_tasks(runs) == spaces + methods
@@ -143,7 +144,8 @@ def test_the_digest_of_costa_does_not_follow_constants_of_the_default(constant, 
 
 def test_every_method_has_a_digest_of_its_own(monkeypatch):
     monkeypatch.setattr(*NO_DATA)
-    digests = {digest_of(Run("hsun", name, 0), QUICK) for name in METHODS}
+    runs = [Run("hsun", name, 0) for name in METHODS]
+    digests = {digest_of(run, QUICK) for run in runs}
     assert len(digests) == len(METHODS)
 
 

@@ -32,7 +32,7 @@ def test_senses_of_a_label_with_two_meanings_are_found_and_named(concepts):
     rule = SenseRule(n_labels=1, fewest=8)
     (bank,) = find_senses(concepts, OWNERS, CATEGORIES, rule, random_state=0)
     assert bank.label == "bank"
-    assert bank.senses.tolist() == [0] * 6 + [1] * 4
+    assert bank.senses.tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 1, 1]
     assert bank.words == (("river",), ("money",))
     assert bank.owners.tolist() == OWNERS.tolist()
     assert bank.silhouette > 0.9

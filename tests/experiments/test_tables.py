@@ -72,7 +72,8 @@ def test_a_paired_test_agrees_with_scipy(seed: int) -> None:
 def test_missing_values_are_left_out_of_means() -> None:
     mean, error = mean_and_error([1.0, None, 2.0, math.nan, 6.0])
     assert mean == pytest.approx(3.0)
-    assert error == pytest.approx(stats.sem([1.0, 2.0, 6.0]))
+    expected_error = stats.sem([1.0, 2.0, 6.0])
+    assert error == pytest.approx(expected_error)
     assert mean_and_error([4.0, None]) == (4.0, None)
     assert Cell.of([None, math.nan]) == Cell(None, None, 0)
 

@@ -53,7 +53,8 @@ def test_a_trial_always_draws_the_same_split(name):
 
 def test_trials_draw_their_labels_and_take_turns_in_partitions():
     splits = [trial("hsun", number).split for number in range(4)]
-    assert len({split.labels.unseen for split in splits}) == 4
+    unseen_labels = {split.labels.unseen for split in splits}
+    assert len(unseen_labels) == 4
     first, second, third, fourth = [split.training_label_sets().ids for split in splits]
     assert fourth == first
     assert second != first
@@ -188,9 +189,10 @@ def test_leaving_out_ones_own_document_is_the_store_without_it(magtag_space):
 
 def test_documents_with_unknown_names_are_not_known(magtag_space):
     space, tested = magtag_space
-    names = tuple(f"x{row}" for row in range(len(tested)))
-    strangers = replace(tested, ids=names)
-    assert (known_rows(space.store_, strangers) == -1).all()
+    names = [f"x{row}" for row in range(len(tested))]
+    strangers = replace(tested, ids=tuple(names))
+    rows = known_rows(space.store_, strangers)
+    assert (rows == -1).all()
 
 
 def test_methods_that_know_no_oov_labels_are_not_measured_on_them():
@@ -276,7 +278,7 @@ def test_without_calibration_and_priming_raw_logits_are_read():
     assert_allclose(scores, logits, rtol=1e-6, atol=1e-5)
 
 
-def test_parts_of_the_default_are_asked_without_training_again():
+def test_variants_of_the_default_need_no_further_training():
     hsun = trial("hsun")
     for name in METHODS:
         method = get_method(name)
@@ -308,7 +310,8 @@ def test_new_labels_are_known_from_just_so_many_documents(n):
     documents = [["a", "x"], ["a", "x", "y"], ["b", "y"], ["a", "b", "x"], ["x"], ["a"]]
     corpus = LabelCorpus.from_documents(documents)
     holders = shuffled_holders(corpus, ["x", "y"], np.random.default_rng(0))
-    assert [sorted(rows.tolist()) for rows in holders] == [[0, 1, 3], [1, 2]]
+    sorted_holders = [sorted(rows.tolist()) for rows in holders]
+    assert sorted_holders == [[0, 1, 3], [1, 2]]
 
     few = picked(corpus, ["x", "y"], [rows[:n] for rows in holders])
     sizes = np.asarray(few.matrix.sum(axis=0)).ravel()

@@ -120,7 +120,7 @@ def test_an_extraction_is_indexed_as_an_array(texts, out):
     assert extracted[::-1].ids == (second, first)
 
 
-def test_different_files_with_the_same_numbers_are_told(texts, out):
+def test_different_files_with_the_same_features_are_reported(texts, out):
     summary = extract_folder(texts, out, Letters())
     assert summary.alike == ()
     assert summary.sameness() == ""
@@ -144,7 +144,7 @@ def test_clips_with_the_same_features_are_counted(tmp_path, out):
     assert "2 of 2 sounds have the same features as another one" in summary.sameness()
 
 
-def test_what_was_looked_at_is_known_by_content(texts, out):
+def test_files_that_were_renamed_or_copied_come_from_the_cache(texts, out):
     extract_folder(texts, out, Letters())
     new_path = texts / "renamed.txt"
     (texts / "a.txt").rename(new_path)
@@ -376,7 +376,7 @@ def test_numbers_and_a_manifest_that_nobody_wrote_are_refused_whatever_digests_s
 
 @pytest.mark.parametrize("name", ["extraction.json", "files.jsonl", "features.npy"])
 @pytest.mark.parametrize("damage", ["bit", "cut", "gone"])
-def test_what_is_damaged_is_made_again_by_the_same_call(texts, out, name, damage):
+def test_damaged_files_are_rebuilt_by_the_next_extraction(texts, out, name, damage):
     extract_folder(texts, out, Letters())
     content_by_name = {}
     for path in out.iterdir():
@@ -576,9 +576,7 @@ def test_what_a_killed_extraction_leaves_is_swept_by_the_next(texts, out):
 
 
 @pytest.mark.parametrize("moment", ["cache", "commit", "table"])
-def test_a_disk_that_fills_is_one_sentence_and_what_was_done_is_kept(
-    texts, out, monkeypatch, moment
-):
+def test_a_full_disk_gets_one_sentence_and_finished_work_is_kept(texts, out, monkeypatch, moment):
     for number in range(400):
         (texts / f"{number}.txt").write_text("ab" * number)
     extract_folder(texts / "below", out, Letters())
@@ -608,7 +606,7 @@ def test_a_disk_without_room_for_the_numbers_is_found_out_before(texts, out, mon
         extract_folder(texts, out, Letters())
 
 
-def test_loops_of_links_are_told_or_skipped(texts, tmp_path, out):
+def test_loops_of_links_are_refused_or_skipped(texts, tmp_path, out):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     (texts / "loop.txt").symlink_to(texts / "loop.txt")

@@ -217,7 +217,7 @@ def test_cut_pictures_of_phones_are_one_reason(tmp_path, suffix):
     keywords_of(path, "image")
 
 
-def test_a_missing_extra_is_told_once(tmp_path, monkeypatch):
+def test_a_missing_extra_is_named_once(tmp_path, monkeypatch):
     for name in "abc":
         picture(tmp_path / f"{name}.heic")
     picture(tmp_path / "d.png")

@@ -270,7 +270,7 @@ def test_people_see_probabilities(pictures, words):
     assert len(probabilities) >= 2, result.stdout
 
 
-def test_undo_takes_back_what_was_suggested_and_nothing_else(pictures, tmp_path):
+def test_undo_removes_suggestions_and_nothing_else(pictures, tmp_path):
     folder = tmp_path / "photos"
     shutil.copytree(pictures / "files" / "noto", folder)
     photo = sorted(folder.glob("*.png"))[0]

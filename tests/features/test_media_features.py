@@ -397,7 +397,7 @@ def test_million_song_files_bring_their_own_timbre(tmp_path, fitted):
     assert features.sum() == pytest.approx(1.0)
 
 
-def test_a_missing_library_of_sounds_is_said_once(tmp_path, monkeypatch):
+def test_a_missing_library_of_sounds_is_named_once(tmp_path, monkeypatch):
     paths = [tmp_path / f"{number}.wav" for number in range(4)]
     for path in paths:
         soundfile.write(path, np.zeros(4000), 8000)

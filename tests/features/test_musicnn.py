@@ -106,7 +106,7 @@ def test_it_hears_the_instruments_of_rendered_clips(network, tmp_path):
     assert loudest.tolist() == [0, 1, 2]
 
 
-def test_its_extraction_and_model_say_what_it_was_trained_on(network, tmp_path):
+def test_extractions_and_models_name_the_tags_the_network_was_trained_on(network, tmp_path):
     folder = tmp_path / "clips"
     runner = CliRunner()
     clips = load_clips(min_count=20)

@@ -340,7 +340,7 @@ def test_weights_of_another_network_are_refused(weights):
         extractor.fit(PIXELS)
 
 
-def test_a_size_that_a_network_does_not_take_is_told(tmp_path):
+def test_a_size_that_a_network_does_not_take_is_refused(tmp_path):
     model = timm_model("vit_tiny_patch16_224")[0]
     path = tmp_path / "vit.safetensors"
     save_file(model.state_dict(), path)
@@ -368,9 +368,7 @@ def test_bad_names_and_weights_are_refused_with_the_remedy(extractor, complaint)
         extractor.preprocessing()
 
 
-def test_names_that_a_library_does_not_know_and_missing_libraries_are_told(
-    weights, tmp_path, monkeypatch
-):
+def test_unknown_networks_and_missing_libraries_are_named(weights, tmp_path, monkeypatch):
     file = weights / "one.safetensors"
     with pytest.raises(InputError, match="timm has no network 'resnet0'"):
         ImageFeatures(network="timm:resnet0", weights=file).fit(PIXELS)

@@ -306,7 +306,9 @@ def test_decoded_bytes_count_not_only_pixels(tmp_path):
         read_picture(deep, size=8, max_megapixels=0.09)
 
 
-def test_large_pictures_are_read_one_at_a_time_and_lack_of_memory_is_told(odd, monkeypatch) -> None:
+def test_large_pictures_are_read_one_at_a_time_and_lack_of_memory_is_reported(
+    odd, monkeypatch
+) -> None:
     lock = MagicMock(__enter__=MagicMock(side_effect=MemoryError))
     monkeypatch.setattr(pictures, "_one_large", lock)
     read_picture(odd[0] / "photo.jpg", size=8)
@@ -368,7 +370,7 @@ def test_other_arrays_are_refused(array: object, message: str) -> None:
         ("nul\0.jpg", r"cannot be opened \(.*\)"),
     ],
 )
-def test_the_reason_is_said(name: str, reason: str, odd) -> None:
+def test_unreadable_pictures_are_refused_with_a_reason(name: str, reason: str, odd) -> None:
     folder, verdicts = odd
     if name in ("pipe.png", "lost-link.jpg") and name not in verdicts:
         pytest.skip("not on this system")
@@ -406,7 +408,7 @@ def test_a_missing_extra_is_one_sentence(odd, monkeypatch: pytest.MonkeyPatch) -
         importlib.import_module("polyseme.features.pictures")
 
 
-def test_many_threads_read_what_one_reads(odd) -> None:
+def test_many_threads_read_the_same_pixels_as_one(odd) -> None:
     folder, verdicts = odd
     paths = [folder / name for name, verdict in verdicts.items() if verdict == "good"]
     expected = [read_picture(path, size=32) for path in paths]

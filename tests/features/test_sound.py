@@ -86,7 +86,7 @@ def test_only_the_first_seconds_are_used(tmp_path: Path, rate: int) -> None:
     assert_allclose(first_samples[:30000], samples[:30000], atol=1e-6)
 
 
-def test_reading_in_blocks_gives_what_one_read_gives(tmp_path: Path) -> None:
+def test_reading_in_blocks_equals_reading_at_once(tmp_path: Path) -> None:
     import soxr
 
     generator = np.random.default_rng(0)
@@ -126,7 +126,7 @@ def test_a_name_that_is_not_text_is_no_hindrance(tmp_path: Path) -> None:
     assert len(read_sound(path)) == 11025
 
 
-def test_a_missing_extra_is_said_in_one_sentence(monkeypatch) -> None:
+def test_a_missing_extra_gets_one_sentence(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
     monkeypatch.delitem(sys.modules, "polyseme.features.sound")
     with pytest.raises(InputError, match=r"^Reading sounds needs the extra `audio`; pip") as caught:
@@ -180,7 +180,7 @@ def test_whole_numbers_are_scaled_and_floats_are_not(values, kind, expected) -> 
     assert_array_equal(samples, np.float32(expected))
 
 
-def test_an_array_gives_what_its_file_gives_and_is_not_changed(tmp_path: Path) -> None:
+def test_an_array_reads_as_its_file_does_and_is_not_changed(tmp_path: Path) -> None:
     samples = tone(2.0, rate=44100, n_channels=2).astype(np.float32)
     before = samples.copy()
     path = written(tmp_path, wav(samples, rate=44100, subtype="FLOAT"))

@@ -54,7 +54,7 @@ def test_a_folder_that_is_not_there_is_swept_in_silence(tmp_path):
     sweep(tmp_path / "nowhere")
 
 
-def test_whoever_asks_whether_a_file_can_be_written_sweeps_its_folder(tmp_path):
+def test_checking_a_file_for_writing_sweeps_its_folder(tmp_path):
     path = tmp_path / "page.html"
     killed_while_writing(path)
     check_file(path)
@@ -83,7 +83,7 @@ def test_a_file_that_somebody_writes_is_not_swept(tmp_path):
     assert names(tmp_path) == {"a"}
 
 
-def test_a_link_with_a_drawn_name_is_left_alone(tmp_path):
+def test_a_link_with_a_temporary_name_is_left_alone(tmp_path):
     target = tmp_path / "mine"
     target.write_text("mine")
     _, link = folders._draw(tmp_path, 0o600)
@@ -94,7 +94,7 @@ def test_a_link_with_a_drawn_name_is_left_alone(tmp_path):
     assert target.read_text() == "mine"
 
 
-def test_a_file_swept_before_it_was_locked_is_drawn_anew(tmp_path, monkeypatch):
+def test_a_temporary_file_swept_before_its_lock_gets_a_new_name(tmp_path, monkeypatch):
     open_file = os.open
     swept_paths = []
 
@@ -223,7 +223,7 @@ def test_places_that_cannot_be_written_are_found_out_before(tmp_path, monkeypatc
     assert not any(map(is_drawn, names(tmp_path)))
 
 
-def test_room_is_asked_for_where_it_is_known(tmp_path):
+def test_free_space_is_checked_where_it_is_known(tmp_path):
     check_room(tmp_path / "not" / "there", 1)
     with pytest.raises(
         InputError, match=r"has .* GB left, and 1000000000.00 are needed; make room"
@@ -245,9 +245,11 @@ def test_every_bit_of_a_sealed_text_counts():
 
 
 def test_texts_that_are_cut_nested_or_without_seal_are_refused():
-    assert unsealed(sealed(CONTENT)[:-1]) is None
+    data = sealed(CONTENT)
+    assert unsealed(data[:-1]) is None
     assert unsealed(b"[" * 10_000) is None
-    assert unsealed(json.dumps(CONTENT).encode()) is None
+    plain = json.dumps(CONTENT)
+    assert unsealed(plain.encode()) is None
 
 
 @pytest.fixture

@@ -159,7 +159,7 @@ def test_shards_replace_no_file_of_somebody_else(tmp_path):
         "[]",
     ],
 )
-def test_a_dataset_is_made_of_what_lies_in_its_folder_alone(tmp_path, stated):
+def test_a_dataset_reads_only_files_of_its_folder(tmp_path, stated):
     np.save(tmp_path / "secret.npy", np.ones((2, 2)))
     dataset = tmp_path / "dataset"
     dataset.mkdir()

@@ -204,7 +204,7 @@ def test_named_column_and_delimiter_are_used_and_empty_fields_count_as_absent(tm
         (b"tags\n\xe9\n", {}, r"Line 2 of d\.csv is not valid UTF-8 at byte 1"),
     ],
 )
-def test_table_errors_say_what_is_wrong(tmp_path, text, options, message):
+def test_table_errors_name_their_cause(tmp_path, text, options, message):
     with pytest.raises(InputError, match=message):
         read_documents(put(tmp_path / "d.csv", text), **options)
 

@@ -275,7 +275,7 @@ def test_too_many_tags_are_refused(sidecar):
 
 
 @pytest.mark.parametrize(("text", "tags"), SPELLINGS.values(), ids=SPELLINGS)
-def test_undo_gives_back_what_every_spelling_had(sidecar, text, tags):
+def test_undo_restores_the_tags_of_every_spelling(sidecar, text, tags):
     sidecar.write_text(text, "utf-8")
     merge_tags(sidecar, ["new", "x<y"])
     assert undo_suggestions(sidecar, dry_run=True) == ["new", "x<y"]

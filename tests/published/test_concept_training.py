@@ -414,9 +414,12 @@ def test_an_epoch_has_no_more_steps_than_its_plan_allows():
 
 def test_an_epoch_passes_over_all_documents_and_has_the_least_steps():
     tested = trainer(batch_size=16)
-    n_batches = len(list(tested.sampler.epoch(np.random.default_rng(0))))
+    generator = np.random.default_rng(0)
+    batches = list(tested.sampler.epoch(generator))
+    n_batches = len(batches)
     assert count_steps(min_steps=50) == max(n_batches, 50)
-    assert count_steps(min_steps=2 * n_batches) == 2 * n_batches
+    twice = 2 * n_batches
+    assert count_steps(min_steps=twice) == twice
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -94,7 +94,6 @@ def test_loss_falls_and_training_stops_when_patience_ends(world, tiny_embedding)
 
 def test_the_best_weights_are_the_ones_kept(world, tiny_embedding):
     # With a constant rate, a run that ends at the best epoch passes through the same weights.
-    # With a constant rate, a run that ends at the best epoch passes through the same weights.
     settings = {"batch_size": 128, "min_steps": 5, "min_epochs": 0, "patience": 100}
     settings["schedule"] = "step"
 

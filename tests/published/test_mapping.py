@@ -73,7 +73,8 @@ def test_smooth_points_are_predicted_for_unseen_instances(kind):
     X, points = world(n=300, noise=0.02, n_features=3)
     mapper = InstanceMapper(kind=kind, random_state=0)
     mapper.fit(X[:200], points[:200])
-    assert mapper.score(X[200:], points[200:]) > 0.9
+    score = mapper.score(X[200:], points[200:])
+    assert score > 0.9
 
 
 @pytest.mark.parametrize("memory_mb", [1e-6, 0.01])
@@ -249,7 +250,8 @@ def test_support_vectors_are_scaled_instances(n_landmarks):
 def test_cross_validation_error_equals_a_plain_loop():
     X, Y = world(n=30)
     setting = {"gamma": 0.3, "penalty": 0.5}
-    errors = cross_validate(X, Y, [setting], 3, 100, np.random.default_rng(5))
+    generator = np.random.default_rng(5)
+    errors = cross_validate(X, Y, [setting], 3, 100, generator)
     generator = np.random.default_rng(5)
     order = generator.permutation(30)
     folds = np.array_split(order, 3)

@@ -37,7 +37,8 @@ def network(seed=0, hidden=(7, 6), n_components=3, dtype=torch.float64, descript
 
 def inputs(n=12, dtype=torch.float64):
     generator = np.random.default_rng(3)
-    contexts = generator.dirichlet(np.ones(N_TOPICS), n)
+    uniform = np.ones(N_TOPICS)
+    contexts = generator.dirichlet(uniform, n)
     label_ids = generator.integers(0, N_LABELS, n)
     return torch.tensor(label_ids), torch.tensor(contexts, dtype=dtype)
 

@@ -55,7 +55,8 @@ def test_nearer_labels_score_higher(distances):
     (scores,) = ranker.scores(point)
     assert scores.sum() == pytest.approx(1.0)
     order = np.argsort(-scores)
-    assert order.tolist() == np.argsort(distances).tolist()
+    expected_order = np.argsort(distances)
+    assert order.tolist() == expected_order.tolist()
 
 
 @pytest.mark.parametrize("relatedness", ["nearest", "density"])

@@ -222,7 +222,8 @@ def test_a_label_without_documents_is_ranked_last_with_score_zero(own_tagger, wo
     store = own_tagger.store_
     names = [name for row, name in enumerate(store.ids) if "tram" in store.document(row)]
     own_tagger.remove_documents(names)
-    labels, scores = own_tagger.rank(world.X_test, k=len(own_tagger.classes_))
+    n_labels = len(own_tagger.classes_)
+    labels, scores = own_tagger.rank(world.X_test, k=n_labels)
     assert (labels[:, -1] == "tram").all()
     assert (scores[:, -1] == 0).all()
 
@@ -327,9 +328,11 @@ def test_documents_of_both_lists_are_known_once(world, tiny_embedding):
 
 
 def test_documents_keep_the_ids_of_their_corpus(world, tiny_embedding):
-    ids = [f"item {row}" for row in range(len(world.documents))]
+    n_documents = len(world.documents)
+    ids = [f"item {row}" for row in range(n_documents)]
     corpus = LabelCorpus.from_documents(world.documents, ids=ids)
-    tagger = tiny(tiny_embedding).fit(world.X, corpus, corpus)
+    tagger = tiny(tiny_embedding)
+    tagger.fit(world.X, corpus, corpus)
     assert tagger.store_.ids == tuple(ids)
 
 

@@ -409,12 +409,15 @@ def test_kernels_that_are_not_positive_are_refused(make):
 def test_triangular_solutions_and_tensors_equal_the_inverse(monkeypatch, dtype, nu, C):
     X, Y = noisy_problem(n=151)
     kernel = rbf_kernel(X.astype(dtype), 0.5)
-    expected = predictions(kernel, solve(kernel, Y, nu, C))
-    by_torch = predictions(kernel, solve(kernel, Y, nu, C, torch.tensor))
-    assert largest_difference(by_torch, expected, Y) <= 1e-3
+    solution = solve(kernel, Y, nu, C)
+    expected = predictions(kernel, solution)
+    solution = solve(kernel, Y, nu, C, torch.tensor)
+    predicted = predictions(kernel, solution)
+    assert largest_difference(predicted, expected, Y) <= 1e-3
     monkeypatch.setattr(regression, "_INVERSE_ROWS", 0)
-    by_triangles = predictions(kernel, solve(kernel, Y, nu, C))
-    assert largest_difference(by_triangles, expected, Y) <= 5e-4
+    solution = solve(kernel, Y, nu, C)
+    predicted = predictions(kernel, solution)
+    assert largest_difference(predicted, expected, Y) <= 5e-4
 
 
 # ------------------------------------------------------------------ landmarks
@@ -517,10 +520,12 @@ def test_few_landmarks_solve_the_problem_of_their_kernel_matrix(device):
 
     exact_svr = solve(low_rank.copy(), Y, 0.43, 2.0, tolerance=1e-5, max_iter=20_000)
     expected = predictions(low_rank, exact_svr)
-    predicted = landmark_predictions(X, kernel, kernel.fit_nu_svr(Y, 0.43, 2.0, 1e-3))
+    solution = kernel.fit_nu_svr(Y, 0.43, 2.0, 1e-3)
+    predicted = landmark_predictions(X, kernel, solution)
     assert largest_difference(predicted, expected, Y) <= 0.02
 
     exact_ridge = solve_kernel_ridge(low_rank.copy(), Y, 0.5)
     expected = predictions(low_rank, exact_ridge)
-    predicted = landmark_predictions(X, kernel, kernel.fit_ridge(Y, 0.5))
+    solution = kernel.fit_ridge(Y, 0.5)
+    predicted = landmark_predictions(X, kernel, solution)
     assert largest_difference(predicted, expected, Y) <= 1e-6
