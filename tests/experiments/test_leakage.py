@@ -214,21 +214,21 @@ def added(split, name, rows):
 def hidden_row(split):
     """Return a known document with an unseen label, of no tested group."""
     hidden = carries(split.target, UNSEEN)
-    tested = tested_rows(split)
+    tested = rows_of_tested_groups(split)
     for row in split.known_rows:
         if hidden[row] and not tested[row]:
             return row
     raise AssertionError("no such document")
 
 
-def tested_rows(split):
+def rows_of_tested_groups(split):
     """Return which documents belong to a group that is tested."""
     groups = np.array(split.target.groups)
     return np.isin(groups, groups[split.test])
 
 
 def with_a_test_group(split):
-    tested = tested_rows(split)
+    tested = rows_of_tested_groups(split)
     row = split.validation[tested[split.validation]][0]
     validation = np.setdiff1d(split.validation, [row])
     return replace(added(split, "train", row), validation=validation)

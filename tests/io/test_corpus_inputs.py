@@ -71,7 +71,7 @@ def test_large_sparse_indicator_is_never_made_dense(monkeypatch):
         monkeypatch.setattr(kind, "toarray", refuse)
         monkeypatch.setattr(kind, "todense", refuse)
     rows = np.arange(200_000)
-    entries = np.entries(len(rows), dtype=np.int8)
+    entries = np.ones(len(rows), dtype=np.int8)
     matrix = sp.coo_matrix((entries, (rows, rows % 50_000)), shape=(200_000, 50_000))
     labels = [f"label {column // 2}" for column in range(50_000)]
     corpus = as_corpus(matrix, labels)
