@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme.calibration import (
     PRECISIONS,
@@ -19,61 +20,76 @@ from polyseme.calibration import (
 )
 
 
-def test_logits_and_probabilities_are_each_others_inverse_and_never_infinite():
-    given_ = np.array([0.001, 0.2, 0.5, 0.999])
-    np.testing.assert_allclose(sigmoid(logit(given_)), given_)
-    np.testing.assert_allclose(logit(given_), [np.log(p / (1 - p)) for p in given_])
-    ends = logit(np.array([0.0, 1.0]))
-    np.testing.assert_allclose(sigmoid(ends), [1e-6, 1 - 1e-6], rtol=1e-6)
-    assert sigmoid(np.array([-800.0, 800.0])).tolist() == [0.0, 1.0]
+def test_logits_and_probabilities_are_each_others_inverse():
+    probabilities = np.array([0.001, 0.2, 0.5, 0.999])
+    logits = logit(probabilities)
+    odds = probabilities / (1 - probabilities)
+    assert_allclose(logits, np.log(odds))
+    assert_allclose(sigmoid(logits), probabilities)
+
+
+def test_logits_are_never_infinite():
+    logits = logit(np.array([0.0, 1.0]))
+    assert_allclose(sigmoid(logits), [1e-6, 1 - 1e-6], rtol=1e-6)
+    probabilities = sigmoid(np.array([-800.0, 800.0]))
+    assert probabilities.tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_intercepts_bring_mean_probabilities_to_frequencies(seed):
-    rng = np.random.default_rng(seed)
-    logits, weights = 3 * rng.normal(size=(50, 5)), rng.random(50)
+    generator = np.random.default_rng(seed)
+    logits = 3 * generator.normal(size=(50, 5))
+    weights = generator.random(50)
     frequencies = np.array([1e-5, 0.01, 0.3, 0.5, 0.9])
-    found = match_frequencies(logits, weights, frequencies)
-    for label in range(5):
-        mean = total = 0.0
-        for row in range(50):
-            mean += weights[row] / (1 + np.exp(-logits[row, label] - found[label]))
-            total += weights[row]
-        assert mean / total == pytest.approx(frequencies[label], rel=1e-6)
+    intercepts = match_frequencies(logits, weights, frequencies)
+    probabilities = 1 / (1 + np.exp(-logits - intercepts))
+    means = weights @ probabilities / weights.sum()
+    assert_allclose(means, frequencies, rtol=1e-6)
 
 
 def intercepts_by_bisection(logits, weights, frequencies):
     """Halve the way between bounds until nothing is left of it."""
     shares = weights / weights.sum()
-    low, high = np.full(logits.shape[1], -20.0), np.full(logits.shape[1], 20.0)
+    low = np.full(logits.shape[1], -20.0)
+    high = np.full(logits.shape[1], 20.0)
     for _ in range(50):
         middle = 0.5 * (low + high)
         below = shares @ sigmoid(logits + middle) < frequencies
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        low = np.where(below, middle, low)
+        high = np.where(below, high, middle)
     return 0.5 * (low + high)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_intercepts_are_those_of_bisection(seed):
-    rng = np.random.default_rng(seed)
-    n = rng.integers(1, 300)
-    spreads, middles = 10 ** rng.uniform(-1, 1, size=30), rng.uniform(-10, 10, size=30)
-    logits, weights = rng.normal(size=(n, 30)) * spreads + middles, rng.random(n) + 0.1
-    frequencies = 10 ** rng.uniform(-6, -0.01, size=30)
+    generator = np.random.default_rng(seed)
+    n = generator.integers(1, 300)
+    spreads = 10 ** generator.uniform(-1, 1, size=30)
+    middles = generator.uniform(-10, 10, size=30)
+    noise = generator.normal(size=(n, 30))
+    logits = noise * spreads + middles
+    weights = generator.random(n) + 0.1
+    frequencies = 10 ** generator.uniform(-6, -0.01, size=30)
     frequencies[:2] = 1e-6, 1 - 1e-6
-    found = match_frequencies(logits, weights, frequencies)
-    wanted = intercepts_by_bisection(logits, weights, frequencies)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+    intercepts = match_frequencies(logits, weights, frequencies)
+    expected = intercepts_by_bisection(logits, weights, frequencies)
+    assert_allclose(intercepts, expected, rtol=0, atol=1e-9)
 
 
-def test_intercepts_stay_within_bounds_whatever_is_asked():
-    logits, weights = np.array([[40.0, 0.0], [-800.0, 0.0], [900.0, 0.0]]), np.ones(3)
-    for frequency, wanted in ((0.0, [-20, -20]), (1.0, [20, 20])):
-        found = match_frequencies(logits, weights, np.full(2, frequency))
-        np.testing.assert_allclose(found, wanted)
-    split = np.repeat([[-10.0], [10.0]], 5, axis=0)  # half of it is on either side, far away
-    found = match_frequencies(split, np.ones(10), np.array([0.3]))
-    np.testing.assert_allclose(found, intercepts_by_bisection(split, np.ones(10), [0.3]), atol=1e-9)
+@pytest.mark.parametrize(("frequency", "intercept"), [(0.0, -20), (1.0, 20)])
+def test_intercepts_stay_within_bounds(frequency, intercept):
+    logits = np.array([[40.0, 0.0], [-800.0, 0.0], [900.0, 0.0]])
+    frequencies = np.full(2, frequency)
+    intercepts = match_frequencies(logits, np.ones(3), frequencies)
+    assert_allclose(intercepts, [intercept] * 2)
+
+
+def test_intercepts_of_logits_that_are_far_apart_are_those_of_bisection():
+    logits = np.repeat([[-10.0], [10.0]], 5, axis=0)
+    weights = np.ones(10)
+    intercepts = match_frequencies(logits, weights, np.array([0.3]))
+    expected = intercepts_by_bisection(logits, weights, [0.3])
+    assert_allclose(intercepts, expected, atol=1e-9)
 
 
 def threshold_by_trial(probabilities, truth, weights, goal):
@@ -91,57 +107,101 @@ def threshold_by_trial(probabilities, truth, weights, goal):
     return 1.0
 
 
+def thresholds_by_trial(probabilities, truth, weights):
+    return [threshold_by_trial(probabilities, truth, weights, goal) for goal in PRECISIONS]
+
+
+@pytest.fixture
+def labelled(seed):
+    """Probabilities with ten labels or so for every value, their truth and weights."""
+    generator = np.random.default_rng(seed)
+    probabilities = generator.random((25, 3)).round(1)
+    truth = (generator.random((25, 3)) < probabilities).astype(float)
+    return probabilities, truth, generator.random(25)
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_thresholds_are_those_found_by_trial(seed):
-    rng = np.random.default_rng(seed)
-    probabilities = rng.random((25, 3)).round(1)  # ten labels or so for every probability
-    truth = (rng.random((25, 3)) < probabilities).astype(float)
-    weights = rng.random(25)
-    found = precision_thresholds(probabilities, truth, weights)
-    assert found.tolist() == [
-        threshold_by_trial(probabilities, truth, weights, goal) for goal in PRECISIONS
-    ]
-    assert len(set(found)) > 3 and (np.diff(found) >= 0).all()
-    assert (precision_thresholds(probabilities, np.zeros((25, 3)), weights) == 1).all()
-    # Where few labels are true, the likeliest are looked at alone.
-    rare = truth * (np.arange(75).reshape(25, 3) == 4)
-    found = precision_thresholds(probabilities**20, rare, np.ones(25))
-    assert found.tolist() == [
-        threshold_by_trial(probabilities**20, rare, np.ones(25), goal) for goal in PRECISIONS
-    ]
+def test_thresholds_are_those_found_by_trial(labelled):
+    thresholds = precision_thresholds(*labelled)
+    assert thresholds.tolist() == thresholds_by_trial(*labelled)
+    assert len(set(thresholds)) > 3
+    assert (np.diff(thresholds) >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_true_labels_every_threshold_is_one(labelled):
+    probabilities, truth, weights = labelled
+    nothing_true = np.zeros_like(truth)
+    thresholds = precision_thresholds(probabilities, nothing_true, weights)
+    assert (thresholds == 1).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_few_labels_are_true_the_likeliest_are_looked_at_alone(labelled):
+    probabilities, truth, _ = labelled
+    small = probabilities**20
+    rare = np.zeros_like(truth)
+    rare[1, 1] = truth[1, 1]
+    weights = np.ones(25)
+    thresholds = precision_thresholds(small, rare, weights)
+    assert thresholds.tolist() == thresholds_by_trial(small, rare, weights)
 
 
 def test_a_precision_that_is_met_exactly_is_met():
-    found = precision_thresholds(np.array([[0.9], [0.4]]), np.array([[1.0], [0.0]]), np.ones(2))
-    np.testing.assert_array_equal(found, np.where(PRECISIONS <= 0.5, 0.4, 0.9))
+    probabilities = np.array([[0.9], [0.4]])
+    truth = np.array([[1.0], [0.0]])
+    thresholds = precision_thresholds(probabilities, truth, np.ones(2))
+    expected = np.where(PRECISIONS <= 0.5, 0.4, 0.9)
+    assert_array_equal(thresholds, expected)
 
 
-def test_calibration_promises_what_it_says():
-    rng = np.random.default_rng(0)
-    logits, weights = 2 * rng.normal(size=(400, 5)), rng.random(400)
-    truth = (rng.random((400, 3)) < sigmoid(logits[:, :3])).astype(float)
+def test_calibrated_probabilities_have_the_wanted_frequencies_and_thresholds():
+    generator = np.random.default_rng(0)
+    logits = 2 * generator.normal(size=(400, 5))
+    weights = generator.random(400)
+    true_probabilities = sigmoid(logits[:, :3])
+    truth = (generator.random((400, 3)) < true_probabilities).astype(float)
     frequencies = np.array([0.2, 0.3, 0.2, 0.1, 0.4])
     calibration = calibrate(logits, truth, weights, frequencies)
-    found = sigmoid(logits + calibration.intercepts)
-    np.testing.assert_allclose(weights @ found / weights.sum(), frequencies, atol=1e-9)
     assert calibration.slopes.tolist() == [1] * 5
-    wanted = precision_thresholds(found[:, :3], truth, weights)
-    np.testing.assert_array_equal(calibration.thresholds, wanted)
-    alone = calibrate(np.zeros((4, 1)), np.eye(4)[:, :1], np.ones(4), np.array([0.25]))
-    np.testing.assert_allclose(alone.thresholds[:24], 0.25)
-    assert (alone.thresholds[25:] == 1).all()
+    probabilities = sigmoid(logits + calibration.intercepts)
+    means = weights @ probabilities / weights.sum()
+    assert_allclose(means, frequencies, atol=1e-9)
+    expected = precision_thresholds(probabilities[:, :3], truth, weights)
+    assert_array_equal(calibration.thresholds, expected)
+
+
+def test_thresholds_of_equal_logits_are_the_frequency():
+    truth = np.array([[1.0], [0.0], [0.0], [0.0]])
+    calibration = calibrate(
+        np.zeros((4, 1)),
+        truth,
+        np.ones(4),
+        np.array([0.25]),
+    )
+    assert_allclose(calibration.thresholds[:24], 0.25)
+    assert (calibration.thresholds[25:] == 1).all()
 
 
 def test_frequencies_are_documents_where_those_are_the_items_own():
-    priors, here = np.array([0.2, 0.6]), np.array([0.75, 0.05])
-    assert expected_frequencies(priors, here, 300, 0.0).tolist() == priors.tolist()
-    np.testing.assert_allclose(expected_frequencies(priors, here, 3000, 1.0), here, atol=1e-3)
-    found = expected_frequencies(priors, here, 3, 1.0)
-    np.testing.assert_allclose(found, (3 * here + 0.5 * priors) / 3.5)
-    half = expected_frequencies(priors, here, 3, 0.5)
-    np.testing.assert_allclose(half, (priors + found) / 2)
-    certain = expected_frequencies(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 3, 0.5)
-    assert ((certain > 0) & (certain < 1)).all()
+    priors = np.array([0.2, 0.6])
+    of_items = np.array([0.75, 0.05])
+    without_items = expected_frequencies(priors, of_items, 300, 0.0)
+    assert without_items.tolist() == priors.tolist()
+    of_many_items = expected_frequencies(priors, of_items, 3000, 1.0)
+    assert_allclose(of_many_items, of_items, atol=1e-3)
+    of_few_items = expected_frequencies(priors, of_items, 3, 1.0)
+    expected = (3 * of_items + 0.5 * priors) / 3.5
+    assert_allclose(of_few_items, expected)
+    of_both = expected_frequencies(priors, of_items, 3, 0.5)
+    assert_allclose(of_both, (priors + of_few_items) / 2)
+
+
+def test_no_frequency_is_certain():
+    certain = np.array([0.0, 1.0])
+    frequencies = expected_frequencies(certain, certain, 3, 0.5)
+    assert (frequencies > 0).all()
+    assert (frequencies < 1).all()
 
 
 @given(
@@ -151,11 +211,14 @@ def test_frequencies_are_documents_where_those_are_the_items_own():
     st.floats(1e-5, 0.5),
 )
 def test_frequencies_of_new_labels_follow_the_formula(counts, holding, added, typical):
-    found = new_label_frequencies(np.array(counts, dtype=float), holding, added, typical)
-    could = max(added, holding)
-    picked = 1.0 if could == holding and could else holding / max(could, 1)
-    for count, frequency in zip(counts, found, strict=True):
-        wanted = picked * typical + (1 - picked) * (count + 400 * typical) / (could + 400)
-        assert frequency == pytest.approx(wanted)
-        if count <= could:
+    frequencies = new_label_frequencies(np.array(counts, dtype=float), holding, added, typical)
+    n_possible = max(added, holding)
+    share = holding / max(n_possible, 1)
+    if n_possible == holding and n_possible:
+        share = 1.0
+    for count, frequency in zip(counts, frequencies, strict=True):
+        shrunk = (count + 400 * typical) / (n_possible + 400)
+        expected = share * typical + (1 - share) * shrunk
+        assert frequency == pytest.approx(expected)
+        if count <= n_possible:
             assert 0 < frequency < 1

@@ -41,48 +41,54 @@ SHORT = [
 
 @pytest.mark.parametrize(
     ("sizes", "seconds", "megabytes", "n_steps"),
-    [(*one, None) for one in MEASURED] + [(*one, 24) for one in SHORT],
+    [(*measured, None) for measured in MEASURED] + [(*measured, 24) for measured in SHORT],
 )
-def test_what_is_foretold_is_within_a_factor_of_two_of_what_was_measured(
+def test_the_forecast_is_within_a_factor_of_two_of_what_was_measured(
     sizes, seconds, megabytes, n_steps
 ):
-    n_items, n_labels, n_features, n_others = sizes
-    n_documents = n_items + n_others
+    n_items, n_labels, n_features, n_label_sets = sizes
+    n_documents = n_items + n_label_sets
     plan = SpacePlan().sized(n_documents, n_items).within(n_documents, n_items)
     if n_steps is not None:
         plan = replace(plan, n_steps=n_steps)
     validations = 0 if n_steps else 2
     cost = cost_of_fit(plan, n_documents, n_labels, n_items, n_features, validations)
     assert 0.5 < cost.seconds / seconds < 2
-    assert 0.5 < cost.bytes / (megabytes * 1e6) < 2
+    measured_bytes = 1e6 * megabytes
+    assert 0.5 < cost.bytes / measured_bytes < 2
 
 
 def test_more_of_anything_never_takes_less():
-    plan, sizes = SpacePlan(), {"n_documents": 2000, "n_labels": 200}
+    plan = SpacePlan()
+    sizes = {"n_documents": 2000, "n_labels": 200}
     sizes |= {"n_items": 2000, "n_features": 50, "n_validations": 1}
     before = cost_of_fit(plan, **sizes)
     for name, value in sizes.items():
         after = cost_of_fit(plan, **(sizes | {name: 3 * value}))
-        assert after.seconds >= before.seconds and after.bytes >= before.bytes, name
+        assert after.seconds >= before.seconds, name
+        assert after.bytes >= before.bytes, name
     assert cost_of_fit(plan, 2000, 200).seconds < before.seconds
 
 
 def test_a_long_fit_says_so_before_it_begins(monkeypatch):
-    begun = []
+    calls = []
     monkeypatch.setattr("polyseme.growth.n_cores", lambda: 1)
-    monkeypatch.setattr("polyseme.tagger.validate", lambda *_, **__: begun.append(1) or [])
+    monkeypatch.setattr("polyseme.tagger.validate", lambda *_, **__: calls.append("validate"))
     monkeypatch.setattr(ConceptSpace, "fit", lambda *_, **__: pytest.fail("begun in silence"))
-    rng = np.random.default_rng(0)
-    documents = [[f"label {one}" for one in rng.choice(993, 6)] for _ in range(3000)]
+    generator = np.random.default_rng(0)
+    documents = []
+    for _ in range(3000):
+        numbers = generator.choice(993, 6)
+        documents.append([f"label {number}" for number in numbers])
+    X = generator.normal(size=(3000, 64))
     space = ConceptSpace(members_per_fold=2, n_steps=1200)
     tagger = ZeroShotTagger(space=space, device="cpu", random_state=0)
+    message = r"about [23] minutes on 1 core: 10 members, 1200"
     with warnings.catch_warnings():
         warnings.simplefilter("error", PolysemeWarning)
-        with pytest.raises(
-            PolysemeWarning, match=r"about [23] minutes on 1 core: 10 members, 1200"
-        ):
-            tagger.fit(rng.normal(size=(3000, 64)), documents)
-    assert not begun
+        with pytest.raises(PolysemeWarning, match=message):
+            tagger.fit(X, documents)
+    assert not calls
 
 
 def test_a_short_fit_says_nothing(monkeypatch):
@@ -92,7 +98,7 @@ def test_a_short_fit_says_nothing(monkeypatch):
         tell_cost(Cost(119, 1e8), SpacePlan(), 10)
 
 
-def test_memory_is_told_and_refused_with_the_figure(monkeypatch):
+def test_the_memory_of_a_fit_is_reported_and_too_much_is_refused(monkeypatch):
     monkeypatch.setattr("polyseme.growth.machine_bytes", lambda: 8e9)
     with pytest.warns(PolysemeWarning, match="about 6.0 GB of the 8.0 GB of memory"):
         tell_cost(Cost(1, 6e9), SpacePlan(), 10)
@@ -111,5 +117,5 @@ def test_the_machine_has_some_memory_and_no_more_is_given_out():
     ("seconds", "words"),
     [(5, "5 seconds"), (600, "10 minutes"), (9e3, "2 hours"), (1e6, "12 days")],
 )
-def test_times_are_told_in_words(seconds, words):
+def test_durations_are_written_in_words(seconds, words):
     assert in_time(seconds) == words

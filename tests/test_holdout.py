@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator, clone
 
 from polyseme import ZeroShotTagger, load
@@ -16,19 +18,23 @@ from polyseme.calibration import PRECISIONS, sigmoid
 from polyseme.corpus import LabelCorpus
 from polyseme.holdout import CLICKS, Validation, unseen_thresholds, validate
 from polyseme.metrics import concept_map
+from toy_fits import fit_world, tiny_tagger
 
-N, LABELS = 200, tuple(f"label{number:02}" for number in range(12))
+N = 200
+LABELS = tuple(f"label{number:02}" for number in range(12))
 
 
 def collection(groups=None):
     """Items whose features are their own labels, and a few documents that are no item's."""
-    rng = np.random.default_rng(0)
-    table = rng.random((N + 40, len(LABELS))) < 0.08
-    table[np.arange(N + 40), rng.integers(0, len(LABELS), N + 40)] = True
-    names = [f"document{row}" for row in range(N + 40)]
-    known = LabelCorpus.from_indicator(table, LABELS, ids=names)
+    generator = np.random.default_rng(0)
+    n_documents = N + 40
+    table = generator.random((n_documents, len(LABELS))) < 0.08
+    certain_labels = generator.integers(0, len(LABELS), n_documents)
+    table[np.arange(n_documents), certain_labels] = True
+    names = [f"document{row}" for row in range(n_documents)]
+    known_documents = LabelCorpus.from_indicator(table, LABELS, ids=names)
     corpus = LabelCorpus.from_indicator(table[:N], LABELS, ids=names[:N])
-    return table[:N].astype(float), replace(corpus, groups=groups), known
+    return table[:N].astype(float), replace(corpus, groups=groups), known_documents
 
 
 class Reader(BaseEstimator):
@@ -55,170 +61,259 @@ def fits():
 
 
 def test_what_is_held_out_reaches_no_fit(fits):
-    X, corpus, known = collection()
-    (found,) = validate(Reader(), X, corpus, known, n_draws=3, random_state=0)
-    assert found.n_draws == len(fits) == 3
-    for trained, items, sets in fits:
-        carried = np.asarray(items.matrix.sum(axis=0)).ravel()
-        hidden = {label for label, count in zip(items.labels, carried, strict=True) if not count}
-        assert len(hidden) >= 2
-        np.testing.assert_array_equal(trained, items.matrix.toarray())
+    X, corpus, known_documents = collection()
+    (validation,) = validate(Reader(), X, corpus, known_documents, n_draws=3, random_state=0)
+    assert validation.n_draws == 3
+    assert len(fits) == 3
+    for _, items, sets in fits:
         # What is neither learned from as an item nor known as a document was held out.
-        held_out = set(known.ids) - set(sets.ids)
-        assert len(held_out) == N // 4 and not held_out & set(items.ids)
+        held_out = set(known_documents.ids) - set(sets.ids)
+        assert len(held_out) == N // 4
+        assert held_out.isdisjoint(items.ids)
         assert held_out <= set(corpus.ids), "documents that are no item's stay"
-        in_sets = np.asarray(sets.matrix.sum(axis=0)).ravel() > 0
-        assert hidden <= {label for label, there in zip(sets.labels, in_sets, strict=True) if there}
-    assert len({tuple(items.ids) for _, items, _ in fits}) == 3, "draws differ"
+    draws = {tuple(items.ids) for _, items, _ in fits}
+    assert len(draws) == 3, "draws differ"
+
+
+def test_hidden_labels_are_on_no_item_and_in_some_document(fits):
+    X, corpus, known_documents = collection()
+    validate(Reader(), X, corpus, known_documents, n_draws=3, random_state=0)
+    for features, items, sets in fits:
+        assert_array_equal(features, items.matrix.toarray())
+        hidden = set(items.labels) - items.used(items.labels)
+        assert len(hidden) >= 2
+        assert hidden <= sets.used(sets.labels)
 
 
 def test_groups_stay_together(fits):
     groups = tuple(f"g{row // 4}" for row in range(N))
-    X, corpus, known = collection(groups)
-    validate(Reader(), X, corpus, known, n_draws=1, random_state=0)
-    held_out = set(known.ids) - set(fits[0][2].ids)
-    of_groups = {groups[int(name.removeprefix("document"))] for name in held_out}
-    assert len(held_out) == 4 * len(of_groups) == 48
+    X, corpus, known_documents = collection(groups)
+    validate(Reader(), X, corpus, known_documents, n_draws=1, random_state=0)
+    ((_, _, sets),) = fits
+    held_out = set(known_documents.ids) - set(sets.ids)
+    rows = [int(name.removeprefix("document")) for name in held_out]
+    held_out_groups = {groups[row] for row in rows}
+    assert len(held_out) == 48
+    assert len(held_out_groups) == 12
 
 
-def test_measures_of_the_best_and_of_the_worst():
-    X, corpus, known = collection()
-    (best,) = validate(Reader(), X, corpus, known, random_state=0)
-    for part in (best.seen, best.unseen):
-        assert part.example_map == part.concept_map == part.precision == part.recall == 1
-    assert best.unseen.n_labels + best.seen.n_labels == len(LABELS)
-    assert best.highest_precision > 0.7
-    assert all(set(pair) <= {1.0, None} for pair in best.labels.values())
-    (worst,) = validate(Reader(sign=-1.0), X, corpus, known, random_state=0)
-    assert worst.seen.example_map < 0.1 and worst.seen.precision < 0.2
-    assert worst.threshold(0.3) == np.inf and "0.5 or more" in str(worst)
+def test_measures_of_the_best_ranker():
+    X, corpus, known_documents = collection()
+    (validation,) = validate(Reader(), X, corpus, known_documents, random_state=0)
+    for measures in (validation.seen, validation.unseen):
+        assert measures.example_map == 1
+        assert measures.concept_map == 1
+        assert measures.precision == 1
+        assert measures.recall == 1
+    assert validation.unseen.n_labels + validation.seen.n_labels == len(LABELS)
+    assert validation.highest_precision > 0.7
+    for pair in validation.labels.values():
+        assert set(pair) <= {1.0, None}
+
+
+def test_measures_of_the_worst_ranker():
+    X, corpus, known_documents = collection()
+    (validation,) = validate(
+        Reader(sign=-1.0),
+        X,
+        corpus,
+        known_documents,
+        random_state=0,
+    )
+    assert validation.seen.example_map < 0.1
+    assert validation.seen.precision < 0.2
+    assert validation.threshold(0.3) == np.inf
+    assert "0.5 or more" in str(validation)
 
 
 @pytest.mark.parametrize("n_items", [0, 30])
-def test_too_few_items_say_nothing(n_items):
-    X, corpus, known = collection()
-    assert validate(Reader(), X[:n_items], corpus.select(np.arange(n_items)), known) == []
+def test_too_few_items_are_not_validated(n_items):
+    X, corpus, known_documents = collection()
+    items = corpus.select(np.arange(n_items))
+    validations = validate(Reader(), X[:n_items], items, known_documents)
+    assert validations == []
 
 
-def test_state_comes_back():
-    X, corpus, known = collection()
-    (found,) = validate(Reader(sign=-1.0), X, corpus, known, random_state=0)
-    assert Validation.from_state(found.get_state()) == found
+def test_a_validation_is_restored_from_its_state():
+    X, corpus, known_documents = collection()
+    (validation,) = validate(
+        Reader(sign=-1.0),
+        X,
+        corpus,
+        known_documents,
+        random_state=0,
+    )
+    restored = Validation.from_state(validation.get_state())
+    assert restored == validation
 
 
 def draws(rng, slope, n=3000, n_labels=10):
     """Logits of labels whose true logits are so many times as large, with labels of their own."""
     logits = 1.5 * rng.normal(size=(n, n_labels)) - 2
-    own = 0.2 * rng.normal(size=n_labels)
-    return logits, rng.random((n, n_labels)) < sigmoid(slope * logits + own)
+    label_offsets = 0.2 * rng.normal(size=n_labels)
+    probabilities = sigmoid(slope * logits + label_offsets)
+    return logits, rng.random((n, n_labels)) < probabilities
 
 
 @pytest.mark.parametrize("slope", [1.0, 0.5, 2.0])
 def test_a_promised_precision_is_reached_by_other_labels(slope):
-    rng = np.random.default_rng(0)
-    thresholds = unseen_thresholds([draws(rng, slope) for _ in range(3)])
+    generator = np.random.default_rng(0)
+    samples = [draws(generator, slope) for _ in range(3)]
+    thresholds = unseen_thresholds(samples)
     assert thresholds.tolist() == sorted(thresholds)
-    logits, truth = draws(rng, slope, n=30_000)
+    logits, truth = draws(generator, slope, n=30_000)
+    probabilities = sigmoid(logits)
     for place in (29, 39):
-        reached = truth[sigmoid(logits) >= thresholds[place]].mean()
-        assert PRECISIONS[place] - 0.05 < reached < PRECISIONS[place] + 0.15
+        suggested = probabilities >= thresholds[place]
+        precision = truth[suggested].mean()
+        goal = PRECISIONS[place]
+        assert goal - 0.05 < precision < goal + 0.15
 
 
 def test_a_threshold_is_the_lowest_whose_lower_bound_reaches_the_precision():
-    rng = np.random.default_rng(1)
-    logits, truth = draws(rng, 1.0, n=300)
+    logits, truth = draws(np.random.default_rng(1), 1.0, n=300)
     thresholds = unseen_thresholds([(logits, truth)])
+    probabilities = sigmoid(logits)
     for place in (19, 39):
-        given = sigmoid(logits) >= thresholds[place]
-        precision = truth[given].mean()
-        by_label = [(truth[:, k] - precision)[given[:, k]].sum() for k in range(logits.shape[1])]
-        error = 1.64 * np.sqrt(np.square(by_label).sum()) / given.sum()
-        assert precision - error == pytest.approx(PRECISIONS[place], abs=0.05)
+        suggested = probabilities >= thresholds[place]
+        precision = truth[suggested].mean()
+        residuals = np.where(suggested, truth - precision, 0.0)
+        label_sums = residuals.sum(axis=0)
+        deviation = np.linalg.norm(label_sums) / suggested.sum()
+        lower_bound = precision - 1.64 * deviation
+        assert lower_bound == pytest.approx(PRECISIONS[place], abs=0.05)
 
 
-def test_few_and_hopeless_labels_promise_nothing():
-    rng = np.random.default_rng(2)
-    logits, truth = draws(rng, 1.0, n=1)
-    assert np.isinf(unseen_thresholds([(logits, truth)])).all()
-    assert np.isinf(unseen_thresholds([(logits, np.zeros_like(truth))])).all()
-    few = unseen_thresholds([(np.full((30, 2), 3.0), np.ones((30, 2), dtype=bool))])
-    assert np.isinf(few).all(), "two labels promise nothing"
-    certain = unseen_thresholds([(np.full((20, 3), 3.0), np.ones((20, 3), dtype=bool))])
-    assert np.isfinite(certain[:80]).all(), "60 true ones promise 0.8"
-    assert np.isinf(certain[-5:]).all(), "but not 0.95"
+def test_a_single_item_and_labels_that_are_never_true_promise_nothing():
+    logits, truth = draws(np.random.default_rng(2), 1.0, n=1)
+    never_true = np.zeros_like(truth)
+    for labels in (truth, never_true):
+        thresholds = unseen_thresholds([(logits, labels)])
+        assert np.isinf(thresholds).all()
 
 
-def test_a_fitted_tagger_knows_what_it_can_promise(world, tiny_space, tmp_path):
+def test_two_labels_promise_nothing():
+    logits = np.full((30, 2), 3.0)
+    truth = np.ones((30, 2), dtype=bool)
+    thresholds = unseen_thresholds([(logits, truth)])
+    assert np.isinf(thresholds).all()
+
+
+def test_60_true_labels_promise_a_precision_of_08_but_not_of_095():
+    logits = np.full((20, 3), 3.0)
+    truth = np.ones((20, 3), dtype=bool)
+    thresholds = unseen_thresholds([(logits, truth)])
+    assert np.isfinite(thresholds[:80]).all()
+    assert np.isinf(thresholds[-5:]).all()
+
+
+@pytest.fixture(scope="module")
+def validated(world, tiny_space):
+    """A tagger with two validations; tests must not change it."""
     tagger = ZeroShotTagger(space=tiny_space(n_steps=60), random_state=0)
-    tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
-    found = tagger.validation_
-    assert found.n_draws == 2 and found.seen.concept_map > 0.8 and found.unseen.n_items > 50
-    assert set(found.labels) <= set(tagger.classes_)
-    unseen = np.isin(tagger.classes_, world.unseen)
-    goal = round(found.highest_precision, 2)
-    assert set(tagger.thresholds(goal)[unseen]) == {found.threshold(goal)}
-    tagger.save(tmp_path / "model")
-    assert load(tmp_path / "model").validation_ == found
+    return fit_world(tagger, world)
+
+
+def test_a_fitted_tagger_has_a_validation(validated):
+    validation = validated.validation_
+    assert validation.n_draws == 2
+    assert validation.seen.concept_map > 0.8
+    assert validation.unseen.n_items > 50
+    assert set(validation.labels) <= set(validated.classes_)
+
+
+def test_a_saved_tagger_keeps_its_validation(validated, tmp_path):
+    model = tmp_path / "model"
+    copy(validated).save(model)
+    loaded = load(model)
+    assert loaded.validation_ == validated.validation_
+
+
+def test_unseen_labels_share_the_threshold_of_the_validation(validated, world):
+    unseen = np.isin(validated.classes_, world.unseen)
+    goal = round(validated.validation_.highest_precision, 2)
+    thresholds = validated.thresholds(goal)
+    assert set(thresholds[unseen]) == {validated.validation_.threshold(goal)}
+
+
+def test_unseen_labels_are_not_predicted_for_a_precision_out_of_reach(validated, world):
     with pytest.warns(PolysemeWarning, match="cannot be promised of labels that no training item"):
-        sets = tagger.predict(world.X_test, precision=0.99)
-    assert not {label for tags in sets for label in tags} & set(world.unseen)
+        predicted = validated.predict(world.X_test, precision=0.99)
+    labels = set().union(*predicted)
+    assert labels.isdisjoint(world.unseen)
 
 
 def test_without_validation_nothing_is_promised_of_unseen_labels(world, tiny_space):
-    tagger = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=0, random_state=0)
-    tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    tagger = tiny_tagger(tiny_space, n_steps=20)
+    fit_world(tagger, world)
     assert tagger.validation_ is None
     with pytest.warns(PolysemeWarning, match="`n_validations` is 0"):
         assert np.isinf(tagger.thresholds(0.2)).any()
 
 
 def test_variants_are_measured_side_by_side(fits):
-    X, corpus, known = collection()
-    both = validate(
+    X, corpus, known_documents = collection()
+
+    def variants(fitted):
+        reversed_ranker = clone(fitted).set_params(sign=-1.0)
+        return [fitted, reversed_ranker.fit(*fits[0])]
+
+    best, worst = validate(
         Reader(),
         X,
         corpus,
-        known,
+        known_documents,
         n_draws=1,
         random_state=0,
-        variants=lambda fitted: [fitted, clone(fitted).set_params(sign=-1.0).fit(*fits[0])],
+        variants=variants,
     )
-    assert [one.seen.concept_map > 0.9 for one in both] == [True, False]
+    assert best.seen.concept_map > 0.9
+    assert worst.seen.concept_map <= 0.9
+
+
+def name_vectors(world, generator, helpful):
+    """Return vectors of labels near the axis of their theme, or of a random one."""
+    axes = np.eye(len(world.themes))
+    vectors = {}
+    for number, labels in enumerate(world.themes.values()):
+        for label in labels:
+            axis = axes[number if helpful else generator.integers(len(axes))]
+            noise = generator.normal(size=len(axes))
+            vectors[label] = axis + 0.05 * noise
+    return vectors
 
 
 @pytest.mark.parametrize("helpful", [True, False])
 def test_names_join_in_where_they_help_on_labels_made_unseen(world, tiny_space, tmp_path, helpful):
     # Unseen labels stand alone in the label sets: only their names say where they belong.
-    themes = list(world.themes)
-    rng = np.random.default_rng(0)
-    vectors = {
-        label: np.eye(len(themes))[number if helpful else rng.integers(len(themes))]
-        + 0.05 * rng.normal(size=len(themes))
-        for number, theme in enumerate(themes)
-        for label in world.themes[theme]
-    }
-    alone = [*world.documents, *([label] for label in world.unseen for _ in range(5))]
-    noisy = world.X + 0.6 * rng.normal(size=world.X.shape)
-    tagger = ZeroShotTagger(space=tiny_space(n_steps=60, linear=0), n_validations=3, random_state=0)
-    tagger.fit(noisy, world.documents, alone, label_vectors=vectors, label_sets_only=True)
+    single_labels = [[label] for label in world.unseen for _ in range(5)]
+    label_sets = [*world.documents, *single_labels]
+    generator = np.random.default_rng(0)
+    vectors = name_vectors(world, generator, helpful)
+    X = world.X + 0.6 * generator.normal(size=world.X.shape)
+    space = tiny_space(n_steps=60, linear=0)
+    tagger = ZeroShotTagger(space=space, n_validations=3, random_state=0)
+    tagger.fit(X, world.documents, label_sets, label_vectors=vectors, label_sets_only=True)
     assert (tagger.name_share_ > 0) == helpful
-    tagger.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(noisy), tagger.predict_proba(noisy))
-    if helpful:
-        bare = ZeroShotTagger(
-            space=tiny_space(n_steps=60, linear=0), n_validations=0, random_state=0
-        )
-        bare.fit(noisy, world.documents, alone, label_sets_only=True)
-        columns = [list(tagger.classes_).index(label) for label in world.unseen]
-        truth = world.truth(world.unseen)
-        gain = [
-            concept_map(truth, one.predict_proba(world.X_test)[:, columns])
-            for one in (tagger, bare)
-        ]
-        assert gain[0] > gain[1]
-        evidence = tagger.explain(world.X_test[0], "charger")
-        assert sum(part for _, part in evidence.parts()) == pytest.approx(evidence.logit)
+    model = tmp_path / "model"
+    tagger.save(model)
+    loaded = load(model)
+    assert_array_equal(loaded.predict_proba(X), tagger.predict_proba(X))
+    if not helpful:
+        return
+
+    without_names = ZeroShotTagger(space=space, n_validations=0, random_state=0)
+    without_names.fit(X, world.documents, label_sets, label_sets_only=True)
+    labels = list(tagger.classes_)
+    columns = [labels.index(label) for label in world.unseen]
+    truth = world.truth(world.unseen)
+    probabilities = tagger.predict_proba(world.X_test)[:, columns]
+    probabilities_without = without_names.predict_proba(world.X_test)[:, columns]
+    quality = concept_map(truth, probabilities)
+    assert quality > concept_map(truth, probabilities_without)
+    evidence = tagger.explain(world.X_test[0], "charger")
+    total = sum(value for _, value in evidence.parts())
+    assert total == pytest.approx(evidence.logit)
 
 
 # ------------------------------------------------------------------ what a pool and clicks bring
@@ -244,92 +339,131 @@ class Pooled(Reader):
 
 @pytest.mark.parametrize("gains", [True, False])
 def test_the_gain_of_a_pool_is_the_last_validation_over_the_first(fits, gains):
-    X, corpus, known = collection()
-    plain, pooled = validate(Pooled(gains=gains), X, corpus, known, 2, 0, pool=X[:50])
+    X, corpus, known_documents = collection()
+    plain, pooled = validate(
+        Pooled(gains=gains),
+        X,
+        corpus,
+        known_documents,
+        2,
+        0,
+        pool=X[:50],
+    )
     gain = pooled.gain_over(plain)
-    quality = [one.unseen.example_map + one.unseen.concept_map for one in (plain, pooled)]
-    assert gain == pytest.approx((quality[1] - quality[0]) / 2) and (gain > 0.3) == gains
-    assert plain.gain_over(plain) == 0 and plain.click_gain is None, "it cannot learn from clicks"
+    example_gain = pooled.unseen.example_map - plain.unseen.example_map
+    concept_gain = pooled.unseen.concept_map - plain.unseen.concept_map
+    expected = (example_gain + concept_gain) / 2
+    assert gain == pytest.approx(expected)
+    assert (gain > 0.3) == gains
+    assert plain.gain_over(plain) == 0
+    assert plain.click_gain is None, "it cannot learn from clicks"
 
 
-def test_the_pool_of_a_validation_has_what_was_left_out_and_nothing_held_out(fits):
-    X, corpus, known = collection()
+def test_the_pool_of_a_validation_is_neither_learned_from_nor_held_out(fits):
+    X, corpus, known_documents = collection()
     X = X + np.arange(N)[:, None] / 1e4  # rows can be told apart
-    validate(Pooled(), X, corpus, known, 1, 0, pool=X[:3] + 100)
-    (_, items, sets, none), (*_, pool) = fits
-    assert none is None
-    rows = {row.tobytes(): place for place, row in enumerate(X)}
-    drawn = {rows.get(row.tobytes(), -1) for row in pool}
-    assert -1 in drawn and len(pool) == 3 + len(drawn - {-1})
-    held_out = {place for place, name in enumerate(corpus.ids) if name not in set(sets.ids)}
+    foreign_rows = X[:3] + 100
+    validate(Pooled(), X, corpus, known_documents, 1, 0, pool=foreign_rows)
+    first_fit, second_fit = fits
+    *_, items, sets, no_pool = first_fit
+    assert no_pool is None
+    *_, pool = second_fit
+    row_by_features = {features.tobytes(): row for row, features in enumerate(X)}
+    rows = [row_by_features.get(features.tobytes()) for features in pool]
+    assert rows.count(None) == 3
+    pool_rows = set(rows) - {None}
+    assert len(pool) == 3 + len(pool_rows)
+
     trained = {corpus.ids.index(name) for name in items.ids}
-    assert drawn - {-1} == set(range(N)) - held_out - trained
+    known_rows = {row for row, name in enumerate(corpus.ids) if name in sets.ids}
+    assert pool_rows == known_rows - trained
 
 
 def test_unknown_quality_counts_as_no_gain():
-    X, corpus, known = collection()
-    (found,) = validate(Reader(), X, corpus, known, 1, 0)
-    unknown = replace(found, unseen=replace(found.unseen, example_map=np.nan, concept_map=np.nan))
-    assert unknown.gain_over(found) == found.gain_over(unknown) == 0
+    X, corpus, known_documents = collection()
+    (validation,) = validate(Reader(), X, corpus, known_documents, 1, 0)
+    unseen = replace(validation.unseen, example_map=np.nan, concept_map=np.nan)
+    unknown = replace(validation, unseen=unseen)
+    assert unknown.gain_over(validation) == 0
+    assert validation.gain_over(unknown) == 0
 
 
 class Clicked(Reader):
-    """Ranks badly what it was not told of, and notes what it is told."""
+    """Ranks labels badly unless it has verdicts on them, and records its verdicts."""
 
     def fit(self, X, y, label_sets):
         super().fit(X, y, label_sets)
-        self.told_ = {}
+        self.answers_ = {}
         return self
 
     def learn(self, verdicts, X):
         for item, label, answer in verdicts:
-            self.told_.setdefault(label, []).append((int(item), answer))
-        Reader.fits.append((self.told_, X))
+            answers = self.answers_.setdefault(label, [])
+            answers.append((int(item), answer))
+        Reader.fits.append((self.answers_, X))
 
     def decision_function(self, X):
-        signs = [1.0 if label in self.told_ else -1.0 for label in self.classes_]
-        return np.array(signs) * super().decision_function(X)
+        signs = np.full(len(self.classes_), -1.0)
+        signs[np.isin(self.classes_, list(self.answers_))] = 1.0
+        return signs * super().decision_function(X)
 
 
 def test_the_gain_of_clicks_is_measured_on_items_that_were_not_asked_about(fits):
-    X, corpus, known = collection()
-    (found,) = validate(Clicked(), X, corpus, known, 1, 0)
-    assert 0.3 < found.click_gain <= 1
-    told, tested = fits[-1]
-    for label, answers in told.items():
-        assert len(answers) == CLICKS and all(row % 2 == 0 for row, _ in answers)
+    X, corpus, known_documents = collection()
+    (validation,) = validate(Clicked(), X, corpus, known_documents, 1, 0)
+    assert 0.3 < validation.click_gain <= 1
+    assert f"{100 * validation.click_gain:+.1f} points" in str(validation)
+    restored = Validation.from_state(validation.get_state())
+    assert restored.click_gain == validation.click_gain
+
+    answers_by_label, tested = fits[-1]
+    for label, answers in answers_by_label.items():
+        assert len(answers) == CLICKS
         column = LABELS.index(label)
-        assert [answer for _, answer in answers] == [tested[row, column] == 1 for row, _ in answers]
-    assert f"{100 * found.click_gain:+.1f} points" in str(found)
-    assert Validation.from_state(found.get_state()).click_gain == found.click_gain
+        for row, answer in answers:
+            assert row % 2 == 0
+            expected = tested[row, column] == 1
+            assert answer == (expected)
 
 
-@pytest.mark.parametrize(("gain", "told"), [(0.023, "+2.3 points.*are used"), (-0.01, "left out")])
-def test_what_a_pool_would_bring_is_told(gain, told):
-    X, corpus, known = collection()
-    (found,) = validate(Reader(), X, corpus, known, 1, 0)
-    assert re.search(told.replace("+", r"\+"), str(replace(found, pool_gain=gain)))
+@pytest.mark.parametrize(
+    ("gain", "pattern"), [(0.023, r"\+2.3 points.*are used"), (-0.01, "left out")]
+)
+def test_a_validation_reports_what_a_pool_would_bring(gain, pattern):
+    X, corpus, known_documents = collection()
+    (validation,) = validate(Reader(), X, corpus, known_documents, 1, 0)
+    text = str(replace(validation, pool_gain=gain))
+    assert re.search(pattern, text)
 
 
-def test_a_fitted_tagger_knows_what_clicks_and_a_pool_bring(world, tiny_space):
+def test_a_fitted_tagger_has_measured_the_gain_of_clicks_and_of_a_pool(world, tiny_space):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=40), random_state=0)
     tagger.fit(
-        world.X, world.documents, world.label_sets, unlabelled=world.X_test, label_sets_only=True
+        world.X,
+        world.documents,
+        world.label_sets,
+        unlabelled=world.X_test,
+        label_sets_only=True,
     )
-    found = tagger.validation_
-    assert found.click_gain is not None and (found.pool_gain > 0) == tagger.pooled_
+    validation = tagger.validation_
+    assert validation.click_gain is not None
+    assert (validation.pool_gain > 0) == tagger.pooled_
     assert not tagger.verdicts_.count, "what was tried is nobody's verdict"
 
 
 def test_simple_rankers_are_measured_on_the_same_items_for_comparison(world, tiny_space, tmp_path):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=1, random_state=0)
     tagger.fit(world.X, world.documents, world.label_sets)
-    baselines = tagger.validation_.baselines
+    validation = tagger.validation_
+    baselines = validation.baselines
     assert list(baselines) == ["ridge regression", "most frequent labels"]
-    ridge, frequent = (baselines[name] for name in baselines)
-    assert all(better > worse for better, worse in zip(ridge, frequent, strict=True))
-    assert ridge[0] > 0.7 and 0 < frequent[0] < 0.6
-    printed = str(tagger.validation_)
-    assert f"in comparison, ridge regression: seen labels E-MAP {ridge[0]:.3f}" in printed
+    ridge = baselines["ridge regression"]
+    frequent = baselines["most frequent labels"]
+    assert np.greater(ridge, frequent).all()
+    assert ridge[0] > 0.7
+    assert 0 < frequent[0] < 0.6
+    sentence = f"in comparison, ridge regression: seen labels E-MAP {ridge[0]:.3f}"
+    assert sentence in str(validation)
     tagger.save(tmp_path / "model")
-    assert load(tmp_path / "model").validation_.baselines == baselines
+    loaded = load(tmp_path / "model")
+    assert loaded.validation_.baselines == baselines

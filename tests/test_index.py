@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from torch.cuda import is_available
 
@@ -20,23 +25,25 @@ EVERYWHERE = ["cpu", *DEVICES]
 N_LABELS = 7
 
 
-def loop(points, labels, n_labels, queries):
+def plain_distances(points, labels, n_labels, queries):
     """Return the distances by looping over queries, in double precision."""
-    result = np.full((len(queries), n_labels), np.inf)
+    distances = np.full((len(queries), n_labels), np.inf)
     for row, query in enumerate(queries.astype(np.float64)):
-        np.minimum.at(result[row], labels, np.sqrt(((points - query) ** 2).sum(axis=1)))
-    return result
+        lengths = np.linalg.norm(points - query, axis=1)
+        np.minimum.at(distances[row], labels, lengths)
+    return distances
 
 
-def check(device, points, labels, queries, **options):
+def assert_distances(device, points, labels, queries, **options):
     """Compare the distances on one device with the loop, also to a label without a concept."""
     n_labels = int(labels.max()) + 2
     index = ConceptIndex(points, labels, n_labels, device=device, **options)
     distances = index.distances(queries)
-    expected = loop(points, labels, n_labels, queries)
     assert distances.dtype == np.float32
+    expected = plain_distances(points, labels, n_labels, queries)
     # NumPy expands squares; other devices measure every winner from its differences.
-    np.testing.assert_allclose(distances, expected, rtol=1e-5 if device == "cpu" else 2e-6)
+    tolerance = 1e-5 if device == "cpu" else 2e-6
+    assert_allclose(distances, expected, rtol=tolerance)
     assert np.isinf(distances[:, -1]).all()
 
 
@@ -47,7 +54,8 @@ def normal(generator, *shape):
 def awkward():
     """Make concepts, labels and queries on which a fast search may go wrong."""
     generator = np.random.default_rng(0)
-    points, queries = normal(generator, 1500, 30), normal(generator, 40, 30)
+    points = normal(generator, 1500, 30)
+    queries = normal(generator, 40, 30)
     zipf = np.sort(generator.zipf(1.3, 1500) % 40)
     cases = {
         "zipf": (points, zipf, queries),
@@ -99,16 +107,18 @@ CASES = awkward()
 @pytest.mark.parametrize("device", EVERYWHERE)
 @pytest.mark.parametrize("name", CASES)
 def test_distances_equal_the_loop(device, name):
-    check(device, *CASES[name])
+    assert_distances(device, *CASES[name])
 
 
 @pytest.mark.parametrize("device", EVERYWHERE)
 @pytest.mark.parametrize("name", ["queries are concepts", "all equal", "crowded and large"])
 def test_distance_to_a_concept_itself_is_zero(device, name):
     points, labels, _ = CASES[name]
-    index = ConceptIndex(points, labels, int(labels.max()) + 1, device=device)
+    n_labels = int(labels.max()) + 1
+    index = ConceptIndex(points, labels, n_labels, device=device)
     distances = index.distances(points[:200])
-    assert (distances[np.arange(200), labels[:200]] == 0).all()
+    own_distances = distances[np.arange(200), labels[:200]]
+    assert (own_distances == 0).all()
 
 
 SIZES = [(n, 13) for n in (1, 11, 12, 13, 16, 63, 65, 251, 252, 253, 504, 512, 513, 1100)]
@@ -120,14 +130,16 @@ SIZES += [(700, n_queries) for n_queries in (1, 5, 6, 15, 16, 17, 31, 32, 33, 64
 def test_every_number_of_concepts_and_queries_is_searched_to_its_end(device, n, n_queries):
     generator = np.random.default_rng(n + n_queries)
     labels = np.sort(generator.zipf(1.5, n) % 20)
-    check(device, normal(generator, n, 5), labels, normal(generator, n_queries, 5))
+    points = normal(generator, n, 5)
+    queries = normal(generator, n_queries, 5)
+    assert_distances(device, points, labels, queries)
 
 
 @pytest.mark.parametrize("device", EVERYWHERE)
 @pytest.mark.parametrize("memory_mb", [1e-9, 0.1, 1.0])
 @pytest.mark.parametrize("name", ["zipf", "far from the origin", "small labels among large ones"])
 def test_blocks_of_any_size_agree(device, memory_mb, name):
-    check(device, *CASES[name], memory_mb=memory_mb)
+    assert_distances(device, *CASES[name], memory_mb=memory_mb)
 
 
 @settings(deadline=None, max_examples=60)
@@ -141,10 +153,16 @@ def test_blocks_of_any_size_agree(device, memory_mb, name):
 def test_ties_and_repeats_of_any_scale_are_searched(sizes, d, n_queries, power, seed):
     generator = np.random.default_rng(seed)
     labels = np.repeat(np.arange(len(sizes)), sizes)
+    scale = 10.0**power
     # Few distinct values: ties and repeats are common.
-    points = (generator.integers(-3, 4, (len(labels), d)) * 10.0**power).astype(np.float32)
-    queries = (generator.integers(-3, 4, (n_queries, d)) * 10.0**power).astype(np.float32)
-    check("cpu", points, labels, queries)
+    points = scale * generator.integers(-3, 4, (len(labels), d))
+    queries = scale * generator.integers(-3, 4, (n_queries, d))
+    assert_distances(
+        "cpu",
+        points.astype(np.float32),
+        labels,
+        queries.astype(np.float32),
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -158,7 +176,7 @@ def test_threads_change_nothing(threads, monkeypatch):
     )
     points, labels, queries = CASES["zipf"]
     for n_queries in (2, 7, 40):
-        check("cpu", points, labels, queries[:n_queries])
+        assert_distances("cpu", points, labels, queries[:n_queries])
         assert shared[-1] == threads
 
 
@@ -175,26 +193,32 @@ def world(n=300, d=6, n_queries=40, offset=0.0):
     """Draw concepts with repeats, their labels (one for 3, none for 5), counts and queries."""
     generator = np.random.default_rng(0)
     points = normal(generator, n, d) + np.float32(offset)
-    points[10:40] = points[generator.integers(0, 10, 30)]
+    repeated_rows = generator.integers(0, 10, 30)
+    points[10:40] = points[repeated_rows]
     labels = generator.choice([0, 0, 0, 1, 2, 4, 6], n)
     labels[n // 2] = 3
     queries = normal(generator, n_queries, d) + np.float32(offset)
-    return points, labels, generator.integers(1, 4, n), queries
+    counts = generator.integers(1, 4, n)
+    return points, labels, counts, queries
 
 
 def test_repeats_are_stored_once_and_change_nothing():
     points, labels, _, queries = world()
     index = ConceptIndex(points, labels, N_LABELS)
-    rows = {(int(label), *point.tolist()) for point, label in zip(points, labels, strict=True)}
-    assert index.n_concepts == len(rows) < len(points)
-    np.testing.assert_array_equal(index.n_occurrences, np.bincount(labels, minlength=N_LABELS))
-    order = np.random.default_rng(5).permutation(3 * len(points))
-    repeated = ConceptIndex(
-        np.repeat(points, 3, axis=0)[order], np.repeat(labels, 3)[order], N_LABELS
-    )
+    concepts = np.unique(np.column_stack([labels, points]), axis=0)
+    assert index.n_concepts == len(concepts)
+    assert len(concepts) < len(points)
+    counts = np.bincount(labels, minlength=N_LABELS)
+    assert_array_equal(index.n_occurrences, counts)
+
+    rows = np.repeat(np.arange(len(points)), 3)
+    generator = np.random.default_rng(5)
+    order = generator.permutation(rows)
+    repeated = ConceptIndex(points[order], labels[order], N_LABELS)
     assert repeated.n_concepts == index.n_concepts
-    np.testing.assert_array_equal(repeated.distances(queries), index.distances(queries))
-    np.testing.assert_array_equal(repeated.n_occurrences, 3 * index.n_occurrences)
+    assert_array_equal(repeated.n_occurrences, 3 * counts)
+    distances = repeated.distances(queries)
+    assert_array_equal(distances, index.distances(queries))
 
 
 @settings(deadline=None, max_examples=100)
@@ -209,53 +233,65 @@ def test_repeats_are_stored_once_and_change_nothing():
 )
 def test_equal_concepts_of_a_label_are_joined(table):
     rows = np.array(table)
-    totals = {}
-    for label, count, *point in table:
-        key = (label, tuple(value + 0.0 for value in point))
-        totals[key] = totals.get(key, 0) + count
-    index = ConceptIndex(rows[:, 2:], rows[:, 0], 3, counts=rows[:, 1])
-    held = index._concepts
-    labels = np.repeat(held.segments, np.diff(held.starts))
-    joined = {
-        (label, tuple(value + 0.0 for value in point)): count
-        for label, point, count in zip(
-            labels.tolist(), held.points.tolist(), held.counts.tolist(), strict=True
-        )
-    }
-    assert joined == totals
+    labels = rows[:, 0]
+    counts = rows[:, 1]
+    points = rows[:, 2:] + 0.0  # which makes negative zeros positive
+    totals = Counter()
+    for label, count, point in zip(labels.tolist(), counts, points.tolist(), strict=True):
+        totals[label, *point] += count
+    index = ConceptIndex(rows[:, 2:], labels, 3, counts=counts)
     assert index.n_concepts == len(totals)
+
+    concepts = index._concepts
+    joined_labels = np.repeat(concepts.segments, np.diff(concepts.starts)).tolist()
+    joined_points = (concepts.points + 0.0).tolist()
+    joined = {}
+    for label, point, count in zip(joined_labels, joined_points, concepts.counts, strict=True):
+        joined[label, *point] = count
+    assert joined == totals
 
 
 def test_keys_that_collide_change_no_result(monkeypatch):
     points, labels, counts, queries = world()
     expected = ConceptIndex(points, labels, N_LABELS, counts=counts)
-    monkeypatch.setattr(
-        index_module, "_keys", lambda points, labels: np.zeros(len(labels), dtype=np.uint64)
-    )
+
+    def equal_keys(points, labels):
+        return np.zeros(len(labels), dtype=np.uint64)
+
+    monkeypatch.setattr(index_module, "_keys", equal_keys)
     index = ConceptIndex(points, labels, N_LABELS, counts=counts)
-    np.testing.assert_array_equal(index.n_occurrences, expected.n_occurrences)
-    np.testing.assert_allclose(index.distances(queries), expected.distances(queries), rtol=1e-6)
-    np.testing.assert_allclose(
-        index.log_densities(queries, 0.7), expected.log_densities(queries, 0.7), rtol=1e-12
-    )
+    assert_array_equal(index.n_occurrences, expected.n_occurrences)
+    distances = index.distances(queries)
+    assert_allclose(distances, expected.distances(queries), rtol=1e-6)
+    densities = index.log_densities(queries, 0.7)
+    assert_allclose(densities, expected.log_densities(queries, 0.7), rtol=1e-12)
 
 
-def test_keys_tell_signs_and_places_apart():
-    signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * 10)).reshape(10, -1).T.astype(np.float32)
-    for rows in (signs, np.eye(50, dtype=np.float32)):
-        keys = index_module._keys(rows, np.zeros(len(rows), dtype=np.int64))
-        assert len(np.unique(keys)) == len(rows)
+ALL_SIGNS = np.array(list(itertools.product([-1.0, 1.0], repeat=10)), dtype=np.float32)
+
+
+@pytest.mark.parametrize("rows", [ALL_SIGNS, np.eye(50, dtype=np.float32)], ids=["signs", "places"])
+def test_keys_tell_signs_and_places_apart(rows):
+    label = np.zeros(len(rows), dtype=np.int64)
+    keys = index_module._keys(rows, label)
+    assert len(np.unique(keys)) == len(rows)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_more_than_one_copy_is_held(dtype, most_bytes):
     generator = np.random.default_rng(0)
-    points, labels = normal(generator, 60_000, 100).astype(dtype), generator.integers(0, 9, 60_000)
+    points = normal(generator, 60_000, 100).astype(dtype)
+    labels = generator.integers(0, 9, 60_000)
     index, peak = most_bytes(ConceptIndex, points, labels, 9)
     assert index._concepts.points.nbytes == 24e6
     assert peak < 1.7 * 24e6
-    ready = points.astype(np.float32)
-    assert ConceptIndex(ready, np.arange(60_000) // 7, 10_000)._concepts.points is ready
+
+
+def test_sorted_points_are_not_copied():
+    points = normal(np.random.default_rng(0), 60_000, 100).astype(np.float32)
+    sorted_labels = np.arange(60_000) // 7
+    index = ConceptIndex(points, sorted_labels, 10_000)
+    assert index._concepts.points is points
 
 
 # --- densities ------------------------------------------------------------------------------
@@ -268,17 +304,22 @@ def test_no_more_than_one_copy_is_held(dtype, most_bytes):
 def test_log_densities_equal_the_plain_sum(device, memory_mb, bandwidth, offset):
     points, labels, counts, queries = world(offset=offset)
     index = ConceptIndex(
-        points, labels, N_LABELS, counts=counts, memory_mb=memory_mb, device=device
+        points,
+        labels,
+        N_LABELS,
+        counts=counts,
+        memory_mb=memory_mb,
+        device=device,
     )
-    gaps = queries.astype(np.float64)[:, None] - points.astype(np.float64)
-    logs = (gaps**2).sum(axis=2) / (-2 * bandwidth**2)
+    densities = index.log_densities(queries, bandwidth)
+    squared_distances = cdist(queries, points, "sqeuclidean")
+    kernels = squared_distances / (-2 * bandwidth**2)
     expected = np.full((len(queries), N_LABELS), -np.inf)
-    for label in set(labels.tolist()):
-        chosen = labels == label
-        expected[:, label] = logsumexp(logs[:, chosen], axis=1, b=counts[chosen])
-    found = index.log_densities(queries, bandwidth)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-5)
-    assert np.isneginf(found[:, 5]).all()
+    for label in np.unique(labels):
+        rows = labels == label
+        expected[:, label] = logsumexp(kernels[:, rows], axis=1, b=counts[rows])
+    assert_allclose(densities, expected, rtol=1e-6, atol=1e-5)
+    assert np.isneginf(densities[:, 5]).all()
 
 
 # --- edges ----------------------------------------------------------------------------------
@@ -288,20 +329,27 @@ def test_log_densities_equal_the_plain_sum(device, memory_mb, bandwidth, offset)
 def test_an_empty_index_is_infinitely_far_from_everything(n_labels):
     index = ConceptIndex(np.zeros((0, 2)), [], n_labels)
     assert index.n_concepts == 0
-    np.testing.assert_array_equal(index.n_occurrences, np.zeros(n_labels))
-    np.testing.assert_array_equal(index.distances(np.ones((4, 2))), np.full((4, n_labels), np.inf))
-    densities = index.log_densities(np.ones((4, 2)), 1.0)
-    np.testing.assert_array_equal(densities, np.full((4, n_labels), -np.inf))
+    assert_array_equal(index.n_occurrences, np.zeros(n_labels))
+    queries = np.ones((4, 2))
+    infinite = np.full((4, n_labels), np.inf)
+    assert_array_equal(index.distances(queries), infinite)
+    densities = index.log_densities(queries, 1.0)
+    assert_array_equal(densities, -infinite)
 
 
-def test_no_queries_give_no_rows_and_no_components_no_distance():
+def test_no_queries_give_no_rows():
     index = ConceptIndex([[3.0, 4.0]], [1], 2)
-    assert index.distances(np.zeros((0, 2))).shape == (0, 2)
-    assert index.log_densities(np.zeros((0, 2)), 1.0).shape == (0, 2)
-    flat = ConceptIndex(np.zeros((3, 0)), [0, 0, 2], 4)
-    assert flat.n_concepts == 2
+    no_queries = np.zeros((0, 2))
+    assert index.distances(no_queries).shape == (0, 2)
+    assert index.log_densities(no_queries, 1.0).shape == (0, 2)
+
+
+def test_points_without_components_are_at_distance_zero():
+    index = ConceptIndex(np.zeros((3, 0)), [0, 0, 2], 4)
+    assert index.n_concepts == 2
+    distances = index.distances(np.zeros((5, 0)))
     expected = [[0.0, np.inf, 0.0, np.inf]] * 5
-    np.testing.assert_array_equal(flat.distances(np.zeros((5, 0))), expected)
+    assert_array_equal(distances, expected)
 
 
 @pytest.mark.parametrize("n_queries", [1, 600])
@@ -309,11 +357,14 @@ def test_no_queries_give_no_rows_and_no_components_no_distance():
 @pytest.mark.parametrize("name", ["distances", "log_densities"])
 def test_working_memory_is_bounded(n_queries, memory_mb, name, most_bytes):
     generator = np.random.default_rng(0)
-    points, queries = normal(generator, 30_000, 20), normal(generator, n_queries, 20)
-    index = ConceptIndex(points, generator.integers(0, 50, 30_000), 50, memory_mb=memory_mb)
+    points = normal(generator, 30_000, 20)
+    queries = normal(generator, n_queries, 20)
+    labels = generator.integers(0, 50, 30_000)
+    index = ConceptIndex(points, labels, 50, memory_mb=memory_mb)
     bandwidth = [1.0] if name == "log_densities" else []
-    result, peak = most_bytes(getattr(index, name), queries, *bandwidth)
-    fixed = 4 * result.nbytes + queries.nbytes * 4 + 30_000 * 8
+    search = getattr(index, name)
+    result, peak = most_bytes(search, queries, *bandwidth)
+    fixed = 4 * result.nbytes + 4 * queries.nbytes + 30_000 * 8
     assert peak - fixed < min(memory_mb, 20.0) * 1e6
 
 
@@ -357,9 +408,11 @@ def test_unusable_queries_are_refused(queries, message):
 
 
 def test_points_at_odd_addresses_are_moved():
-    room = np.zeros(1 + 4 * 6, dtype=np.uint8)
-    points = np.frombuffer(room.data, dtype=np.float32, offset=1).reshape(3, 2)
+    buffer = np.zeros(1 + 4 * 6, dtype=np.uint8)
+    points = np.frombuffer(buffer.data, dtype=np.float32, offset=1).reshape(3, 2)
     assert not points.flags.aligned
     index = ConceptIndex(points, [0, 1, 2], n_labels=3)
-    assert index._concepts.points.flags.aligned
-    assert not index.distances(points).any()
+    stored_points = index._concepts.points
+    assert stored_points.flags.aligned
+    distances = index.distances(points)
+    assert not distances.any()

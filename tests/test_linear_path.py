@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.kernel_ridge import KernelRidge as PlainKernelRidge
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge as PlainRidge
 
 from polyseme import ZeroShotTagger, linear_path, load
@@ -27,10 +28,14 @@ from polyseme.metrics import concept_map, example_map
 @pytest.fixture(scope="module")
 def problem():
     """Features, labels that are linear in them but for noise, and folds."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 20)).astype(np.float32)
-    logits = X @ rng.normal(size=(20, 7)) + rng.normal(size=(300, 7)) - 1.5
-    return X, sp.csr_matrix(logits > 0, dtype=np.float32), rng.permutation(300) % 5
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(300, 20)).astype(np.float32)
+    directions = generator.normal(size=(20, 7))
+    noise = generator.normal(size=(300, 7))
+    logits = X @ directions + noise - 1.5
+    truth = sp.csr_matrix(logits > 0, dtype=np.float32)
+    folds = generator.permutation(300) % 5
+    return X, truth, folds
 
 
 @pytest.fixture(scope="module")
@@ -42,36 +47,47 @@ def ridge(problem):
 def test_the_penalty_is_the_one_that_ranks_the_items_of_a_fold_best(problem, ridge):
     X, truth, folds = problem
     labels = truth.toarray()
-    others = folds != folds.min()
+    held_out = folds == folds.min()
+    n_training = np.count_nonzero(~held_out)
+    carried = labels[held_out] > 0
     qualities = []
     for penalty in PENALTIES:
-        plain = PlainRidge(alpha=penalty * others.sum()).fit(X[others], labels[others])
-        scores = plain.predict(X[~others])
-        carried = labels[~others] > 0
+        reference = PlainRidge(alpha=penalty * n_training)
+        reference.fit(X[~held_out], labels[~held_out])
+        scores = reference.predict(X[held_out])
         qualities.append(example_map(carried, scores) + concept_map(carried, scores))
-    assert ridge.penalty == PENALTIES[int(np.argmax(qualities))]
-    assert len({round(quality, 6) for quality in qualities}) > 1
+    best = int(np.argmax(qualities))
+    assert ridge.penalty == PENALTIES[best]
+    assert len(set(np.round(qualities, 6))) > 1
 
 
 @pytest.mark.parametrize("fold", [0, 4])
 def test_held_out_predictions_are_those_of_the_other_folds(problem, ridge, fold):
     X, truth, folds = problem
-    others = folds != fold
-    plain = PlainRidge(alpha=ridge.penalty * others.sum())
-    plain.fit(X[others], truth[others].toarray())
-    for table, predicted in zip((X, X[:3]), ridge.predict((X, X[:3]), without=fold), strict=True):
+    training = folds != fold
+    labels = truth[training].toarray()
+    reference = PlainRidge(alpha=ridge.penalty * len(labels))
+    reference.fit(X[training], labels)
+    tables = (X, X[:3])
+    predictions = ridge.predict(tables, without=fold)
+    for table, predicted in zip(tables, predictions, strict=True):
         # Without the label's share, which the calibration brings back.
-        expected = plain.predict(table) - truth[others].toarray().mean(axis=0)
-        np.testing.assert_allclose(predicted, expected, atol=1e-4)
+        expected = reference.predict(table) - labels.mean(axis=0)
+        assert_allclose(predicted, expected, atol=1e-4)
 
 
 def test_the_path_adds_the_predictions_of_all_items_in_their_spreads(problem, ridge):
     X, truth, _ = problem
-    spreads = prediction_spreads(ridge.predict((X,), without=0)[0])
+    labels = truth.toarray()
+    (predictions,) = ridge.predict((X,), without=0)
+    spreads = prediction_spreads(predictions)
     path = ridge.path(0.5, spreads)
-    plain = PlainRidge(alpha=ridge.penalty * len(X)).fit(X, truth.toarray())
-    expected = 0.5 * (plain.predict(X) - truth.toarray().mean(axis=0)) / spreads
-    np.testing.assert_allclose(path.coordinates(X) @ path.labels, expected, atol=1e-3)
+    reference = PlainRidge(alpha=ridge.penalty * len(X))
+    reference.fit(X, labels)
+    centred = reference.predict(X) - labels.mean(axis=0)
+    added = path.coordinates(X) @ path.labels
+    expected = 0.5 * centred / spreads
+    assert_allclose(added, expected, atol=1e-3)
     assert path.n_coordinates == truth.shape[1]
 
 
@@ -141,14 +157,20 @@ def test_with_many_items_no_kernel_is_computed(problem, monkeypatch):
     assert isinstance(fit_ridge(lambda rows: X[rows], truth, folds), Ridge)
 
 
-@pytest.mark.parametrize("helpful", [True, False])
-def test_the_weight_is_what_does_best_on_held_out_items(helpful):
-    rng = np.random.default_rng(0)
-    truth = (rng.random((400, 10)) < 0.2).astype(float)
-    logits = truth + rng.normal(size=truth.shape)
-    predictions = rng.normal(size=truth.shape) + (2 * truth if helpful else 0)
-    weight = choose_weight(logits, predictions, truth, np.ones(400), truth.mean(axis=0))
-    assert weight in (WEIGHTS[-2:] if helpful else (0,))
+@pytest.mark.parametrize(("signal", "weights"), [(2, WEIGHTS[-2:]), (0, (0,))])
+def test_the_weight_is_what_does_best_on_held_out_items(signal, weights):
+    generator = np.random.default_rng(0)
+    truth = (generator.random((400, 10)) < 0.2).astype(float)
+    logits = truth + generator.normal(size=truth.shape)
+    predictions = signal * truth + generator.normal(size=truth.shape)
+    weight = choose_weight(
+        logits,
+        predictions,
+        truth,
+        np.ones(400),
+        truth.mean(axis=0),
+    )
+    assert weight in weights
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse", "with a kernel"])
@@ -163,28 +185,34 @@ def test_a_tagger_with_a_linear_path_is_saved_explained_and_corrected(
     assert (len(tagger.space_.linear_.landmarks) > 0) == (form == "with a kernel")
     tagger.learn([(0, "sand", False), (5, "desk", True)], X)
     tagger.add_documents([("sea", "jellyfish")])
-    tagger.save(tmp_path / "model")
-    again = load(tmp_path / "model")
+    model = tmp_path / "model"
+    tagger.save(model)
+    loaded = load(model)
     scores = tagger.predict_proba(world.X_test)
-    np.testing.assert_array_equal(again.predict_proba(world.X_test), scores)
-    logits = again.decision_function(world.X_test[:1])[0]
+    assert_array_equal(loaded.predict_proba(world.X_test), scores)
+
+    labels = loaded.classes_.tolist()
+    (logits,) = loaded.decision_function(world.X_test[:1])
     for label in ("sand", "wave", "jellyfish"):
-        evidence = again.explain(world.X_test[0], label)
-        parts = sum(part for _, part in evidence.parts())
-        assert parts == pytest.approx(evidence.logit, abs=1e-6)
-        assert evidence.logit == pytest.approx(logits[again.classes_.tolist().index(label)])
-    encoded = again.encode(world.X_test)
-    np.testing.assert_allclose(again.predict_proba(encoded), scores, atol=1e-12)
+        evidence = loaded.explain(world.X_test[0], label)
+        total = sum(value for _, value in evidence.parts())
+        assert total == pytest.approx(evidence.logit, abs=1e-6)
+        expected = logits[labels.index(label)]
+        assert evidence.logit == pytest.approx(expected)
+    encoded = loaded.encode(world.X_test)
+    assert_allclose(loaded.predict_proba(encoded), scores, atol=1e-12)
 
 
 def test_the_linear_path_reaches_probable_tags_and_through_them_unseen_labels(world, tiny_space):
-    scores = {}
-    for weight in (0.0, 1.0):
+    def scores_of_unseen(weight):
         space = tiny_space(n_steps=4, linear=weight, context=1.0, priming=0.0)
         tagger = ZeroShotTagger(space=space, n_validations=0, random_state=0)
         tagger.fit(world.X, world.documents, world.label_sets)
-        scores[weight] = tagger.predict_proba(world.X_test)[:, tagger.kinds_ == "unseen"]
-    assert np.abs(scores[1.0] - scores[0.0]).max() > 1e-3
+        scores = tagger.predict_proba(world.X_test)
+        return scores[:, tagger.kinds_ == "unseen"]
+
+    difference = scores_of_unseen(1.0) - scores_of_unseen(0.0)
+    assert np.abs(difference).max() > 1e-3
 
 
 def test_a_space_has_no_linear_path_where_no_item_can_be_held_out(world, tiny_space):
@@ -197,20 +225,29 @@ def test_a_space_has_no_linear_path_where_no_item_can_be_held_out(world, tiny_sp
 def test_features_are_left_out_at_random_and_are_the_same_on_average():
     features = np.ones((200, 300), dtype=np.float32)
     thinned = leave_out(features, seed=3)
-    assert set(np.unique(thinned)) == {0.0, np.float32(1 / (1 - LEFT_OUT))}
+    scaled_up = np.float32(1 / (1 - LEFT_OUT))
+    assert set(np.unique(thinned)) == {0.0, scaled_up}
     assert thinned.mean() == pytest.approx(1, abs=0.02)
-    np.testing.assert_array_equal(thinned, leave_out(features, seed=3))
-    assert (thinned != leave_out(features, seed=4)).any()
+    assert_array_equal(thinned, leave_out(features, seed=3))
+    of_another_seed = leave_out(features, seed=4)
+    assert (thinned != of_another_seed).any()
 
 
 def test_a_learned_weight_is_found_where_features_say_labels_outright(world, tiny_space):
-    rng = np.random.default_rng(0)
-    labels = sorted({label for tags in world.documents for label in tags})
-    truth = np.array([[label in tags for label in labels] for tags in world.documents], dtype=float)
-    X = truth @ rng.normal(size=(len(labels), 60)) + 0.3 * rng.normal(size=(len(truth), 60))
-    norms = {}
-    for linear in (None, 0.0):
+    generator = np.random.default_rng(0)
+    labels = sorted(set().union(*world.documents))
+    rows = [[label in tags for label in labels] for tags in world.documents]
+    truth = np.array(rows, dtype=float)
+    directions = generator.normal(size=(len(labels), 60))
+    noise = generator.normal(size=(len(truth), 60))
+    X = truth @ directions + 0.3 * noise
+
+    def largest_weight(linear):
         space = tiny_space(n_steps=10, linear=linear)
         tagger = ZeroShotTagger(space=space, n_validations=0, random_state=0)
-        norms[linear] = np.abs(tagger.fit(X, world.documents).space_.linear_.labels).max(initial=0)
-    assert norms[None] == WEIGHTS[-1] and norms[0.0] == 0
+        tagger.fit(X, world.documents)
+        weights = np.abs(tagger.space_.linear_.labels)
+        return weights.max(initial=0)
+
+    assert largest_weight(None) == WEIGHTS[-1]
+    assert largest_weight(0.0) == 0

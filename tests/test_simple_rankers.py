@@ -23,34 +23,42 @@ def collection(world):
 def test_seen_labels_are_ranked_by_ridge_regression(collection, world, form):
     X, items, label_sets = collection
     ranker = RidgeRanker().fit(form(X), items, label_sets)
-    scores = ranker.decision_function(form(world.X_test))[:, ranker.seen_]
-    labels = ranker.classes_[ranker.seen_].tolist()
-    truth = items.align(labels)[0].toarray().astype(float)
+    seen = ranker.seen_
+    scores = ranker.decision_function(form(world.X_test))[:, seen]
+    labels = ranker.classes_[seen].tolist()
+    matrix, _ = items.align(labels)
+    truth = matrix.toarray().astype(float)
     scaler = StandardScaler().fit(X)
-    plain = [
-        PlainRidge(alpha=penalty * len(X)).fit(scaler.transform(X), truth) for penalty in PENALTIES
-    ]
-    expected = [model.predict(scaler.transform(world.X_test)) for model in plain]
-    assert min(np.abs(scores - each).max() for each in expected) < 1e-4
+    errors = []
+    for penalty in PENALTIES:
+        reference = PlainRidge(alpha=penalty * len(X))
+        reference.fit(scaler.transform(X), truth)
+        expected = reference.predict(scaler.transform(world.X_test))
+        errors.append(np.abs(scores - expected).max())
+    assert min(errors) < 1e-4
 
 
 def test_unseen_labels_are_ranked_by_the_seen_ones_they_occur_with(collection, world):
     ranker = RidgeRanker().fit(*collection)
-    assert set(world.unseen) == set(ranker.classes_[~ranker.seen_])
+    unseen_labels = ranker.classes_[~ranker.seen_]
+    assert set(unseen_labels) == set(world.unseen)
     scores = ranker.decision_function(world.X_test)
     for label in world.unseen:
         column = ranker.classes_.tolist().index(label)
+        label_scores = scores[:, column]
         belongs = world.truth((label,))[:, 0]
-        assert scores[belongs, column].min() > scores[~belongs, column].max()
+        assert label_scores[belongs].min() > label_scores[~belongs].max()
 
 
 def test_frequent_labels_come_first_for_every_item(collection, world):
     ranker = FrequencyRanker().fit(*collection)
     scores = ranker.decision_function(world.X_test)
-    counts = dict(zip(collection[2].labels, collection[2].counts.tolist(), strict=True))
-    order = ranker.classes_[np.argsort(-scores[0], kind="stable")]
-    held = [counts.get(label, 0) for label in order]
-    assert held == sorted(held, reverse=True) and (scores == scores[0]).all()
+    assert (scores == scores[0]).all()
+    _, _, label_sets = collection
+    count_by_label = dict(zip(label_sets.labels, label_sets.counts.tolist(), strict=True))
+    order = np.argsort(-scores[0], kind="stable")
+    counts = [count_by_label.get(label, 0) for label in ranker.classes_[order]]
+    assert counts == sorted(counts, reverse=True)
 
 
 def test_ridge_regression_is_left_out_where_there_are_too_many_features():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -31,31 +32,36 @@ many = settings(deadline=None, max_examples=60)
 
 
 def corpus_of(documents, groups=None, splits=None, ids=None):
-    made = LabelCorpus.from_documents(documents, ids=ids)
-    return replace(
-        made,
-        groups=None if groups is None else tuple(groups),
-        splits=None if splits is None else tuple(splits),
-    )
+    corpus = LabelCorpus.from_documents(documents, ids=ids)
+    if groups is not None:
+        corpus = replace(corpus, groups=tuple(groups))
+    if splits is not None:
+        corpus = replace(corpus, splits=tuple(splits))
+    return corpus
 
 
 @st.composite
 def corpora(draw, prefix="d"):
     """Draw a corpus with empty documents, groups or none, and an official split."""
-    documents = draw(st.lists(st.sets(st.sampled_from(LABELS), max_size=4), max_size=40))
+    label_sets = st.sets(st.sampled_from(LABELS), max_size=4)
+    documents = draw(st.lists(label_sets, max_size=40))
     n = len(documents)
-    groups = draw(st.none() | st.lists(st.sampled_from("uvwxyz"), min_size=n, max_size=n))
-    splits = draw(st.lists(st.sampled_from(["train", "test"]), min_size=n, max_size=n))
-    return corpus_of(documents, groups, splits, ids=[f"{prefix}{i}" for i in range(n)])
+    group_names = st.lists(st.sampled_from("uvwxyz"), min_size=n, max_size=n)
+    groups = draw(st.none() | group_names)
+    split_names = st.lists(st.sampled_from(["train", "test"]), min_size=n, max_size=n)
+    splits = draw(split_names)
+    ids = [f"{prefix}{row}" for row in range(n)]
+    return corpus_of(documents, groups, splits, ids=ids)
 
 
 @st.composite
 def kinds(draw):
     """Draw the kind of every label."""
-    numbers = draw(st.lists(st.integers(0, 2), min_size=len(LABELS), max_size=len(LABELS)))
-    return LabelSplit(
-        *(tuple(t for t, n in zip(LABELS, numbers, strict=True) if n == k) for k in range(3))
-    )
+    labels_by_kind = ([], [], [])
+    for label in LABELS:
+        kind = draw(st.integers(0, 2))
+        labels_by_kind[kind].append(label)
+    return LabelSplit(*map(tuple, labels_by_kind))
 
 
 def kinds_in(corpus, labels):
@@ -68,10 +74,12 @@ def groups_of(corpus, rows):
     return set() if corpus.groups is None else {corpus.groups[row] for row in rows}
 
 
-def without_groups_of(corpus, rows, others, by_group):
-    """Leave out rows of a group that has one of the others."""
-    shared = groups_of(corpus, others) if by_group else set()
-    return {row for row in rows if not groups_of(corpus, [row]) & shared}
+def without_groups_of(corpus, rows, excluded_rows, by_group):
+    """Leave out rows of a group that has one of the excluded ones."""
+    if not by_group:
+        return set(rows)
+    excluded_groups = groups_of(corpus, excluded_rows)
+    return {row for row in rows if excluded_groups.isdisjoint(groups_of(corpus, [row]))}
 
 
 # ------------------------------------------------------------------ labels
@@ -88,47 +96,74 @@ def pictures():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_drawn_label_split_keeps_its_promises(pictures, seed):
-    shares = {"document_share": (0.2, 0.4), "oov_document_share": (0.1, 0.3)}
-    labels = labels_by_document_share(pictures, oov_share=0.15, random_state=seed, **shares)
-    assert random_labels(pictures, random_state=seed) == random_labels(pictures, random_state=seed)
-    filled = pictures.select(pictures.lengths > 0)
-    outside = carries(filled, labels.oov)
-    assert 0.1 <= outside.mean() <= 0.3
-    assert 0.2 <= carries(filled, labels.unseen)[~outside].mean() <= 0.4
-    assert len(labels.oov) == round(0.15 * len(pictures.labels))
-    inside = filled.select(~outside).without_unused().labels
-    assert len(labels.unseen) == round(0.25 * len(inside))
+def test_a_random_label_split_keeps_to_its_shares(pictures, seed):
+    labels = labels_by_document_share(
+        pictures,
+        oov_share=0.15,
+        random_state=seed,
+        document_share=(0.2, 0.4),
+        oov_document_share=(0.1, 0.3),
+    )
+    n_labels = len(pictures.labels)
+    assert len(labels.oov) == round(0.15 * n_labels)
     assert sorted(labels.seen + labels.unseen + labels.oov) == sorted(pictures.labels)
 
+    filled = pictures.select(pictures.lengths > 0)
+    with_oov = carries(filled, labels.oov)
+    assert 0.1 <= with_oov.mean() <= 0.3
+    with_unseen = carries(filled, labels.unseen)
+    assert 0.2 <= with_unseen[~with_oov].mean() <= 0.4
+    remaining = filled.select(~with_oov).without_unused()
+    assert len(labels.unseen) == round(0.25 * len(remaining.labels))
 
-def test_labels_drawn_without_oov_are_those_of_before():
-    """The generator's stream without oov labels is fixed: published figures rest on it."""
-    documents = [{LABELS[i % 7], LABELS[(3 * i) % 10]} for i in range(40)]
-    corpus, stream = corpus_of(documents), np.random.default_rng(5)
-    chosen = []
-    while not chosen:
-        covered, drawn = set(), []
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_labels_come_from_the_seed(pictures, seed):
+    labels = random_labels(pictures, random_state=seed)
+    assert random_labels(pictures, random_state=seed) == labels
+
+
+def first_labels_within_share(corpus, documents, stream):
+    """Draw labels in random orders until three hold 30 to 50 % of 40 documents."""
+    while True:
+        covered = set()
+        labels = []
         for column in stream.permutation(len(corpus.labels)):
-            rows = {i for i, d in enumerate(documents) if corpus.labels[column] in d}
-            if len(covered | rows) <= 0.5 * 40:
-                covered |= rows
-                drawn.append(corpus.labels[column])
-            if len(drawn) == 3:
+            label = corpus.labels[column]
+            rows = {row for row, document in enumerate(documents) if label in document}
+            if len(covered | rows) > 0.5 * 40:
+                continue
+            covered |= rows
+            labels.append(label)
+            if len(labels) == 3:
                 break
-        if len(drawn) == 3 and len(covered) >= 0.3 * 40:
-            chosen = sorted(drawn)
-    shares = {"unseen_share": 0.3, "document_share": (0.3, 0.5)}
-    assert list(labels_by_document_share(corpus, random_state=5, **shares).unseen) == chosen
+        if len(labels) == 3 and len(covered) >= 0.3 * 40:
+            return sorted(labels)
+
+
+def test_the_stream_of_random_numbers_without_oov_labels_is_fixed():
+    """Published figures rest on the labels that a seed draws."""
+    documents = [{LABELS[row % 7], LABELS[(3 * row) % 10]} for row in range(40)]
+    corpus = corpus_of(documents)
+    expected = first_labels_within_share(corpus, documents, np.random.default_rng(5))
+    labels = labels_by_document_share(
+        corpus,
+        unseen_share=0.3,
+        document_share=(0.3, 0.5),
+        random_state=5,
+    )
+    assert list(labels.unseen) == expected
 
 
 def test_random_labels_take_shares_of_the_labels_in_use():
-    corpus = LabelCorpus.from_indicator(
-        np.array([[1] * 20 + [0] * 4, [1] * 20 + [0] * 4]), [f"label {i:02}" for i in range(24)]
-    )
+    names = [f"label {number:02}" for number in range(24)]
+    in_use = np.arange(24) < 20
+    corpus = LabelCorpus.from_indicator(np.array([in_use, in_use], dtype=int), names)
     labels = random_labels(corpus, unseen_share=0.25, oov_share=0.2, random_state=0)
-    assert [len(labels.oov), len(labels.unseen), len(labels.seen)] == [4, 4, 16]
-    assert set(labels.seen) >= {f"label {i}" for i in range(20, 24)}
+    assert len(labels.oov) == 4
+    assert len(labels.unseen) == 4
+    assert len(labels.seen) == 16
+    assert set(labels.seen) >= set(names[20:])
 
 
 @pytest.mark.parametrize(
@@ -147,11 +182,16 @@ def test_impossible_label_splits_are_errors(arguments, message, monkeypatch):
         labels_by_document_share(corpus, random_state=0, **arguments)
 
 
-def test_a_label_has_one_kind_and_every_label_has_one():
+def test_a_label_has_one_kind():
     with pytest.raises(InputError, match="of one kind each; named twice: b"):
         LabelSplit(("a", "b"), ("b",))
+
+
+def test_every_label_has_a_kind():
+    corpus = corpus_of([("a", "c")], splits=["train"])
+    labels = LabelSplit(("a",), ("b",))
     with pytest.raises(InputError, match="neither seen, unseen nor oov in `labels`: c;"):
-        within_corpus(corpus_of([("a", "c")], splits=["train"]), LabelSplit(("a",), ("b",)))
+        within_corpus(corpus, labels)
 
 
 # ------------------------------------------------------------------ documents
@@ -162,22 +202,24 @@ def test_a_label_has_one_kind_and_every_label_has_one():
 def test_drawn_rows_are_whole_groups_near_the_size_or_leave_every_label_a_document(
     corpus, share, by_group, keep_labels, seed
 ):
-    rows, generator = np.arange(len(corpus))[::2], np.random.default_rng(seed)
-    chosen = splits._draw_rows(corpus, rows, share, by_group, generator, keep_labels)
-    left = np.setdiff1d(rows, chosen)
-    assert set(chosen) <= set(rows)
-    sizes = [1] * len(rows)
+    rows = np.arange(len(corpus))[::2]
+    generator = np.random.default_rng(seed)
+    selected = splits._draw_rows(corpus, rows, share, by_group, generator, keep_labels)
+    remaining = np.setdiff1d(rows, selected)
+    assert set(selected) <= set(rows)
+    largest_group = min(len(rows), 1)
     if by_group and corpus.groups is not None:
-        assert not groups_of(corpus, chosen) & groups_of(corpus, left)
-        names = [corpus.groups[row] for row in rows]
-        sizes = [names.count(name) for name in set(names)]
-    distance = len(chosen) - round(share * len(rows))
-    assert distance <= max(sizes, default=0) / 2
+        selected_groups = groups_of(corpus, selected)
+        assert selected_groups.isdisjoint(groups_of(corpus, remaining))
+        counts = Counter(corpus.groups[row] for row in rows)
+        largest_group = max(counts.values(), default=0)
+    distance = len(selected) - round(share * len(rows))
+    assert distance <= largest_group / 2
     if keep_labels:
         used = corpus.select(rows).used(corpus.labels)
-        assert corpus.select(left).used(corpus.labels) == used
+        assert corpus.select(remaining).used(corpus.labels) == used
     else:
-        assert -distance <= max(sizes, default=0) / 2
+        assert -distance <= largest_group / 2
 
 
 @pytest.mark.parametrize(
@@ -194,8 +236,9 @@ def test_drawn_rows_are_whole_groups_near_the_size_or_leave_every_label_a_docume
 )
 def test_halves_and_sizes_are_checked(marks, options, message):
     corpus = corpus_of([("a",), ("b",)], splits=marks)
+    labels = LabelSplit(("a",), ("b",))
     with pytest.raises(InputError, match=message):
-        within_corpus(corpus, LabelSplit(("a",), ("b",)), random_state=0, **options)
+        within_corpus(corpus, labels, random_state=0, **options)
 
 
 # ------------------------------------------------------------------ within one corpus
@@ -211,104 +254,168 @@ def test_halves_and_sizes_are_checked(marks, options, message):
     st.booleans(),
     st.integers(0, 3),
 )
-def test_within_a_corpus_every_set_is_what_it_should_be(
+def test_every_set_of_a_split_within_a_corpus_follows_its_definition(
     corpus, labels, first, validation_from, test_from, by_group, seed
 ):
-    options = {"validation_from": validation_from, "test_from": test_from, "by_group": by_group}
-    split = within_corpus(corpus, labels, first=first, validation=0.3, random_state=seed, **options)
+    split = within_corpus(
+        corpus,
+        labels,
+        first=first,
+        validation=0.3,
+        random_state=seed,
+        validation_from=validation_from,
+        test_from=test_from,
+        by_group=by_group,
+    )
     halves = splits._halves(corpus, first, by_group, np.random.default_rng(seed))
-    half, other = set(halves[0]), set(halves[1])
-    held = kinds_in(corpus, labels)
-    clean = {row for row in half | other if held[row] and "oov" not in held[row]}
-    plain = {row for row in clean if "unseen" not in held[row]}
+    first_half, second_half = map(set, halves)
+    kinds_of_rows = kinds_in(corpus, labels)
+    clean = set()
+    for row in first_half | second_half:
+        if kinds_of_rows[row] and "oov" not in kinds_of_rows[row]:
+            clean.add(row)
+    with_unseen = {row for row in clean if "unseen" in kinds_of_rows[row]}
+    plain = clean - with_unseen
+
     # who teaches meaning
-    sets = [set(getattr(split, name)) for name in SEMANTICS]
-    assert set.union(*sets) == clean
-    assert sum(len(part) for part in sets) == len(clean)
-    stays = sets[0] | sets[1] if validation_from == "first" else sets[0]
-    assert stays == clean & half == set(split.known_rows)
+    training, validation, testing = [set(getattr(split, name)) for name in SEMANTICS]
+    assert training | validation | testing == clean
+    assert len(training) + len(validation) + len(testing) == len(clean)
+    known_rows = training
     if validation_from == "first":
-        used = corpus.select(sorted(clean & half)).used(corpus.labels)
+        known_rows = training | validation
+        used = corpus.select(sorted(clean & first_half)).used(corpus.labels)
         assert corpus.select(split.semantics).used(corpus.labels) == used
+    assert known_rows == clean & first_half
+    assert known_rows == set(split.known_rows)
+
     # who is mapped and tested
-    assert set(split.test) == (clean - plain if test_from == "both" else (clean - plain) & other)
-    assert set(split.validation) == plain & other
-    assert set(split.train) == without_groups_of(corpus, plain & half, split.test, by_group)
+    tested = with_unseen if test_from == "both" else with_unseen & second_half
+    assert set(split.test) == tested
+    assert set(split.validation) == plain & second_half
+    candidates = plain & first_half
+    assert set(split.train) == without_groups_of(corpus, candidates, split.test, by_group)
     if by_group and first != "split" and test_from == "second":
-        assert set(split.train) == plain & half  # whole groups: nobody is left out
-        assert not groups_of(corpus, split.known_rows) & groups_of(corpus, split.test)
-    assert list(split.own_documents()) == [row in split.known_rows for row in split.test]
-    assert split.own_documents().any() <= (test_from == "both")
+        assert set(split.train) == candidates  # whole groups: nobody is left out
+        known_groups = groups_of(corpus, split.known_rows)
+        assert known_groups.isdisjoint(groups_of(corpus, split.test))
+    is_known = [row in split.known_rows for row in split.test]
+    assert list(split.own_documents()) == is_known
+    assert test_from == "both" or not split.own_documents().any()
 
 
 @many
 @given(corpora(), kinds(), st.booleans(), st.sampled_from(["second", "both"]), st.integers(0, 3))
-def test_the_oov_test_takes_what_the_split_leaves_out(corpus, labels, by_group, test_from, seed):
+def test_the_oov_test_holds_the_documents_that_the_split_leaves_out(
+    corpus, labels, by_group, test_from, seed
+):
     split = within_corpus(
-        corpus, labels, first=0.6, test_from=test_from, by_group=by_group, random_state=seed
+        corpus,
+        labels,
+        first=0.6,
+        test_from=test_from,
+        by_group=by_group,
+        random_state=seed,
     )
     if not labels.oov:
         with pytest.raises(InputError, match="draw the labels with an `oov_share`"):
             oov_test(split)
         return
-    other = oov_test(split)
-    held = kinds_in(corpus, labels)
-    assert set(other.test) == {r for r, kinds in enumerate(held) if {"unseen", "oov"} <= kinds}
-    assert not set(other.test) & set(split.test)
-    more = {row for row, kinds in enumerate(held) if kinds == {"seen", "oov"}} | set(split.train)
-    assert set(other.train) == without_groups_of(corpus, more, other.test, by_group)
-    assert np.array_equal(other.known_rows, split.known_rows)
-    assert not other.own_documents().any()
+
+    of_oov = oov_test(split)
+    tested = set()
+    candidates = set(split.train)
+    for row, kinds in enumerate(kinds_in(corpus, labels)):
+        if {"unseen", "oov"} <= kinds:
+            tested.add(row)
+        elif kinds == {"seen", "oov"}:
+            candidates.add(row)
+    assert set(of_oov.test) == tested
+    assert tested.isdisjoint(split.test)
+    assert set(of_oov.train) == without_groups_of(corpus, candidates, of_oov.test, by_group)
+    assert np.array_equal(of_oov.known_rows, split.known_rows)
+    assert not of_oov.own_documents().any()
 
 
 def documents_like_table_1():
     """MagTag5K's documents by the kinds of labels they hold, each over one or two labels."""
     counts = {("s",): 2871, ("s", "u"): 953, ("s", "o"): 750, ("s", "u", "o"): 410, ("o",): 2}
     sizes = {"s": 85, "u": 29, "o": 22}
-    documents = [
-        {f"{kind}{i % sizes[kind]}" for kind in kinds}
-        for kinds, n in counts.items()
-        for i in range(n)
-    ]
-    labels = LabelSplit(*(tuple(f"{kind}{i}" for i in range(sizes[kind])) for kind in "suo"))
-    return corpus_of(documents), labels
+    documents = []
+    for kinds, n in counts.items():
+        for number in range(n):
+            documents.append({f"{kind}{number % sizes[kind]}" for kind in kinds})
+    labels = []
+    for kind, size in sizes.items():
+        labels.append(tuple(f"{kind}{number}" for number in range(size)))
+    return corpus_of(documents), LabelSplit(*labels)
 
 
 def test_table_1_counts_of_magtag5k():
     corpus, labels = documents_like_table_1()
-    options = {"validation_from": "second", "validation": 300, "test_from": "both"}
-    split = within_corpus(corpus, labels, first=2 / 3, random_state=0, **options)
+    split = within_corpus(
+        corpus,
+        labels,
+        first=2 / 3,
+        random_state=0,
+        validation_from="second",
+        validation=300,
+        test_from="both",
+    )
     sizes = split.sizes()
-    assert [sizes["seen"], sizes["unseen"], sizes["oov"], sizes["documents"]] == [85, 29, 22, 4986]
-    assert sizes["test"] == 953
-    assert sizes["semantics_validation"] == 300
+    exact = {
+        "seen": 85,
+        "unseen": 29,
+        "oov": 22,
+        "documents": 4986,
+        "test": 953,
+        "semantics_validation": 300,
+    }
+    for name, count in exact.items():
+        assert sizes[name] == count, name
     assert sizes["train"] + sizes["validation"] == 2871
     assert sizes["semantics"] + 300 + sizes["semantics_test"] == 3824
     published = {"semantics": 2550, "semantics_test": 975, "train": 1914, "validation": 957}
     for name, count in published.items():
-        assert abs(sizes[name] - count) <= 60, name
-    assert abs(split.own_documents().sum() - 636) <= 40  # two thirds of the tested are in D1
-    other = oov_test(split).sizes()
-    assert other["train"] == sizes["train"] + 750
-    assert other["test"] == 410
+        assert sizes[name] == pytest.approx(count, abs=60), name
+    # Two thirds of the tested documents are in the first half.
+    assert split.own_documents().sum() == pytest.approx(636, abs=40)
+    oov_sizes = oov_test(split).sizes()
+    assert oov_sizes["train"] == sizes["train"] + 750
+    assert oov_sizes["test"] == 410
 
 
-def test_a_split_hands_out_documents_under_their_own_names(music):
-    numbered = LabelCorpus.from_documents(list(music))
-    labels = random_labels(numbered, oov_share=0.2, random_state=0)
-    split = within_corpus(numbered, labels, first=0.6, random_state=0)
-    for corpus, rows in (
+@pytest.fixture(scope="module")
+def numbered_split(music):
+    """A corpus without names of its own, and a split of it with oov labels."""
+    corpus = LabelCorpus.from_documents(list(music))
+    labels = random_labels(corpus, oov_share=0.2, random_state=0)
+    return corpus, within_corpus(corpus, labels, first=0.6, random_state=0)
+
+
+def test_a_split_hands_out_documents_under_their_own_names(numbered_split):
+    corpus, split = numbered_split
+    for documents, rows in (
         (split.training_label_sets(), split.semantics),
         (split.validation_label_sets(), split.semantics_validation),
         (split.instances("test"), split.test),
     ):
-        assert corpus.ids == tuple(str(row) for row in rows)
-        assert not corpus.numbered
-        assert [set(document) for document in corpus] == [set(numbered.document(r)) for r in rows]
-    assert set(split.training_label_sets().labels) == set(labels.vocabulary)
+        expected = tuple(str(row) for row in rows)
+        assert documents.ids == expected
+        assert not documents.numbered
+        for document, row in zip(documents, rows, strict=True):
+            assert set(document) == set(corpus.document(row))
+    taught = split.training_label_sets().labels
+    assert set(taught) == set(split.labels.vocabulary)
+
+
+def test_instances_that_taught_no_meaning_are_those_of_the_oov_test(numbered_split):
+    _, split = numbered_split
     assert len(split.unmet_instances("train")) == 0
-    more = oov_test(split).unmet_instances("train")
-    assert set(more.ids) == {str(row) for row in np.setdiff1d(oov_test(split).train, split.train)}
+    of_oov = oov_test(split)
+    instances = of_oov.unmet_instances("train")
+    rows = np.setdiff1d(of_oov.train, split.train)
+    assert set(instances.ids) == {str(row) for row in rows}
 
 
 def test_the_first_half_does_not_depend_on_the_labels_hidden(music):
@@ -323,7 +430,8 @@ def test_the_first_half_does_not_depend_on_the_labels_hidden(music):
 
 
 def test_rows_outside_a_corpus_are_refused(music):
-    split = within_corpus(music, random_labels(music, random_state=0), first=0.6, random_state=0)
+    labels = random_labels(music, random_state=0)
+    split = within_corpus(music, labels, first=0.6, random_state=0)
     with pytest.raises(InputError, match="`train` of `ZeroShotSplit` must hold rows"):
         replace(split, train=[0, len(music)])
     with pytest.raises(InputError, match=r"`part` of `ZeroShotSplit\.instances` must be one of"):
@@ -334,18 +442,28 @@ def test_hsun_has_the_papers_halves(data):
     if not (data / "hsun").is_dir():
         pytest.skip("the corpus hsun is not here")
     corpus = load_dataset("hsun", data).corpus
-    one, two = splits._halves(corpus, "split", True, np.random.default_rng(0))
-    assert [corpus.splits.count(word) for word in ("train", "test")] == [4367, 4317]
-    empty = corpus.lengths == 0
-    assert [len(one), len(two)] == [4367 - empty[:4367].sum(), 4317 - empty[4367:].sum()]
-    labels = labels_by_document_share(corpus.select(one), random_state=0)
+    assert corpus.splits.count("train") == 4367
+    assert corpus.splits.count("test") == 4317
+    first, second = splits._halves(corpus, "split", True, np.random.default_rng(0))
+    filled = corpus.lengths > 0
+    assert len(first) == filled[:4367].sum()
+    assert len(second) == filled[4367:].sum()
+
+    labels = labels_by_document_share(corpus.select(first), random_state=0)
     sizes = within_corpus(corpus, labels, validation=0.35, random_state=0).sizes()
-    assert sizes["semantics"] + sizes["semantics_validation"] == len(one)
-    assert sizes["validation"] + sizes["test"] == sizes["semantics_test"] == len(two)
-    published = {"semantics": 2839, "semantics_validation": 1527, "semantics_test": 4217}
-    published |= {"train": 3074, "validation": 2955, "test": 1262}
+    assert sizes["semantics"] + sizes["semantics_validation"] == len(first)
+    assert sizes["validation"] + sizes["test"] == len(second)
+    assert sizes["semantics_test"] == len(second)
+    published = {
+        "semantics": 2839,
+        "semantics_validation": 1527,
+        "semantics_test": 4217,
+        "train": 3074,
+        "validation": 2955,
+        "test": 1262,
+    }
     for name, count in published.items():
-        assert abs(sizes[name] - count) <= 0.06 * count, name
+        assert sizes[name] == pytest.approx(count, rel=0.06), name
 
 
 # ------------------------------------------------------------------ from one corpus to another
@@ -353,28 +471,47 @@ def test_hsun_has_the_papers_halves(data):
 
 @many
 @given(corpora("s"), corpora("t"), kinds(), st.integers(0, 3), st.booleans(), st.integers(0, 3))
-def test_across_corpora_every_set_is_what_it_should_be(
+def test_every_set_of_a_split_across_corpora_follows_its_definition(
     source, target, labels, max_oov, by_group, seed
 ):
-    options = {"max_oov": max_oov, "by_group": by_group, "random_state": seed}
-    split = cross_corpora(source, target, labels, validation_share=0.3, **options)
-    held = kinds_in(source, labels)
-    clean = {row for row in range(len(source)) if held[row] and "oov" not in held[row]}
+    split = cross_corpora(
+        source,
+        target,
+        labels,
+        validation_share=0.3,
+        max_oov=max_oov,
+        by_group=by_group,
+        random_state=seed,
+    )
+    clean = set()
+    for row, kinds in enumerate(kinds_in(source, labels)):
+        if kinds and "oov" not in kinds:
+            clean.add(row)
     assert set(split.known_rows) == clean
     taught = set().union(*(source.document(row) for row in split.semantics))
     assert taught == set().union(*(source.document(row) for row in clean))
     assert set(split.labels.vocabulary) == taught
-    inside = [set(document) & taught for document in target]
-    outside = [set(document) - taught for document in target]
-    usable = [r for r in range(len(target)) if inside[r] and len(outside[r]) <= max_oov]
-    assert set(split.labels.oov) == set().union(*(outside[row] for row in usable))
-    tested = {row for row in usable if inside[row] & set(labels.unseen)}
+
+    usable = set()
+    tested = set()
+    oov = set()
+    for row, document in enumerate(target):
+        known_labels = set(document) & taught
+        oov_labels = set(document) - taught
+        if not known_labels or len(oov_labels) > max_oov:
+            continue
+        usable.add(row)
+        oov |= oov_labels
+        if not known_labels.isdisjoint(labels.unseen):
+            tested.add(row)
+    assert set(split.labels.oov) == oov
     assert set(split.test) == tested
-    rest = without_groups_of(target, set(usable) - tested, tested, by_group)
-    assert set(split.train) | set(split.validation) == rest
-    assert not set(split.train) & set(split.validation)
+    train = set(split.train)
+    validation = set(split.validation)
+    assert train | validation == without_groups_of(target, usable - tested, tested, by_group)
+    assert train.isdisjoint(validation)
     if by_group:
-        assert not groups_of(target, split.train) & groups_of(target, split.validation)
+        assert groups_of(target, train).isdisjoint(groups_of(target, validation))
     assert not split.own_documents().any()
 
 
@@ -386,7 +523,8 @@ def test_labels_are_matched_after_normalisation():
     assert split.train.tolist() == [0]
     assert split.test.tolist() == [1]
     assert split.labels.oov == ("x",)
-    assert split.instances("test").document(0) == ("BOAT", "x")
+    tested = split.instances("test")
+    assert tested.document(0) == ("BOAT", "x")
 
 
 def test_a_split_of_the_source_brings_its_sets_and_labels(pictures):
@@ -399,7 +537,8 @@ def test_a_split_of_the_source_brings_its_sets_and_labels(pictures):
     assert split.validation_known
     assert set(split.labels.unseen) <= set(labels.unseen)
     assert split.labels.oov
-    assert len(split.train) and len(split.test)
+    assert len(split.train)
+    assert len(split.test)
     with pytest.raises(InputError, match="a split brings its own"):
         cross_corpora(inner, target, labels)
     with pytest.raises(InputError, match="needs the kinds of its labels"):
@@ -427,36 +566,64 @@ def test_columns_by_kind_of_label():
 @pytest.fixture(scope="module")
 def scored():
     generator = np.random.default_rng(0)
-    documents = [set(generator.choice(list("abcde"), size=2, replace=False)) for _ in range(30)]
-    return corpus_of(documents), generator.random((30, 6)), ("F", "E", "D", "C", "B", "A")
+    documents = []
+    for _ in range(30):
+        documents.append(generator.choice(list("abcde"), size=2, replace=False))
+    scores = generator.random((30, 6))
+    return corpus_of(documents), scores, ("F", "E", "D", "C", "B", "A")
 
 
-def test_measures_are_those_of_the_columns_alone(scored):
+@pytest.mark.parametrize(
+    ("names", "columns"), [(("a", "b", "c"), [5, 4, 3]), (("e",), [1])], ids=["three", "one"]
+)
+def test_measures_are_those_of_the_columns_alone(scored, names, columns):
     documents, scores, labels = scored
-    found = measure(documents, scores, labels, {"zsl": ("a", "b", "c"), "oov": ("e",)})
-    for name, columns in (("zsl", [5, 4, 3]), ("oov", [1])):
-        truth = np.array([[labels[c].lower() in d for c in columns] for d in documents])
-        assert found[name]["E-MAP"] == pytest.approx(
-            100 * example_map(truth[truth.any(axis=1)], scores[truth.any(axis=1)][:, columns])
-        )
-        assert found[name]["C-MAP"] == pytest.approx(100 * concept_map(truth, scores[:, columns]))
-    assert set(found["zsl"]) == {name for name, _ in splits.MEASURES.values()}
-    assert 1 <= found["zsl"]["coverage"] <= 3
-    # Labels without a score come last.
+    measures = measure(documents, scores, labels, {"set": names})["set"]
+    assert set(measures) == {name for name, _ in splits.MEASURES.values()}
+    assert 1 <= measures["coverage"] <= 3
+
+    rows = [[label in document for label in names] for document in documents]
+    truth = np.array(rows)
+    column_scores = scores[:, columns]
+    filled = truth.any(axis=1)
+    expected = 100 * example_map(truth[filled], column_scores[filled])
+    assert measures["E-MAP"] == pytest.approx(expected)
+    expected = 100 * concept_map(truth, column_scores)
+    assert measures["C-MAP"] == pytest.approx(expected)
+
+
+def test_labels_without_a_score_come_last(scored):
+    documents, scores, labels = scored
     columns = {"zsl": ("a", "b", "c")}
-    without = measure(documents, scores[:, :5], labels[:5], columns)
-    worst = scores.copy()
-    worst[:, 5] = -1
-    assert without == measure(documents, worst, labels, columns)
-    assert without != measure(documents, scores, labels, columns)
+    measures = measure(
+        documents,
+        scores[:, :5],
+        labels[:5],
+        columns,
+    )
+    lowest_scores = scores.copy()
+    lowest_scores[:, 5] = -1
+    expected = measure(documents, lowest_scores, labels, columns)
+    assert measures == expected
+    assert measures != measure(documents, scores, labels, columns)
 
 
 def test_sets_that_nothing_is_true_of_are_left_out(scored):
     documents, scores, labels = scored
-    assert measure(documents, scores, labels, {"oov": ("f",), "zsl": ("a",)}).keys() == {"zsl"}
+    measures = measure(documents, scores, labels, {"oov": ("f",), "zsl": ("a",)})
+    assert measures.keys() == {"zsl"}
+
+
+def test_a_label_that_applies_everywhere_has_no_area_under_the_curve(scored):
+    documents, scores, labels = scored
     everywhere = documents.select(carries(documents, ["a"]))
-    found = measure(everywhere, scores[: len(everywhere)], labels, {"zsl": ("a",)})
-    assert "AUC" not in found["zsl"]  # there is no instance that the label does not apply to
-    assert found["zsl"]["C-MAP"] == 100
+    n = len(everywhere)
+    measures = measure(everywhere, scores[:n], labels, {"zsl": ("a",)})
+    assert "AUC" not in measures["zsl"]
+    assert measures["zsl"]["C-MAP"] == 100
+
+
+def test_scores_of_other_labels_are_refused(scored):
+    documents, scores, labels = scored
     with pytest.raises(InputError, match="expected 30 documents and 5 scored labels"):
         measure(documents, scores, labels[:5], {"zsl": ("a",)})

@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from polyseme import WordVectors
@@ -37,31 +38,42 @@ def test_labels_fall_into_words(label, words):
 def test_a_label_is_the_mean_of_its_known_words_at_length_one():
     words = {"deep": [3, 0, 0], "House": [0, 1, 0], "zero": [0, 0, 0], "shallow": [-3, 0, 0]}
     labels = ["deep house", "deep xyz", "deep-deep house", "xyz", "zero", "shallow deep"]
-    found, known = WordVectors(words).label_vectors(labels)
-    expected = np.array([[3, 1, 0], [1, 0, 0], [6, 1, 0]])
-    assert known.tolist() == [True] * 3 + [False] * 3
-    np.testing.assert_allclose(found[known], expected / np.linalg.norm(expected, axis=1)[:, None])
-    assert not found[~known].any()
+    vectors, has_vector = WordVectors(words).label_vectors(labels)
+    assert has_vector.tolist() == [True] * 3 + [False] * 3
+    sums = np.array([[3, 1, 0], [1, 0, 0], [6, 1, 0]])
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    assert_allclose(vectors[has_vector], sums / lengths)
+    assert not vectors[~has_vector].any()
 
 
 def test_of_words_that_differ_in_case_the_folded_one_counts():
     mixed = WordVectors({"Turkey": [1, 0], "turkey": [0, 1], "Bath": [1, 1], "BATH": [5, 5]})
     assert mixed.words == ("turkey", "bath")
     assert mixed.vectors.tolist() == [[0, 1], [1, 1]]
-    assert "Turkey" in mixed and "goose" not in mixed and len(mixed) == 2
+    assert "Turkey" in mixed
+    assert "goose" not in mixed
+    assert len(mixed) == 2
 
 
-def test_word_vectors_do_not_change_and_copies_are_the_object_itself():
+def test_copies_of_word_vectors_are_the_object_itself():
     vectors = WordVectors({"a": [1, 2]}, source="here")
-    assert copy.deepcopy(vectors) is vectors is copy.copy(vectors)
-    assert clone(ConSE(vectors=vectors)).vectors is vectors
+    assert copy.copy(vectors) is vectors
+    assert copy.deepcopy(vectors) is vectors
+    baseline = clone(ConSE(vectors=vectors))
+    assert baseline.vectors is vectors
     assert repr(vectors) == "WordVectors(1 words of 2 numbers from here)"
-    with pytest.raises(ValueError, match="read-only"):
-        vectors.vectors[0, 0] = 5
+
+
+def test_word_vectors_do_not_change():
     array = np.ones((1, 2), dtype=np.float32)
     vectors = WordVectors.from_arrays(["a"], array)
     array[0, 0] = 7
     assert vectors.vectors.tolist() == [[1, 1]]
+    with pytest.raises(ValueError, match="read-only"):
+        vectors.vectors[0, 0] = 5
+
+
+def test_every_word_needs_a_vector():
     with pytest.raises(InputError, match="2 words but 3 vectors"):
         WordVectors.from_arrays(["a", "b"], np.ones((3, 2)))
 
@@ -89,27 +101,30 @@ def test_bad_mappings_get_one_sentence(vectors, message):
 
 def test_an_npz_file_is_read(tmp_path):
     path = tmp_path / "words.npz"
-    np.savez(path, words=np.array(["sky", "sea"]), vectors=np.eye(2, dtype=np.float16))
-    found = WordVectors.read(path)
-    assert found.words == ("sky", "sea")
-    assert found.vectors.dtype == np.float32
-    assert found.source == "words.npz"
-    assert WordVectors.read(path, labels=["Sea shore"]).words == ("sea",)
+    vectors = np.eye(2, dtype=np.float16)
+    np.savez(path, words=np.array(["sky", "sea"]), vectors=vectors)
+    loaded = WordVectors.read(path)
+    assert loaded.words == ("sky", "sea")
+    assert loaded.vectors.dtype == np.float32
+    assert loaded.source == "words.npz"
+    of_labels = WordVectors.read(path, labels=["Sea shore"])
+    assert of_labels.words == ("sea",)
 
 
 @pytest.mark.parametrize("ending", [".txt", ".txt.gz"])
 @pytest.mark.parametrize("header", ["", "4 2\n"])
 def test_a_text_file_is_read(tmp_path, ending, header):
     text = header + "sky 1 0\n. . 0.5 0.5\nsea -2e-1 3 \r\nSky 9 9\n"
-    path = tmp_path / f"glove{ending}"
+    content = text.encode()
     if ending.endswith("gz"):
-        path.write_bytes(gzip.compress(text.encode()))
-    else:
-        path.write_text(text, newline="")
-    found = WordVectors.read(path)
-    assert found.words == ("sky", ". .", "sea")
-    np.testing.assert_allclose(found.vectors, [[1, 0], [0.5, 0.5], [-0.2, 3]])
-    assert WordVectors.read(path, labels=["sea-sky"], max_words=3).words == ("sky", "sea")
+        content = gzip.compress(content)
+    path = tmp_path / f"glove{ending}"
+    path.write_bytes(content)
+    loaded = WordVectors.read(path)
+    assert loaded.words == ("sky", ". .", "sea")
+    assert_allclose(loaded.vectors, [[1, 0], [0.5, 0.5], [-0.2, 3]])
+    of_labels = WordVectors.read(path, labels=["sea-sky"], max_words=3)
+    assert of_labels.words == ("sky", "sea")
 
 
 @pytest.mark.parametrize(
@@ -161,9 +176,10 @@ def test_broken_files_get_one_sentence(tmp_path, name, content, message):
     ],
 )
 def test_bad_archives_get_one_sentence(tmp_path, arrays, message):
-    np.savez(tmp_path / "v.npz", **arrays)
+    path = tmp_path / "v.npz"
+    np.savez(path, **arrays)
     with pytest.raises(InputError, match=message):
-        WordVectors.read(tmp_path / "v.npz", max_words=2)
+        WordVectors.read(path, max_words=2)
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused_unread(tmp_path, monkeypatch):
@@ -174,36 +190,55 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_unread(tmp_path, monkeyp
         WordVectors.read(path)
 
 
-def test_the_default_file_is_found_in_the_data_folder(tmp_path, monkeypatch):
+@pytest.fixture
+def default_file(tmp_path):
+    """Word vectors under the name that is looked for."""
+    path = tmp_path / "glove100-label-words.npz"
+    np.savez(path, words=np.array(["sky", "sea"]), vectors=np.eye(2))
+    return path
+
+
+def test_a_default_file_that_is_missing_gets_one_sentence(tmp_path, monkeypatch):
     monkeypatch.delenv("POLYSEME_DATA", raising=False)
     with pytest.raises(InputError, match="since POLYSEME_DATA is not set"):
         WordVectors.find()
     with pytest.raises(InputError, match="No word vectors at"):
         WordVectors.find(tmp_path)
-    path = tmp_path / "glove100-label-words.npz"
-    np.savez(path, words=np.array(["sky", "sea"]), vectors=np.eye(2))
-    assert WordVectors.find(tmp_path).words == ("sky", "sea")
-    monkeypatch.setenv("POLYSEME_DATA", str(tmp_path))
-    assert WordVectors.find(labels=["sea"]).words == ("sea",)
-    baseline = ConSE(n_top=1, random_state=0).fit(np.eye(4), [("sky",), ("sea",)] * 2)
+
+
+def test_the_default_file_is_found_in_the_data_folder(default_file, monkeypatch):
+    vectors = WordVectors.find(default_file.parent)
+    assert vectors.words == ("sky", "sea")
+    monkeypatch.setenv("POLYSEME_DATA", str(default_file.parent))
+    of_labels = WordVectors.find(labels=["sea"])
+    assert of_labels.words == ("sea",)
+
+
+def test_baselines_use_the_default_file(default_file, monkeypatch):
+    monkeypatch.setenv("POLYSEME_DATA", str(default_file.parent))
+    baseline = ConSE(n_top=1, random_state=0)
+    baseline.fit(np.eye(4), [("sky",), ("sea",)] * 2)
     assert baseline.label_vectors_.shape == (2, 2)
 
 
 def test_the_real_vectors_know_the_labels_of_pictures(data):
     vectors = WordVectors.find(data)
-    found, known = vectors.label_vectors(["sky", "close-up", "sea", "f-16"])
-    assert known.tolist() == [True, True, True, False]
-    assert found[0] @ found[2] > found[1] @ found[2]
+    label_vectors, has_vector = vectors.label_vectors(["sky", "close-up", "sea", "f-16"])
+    assert has_vector.tolist() == [True, True, True, False]
+    sky, close_up, sea, _ = label_vectors
+    assert sky @ sea > close_up @ sea
 
 
 @pytest.mark.parametrize("wrong", ["words", "vectors"])
 def test_what_is_no_array_in_an_archive_is_refused(tmp_path, wrong):
-    with zipfile.ZipFile(tmp_path / "words.npz", "w") as archive:
-        for name, array in {"words": np.array(["sea"]), "vectors": np.ones((1, 2))}.items():
+    arrays = {"words": np.array(["sea"]), "vectors": np.ones((1, 2))}
+    path = tmp_path / "words.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w") as member:
                 if name == wrong:
                     member.write(b"no array")
                 else:
                     np.save(member, array)
     with pytest.raises(InputError, match=r"must be|must have|must hold"):
-        WordVectors.read(tmp_path / "words.npz")
+        WordVectors.read(path)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 from polyseme._validation import InputError
 from polyseme.baselines import Popularity, Transduction
 from polyseme.metrics import roc_auc
+from toy_fits import fit_world
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +19,9 @@ def groups():
     """Two groups of items, "red" and "blue", and an unseen "round" that all red ones are."""
     generator = np.random.default_rng(0)
     red = generator.random(200) < 0.5
-    X = generator.normal(size=(200, 6)) + 1.2 * red[:, None]
-    documents = [["red"] if one else ["blue"] for one in red]
+    noise = generator.normal(size=(200, 6))
+    X = noise + 1.2 * red[:, None]
+    documents = [["red"] if is_red else ["blue"] for is_red in red]
     sets = [["red", "round"], ["blue"]] * 10
     return X, red, documents, sets
 
@@ -27,10 +30,12 @@ def noisy(truth, seed=1):
     """Return a function that is right about the unseen label a little more often than not."""
 
     def prior(X):
-        right = 0.3 * (np.asarray(X).mean(axis=1) > 0.6) + 0.2
-        wild = np.random.default_rng(seed).uniform(0, 0.5, size=len(right))
-        probability = 0.3 * right + wild
-        return np.column_stack([np.full(len(right), 0.5)] * 2 + [probability])
+        means = np.asarray(X).mean(axis=1)
+        generator = np.random.default_rng(seed)
+        noise = generator.uniform(0, 0.5, size=len(means))
+        signal = 0.2 + 0.3 * (means > 0.6)
+        undecided = np.full(len(means), 0.5)
+        return np.column_stack([undecided, undecided, 0.3 * signal + noise])
 
     return prior
 
@@ -38,74 +43,131 @@ def noisy(truth, seed=1):
 def test_groups_of_features_correct_a_noisy_prior(groups):
     X, red, documents, sets = groups
     prior = noisy(red)
-    found = Transduction(prior, mixture_weight=5.0)
-    found.fit(X[:40], documents[:40], sets, X[40:])
-    column = found.classes_.tolist().index("round")
-    before = roc_auc(red[40:, None], prior(X[40:])[:, [column]])
-    after = roc_auc(red[40:, None], found.decision_function(X[40:])[:, [column]])
-    assert before < 0.75 and after > 0.9
-
-
-def test_log_ratios_and_moments_are_those_of_normal_distributions(groups):
-    X, red, documents, sets = groups
-    fitted = Transduction(noisy(red), mixture_weight=6.0, max_iter=1)
-    fitted.fit(X, documents, sets, label_sets_only=True)
-    rows = (X - X.mean(axis=0)) / X.std(axis=0)
-    column = fitted.classes_.tolist().index("red")
-    for held, mean in zip((~red, red), fitted.means_[:, column], strict=True):
-        np.testing.assert_allclose(mean, rows[held].mean(axis=0), atol=1e-10)
-    scale = np.sqrt(fitted.variances_)
-    without, having = (
-        norm.logpdf(rows, mean, scale).sum(axis=1) for mean in fitted.means_[:, column]
+    baseline = Transduction(prior, mixture_weight=5.0)
+    baseline.fit(
+        X[:40],
+        documents[:40],
+        sets,
+        X[40:],
     )
-    np.testing.assert_allclose(fitted._log_ratios(rows)[:, column], having - without)
-    spreads = []
-    likely = np.hstack([np.stack([~red, red], axis=1)])
-    for label, truth in (("red", likely), ("blue", likely[:, ::-1])):
-        place = fitted.classes_.tolist().index(label)
-        gaps = (rows[:, None] - fitted.means_[:, place]) ** 2
-        spreads.append((gaps * truth[:, :, None]).sum(axis=1).mean(axis=0))
-    # The covariance is shared by all labels; the unseen one explains some of it, too.
-    assert (fitted.variances_ >= np.min(spreads, axis=0) - 1e-9).all()
-    assert (fitted.variances_ <= 1 + 1e-9).all()
+    column = baseline.classes_.tolist().index("round")
+    truth = red[40:, None]
+    prior_scores = prior(X[40:])[:, [column]]
+    scores = baseline.decision_function(X[40:])[:, [column]]
+    assert roc_auc(truth, prior_scores) < 0.75
+    assert roc_auc(truth, scores) > 0.9
+
+
+@pytest.fixture(scope="module")
+def mixture(groups):
+    """A baseline that has fitted its normal distributions to all items once."""
+    X, red, documents, sets = groups
+    baseline = Transduction(noisy(red), mixture_weight=6.0, max_iter=1)
+    baseline.fit(X, documents, sets, label_sets_only=True)
+    return baseline
+
+
+@pytest.fixture(scope="module")
+def scaled(groups):
+    X, _, _, _ = groups
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def test_means_are_those_of_the_items_without_and_with_the_label(groups, mixture, scaled):
+    _, red, _, _ = groups
+    column = mixture.classes_.tolist().index("red")
+    mean_without, mean_with = mixture.means_[:, column]
+    expected = scaled[~red].mean(axis=0)
+    assert_allclose(mean_without, expected, atol=1e-10)
+    assert_allclose(mean_with, scaled[red].mean(axis=0), atol=1e-10)
+
+
+def test_log_ratios_are_those_of_normal_distributions(mixture, scaled):
+    column = mixture.classes_.tolist().index("red")
+    mean_without, mean_with = mixture.means_[:, column]
+    scale = np.sqrt(mixture.variances_)
+    log_without = norm.logpdf(scaled, mean_without, scale).sum(axis=1)
+    log_with = norm.logpdf(scaled, mean_with, scale).sum(axis=1)
+    ratios = mixture._log_ratios(scaled)
+    assert_allclose(ratios[:, column], log_with - log_without)
+
+
+@pytest.mark.parametrize("label", ["red", "blue"])
+def test_the_shared_variances_lie_between_those_within_groups_and_the_whole(
+    groups, mixture, scaled, label
+):
+    _, red, _, _ = groups
+    carries = red if label == "red" else ~red
+    column = mixture.classes_.tolist().index(label)
+    means = mixture.means_[carries.astype(int), column]
+    within = ((scaled - means) ** 2).mean(axis=0)
+    # The unseen label explains some of the variance, too.
+    assert (mixture.variances_ >= within - 1e-9).all()
+    assert (mixture.variances_ <= 1 + 1e-9).all()
 
 
 def test_tags_and_verdicts_are_kept_as_they_are(groups):
     X, red, documents, sets = groups
-    verdicts = sp.lil_matrix((160, 3), dtype=int)
-    fitted = Transduction(noisy(red)).fit(X[:40], documents[:40], sets, label_sets_only=True)
-    column = fitted.classes_.tolist().index("round")
-    verdicts[0, column], verdicts[1, column] = 1, -1
-    fitted.fit(X[:40], documents[:40], sets, X[40:], verdicts.tocsr())
-    known = fitted.probabilities_[:40, fitted.classes_.tolist().index("red")]
-    assert np.array_equal(known, red[:40])
-    assert fitted.probabilities_[40:42, column].tolist() == [1.0, 0.0]
-    assert 0 < fitted.probabilities_[42, column] < 1
+    baseline = Transduction(noisy(red))
+    baseline.fit(X[:40], documents[:40], sets, label_sets_only=True)
+    labels = baseline.classes_.tolist()
+    column = labels.index("round")
+    verdicts = np.zeros((160, 3), dtype=int)
+    verdicts[0, column] = 1
+    verdicts[1, column] = -1
+    baseline.fit(
+        X[:40],
+        documents[:40],
+        sets,
+        X[40:],
+        sp.csr_matrix(verdicts),
+    )
+    tagged = baseline.probabilities_[:40, labels.index("red")]
+    assert np.array_equal(tagged, red[:40])
+    confirmed, rejected, open_question = baseline.probabilities_[40:43, column]
+    assert confirmed == 1.0
+    assert rejected == 0.0
+    assert 0 < open_question < 1
 
 
 def test_nearest_items_count_by_their_cosine(groups):
     X, red, documents, sets = groups
-    alone, near = (
-        Transduction(noisy(red), mixture_weight=0.0, neighbour_weight=weight, n_neighbours=2).fit(
-            X, documents, sets
+
+    def fit(neighbour_weight):
+        baseline = Transduction(
+            noisy(red),
+            mixture_weight=0.0,
+            neighbour_weight=neighbour_weight,
+            n_neighbours=2,
         )
-        for weight in (0.0, 1.5)
-    )
+        return baseline.fit(X, documents, sets)
+
+    without = fit(0.0)
+    weighted = fit(1.5)
     query = X[:1] + 0.01
-    rows = np.vstack([query, X])
-    rows = (rows - X.mean(axis=0)) / X.std(axis=0)
-    cosines = rows[1:] @ rows[0] / np.linalg.norm(rows[1:], axis=1) / np.linalg.norm(rows[0])
+    rows = (X - X.mean(axis=0)) / X.std(axis=0)
+    row = (query[0] - X.mean(axis=0)) / X.std(axis=0)
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(row)
+    cosines = rows @ row / lengths
     nearest = np.argsort(-cosines)[:2]
-    expected = 1.5 * cosines[nearest] @ (2 * near.probabilities_[nearest] - 1) / 2
-    found = near.decision_function(query) - alone.decision_function(query)
-    np.testing.assert_allclose(found[0], expected)
+    votes = 2 * weighted.probabilities_[nearest] - 1
+    expected = 1.5 * cosines[nearest] @ votes / 2
+    difference = weighted.decision_function(query) - without.decision_function(query)
+    assert_allclose(difference[0], expected)
 
 
 def test_another_baseline_may_be_the_prior(world):
-    fitted = Transduction(Popularity(), mixture_weight=0.0, neighbour_weight=0.0, random_state=0)
-    fitted.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
-    scores = fitted.decision_function(world.X_test)
-    assert isinstance(fitted.prior_, Popularity) and np.ptp(scores, axis=0).max() < 1e-9
+    baseline = Transduction(
+        Popularity(),
+        mixture_weight=0.0,
+        neighbour_weight=0.0,
+        random_state=0,
+    )
+    fit_world(baseline, world)
+    assert isinstance(baseline.prior_, Popularity)
+    scores = baseline.decision_function(world.X_test)
+    ranges = np.ptp(scores, axis=0)
+    assert ranges.max() < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -118,5 +180,6 @@ def test_another_baseline_may_be_the_prior(world):
 )
 def test_a_bad_prior_gets_one_sentence(prior, message, groups):
     X, _, documents, sets = groups
+    baseline = Transduction(prior)
     with pytest.raises(InputError, match=message):
-        Transduction(prior).fit(X, documents, sets, label_sets_only=True)
+        baseline.fit(X, documents, sets, label_sets_only=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from polyseme import WordVectors
@@ -25,6 +26,7 @@ from polyseme.baselines.words import (
 )
 from polyseme.corpus import LabelCorpus
 from polyseme.metrics import concept_map, example_map, roc_auc
+from toy_fits import fit_world
 
 
 def unit(rows):
@@ -36,9 +38,11 @@ def unit(rows):
 def truthful(world):
     """Word vectors that know the themes: each word is the mean of its themes' corners."""
     labels = sorted(set().union(*world.themes.values()))
-    noise = 0.15 * np.random.default_rng(3).standard_normal((len(labels), len(world.themes)))
-    inside = [[label in theme for theme in world.themes.values()] for label in labels]
-    return WordVectors.from_arrays(labels, inside + noise)
+    themes = list(world.themes.values())
+    corners = np.array([[label in theme for theme in themes] for label in labels])
+    generator = np.random.default_rng(3)
+    noise = generator.standard_normal(corners.shape)
+    return WordVectors.from_arrays(labels, corners + 0.15 * noise)
 
 
 # --- all of them -------------------------------------------------------------------------------
@@ -46,52 +50,74 @@ def truthful(world):
 
 @pytest.mark.parametrize("baseline", [ConSE(), Fast0Tag(), Composition()])
 def test_where_words_tell_the_truth_unseen_labels_are_found(baseline, world, truthful):
-    themes = ("beach", "street") if isinstance(baseline, Composition) else tuple(world.themes)
-    kept = [label for theme in themes for label in world.themes[theme]]
-    tested = [row for row, theme in enumerate(world.themes_test) if theme in themes]
-    documents = LabelCorpus.from_documents(world.documents).restrict(kept)
-    sets = LabelCorpus.from_documents(world.label_sets).restrict(kept)
+    composes = isinstance(baseline, Composition)
+    themes = ("beach", "street") if composes else tuple(world.themes)
+    labels = [label for theme in themes for label in world.themes[theme]]
+    documents = LabelCorpus.from_documents(world.documents).restrict(labels)
+    sets = LabelCorpus.from_documents(world.label_sets).restrict(labels)
     rows = np.flatnonzero(documents.lengths)
     baseline = clone(baseline).set_params(vectors=truthful, random_state=0)
     baseline.fit(world.X[rows], documents.select(rows), sets)
-    scores = baseline.decision_function(world.X_test[tested])
-    truth, unseen = world.truth(baseline.classes_)[tested], baseline.kinds_ == "unseen"
-    assert roc_auc(truth[:, unseen], scores[:, unseen]) > 0.95
-    assert isinstance(baseline, Composition) or example_map(truth, scores) > 0.9
     assert baseline.without_vector_ == ()
     learned_from = set(baseline.classes_[baseline.direct_])
-    assert unseen.any() and not learned_from & set(world.unseen)
+    assert learned_from.isdisjoint(world.unseen)
+
+    tested = np.isin(world.themes_test, themes)
+    scores = baseline.decision_function(world.X_test[tested])
+    truth = world.truth(baseline.classes_)[tested]
+    unseen = baseline.kinds_ == "unseen"
+    assert unseen.any()
+    assert roc_auc(truth[:, unseen], scores[:, unseen]) > 0.95
+    if not composes:
+        assert example_map(truth, scores) > 0.9
 
 
 @pytest.mark.parametrize("baseline", [ConSE(), Fast0Tag(), Composition()])
 def test_labels_without_a_vector_come_last_and_are_named(baseline):
     vectors = WordVectors({"a": [1, 0], "b": [0, 1], "c": [1, 1]})
     documents = [("a", "x"), ("b", "x"), ("a",), ("b",), ("x",)] * 4
-    X = np.tile(np.array([[1, 0, 0], [0, 1, 0], [1, 0, 1], [0, 1, 1], [0, 0, 1.0]]), (4, 1))
+    rows = [[1, 0, 0], [0, 1, 0], [1, 0, 1], [0, 1, 1], [0, 0, 1]]
+    X = np.array(rows * 4, dtype=float)
     baseline = clone(baseline).set_params(vectors=vectors, random_state=0)
     with pytest.warns(PolysemeWarning, match=r"2 of 5 labels have no word vector .* last: x, y\."):
         baseline.fit(X, documents, [("a", "c", "x"), ("b", "y")])
     assert baseline.without_vector_ == ("x", "y")
+
     scores = baseline.decision_function(X)
-    known = np.array([label in vectors for label in baseline.classes_])
-    assert np.isfinite(scores[:, known]).all() and np.isneginf(scores[:, ~known]).all()
-    names, _ = baseline.rank(X[:1], k=5)
-    assert set(names[0, 3:]) == {"x", "y"}
+    has_vector = np.array([label in vectors for label in baseline.classes_])
+    assert np.isfinite(scores[:, has_vector]).all()
+    assert np.isneginf(scores[:, ~has_vector]).all()
+    labels, _ = baseline.rank(X[:1], k=5)
+    assert set(labels[0, 3:]) == {"x", "y"}
 
 
 @pytest.mark.parametrize("baseline", [ConSE(), Fast0Tag(), Composition()])
-def test_refusals_name_what_is_wrong(baseline):
-    X, documents = np.eye(3), [("a",), ("b",), ("a", "b")]
-    with pytest.raises(InputError, match=r"None of the 2 labels .* has a word vector in a mapping"):
-        clone(baseline).set_params(vectors=WordVectors({"z": [1.0]})).fit(X, documents)
-    with pytest.raises(InputError, match="must be WordVectors or None; got dict"):
-        clone(baseline).set_params(vectors={"a": [1.0]}).fit(X, documents)
-    words = WordVectors({"c": [1.0]})
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (
+            WordVectors({"z": [1.0]}),
+            r"None of the 2 labels .* has a word vector in a mapping",
+        ),
+        ({"a": [1.0]}, "must be WordVectors or None; got dict"),
+    ],
+)
+def test_word_vectors_that_cannot_be_used_are_refused(baseline, vectors, message):
+    baseline = clone(baseline).set_params(vectors=vectors)
+    with pytest.raises(InputError, match=message):
+        baseline.fit(np.eye(3), [("a",), ("b",), ("a", "b")])
+
+
+@pytest.mark.parametrize("baseline", [ConSE(), Fast0Tag(), Composition()])
+def test_word_vectors_for_no_label_on_instances_are_refused(baseline):
+    vectors = WordVectors({"c": [1.0]})
+    baseline = clone(baseline).set_params(vectors=vectors)
+    documents = [("a",), ("b",), ("a", "b")]
     with (
         pytest.warns(PolysemeWarning, match="2 of 3 labels have no word vector"),
         pytest.raises(InputError, match="None of the labels on instances"),
     ):
-        clone(baseline).set_params(vectors=words).fit(X, documents, [("a", "c"), ("b",)])
+        baseline.fit(np.eye(3), documents, [("a", "c"), ("b",)])
 
 
 @pytest.mark.parametrize(
@@ -113,42 +139,55 @@ def test_parameters_out_of_range_are_refused_before_anything_is_read(
 
 def test_quality_looks_at_instances_with_a_hidden_label():
     generator = np.random.default_rng(0)
-    truth, scores = generator.random((30, 6)) < 0.3, generator.random((30, 6))
+    truth = generator.random((30, 6)) < 0.3
+    scores = generator.random((30, 6))
     hidden = np.array([True, False, False, True, False, False])
-    rows = truth[:, 0] | truth[:, 3]
-    expected = (example_map(truth[rows], scores[rows]) + concept_map(truth[rows], scores[rows])) / 2
-    assert zero_shot_quality(truth, scores, hidden) == pytest.approx(expected)
+    rows = truth[:, hidden].any(axis=1)
+    by_example = example_map(truth[rows], scores[rows])
+    by_concept = concept_map(truth[rows], scores[rows])
+    quality = zero_shot_quality(truth, scores, hidden)
+    expected = (by_example + by_concept) / 2
+    assert quality == pytest.approx(expected)
     assert zero_shot_quality(truth & ~hidden, scores, hidden) == 0.0
 
 
 # --- ConSE -------------------------------------------------------------------------------------
 
 
-def test_the_combination_is_convex_and_by_hand():
+def test_the_combination_is_that_of_the_best_labels():
     predicted = np.array([[0.6, 0.3, -0.2, 0.1], [-1.0, -0.5, 0.0, -2.0], [0.2, 0.2, 0.2, 0.2]])
+    predicted_before = predicted.copy()
     vectors = unit([[1, 0], [0, 1], [1, 1], [-1, 2]])
     shares = np.array([0.4, 0.3, 0.2, 0.1])
     # The two best: by their predictions, by the shares where none is above 0, by column.
     weights = [[0.6, 0.3, 0, 0], [0.4, 0.3, 0, 0], [0.2, 0.2, 0, 0]]
-    found = _combine_top(predicted, vectors, shares, 2)
-    np.testing.assert_allclose(found, unit(weights @ vectors), atol=1e-12)
-    assert predicted[0, 2] == -0.2  # the input is left alone
-    everything = _combine_top(predicted[:1], vectors, shares, 10)
-    np.testing.assert_allclose(everything[0], unit(np.array([0.6, 0.3, 0, 0.1]) @ vectors))
+    of_two = _combine_top(predicted, vectors, shares, 2)
+    assert_allclose(of_two, unit(weights @ vectors), atol=1e-12)
+    assert np.array_equal(predicted, predicted_before)
+
+    of_all = _combine_top(predicted[:1], vectors, shares, 10)
+    expected = unit(np.array([0.6, 0.3, 0, 0.1]) @ vectors)
+    assert_allclose(of_all[0], expected)
+
+
+def test_a_combination_that_cancels_is_zero():
     opposite = np.array([[1.0, 0], [-1.0, 0]])
-    assert _combine_top(np.ones((1, 2)), opposite, np.ones(2), 2).tolist() == [[0, 0]]
+    combination = _combine_top(np.ones((1, 2)), opposite, np.ones(2), 2)
+    assert combination.tolist() == [[0, 0]]
 
 
 def test_scores_are_cosines_with_the_combination(world, truthful):
     baseline = ConSE(vectors=truthful, n_top=3, random_state=0)
-    baseline.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+    fit_world(baseline, world)
     scores = baseline.decision_function(world.X_test)
+    vectors = baseline.label_vectors_
+    direct_vectors = vectors[baseline.direct_]
     predicted = baseline.mapper_.predict(world.X_test)
-    direct = np.flatnonzero(baseline.direct_)
     for row in range(3):
         best = np.argsort(-predicted[row])[:3]
-        point = np.maximum(predicted[row, best], 0) @ baseline.label_vectors_[direct[best]]
-        np.testing.assert_allclose(scores[row], baseline.label_vectors_ @ unit(point))
+        weights = np.maximum(predicted[row, best], 0)
+        point = unit(weights @ direct_vectors[best])
+        assert_allclose(scores[row], vectors @ point)
 
 
 # --- Fast0Tag ----------------------------------------------------------------------------------
@@ -156,76 +195,121 @@ def test_scores_are_cosines_with_the_combination(world, truthful):
 
 @pytest.fixture(scope="module")
 def problem():
+    """Word vectors and the labels of documents, the fullest first, none empty and none full."""
     generator = np.random.default_rng(5)
     vectors = unit(generator.standard_normal((7, 4)))
     truth = generator.random((12, 7)) < 0.4
     truth[:, 0] |= ~truth.any(axis=1)
     truth[:, 1] &= ~truth.all(axis=1)
-    return vectors, truth[np.argsort(-truth.sum(axis=1), kind="stable")]
+    sizes = truth.sum(axis=1)
+    order = np.argsort(-sizes, kind="stable")
+    return vectors, truth[order]
 
 
 def objective(w, vectors, row, penalty):
     """Return the objective of one document by plain loops."""
-    inside, outside = np.flatnonzero(row), np.flatnonzero(~row)
-    pairs = list(itertools.product(vectors[inside], vectors[outside]))
-    total = sum(max(0.0, 1.0 - w @ (v_p - v_n)) ** 2 for v_p, v_n in pairs)
-    return 0.5 * penalty * w @ w + 0.5 * total / len(pairs)
+    pairs = list(itertools.product(vectors[row], vectors[~row]))
+    total = 0.0
+    for positive, negative in pairs:
+        margin = w @ (positive - negative)
+        total += max(0.0, 1.0 - margin) ** 2
+    penalised = penalty * w @ w
+    return 0.5 * penalised + 0.5 * total / len(pairs)
 
 
-def test_the_gradient_equals_finite_differences_and_the_curvature_bound_holds(problem):
+def test_the_gradient_equals_finite_differences(problem):
     vectors, truth = problem
     ranking = _RankingProblem(vectors, truth, 0.3)
-    w = np.random.default_rng(1).standard_normal((len(truth), 4))
-    gradient, bound = ranking.gradient(w), ranking.curvature()
+    generator = np.random.default_rng(1)
+    directions = generator.standard_normal((len(truth), 4))
+    gradient = ranking.gradient(directions)
     for row, tags in enumerate(truth):
         for axis, step in enumerate(1e-6 * np.eye(4)):
-            up, down = (objective(w[row] + s, vectors, tags, 0.3) for s in (step, -step))
-            assert gradient[row, axis] == pytest.approx((up - down) / 2e-6, abs=1e-6)
-        hessian = 0.3 * np.eye(4)
-        pairs = list(itertools.product(np.flatnonzero(tags), np.flatnonzero(~tags)))
-        for p, n in pairs:
-            hessian += np.outer(vectors[p] - vectors[n], vectors[p] - vectors[n]) / len(pairs)
-        assert np.linalg.eigvalsh(hessian)[-1] <= bound[row] + 1e-12
+            above = objective(directions[row] + step, vectors, tags, 0.3)
+            below = objective(directions[row] - step, vectors, tags, 0.3)
+            slope = (above - below) / 2e-6
+            assert gradient[row, axis] == pytest.approx(slope, abs=1e-6)
+
+
+def test_no_curvature_is_above_its_bound(problem):
+    vectors, truth = problem
+    bound = _RankingProblem(vectors, truth, 0.3).curvature()
+    for row, tags in enumerate(truth):
+        positive = vectors[tags][:, None]
+        gaps = (positive - vectors[~tags]).reshape(-1, 4)
+        hessian = 0.3 * np.eye(4) + gaps.T @ gaps / len(gaps)
+        curvatures = np.linalg.eigvalsh(hessian)
+        assert curvatures.max() <= bound[row] + 1e-12
 
 
 @pytest.mark.parametrize("penalty", [0.001, 0.1, 10.0])
-def test_directions_are_optimal_wherever_they_start(problem, penalty):
+def test_directions_are_optimal(problem, penalty):
     vectors, truth = problem
-    found, converged, _ = _ranking_directions(vectors, truth, penalty, 1e-7, 20_000)
+    directions, converged, _ = _ranking_directions(vectors, truth, penalty, 1e-7, 20_000)
     assert converged.all()
-    for row, tags in enumerate(truth):
-        best = minimize(
-            objective, np.zeros(4), (vectors, tags, penalty), method="BFGS", options={"gtol": 1e-9}
+    for direction, tags in zip(directions, truth, strict=True):
+        result = minimize(
+            objective,
+            np.zeros(4),
+            (vectors, tags, penalty),
+            method="BFGS",
+            options={"gtol": 1e-9},
         )
-        assert np.linalg.norm(found[row] - best.x) < 1e-3 * np.linalg.norm(best.x)
-    order = np.random.default_rng(2).permutation(np.r_[np.arange(12), np.arange(12)])
+        error = np.linalg.norm(direction - result.x)
+        assert error < 1e-3 * np.linalg.norm(result.x)
+
+
+@pytest.mark.parametrize("penalty", [0.001, 0.1, 10.0])
+def test_directions_do_not_depend_on_where_the_search_starts(problem, penalty):
+    vectors, truth = problem
+    expected, _, _ = _ranking_directions(vectors, truth, penalty, 1e-7, 20_000)
+    rows = np.repeat(np.arange(12), 2)
+    generator = np.random.default_rng(2)
+    order = generator.permutation(rows)
     start = np.random.default_rng(3).standard_normal((24, 4))
-    again, _, _ = _ranking_directions(vectors, truth[order], penalty, 1e-7, 20_000, start)
-    np.testing.assert_allclose(again, found[order], rtol=1e-5, atol=1e-6)
+    directions, _, _ = _ranking_directions(vectors, truth[order], penalty, 1e-7, 20_000, start)
+    assert_allclose(directions, expected[order], rtol=1e-5, atol=1e-6)
 
 
-def test_too_few_steps_are_said_and_scores_are_products_with_the_direction(world, truthful):
+def test_too_few_steps_cause_a_warning(world, truthful):
     baseline = Fast0Tag(vectors=truthful, penalty=0.001, max_iter=2, random_state=0)
     with pytest.warns(PolysemeWarning, match="not within 1% of their length after 2 steps"):
         baseline.fit(world.X, world.documents)
-    assert not baseline.converged_ and baseline.n_iter_ == 2
-    baseline.set_params(max_iter=2000).fit(world.X, world.documents)
-    assert baseline.converged_ and 2 < baseline.n_iter_ < 2000
-    expected = baseline.mapper_.predict(world.X_test) @ baseline.label_vectors_.T
-    np.testing.assert_allclose(baseline.decision_function(world.X_test), expected, atol=1e-12)
+    assert not baseline.converged_
+    assert baseline.n_iter_ == 2
+
+
+def test_scores_are_products_with_the_predicted_direction(world, truthful):
+    baseline = Fast0Tag(vectors=truthful, penalty=0.001, max_iter=2000, random_state=0)
+    baseline.fit(world.X, world.documents)
+    assert baseline.converged_
+    assert 2 < baseline.n_iter_ < 2000
+    directions = baseline.mapper_.predict(world.X_test)
+    expected = directions @ baseline.label_vectors_.T
+    scores = baseline.decision_function(world.X_test)
+    assert_allclose(scores, expected, atol=1e-12)
 
 
 def test_instances_without_or_with_all_labels_teach_nothing(world, truthful):
-    with pytest.raises(InputError, match="nothing to rank"):
-        words = WordVectors({"a": [1, 0], "b": [0, 1]})
-        Fast0Tag(vectors=words).fit(np.eye(2), [("a", "b"), ("a", "b")])
-    every = sorted({label for tags in world.documents for label in tags})
-    X = np.vstack([world.X, np.full((2, world.X.shape[1]), 50.0)])
-    plain = Fast0Tag(vectors=truthful, penalty=0.1, random_state=0).fit(world.X, world.documents)
+    plain = Fast0Tag(vectors=truthful, penalty=0.1, random_state=0)
+    plain.fit(world.X, world.documents)
+    far_rows = np.full((2, world.X.shape[1]), 50.0)
+    X = np.vstack([world.X, far_rows])
+    all_labels = sorted(set().union(*world.documents))
+    documents = [*world.documents, (), all_labels]
+    extended = clone(plain)
     with pytest.warns(PolysemeWarning, match="1 of 302 documents have no label"):
-        more = clone(plain).fit(X, [*world.documents, (), every])
-    scores = more.decision_function(world.X_test)
-    np.testing.assert_allclose(scores, plain.decision_function(world.X_test), atol=1e-9)
+        extended.fit(X, documents)
+    scores = extended.decision_function(world.X_test)
+    expected = plain.decision_function(world.X_test)
+    assert_allclose(scores, expected, atol=1e-9)
+
+
+def test_instances_with_all_labels_alone_are_refused():
+    words = WordVectors({"a": [1, 0], "b": [0, 1]})
+    baseline = Fast0Tag(vectors=words)
+    with pytest.raises(InputError, match="nothing to rank"):
+        baseline.fit(np.eye(2), [("a", "b"), ("a", "b")])
 
 
 # --- composition -------------------------------------------------------------------------------
@@ -245,16 +329,22 @@ def test_the_search_equals_going_through_all_combinations(n_labels, n_low, block
         vectors[1] = -vectors[0]  # a combination without direction
     points = unit(generator.standard_normal((4, 3)))
     best = np.full((len(points), n_labels), -1.0)
-    for size in range(1, n_labels + 1):
-        for labels in itertools.combinations(range(n_labels), size):
-            total = vectors[list(labels)].sum(axis=0)
-            length = np.linalg.norm(total)
-            cosines = points @ total / length if length > 1e-12 else np.zeros(len(points))
-            best[:, list(labels)] = np.maximum(best[:, list(labels)], cosines[:, None])
+    for included in itertools.product([False, True], repeat=n_labels):
+        columns = np.flatnonzero(included)
+        if not len(columns):
+            continue
+        total = vectors[columns].sum(axis=0)
+        length = np.linalg.norm(total)
+        cosines = np.zeros(len(points))
+        if length > 1e-12:
+            cosines = points @ total / length
+        best[:, columns] = np.maximum(best[:, columns], cosines[:, None])
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words_module, "_LOW_LABELS", n_low)
         patch.setattr(words_module, "_BLOCK_ROWS", block)
-        np.testing.assert_allclose(_best_cosines(points, vectors), best, atol=1e-12)
+        searched = _best_cosines(points, vectors)
+    assert_allclose(searched, best, atol=1e-12)
 
 
 def test_scores_are_negative_distances_of_unit_sums():
@@ -263,15 +353,18 @@ def test_scores_are_negative_distances_of_unit_sums():
     vectors = WordVectors({name: generator.standard_normal(3) for name in names})
     X = generator.standard_normal((20, 2))
     documents = [tuple(generator.permutation(names)[:2]) for _ in range(20)]
-    baseline = Composition(vectors=vectors, random_state=0).fit(X, documents)
-    scores, points = baseline.decision_function(X), unit(baseline.mapper_.predict(X))
-    alone = points @ baseline.label_vectors_.T
-    for row, point in enumerate(points):
-        for label, others in enumerate([[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]):
-            some = [s for size in range(4) for s in itertools.combinations(others, size)]
-            sums = unit([baseline.label_vectors_[[label, *s]].sum(axis=0) for s in some])
-            expected = 1e-6 * alone[row, label] - min(math.dist(one, point) for one in sums)
-            assert scores[row, label] == pytest.approx(expected, abs=1e-9)
+    baseline = Composition(vectors=vectors, random_state=0)
+    baseline.fit(X, documents)
+    scores = baseline.decision_function(X)
+    points = unit(baseline.mapper_.predict(X))
+    cosines = points @ baseline.label_vectors_.T
+    combinations = [np.flatnonzero(row) for row in itertools.product([0, 1], repeat=4) if any(row)]
+    for label in range(4):
+        holding = [labels for labels in combinations if label in labels]
+        sums = [baseline.label_vectors_[labels].sum(axis=0) for labels in holding]
+        distances = cdist(points, unit(sums)).min(axis=1)
+        expected = 1e-6 * cosines[:, label] - distances
+        assert_allclose(scores[:, label], expected, atol=1e-9)
 
 
 def test_large_vocabularies_and_vectors_that_cancel_are_refused_before_any_work(
@@ -283,9 +376,7 @@ def test_large_vocabularies_and_vectors_that_cancel_are_refused_before_any_work(
     monkeypatch.setattr(words_module.InstanceMapper, "fit", never)
     message = r"29 labels with a word vector make 2\^29 - 1 = 5.37e\+08 .* `max_labels` = 16 labels"
     with pytest.raises(InputError, match=message):
-        Composition(vectors=truthful).fit(
-            world.X, world.documents, world.label_sets, label_sets_only=True
-        )
+        fit_world(Composition(vectors=truthful), world)
     with pytest.raises(InputError, match="cancel out in every document"):
         opposite = WordVectors({"a": [1.0], "b": [-1.0]})
         Composition(vectors=opposite).fit(np.eye(2), [("a", "b"), ("a", "b")])

@@ -49,17 +49,26 @@ def write_folder(root, name, documents, *, X=None, names=None, zipped=True):
 
 def documents_of(n=4, **fields):
     """Make documents as in the files, alternating between train and test."""
-    return [
-        {"id": f"d{row}", "labels": ["sea", f"label {row}"], "split": ("train", "test")[row % 2]}
-        | {name: f"{name} {row // 2}" for name in fields}
-        for row in range(n)
-    ]
+    documents = []
+    for row in range(n):
+        document = {"id": f"d{row}", "labels": ["sea", f"label {row}"]}
+        document["split"] = ("train", "test")[row % 2]
+        for name in fields:
+            document[name] = f"{name} {row // 2}"
+        documents.append(document)
+    return documents
 
 
 def write_hsun(root, **changes):
     """Write a folder `hsun` that loads, but for what is changed."""
-    parts = {"X": np.full((4, 2), 0.25, dtype=np.float32), "names": ("sea", "sky")} | changes
-    return write_folder(root, "hsun", parts.pop("documents", documents_of()), **parts)
+    content = {
+        "documents": documents_of(),
+        "X": np.full((4, 2), 0.25, dtype=np.float32),
+        "names": ("sea", "sky"),
+    }
+    content |= changes
+    documents = content.pop("documents")
+    return write_folder(root, "hsun", documents, **content)
 
 
 def load_quietly(name, root):
@@ -72,45 +81,78 @@ def load_quietly(name, root):
 
 
 @each_spec
-def test_every_spec_is_complete_and_in_the_table_of_the_docs(spec):
-    assert known_specs()[spec.name] is spec and spec.title and spec.licence
+def test_every_spec_is_complete(spec):
+    assert known_specs()[spec.name] is spec
+    assert spec.title
+    assert spec.licence
     assert spec.domain in ("images", "music", "text")
-    known = re.search(r": .+\. .*\b(19|20)\d\d\.$", spec.citation)
-    assert known or spec.citation.startswith("none known to us")
+    has_year = re.search(r": .+\. .*\b(19|20)\d\d\.$", spec.citation)
+    assert has_year or spec.citation.startswith("none known to us")
+    if spec.detectors or spec.square_root:
+        assert spec.has_features
+
+
+@each_spec
+def test_every_spec_is_in_the_table_of_the_docs(spec):
     counts = ["not known" if n is None else f"{n:,}" for n in (spec.n_documents, spec.n_labels)]
-    features, stands_for = "yes" if spec.has_features else "no", spec.stands_for or "itself"
-    cells = (f"`{spec.name}`", spec.title, *counts, features, stands_for, spec.licence)
-    assert f"| {' | '.join(cells)} |" in PAGE.read_text("utf-8").splitlines()
-    assert not (spec.detectors or spec.square_root) or spec.has_features
+    features = "yes" if spec.has_features else "no"
+    cells = [f"`{spec.name}`", spec.title, *counts, features]
+    cells += [spec.stands_for or "itself", spec.licence]
+    row = " | ".join(cells)
+    lines = PAGE.read_text("utf-8").splitlines()
+    assert f"| {row} |" in lines
+
+
+@each_spec
+def test_specs_count_what_is_stored_here(spec):
     if spec.name in ORIGINALS:
-        assert (spec.n_documents, spec.n_labels, spec.stands_for) == (None, None, None)
+        assert spec.n_documents is None
+        assert spec.n_labels is None
+        assert spec.stands_for is None
     else:
         assert spec.n_documents > spec.n_labels > 1
+
+
+@each_spec
+def test_specs_hold_the_checksums_of_their_files(spec):
     if spec.name in ORIGINALS | EMBEDDED:
         assert spec.checksums == {}, "the loaders of embedded ones check the package's own files"
         return
-    assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in spec.checksums.values())
+    for checksum in spec.checksums.values():
+        assert re.fullmatch(r"[0-9a-f]{64}", checksum)
     assert "documents.jsonl.gz" in spec.checksums
     assert ("features.npy" in spec.checksums) == spec.has_features
-    assert not spec.detectors or "feature_names.txt" in spec.checksums
+    if spec.detectors:
+        assert "feature_names.txt" in spec.checksums
 
 
 @pytest.mark.parametrize("name", [name for name in known_specs() if name not in ORIGINALS])
 def test_the_real_files_are_those_that_the_spec_describes(name, data):
-    if name not in EMBEDDED and not (data / name).is_dir():
+    embedded = name in EMBEDDED
+    if not embedded and not (data / name).is_dir():
         pytest.skip(f"the dataset {name} is not here")
     spec = known_specs()[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dataset = load_dataset(name, None if name in EMBEDDED else data)
+        dataset = load_dataset(name, None if embedded else data)
+    assert dataset.as_published()
+    assert not dataset.is_sample
+
     corpus = dataset.corpus
-    assert dataset.as_published() and not dataset.is_sample
-    assert (len(corpus), len(corpus.labels)) == (spec.n_documents, spec.n_labels)
-    assert (np.diff(corpus.matrix.indptr) == 0).sum() == EMPTY_DOCUMENTS.get(name, 0)
-    assert (dataset.X is not None) == spec.has_features
-    assert not spec.has_features or (dataset.X.dtype, len(dataset.X)) == (np.float32, len(corpus))
-    assert not spec.has_groups or corpus.groups is not None
-    assert not spec.detectors or set(dataset.feature_names) == set(corpus.labels)
+    assert len(corpus) == spec.n_documents
+    assert len(corpus.labels) == spec.n_labels
+    sizes = np.diff(corpus.matrix.indptr)
+    n_empty = np.count_nonzero(sizes == 0)
+    assert n_empty == EMPTY_DOCUMENTS.get(name, 0)
+    if spec.has_groups:
+        assert corpus.groups is not None
+    if spec.has_features:
+        assert dataset.X.dtype == np.float32
+        assert len(dataset.X) == len(corpus)
+    else:
+        assert dataset.X is None
+    if spec.detectors:
+        assert set(dataset.feature_names) == set(corpus.labels)
 
 
 # ------------------------------------------------------------------ folders that load
@@ -118,48 +160,82 @@ def test_the_real_files_are_those_that_the_spec_describes(name, data):
 
 def test_a_folder_is_loaded_with_everything_in_it(tmp_path, monkeypatch):
     X = np.array([[0.25, 1], [0, 0], [1, 0.5], [0.0625, 1]], dtype=np.float16)
-    monkeypatch.setenv("POLYSEME_DATA", str(write_hsun(tmp_path, X=X)))
+    root = write_hsun(tmp_path, X=X)
+    monkeypatch.setenv("POLYSEME_DATA", str(root))
     hsun = load_quietly("hsun", None)
-    assert hsun.name == "hsun" and hsun.corpus.ids == ("d0", "d1", "d2", "d3")
+    assert hsun.name == "hsun"
+    assert hsun.corpus.ids == ("d0", "d1", "d2", "d3")
     assert hsun.corpus.splits == ("train", "test", "train", "test")
-    assert hsun.corpus.groups is None and hsun.feature_names == ("sea", "sky")
+    assert hsun.corpus.groups is None
+    assert hsun.feature_names == ("sea", "sky")
     assert hsun.X.dtype == np.float32
-    assert np.allclose(hsun.X, np.sqrt(X.astype(np.float32)))
+    square_roots = np.sqrt(X.astype(np.float32))
+    assert np.allclose(hsun.X, square_roots)
     assert set(hsun.files) == {"documents.jsonl.gz", "features.npy", "feature_names.txt"}
+
+
+def test_a_folder_with_groups_and_unnamed_features_is_loaded(tmp_path):
     X = np.array([[-4.0], [4.0], [0.0], [1.0]])
     root = write_folder(tmp_path, "msd-subset", documents_of(group=True), X=X)
     songs = load_quietly("msd-subset", root)
     assert songs.corpus.groups == ("group 0", "group 0", "group 1", "group 1")
-    assert np.array_equal(songs.X, X) and songs.feature_names is None
+    assert np.array_equal(songs.X, X)
+    assert songs.feature_names is None
 
 
 def test_a_folder_of_ones_own_needs_no_spec(tmp_path):
     documents = [{"labels": ["a", "b"]}, {"labels": []}]
-    mine = load_dataset("mine", write_folder(tmp_path, "mine", documents, zipped=False))
-    assert mine.corpus.labels == ("a", "b") and mine.X is None and mine.spec.name == "mine"
-    assert mine.spec.stands_for is None and not mine.as_published()
-    write_folder(tmp_path, "mine", [{"labels": ["zipped"]}] * 2, X=np.eye(2), names=("x", "y"))
+    root = write_folder(tmp_path, "mine", documents, zipped=False)
+    plain = load_dataset("mine", root)
+    assert plain.corpus.labels == ("a", "b")
+    assert plain.X is None
+    assert plain.spec.name == "mine"
+    assert plain.spec.stands_for is None
+    assert not plain.as_published()
+
+    zipped_documents = [{"labels": ["zipped"]}] * 2
+    features = {"X": np.eye(2), "names": ("x", "y")}
+    write_folder(tmp_path, "mine", zipped_documents, **features)
     featured = load_dataset("mine", tmp_path)
-    assert featured.feature_names == ("x", "y") and featured.X.shape == (2, 2)
-    assert featured.corpus.labels == ("zipped",) and featured.checksum != mine.checksum
+    assert featured.feature_names == ("x", "y")
+    assert featured.X.shape == (2, 2)
+    assert featured.corpus.labels == ("zipped",)
+    assert featured.checksum != plain.checksum
 
 
-def test_other_files_than_the_published_ones_are_used_with_one_warning(tmp_path, monkeypatch):
-    with pytest.warns(PolysemeWarning, match=r"'hsun': .* your figures may differ") as met:
-        first = load_dataset("hsun", write_hsun(tmp_path))
-    assert len(met) == 1 and met[0].filename == __file__
-    assert "documents.jsonl.gz, feature_names.txt, features.npy differ" in str(met[0].message)
-    assert not first.as_published()
-    monkeypatch.setitem(known_specs(), "hsun", replace(first.spec, checksums=first.files))
+def test_files_that_differ_from_the_published_ones_are_used_with_one_warning(tmp_path):
+    root = write_hsun(tmp_path)
+    with pytest.warns(PolysemeWarning, match=r"'hsun': .* your figures may differ") as caught:
+        dataset = load_dataset("hsun", root)
+    (warning,) = caught
+    assert warning.filename == __file__
+    files = "documents.jsonl.gz, feature_names.txt, features.npy"
+    assert f"{files} differ" in str(warning.message)
+    assert not dataset.as_published()
+
+
+def test_the_warning_names_only_the_files_that_differ(tmp_path, monkeypatch):
+    root = write_hsun(tmp_path)
+    published = load_quietly("hsun", root)
+    spec = replace(published.spec, checksums=published.files)
+    monkeypatch.setitem(known_specs(), "hsun", spec)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert load_dataset("hsun", tmp_path).as_published()
-        labelme = write_folder(tmp_path, "labelme", documents_of(), X=np.eye(4))
-        assert not load_dataset("labelme", labelme).as_published()
+        dataset = load_dataset("hsun", root)
+    assert dataset.as_published()
+
     write_hsun(tmp_path, names=("sea", "tree"))
     with pytest.warns(PolysemeWarning, match=r"'hsun': feature_names.txt differ"):
-        second = load_dataset("hsun", tmp_path)
-    assert second.checksum != first.checksum
+        changed = load_dataset("hsun", tmp_path)
+    assert changed.checksum != published.checksum
+
+
+def test_files_of_a_dataset_without_checksums_are_used_without_warning(tmp_path):
+    root = write_folder(tmp_path, "labelme", documents_of(), X=np.eye(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset = load_dataset("labelme", root)
+    assert not dataset.as_published()
 
 
 # ------------------------------------------------------------------ choosing what is there
@@ -183,7 +259,7 @@ def test_the_first_candidate_whose_folders_are_all_there_is_chosen(tmp_path):
         ([()], "must name at least one dataset"),
     ],
 )
-def test_choosing_among_what_is_not_there_says_what_is(tmp_path, candidates, sentence):
+def test_choosing_among_missing_datasets_lists_those_that_are_there(tmp_path, candidates, sentence):
     with pytest.raises(InputError, match=sentence):
         choose(candidates, write_hsun(tmp_path))
     with pytest.raises(InputError, match=r"'hsun with labelme' is not part of polyseme"):
@@ -219,7 +295,7 @@ def test_what_is_not_there_gets_one_sentence(tmp_path, name, root, sentence):
         load_dataset(name, None if root is None else tmp_path / root)
 
 
-def test_a_root_of_the_environment_and_an_unknown_sample_are_told(monkeypatch):
+def test_errors_name_the_root_of_the_environment_and_unknown_samples(monkeypatch):
     monkeypatch.setenv("POLYSEME_DATA", "no such")
     with pytest.raises(InputError, match=r"^POLYSEME_DATA must name .* 'no such' does not exist"):
         load_dataset("hsun")
@@ -254,8 +330,12 @@ def test_a_root_of_the_environment_and_an_unknown_sample_are_told(monkeypatch):
     ],
 )
 def test_files_that_do_not_fit_get_one_sentence(tmp_path, changes, sentence):
+    root = write_hsun(tmp_path, **changes)
     with pytest.raises(InputError, match=rf"^Dataset 'hsun': .*{sentence}"):
-        load_dataset("hsun", write_hsun(tmp_path, **changes))
+        load_dataset("hsun", root)
+
+
+def test_missing_groups_get_one_sentence(tmp_path):
     root = write_folder(tmp_path, "genius", documents_of())
     with pytest.raises(InputError, match=r"'genius': every document needs a `group`"):
         load_dataset("genius", root)

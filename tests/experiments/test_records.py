@@ -25,51 +25,75 @@ def add(folder, trial):
 
 def test_the_digest_changes_with_any_value_and_not_with_the_order():
     config = {"setting": {"share": (0.25, 0.3)}, "trial": 0}
-    assert config_hash(config) == config_hash({"trial": 0, "setting": {"share": [0.25, 0.3]}})
-    assert config_hash(config) != config_hash(config | {"trial": 1})
-    assert config_hash(config) != config_hash({"setting": {"share": (0.25, 0.31)}, "trial": 0})
+    reordered = {"trial": 0, "setting": {"share": [0.25, 0.3]}}
+    digest = config_hash(config)
+    assert config_hash(reordered) == digest
+    next_trial = config | {"trial": 1}
+    assert config_hash(next_trial) != digest
+    changed_share = {"setting": {"share": (0.25, 0.31)}, "trial": 0}
+    assert config_hash(changed_share) != digest
 
 
-def test_records_come_back_from_disk_and_replace_older_ones(tmp_path):
-    store = RecordStore(tmp_path / "records")
-    for one in (record(), record(trial=1), record("popularity"), record(seed=5)):
-        store.add(one)
-    newer, beside = record(value=2.0, share=0.3), record(preset="paper")
+def test_a_newer_record_replaces_the_older_one(tmp_path):
+    store = RecordStore(tmp_path)
+    store.add(record())
+    newer = record(value=2.0, share=0.3)
     store.add(newer)
-    store.add(beside)
-    fresh = RecordStore(tmp_path / "records")
-    assert fresh.find("hsun", "polyseme", 0, newer["config"]) == sealed(newer)
-    assert fresh.find("hsun", "polyseme", 0, {"share": (0.3,)}) is None
-    assert fresh.find("hsun", "polyseme", 0, {"seed": 5})["seed"] == 5
-    assert fresh.find("corel5k", "polyseme", 0, {}) is None
-    assert fresh.find("hsun", "polyseme", 0, beside["config"]) is not None
-    lines = (tmp_path / "records" / "hsun.jsonl").read_text().splitlines()
-    assert [json.loads(line)["method"] for line in lines] == ["polyseme"] * 4 + ["popularity"]
+    loaded = RecordStore(tmp_path)
+    latest = loaded.find("hsun", "polyseme", 0, newer["config"])
+    assert latest == sealed(newer)
+    assert loaded.find("hsun", "polyseme", 0, {"share": (0.3,)}) is None
+
+
+def test_records_of_other_methods_trials_seeds_and_presets_stay_beside_each_other(tmp_path):
+    records = tmp_path / "records"
+    store = RecordStore(records)
+    of_paper = record(preset="paper")
+    for entry in (record(), record(trial=1), record("popularity"), record(seed=5), of_paper):
+        store.add(entry)
+    loaded = RecordStore(records)
+    of_seed = loaded.find("hsun", "polyseme", 0, {"seed": 5})
+    assert of_seed["seed"] == 5
+    assert loaded.find("hsun", "polyseme", 0, of_paper["config"]) is not None
+    assert loaded.find("corel5k", "polyseme", 0, {}) is None
+    text = (records / "hsun.jsonl").read_text()
+    methods = [json.loads(line)["method"] for line in text.splitlines()]
+    expected = ["polyseme"] * 4 + ["popularity"]
+    assert methods == expected
 
 
 def test_processes_that_add_at_the_same_time_lose_nothing(tmp_path):
     with ProcessPoolExecutor(2) as pool:
         list(pool.map(add, [tmp_path] * 12, range(12)))
-    assert len((tmp_path / "hsun.jsonl").read_text().splitlines()) == 12
-    assert [path.name for path in tmp_path.iterdir()] == ["hsun.jsonl"]
+    (path,) = tmp_path.iterdir()
+    assert path.name == "hsun.jsonl"
+    lines = path.read_text().splitlines()
+    assert len(lines) == 12
 
 
 @pytest.mark.parametrize("line", ["{", "[]", json.dumps(record() | {"metrics": 3}), "\x95"])
 def test_a_damaged_file_gets_one_sentence(tmp_path, line):
-    (tmp_path / "hsun.jsonl").write_text(json.dumps(sealed(record())) + "\n" + line + "\n")
+    good_line = json.dumps(sealed(record()))
+    (tmp_path / "hsun.jsonl").write_text(f"{good_line}\n{line}\n")
+    store = RecordStore(tmp_path)
     sentence = r"Line 2 of .* is not a record of a run; remove that line"
     with pytest.raises(InputError, match=sentence):
-        RecordStore(tmp_path).find("hsun", "polyseme", 0, {})
+        store.find("hsun", "polyseme", 0, {})
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     store = RecordStore(tmp_path)
     store.add(record())
-    before = (tmp_path / "hsun.jsonl").read_bytes()
-    monkeypatch.setattr("os.fsync", lambda number: (_ for _ in ()).throw(OSError("disk full")))
+    path = tmp_path / "hsun.jsonl"
+    content = path.read_bytes()
+
+    def fail(number):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         store.add(record(trial=1))
-    assert (tmp_path / "hsun.jsonl").read_bytes() == before
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -81,7 +105,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     ],
     ids=["measure", "seconds", "without a digest"],
 )
-def test_an_edited_record_is_told_and_its_run_is_run_again(tmp_path, edit):
+def test_an_edited_record_causes_a_warning_and_its_run_is_repeated(tmp_path, edit):
     run = record()
     RecordStore(tmp_path).add(run)
     RecordStore(tmp_path).add(record("popularity"))
@@ -102,11 +126,17 @@ def test_an_edited_record_is_told_and_its_run_is_run_again(tmp_path, edit):
     assert path.read_text() == whole
 
 
-def test_records_of_before_there_were_digests_are_sealed_once(tmp_path):
-    old, edited = record(), sealed(record(trial=1)) | {"seconds": 0.0}
-    (tmp_path / "hsun.jsonl").write_text(json.dumps(old) + "\n")
+def test_records_without_digests_are_sealed(tmp_path):
+    without_digest = record()
+    (tmp_path / "hsun.jsonl").write_text(json.dumps(without_digest) + "\n")
     RecordStore(tmp_path).seal()
-    assert RecordStore(tmp_path).find("hsun", "polyseme", 0, {}) == sealed(old)
+    loaded = RecordStore(tmp_path)
+    assert loaded.find("hsun", "polyseme", 0, {}) == sealed(without_digest)
+
+
+def test_records_that_were_edited_are_not_sealed_again(tmp_path):
+    edited = sealed(record(trial=1)) | {"seconds": 0.0}
     (tmp_path / "hsun.jsonl").write_text(json.dumps(edited) + "\n")
+    store = RecordStore(tmp_path)
     with pytest.raises(InputError, match="was changed after it was written"):
-        RecordStore(tmp_path).seal()
+        store.seal()

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist
+from scipy.special import expit, logsumexp
 
 from polyseme._validation import InputError
 from polyseme_experiments import reductions
@@ -27,24 +29,37 @@ from polyseme_experiments.reductions import (
 
 def world(n=120, n_features=20, seed=0):
     """Clusters on a curved sheet, with columns of different scales, some mostly zero."""
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(8, 4)) * 2
-    inner = centres[rng.integers(8, size=n)] + 0.5 * rng.normal(size=(n, 4))
+    generator = np.random.default_rng(seed)
+    centres = 2 * generator.normal(size=(8, 4))
+    clusters = generator.integers(8, size=n)
+    noise = generator.normal(size=(n, 4))
+    inner = centres[clusters] + 0.5 * noise
     mixing = np.random.default_rng(99).normal(size=(4, n_features))
-    return np.maximum(inner @ mixing, 0) * np.linspace(0.1, 30, n_features) + 3
+    sheet = np.maximum(inner @ mixing, 0)
+    scales = np.linspace(0.1, 30, n_features)
+    return sheet * scales + 3
 
 
 @pytest.mark.parametrize("name", ["pca", "rbm", "uth"])
 def test_a_seed_decides_the_result_and_transform_learns_nothing(name) -> None:
-    X, others = world(), world(5, seed=5) * 100
+    X = world()
+    new_rows = 100 * world(5, seed=5)
     reduction = make_reduction(name, 6, 1).fit(X)
-    first = reduction.transform(X)
-    assert first.shape == (120, 6) and np.ptp(first, axis=0).min() > 0
-    assert np.isfinite(reduction.transform(others)).all()
-    assert_array_equal(first, reduction.transform(X))
-    assert_array_equal(first, make_reduction(name, 6, 1).fit(X).transform(X))
-    other = make_reduction(name, 6, 2).fit(X).transform(X)
-    assert np.array_equal(first, other) == (name == "pca")
+    points = reduction.transform(X)
+    assert points.shape == (120, 6)
+    assert np.ptp(points, axis=0).min() > 0
+    new_points = reduction.transform(new_rows)
+    assert np.isfinite(new_points).all()
+    assert_array_equal(reduction.transform(X), points)
+
+    repeated = make_reduction(name, 6, 1).fit(X)
+    assert_array_equal(repeated.transform(X), points)
+    of_another_seed = make_reduction(name, 6, 2).fit(X)
+    same_points = np.array_equal(of_another_seed.transform(X), points)
+    assert same_points == (name == "pca")
+
+
+def test_an_unknown_reduction_is_refused() -> None:
     with pytest.raises(InputError, match="Unknown reduction 'pcs'; known: pca, rbm, uth"):
         make_reduction("pcs", 4)
 
@@ -60,141 +75,180 @@ def test_a_seed_decides_the_result_and_transform_learns_nothing(name) -> None:
     ],
 )
 def test_tiny_and_degenerate_rows_have_finite_results(name, X) -> None:
-    found = make_reduction(name, 5, 0).fit(X).transform(X)
-    assert found.shape == (len(X), 5)
-    assert np.isfinite(found).all()
+    reduction = make_reduction(name, 5, 0).fit(X)
+    points = reduction.transform(X)
+    assert points.shape == (len(X), 5)
+    assert np.isfinite(points).all()
 
 
-def test_the_contrastive_gradient_is_that_of_plain_loops() -> None:
-    rng = np.random.default_rng(3)
-    machine = Machine(rng.normal(size=(3, 2)), rng.normal(size=3), rng.normal(size=2))
-    rows, draws = rng.random((4, 3)), rng.random((4, 2))
-    W, b, c = machine
+def test_the_contrastive_gradient_is_that_of_row_by_row_steps() -> None:
+    generator = np.random.default_rng(3)
+    machine = Machine(
+        generator.normal(size=(3, 2)),
+        generator.normal(size=3),
+        generator.normal(size=2),
+    )
+    rows = generator.random((4, 3))
+    draws = generator.random((4, 2))
+    weights, visible_bias, hidden_bias = machine
     centre = rows.mean(axis=0)
 
-    def on(total):
-        return 1 / (1 + math.exp(-total))
-
-    weights, to_visible, to_hidden = np.zeros((3, 2)), np.zeros(3), np.zeros(2)
+    weight_slope = np.zeros((3, 2))
+    visible_slope = np.zeros(3)
+    hidden_slope = np.zeros(2)
     for row, draw in zip(rows, draws, strict=True):
-        up = [on(c[j] + sum(row[i] * W[i, j] for i in range(3))) for j in range(2)]
-        state = [float(draw[j] < up[j]) for j in range(2)]
-        again = [on(b[i] + sum(state[j] * W[i, j] for j in range(2))) for i in range(3)]
-        up_again = [on(c[j] + sum(again[i] * W[i, j] for i in range(3))) for j in range(2)]
-        for i in range(3):
-            to_visible[i] += (row[i] - again[i]) / 4
-            for j in range(2):
-                data = (row[i] - centre[i]) * (up[j] - 0.5)
-                weights[i, j] += (data - (again[i] - centre[i]) * (up_again[j] - 0.5)) / 4
-        to_hidden += np.subtract(up, up_again) / 4
-    for i in range(3):
-        to_visible[i] -= sum(weights[i, j] * 0.5 for j in range(2))
-    for j in range(2):
-        to_hidden[j] -= sum(weights[i, j] * centre[i] for i in range(3))
+        hidden = expit(hidden_bias + row @ weights)
+        state = (draw < hidden).astype(float)
+        visible = expit(visible_bias + weights @ state)
+        hidden_of_visible = expit(hidden_bias + visible @ weights)
+        data_term = np.outer(row - centre, hidden - 0.5)
+        model_term = np.outer(visible - centre, hidden_of_visible - 0.5)
+        weight_slope += (data_term - model_term) / 4
+        visible_slope += (row - visible) / 4
+        hidden_slope += (hidden - hidden_of_visible) / 4
+    visible_slope -= weight_slope @ np.full(2, 0.5)
+    hidden_slope -= centre @ weight_slope
 
     gradient = contrastive_gradient(rows, machine, centre, draws)
-    for part, expected in zip(gradient, (weights, to_visible, to_hidden), strict=True):
-        assert_allclose(part, expected, rtol=1e-10)
+    expected = (weight_slope, visible_slope, hidden_slope)
+    for slope, expected_slope in zip(gradient, expected, strict=True):
+        assert_allclose(slope, expected_slope, rtol=1e-10)
 
 
 def test_training_raises_the_exact_likelihood_of_a_toy_distribution() -> None:
     # Two pairs of units that always agree: four of sixteen states, each as often.
-    states = ((np.arange(16)[:, None] >> np.arange(4)) & 1).astype(float)
+    bits = np.arange(16)[:, None] >> np.arange(4)
+    states = (bits & 1).astype(float)
     rows = np.tile(states[[0, 3, 12, 15]], (50, 1)).astype(np.float32)
 
     def likelihood(n_epochs):
-        machine = train_machine(rows, 4, n_epochs, np.random.default_rng(0))
-        weights, visible_bias, hidden_bias = (part.astype(float) for part in machine)
+        generator = np.random.default_rng(0)
+        machine = train_machine(rows, 4, n_epochs, generator)
+        weights, visible_bias, hidden_bias = [array.astype(float) for array in machine]
 
         def log_weight(visible):
-            hidden = np.logaddexp(0, visible @ weights + hidden_bias).sum(axis=1)
+            activations = visible @ weights + hidden_bias
+            hidden = np.logaddexp(0, activations).sum(axis=1)
             return visible @ visible_bias + hidden
 
-        return float(np.mean(log_weight(rows)) - np.log(np.exp(log_weight(states)).sum()))
+        log_normaliser = logsumexp(log_weight(states))
+        return float(np.mean(log_weight(rows)) - log_normaliser)
 
-    found = [likelihood(n) for n in (0, 10, 60)]
-    assert found[0] == pytest.approx(math.log(1 / 16), abs=0.01)
-    assert found[0] + 0.1 < found[1] < found[2]
-    assert math.log(1 / 4) - 0.35 < found[2] < math.log(1 / 4)  # the best there is
+    untrained = likelihood(0)
+    trained = likelihood(10)
+    trained_long = likelihood(60)
+    best = math.log(1 / 4)
+    expected = math.log(1 / 16)
+    assert untrained == pytest.approx(expected, abs=0.01)
+    assert untrained + 0.1 < trained < trained_long
+    assert best - 0.35 < trained_long < best
 
 
-def test_layers_shrink_in_equal_ratios_and_the_top_gives_probabilities_of_scaled_columns() -> None:
+def test_layers_shrink_in_equal_ratios() -> None:
     assert layer_sizes(4096, 512) == [2048, 1024, 512]
     assert layer_sizes(1, 8) == [2, 4, 8]
+
+
+def test_the_top_layer_gives_probabilities_of_scaled_columns() -> None:
     X = world(40)
     X[:, 3] = 5
     stack = BoltzmannStack(4, random_state=0).fit(X)
-    others = world(6, seed=2) * 1.5 - 4
+    new_rows = world(6, seed=2) * 1.5 - 4
     spans = np.ptp(X, axis=0)
     spans[3] = np.inf
-    units = np.clip((others - X.min(axis=0)) / spans, 0, 1)
+    scaled = (new_rows - X.min(axis=0)) / spans
+    units = np.clip(scaled, 0, 1)
     for weights, bias in stack.layers_:
-        units = 1 / (1 + np.exp(-(units @ weights.astype(float) + bias)))
-    assert_allclose(stack.transform(others), units, atol=1e-5)
+        units = expit(units @ weights.astype(float) + bias)
+    assert_allclose(stack.transform(new_rows), units, atol=1e-5)
+
+
+def test_nearest_rows_are_those_of_scipy() -> None:
+    rows = world(60).astype(np.float32)
+    neighbours = nearest_rows(rows, 5, np.arange(60))
+    gaps = cdist(rows, rows, "sqeuclidean")
+    np.fill_diagonal(gaps, np.inf)
+    expected = np.sort(gaps, axis=1)[:, :5]
+    gaps_of_neighbours = np.take_along_axis(gaps, neighbours, axis=1)
+    sorted_gaps = np.sort(gaps_of_neighbours, axis=1)
+    assert_allclose(sorted_gaps, expected, rtol=1e-3)
 
 
 def test_batches_hold_anchors_a_neighbour_of_each_and_farther_rows() -> None:
     rows = world(60).astype(np.float32)
-    gaps = ((rows[:, None] - rows) ** 2).sum(axis=2)
     neighbours = nearest_rows(rows, 5, np.arange(60))
-    for i in range(60):
-        expected = sorted(gaps[i, j] for j in range(60) if j != i)[:5]
-        assert_allclose(sorted(gaps[i, neighbours[i]]), expected, rtol=1e-3)
     anchors = np.arange(3, 27, 3)
-    batch = draw_triplets(rows, anchors, neighbours[anchors], np.random.default_rng(0))
-    numbers = [int(np.flatnonzero((rows == row).all(axis=1))[0]) for row in batch.rows]
-    assert numbers[:8] == anchors.tolist()
-    for i in range(8):
-        assert numbers[8 + i] in neighbours[numbers[i]]
-        for j in range(16):
-            to_near, to_far = (((batch.rows[i] - batch.rows[k]) ** 2).sum() for k in (8 + i, j))
-            if abs(to_far - to_near) > 1e-2 * to_near:
-                assert batch.farther[i, j] == (to_far > to_near)
+    generator = np.random.default_rng(0)
+    batch = draw_triplets(rows, anchors, neighbours[anchors], generator)
+    numbers = cdist(batch.rows, rows).argmin(axis=1)
+    assert_array_equal(rows[numbers], batch.rows)
+    assert numbers[:8].tolist() == anchors.tolist()
+    for anchor, neighbour in zip(numbers[:8], numbers[8:], strict=True):
+        assert neighbour in neighbours[anchor]
+
+    gaps = cdist(batch.rows[:8], batch.rows, "sqeuclidean")
+    to_neighbour = gaps[np.arange(8), np.arange(8, 16)]
+    beyond = gaps - to_neighbour[:, None]
+    clear = np.abs(beyond) > 1e-2 * to_neighbour[:, None]
+    expected = beyond[clear] > 0
+    assert_array_equal(batch.farther[clear], expected)
 
 
-def test_the_triplet_loss_is_that_of_plain_loops_and_equal_rows_are_never_farther() -> None:
-    import torch
-
-    rng = np.random.default_rng(0)
-    rows = np.tile(rng.random((1, 40), dtype=np.float32), (6, 1))
+def test_equal_rows_are_never_farther() -> None:
+    generator = np.random.default_rng(0)
+    rows = np.tile(generator.random((1, 40), dtype=np.float32), (6, 1))
     rows[4:] += 1
     triplets = make_triplets(rows, np.array([1, 0, 0]))
-    assert_array_equal(triplets.farther, [[False] * 4 + [True] * 2] * 3)
-    triplets = make_triplets(rng.random((7, 3), dtype=np.float32), np.array([4, 5, 6, 0]))
-    outputs = rng.random((7, 2))
+    expected = [[False] * 4 + [True] * 2] * 3
+    assert_array_equal(triplets.farther, expected)
+
+
+def test_the_triplet_loss_is_that_of_plain_loops() -> None:
+    import torch
+
+    generator = np.random.default_rng(0)
+    rows = generator.random((7, 3), dtype=np.float32)
+    triplets = make_triplets(rows, np.array([4, 5, 6, 0]))
+    outputs = generator.random((7, 2))
+    gaps = cdist(outputs, outputs, "sqeuclidean")
     losses = []
     for anchor, near in enumerate(triplets.near):
         for far in np.flatnonzero(triplets.farther[anchor]):
-            gap = ((outputs[anchor] - outputs[near]) ** 2).sum()
-            gap -= ((outputs[anchor] - outputs[far]) ** 2).sum()
+            gap = gaps[anchor, near] - gaps[anchor, far]
             losses.append(max(0.0, 0.2 + gap))
     loss = triplet_loss(torch.from_numpy(outputs), triplets, 0.2)
     assert float(loss) == pytest.approx(np.mean(losses))
 
 
 def test_fine_tuning_lowers_the_held_out_loss_and_never_sees_held_out_rows(monkeypatch) -> None:
-    drawn = []
+    batches = []
 
-    def spy(*arguments):
-        drawn.append(draw_triplets(*arguments))
-        return drawn[-1]
+    def record(*arguments):
+        batch = draw_triplets(*arguments)
+        batches.append(batch)
+        return batch
 
-    monkeypatch.setattr(reductions, "draw_triplets", spy)
+    monkeypatch.setattr(reductions, "draw_triplets", record)
     X = world(200)
-    tuned = BoltzmannStack(8, tuning_steps=100, random_state=0).fit(X)
-    assert tuned.losses_[0] > min(tuned.losses_) and 0 < tuned.n_steps_ <= 100
-    check, *batches = drawn
-    held = {row.tobytes() for row in check.rows[:20]}
-    learned = {row.tobytes() for batch in batches for row in batch.rows}
-    assert len(held) == 20 and len(batches) == 100 and not held & learned
+    stack = BoltzmannStack(8, tuning_steps=100, random_state=0).fit(X)
+    assert stack.losses_[0] > min(stack.losses_)
+    assert 0 < stack.n_steps_ <= 100
+    validation_batch, *training_batches = batches
+    assert len(training_batches) == 100
+    held_out_rows = {row.tobytes() for row in validation_batch.rows[:20]}
+    assert len(held_out_rows) == 20
+    for batch in training_batches:
+        training_rows = {row.tobytes() for row in batch.rows}
+        assert held_out_rows.isdisjoint(training_rows)
 
 
-def test_fine_tuning_that_only_harms_is_taken_back_when_patience_is_out(monkeypatch) -> None:
+def test_fine_tuning_that_only_harms_is_undone_when_patience_ends(monkeypatch) -> None:
     monkeypatch.setattr(reductions, "TUNING_RATE", 1e3)
     monkeypatch.setattr(reductions, "PATIENCE", 2)
     X = world()
     tuned = BoltzmannStack(5, tuning_steps=500, random_state=3).fit(X)
-    assert tuned.n_steps_ == 0 and len(tuned.losses_) == 3
+    assert tuned.n_steps_ == 0
+    assert len(tuned.losses_) == 3
     plain = BoltzmannStack(5, random_state=3).fit(X)
     assert_array_equal(tuned.transform(X), plain.transform(X))
 

@@ -31,9 +31,13 @@ QUICK = RunConfig(quick=True)
 
 
 def records_of(folder):
-    lines = (path.read_text().splitlines() for path in (folder / "records").glob("*.jsonl"))
-    records = [json.loads(line) for some in lines for line in some]
-    return {(one["setting"], one["method"], one["trial"]): one for one in records}
+    records = {}
+    for path in (folder / "records").glob("*.jsonl"):
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            run = (record["setting"], record["method"], record["trial"])
+            records[run] = record
+    return records
 
 
 @pytest.fixture(scope="module")
@@ -44,71 +48,104 @@ def fig9(tmp_path_factory):
     return folder, section
 
 
+def has_note(table, word):
+    return any(word in note for note in table.notes)
+
+
 @pytest.mark.reproduction
 def test_quick_runs_every_table_and_figure(tmp_path):
     """`polyseme reproduce --quick` as a user runs it."""
     command = [sys.executable, "-m", "polyseme", "reproduce", "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"\[\d+/\d+\] hsun, trial \d: .* left", done.stderr)
-    assert f"report: {tmp_path / 'report.html'}" in done.stderr
-    printed = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {row["table"] for row in printed} >= {"table1", "fig9", "compare-hsun"}
-    wanted = {run for name in EXPERIMENTS for run in get_experiment(name).runs(3, quick=True)}
-    assert records_of(tmp_path).keys() == wanted
-    assert all(record["audit"]["passed"] for record in records_of(tmp_path).values())
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert re.search(r"\[\d+/\d+\] hsun, trial \d: .* left", process.stderr)
+    path = tmp_path / "report.html"
+    assert f"report: {path}" in process.stderr
+    rows = [json.loads(line) for line in process.stdout.splitlines()]
+    printed_tables = {row["table"] for row in rows}
+    assert printed_tables >= {"table1", "fig9", "compare-hsun"}
+
+    runs = set()
+    for name in EXPERIMENTS:
+        runs |= set(get_experiment(name).runs(3, quick=True))
+    records = records_of(tmp_path)
+    assert records.keys() == runs
+    for record in records.values():
+        assert record["audit"]["passed"]
+
     # All of it is recorded now, so this only reads.
     sections = reproduce(["all"], QUICK, out=tmp_path)
     assert [section.name for section in sections] == list(EXPERIMENTS)
-    page, markdown = (tmp_path / "report.html").read_text(), (tmp_path / "README.md").read_text()
+    page = path.read_text()
+    markdown = (tmp_path / "README.md").read_text()
     ids = Parsed(page).values("id")
     assert len(ids) == len(set(ids))
-    for table in (table for section in sections for table in section.tables):
-        assert f"table-{table.name}" in ids and table.title in markdown
-        with (tmp_path / "tables" / f"{table.name}.csv").open() as file:
-            assert list(csv.DictReader(file))
-        assert table.name.endswith("-tests") or any("SAMPLES" in note for note in table.notes)
     for section in sections:
-        assert all(figure.svg in page for figure in section.figures)
+        for figure in section.figures:
+            assert figure.svg in page
+        for table in section.tables:
+            assert f"table-{table.name}" in ids
+            assert table.title in markdown
+            text = (tmp_path / "tables" / f"{table.name}.csv").read_text()
+            assert list(csv.DictReader(text.splitlines()))
+            if not table.name.endswith("-tests"):
+                assert has_note(table, "SAMPLES")
         if section.name in ("fig6", "fig8", "fig10", "fig11", "fig12", "fig13", "fig14"):
-            assert any("STAND-IN" in note for note in section.tables[0].notes)
+            assert has_note(section.tables[0], "STAND-IN")
 
 
 def test_published_values_stand_beside_ours_and_samples_are_declared(fig9):
     folder, section = fig9
     (table,) = section.tables
-    (row,) = (r for r in table.rows if r[:2] == ("concept embedding", "E-MAP"))
-    published = [(cell.published, cell.published_error) for cell in row[2:]]
+    rows = {row[:2]: row[2:] for row in table.rows}
+    cells = rows["concept embedding", "E-MAP"]
+    published = [(cell.published, cell.published_error) for cell in cells]
     assert published == [(58.20, 0.29), (56.06, 0.16), (None, None)]
-    assert {cell.n for cell in table.cells() if cell.mean is not None} <= {1, 2}
-    assert any("SAMPLES" in note for note in table.notes)
-    assert any("default preset" in note for note in table.notes)
-    assert set(records_of(folder)) == set(get_experiment("fig9").runs(3, quick=True))
+    n_trials = {cell.n for cell in table.cells() if cell.mean is not None}
+    assert n_trials <= {1, 2}
+    assert has_note(table, "SAMPLES")
+    assert has_note(table, "default preset")
+    runs = get_experiment("fig9").runs(3, quick=True)
+    assert set(records_of(folder)) == set(runs)
 
 
-def test_what_is_recorded_is_not_run_again_and_the_report_needs_no_data(
-    fig9, tmp_path, monkeypatch
-):
+@pytest.fixture
+def copied_records(fig9, tmp_path):
+    """A folder with the records of Figure 9 and nothing else."""
     folder, _ = fig9
-    log = []
     shutil.copytree(folder / "records", tmp_path / "records")
-    reproduce(["fig9"], QUICK, out=tmp_path, log=log.append)
-    assert log[0] == "10 runs are recorded already; 0 to go"
-    assert log[1].startswith("the report leaves out default, parts, compare: recorded in part")
+    return tmp_path
+
+
+def test_what_is_recorded_is_not_run_again(copied_records):
+    lines = []
+    reproduce(["fig9"], QUICK, out=copied_records, log=lines.append)
+    assert lines[0] == "10 runs are recorded already; 0 to go"
+    assert lines[1].startswith("the report leaves out default, parts, compare: recorded in part")
+
+
+def test_a_report_from_records_needs_no_data(fig9, copied_records, monkeypatch):
+    folder, _ = fig9
     monkeypatch.delenv("POLYSEME_DATA", raising=False)
-    reproduce(["fig9"], QUICK, out=tmp_path, from_records=True)
+    reproduce(["fig9"], QUICK, out=copied_records, from_records=True)
     for name in ("report.html", "README.md", "tables/fig9.csv", "records/hsun.jsonl"):
-        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+        content = (copied_records / name).read_bytes()
+        assert content == (folder / name).read_bytes()
+
+
+def test_a_report_from_records_names_the_runs_that_are_missing(copied_records):
     with pytest.raises(InputError, match=r"lacks 6 of the 6 runs of 'fig7' .* run it first"):
-        reproduce(["fig7"], QUICK, out=tmp_path, from_records=True)
-    lines = (tmp_path / "records" / "hsun.jsonl").read_text().splitlines()
-    (tmp_path / "records" / "hsun.jsonl").write_text("\n".join(lines[1:]) + "\n")
+        reproduce(["fig7"], QUICK, out=copied_records, from_records=True)
+    path = copied_records / "records" / "hsun.jsonl"
+    _, *lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines))
     with pytest.raises(InputError, match=r"lacks 1 of the 10 runs of 'fig9'"):
-        reproduce(["fig9"], QUICK, out=tmp_path, from_records=True)
+        reproduce(["fig9"], QUICK, out=copied_records, from_records=True)
 
 
 def test_processes_change_no_figure_and_an_interrupted_run_goes_on(fig9, tmp_path, monkeypatch):
-    add, added = RecordStore.add, []
+    add = RecordStore.add
+    added = []
 
     def impatient(self, record):
         if len(added) == 4:
@@ -124,7 +161,8 @@ def test_processes_change_no_figure_and_an_interrupted_run_goes_on(fig9, tmp_pat
     log = []
     reproduce(["fig9"], QUICK, out=tmp_path, workers=1, log=log.append)
     assert log[0] == "4 runs are recorded already; 6 to go"
-    alone, together = records_of(tmp_path), records_of(fig9[0])
+    alone = records_of(tmp_path)
+    together = records_of(fig9[0])
     assert alone.keys() == together.keys()
     for run, record in alone.items():
         assert record["metrics"] == together[run]["metrics"], run
@@ -137,35 +175,45 @@ def test_fresh_learns_again_and_another_model_is_not_shown_as_this_one(tmp_path,
     clock.write_text("1e9")  # what it took, if it were kept
     reproduce(["fig1"], QUICK, out=tmp_path, workers=1, fresh=True)
     assert float(clock.read_text()) < 1e9
+    of_paper = replace(QUICK, preset="paper")
     with pytest.raises(InputError, match=r"lacks 1 of the 1 runs of 'fig1'"):
-        reproduce(["fig1"], replace(QUICK, preset="paper"), out=tmp_path, from_records=True)
+        reproduce(["fig1"], of_paper, out=tmp_path, from_records=True)
 
 
 def test_work_in_this_process_keeps_to_one_thread_too(tmp_path, monkeypatch):
-    threads = []
+    n_threads = set()
 
     def watch(trial, name):
-        threads.extend(one["num_threads"] for one in threadpool_info())
+        n_threads.update(library["num_threads"] for library in threadpool_info())
         raise InputError("seen")
 
     monkeypatch.setattr("polyseme_experiments.runner.run_method", watch)
+    tasks = make_tasks([Run("hsun", "sizes", 0)])
     with threadpool_limits(limits=2), pytest.raises(InputError, match="seen"):
-        run_tasks(make_tasks([Run("hsun", "sizes", 0)]), QUICK, tmp_path)
-    assert set(threads) == {1}
+        run_tasks(tasks, QUICK, tmp_path)
+    assert n_threads == {1}
 
 
-def test_a_process_that_dies_or_refuses_is_a_sentence(tmp_path):
-    refused = make_tasks([Run("hsun", "composition", trial) for trial in range(2)])
+def test_a_refusal_of_another_process_is_raised_here(tmp_path):
+    runs = [Run("hsun", "composition", trial) for trial in range(2)]
+    tasks = make_tasks(runs)
     with pytest.raises(InputError, match="combinations"):
-        run_tasks(refused, QUICK, tmp_path, n_jobs=2)
+        run_tasks(tasks, QUICK, tmp_path, n_jobs=2)
+
+
+def test_the_death_of_another_process_gets_one_sentence(tmp_path):
     killed = []
 
     def kill_once(line):
-        for process in [] if killed else list(reusable_executor._executor._processes.values()):
+        if killed:
+            return
+        processes = reusable_executor._executor._processes
+        for process in list(processes.values()):
             killed.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)
 
-    tasks = make_tasks([Run("hsun", "polyseme", trial) for trial in range(6)])
+    runs = [Run("hsun", "polyseme", trial) for trial in range(6)]
+    tasks = make_tasks(runs)
     with pytest.raises(InputError, match=r"died .* run the same command again to go on"):
         run_tasks(tasks, QUICK, tmp_path, n_jobs=2, log=kill_once)
 
@@ -190,24 +238,32 @@ def test_bad_input_gets_one_sentence(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("missing", ["features.npy", "documents.jsonl"])
 def test_bad_folders_get_one_sentence(tmp_path, missing):
-    sample, folder = load_dataset("hsun", sample=True), tmp_path / "data" / "hsun"
+    sample = load_dataset("hsun", sample=True)
+    corpus = sample.corpus
+    data = tmp_path / "data"
+    folder = data / "hsun"
     folder.mkdir(parents=True)
-    rows = zip(sample.corpus.ids, sample.corpus.splits, sample.corpus, strict=True)
-    lines = [json.dumps({"id": i, "split": s, "labels": list(labels)}) for i, s, labels in rows]
+    lines = []
+    for identifier, split, labels in zip(corpus.ids, corpus.splits, corpus, strict=True):
+        document = {"id": identifier, "split": split, "labels": list(labels)}
+        lines.append(json.dumps(document))
     (folder / "documents.jsonl").write_text("\n".join(lines))
     np.save(folder / "features.npy", sample.X**2)
     (folder / "feature_names.txt").write_text("\n".join(sample.feature_names))
     (folder / missing).unlink()
+    config = RunConfig(str(data))
     with pytest.raises(InputError, match=missing) as caught:
-        reproduce(["fig9"], RunConfig(str(tmp_path / "data")), out=tmp_path / "out")
+        reproduce(["fig9"], config, out=tmp_path / "out")
     assert "\n" not in str(caught.value)
 
 
 def test_a_folder_of_somebody_else_is_not_written_to(tmp_path):
-    mine = {"README.md": b"my thesis", "records/notes.txt": b"mine"}
-    (tmp_path / "records").mkdir()
-    for name, content in mine.items():
-        (tmp_path / name).write_bytes(content)
+    thesis = tmp_path / "README.md"
+    notes = tmp_path / "records" / "notes.txt"
+    notes.parent.mkdir()
+    thesis.write_bytes(b"my thesis")
+    notes.write_bytes(b"mine")
     with pytest.raises(InputError, match=r"holds 'README.md' and no mark that polyseme made it"):
         reproduce(["fig9"], RunConfig(quick=True), out=tmp_path, from_records=True)
-    assert {name: (tmp_path / name).read_bytes() for name in mine} == mine
+    assert thesis.read_bytes() == b"my thesis"
+    assert notes.read_bytes() == b"mine"

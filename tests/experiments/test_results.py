@@ -34,73 +34,113 @@ def made_again(tmp_path_factory):
 def test_tables_are_those_of_the_records(made_again):
     folder, sections = made_again
     assert [section.name for section in sections] == list(EXPERIMENTS)
-    names = sorted(path.name for path in (RESULTS / "tables").iterdir())
-    assert names == sorted(path.name for path in (folder / "tables").iterdir())
-    for name in names:
-        assert (folder / "tables" / name).read_text() == (RESULTS / "tables" / name).read_text()
-    assert (folder / "README.md").read_text() == (RESULTS / "README.md").read_text()
+    recorded_tables = sorted((RESULTS / "tables").iterdir())
+    tables = sorted((folder / "tables").iterdir())
+    names = [path.name for path in recorded_tables]
+    assert [path.name for path in tables] == names
+    for table, recorded_table in zip(tables, recorded_tables, strict=True):
+        assert table.read_text() == recorded_table.read_text()
+    readme = (folder / "README.md").read_text()
+    recorded_readme = (RESULTS / "README.md").read_text()
+    assert readme == recorded_readme
 
 
 def test_tables_of_the_published_training_are_those_of_its_records(tmp_path):
-    shutil.copytree(RESULTS / "paper" / "records", tmp_path / "records")
-    reproduce(["fig7", "fig9"], RunConfig(preset="paper"), out=tmp_path, from_records=True)
+    recorded_folder = RESULTS / "paper"
+    shutil.copytree(recorded_folder / "records", tmp_path / "records")
+    config = RunConfig(preset="paper")
+    reproduce(["fig7", "fig9"], config, out=tmp_path, from_records=True)
     for name in ("README.md", "tables/fig7.csv", "tables/fig9.csv"):
-        assert (tmp_path / name).read_text() == (RESULTS / "paper" / name).read_text()
+        text = (tmp_path / name).read_text()
+        expected = (recorded_folder / name).read_text()
+        assert text == expected
 
 
 def test_every_run_was_audited_on_the_published_data():
     for path in (RESULTS / "records").glob("*.jsonl"):
         for line in path.read_text().splitlines():
             record = json.loads(line)
-            assert record["audit"]["passed"] and not record["sample"]
+            assert record["audit"]["passed"]
+            assert not record["sample"]
             assert all(record["as_published"].values()), record["data"]
 
 
+def rows_of_table(name):
+    with (RESULTS / "tables" / f"{name}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
 def recorded(setting, method="tuned-costa"):
-    lines = (RESULTS / "records" / f"{setting}.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    return [one for one in records if one["method"] == method]
+    path = RESULTS / "records" / f"{setting}.jsonl"
+    records = []
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        if record["method"] == method:
+            records.append(record)
+    return records
 
 
 def former(records, column="zsl", measure="E-MAP"):
     """Return the former default's values for some records of tuned COSTA, as if they were ours."""
-    results = Results([one | {"method": "default"} for one in records])
-    return results.values(records[0]["setting"], f"{FORMER}default", column, measure)
+    renamed = [record | {"method": "default"} for record in records]
+    setting = records[0]["setting"]
+    results = Results(renamed)
+    return results.values(setting, f"{FORMER}default", column, measure)
 
 
-def test_the_former_default_stands_beside_ours_for_its_own_splits_alone():
-    for name, n_trials in (("default", 10), ("shares", 3)):
-        for setting in get_experiment(name).settings:
-            values = former(recorded(setting), "zsl-only", "C-MAP")
-            assert len(values) == n_trials and all(0 < value < 100 for value in values)
-    first = recorded("hsun")[0]
-    for other in (
-        first | {"config": first["config"] | {"seed": 11}},
-        first | {"config": first["config"] | {"data": {"hsun": "other"}}},
-        first | {"trial": 1000},
-        first | {"setting": "hsun-12"},
-    ):
-        assert former([other]) == [None]
-    assert former([first], "zsl", "nothing") == [None]
+@pytest.mark.parametrize(("name", "n_trials"), [("default", 10), ("shares", 3)])
+def test_the_former_default_has_values_for_every_trial(name, n_trials):
+    for setting in get_experiment(name).settings:
+        values = former(recorded(setting), "zsl-only", "C-MAP")
+        assert len(values) == n_trials
+        for value in values:
+            assert 0 < value < 100
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 11},
+        {"data": {"hsun": "other"}},
+    ],
+)
+def test_the_former_default_has_no_values_for_other_configurations(changes):
+    record = recorded("hsun")[0]
+    config = record["config"] | changes
+    changed_record = record | {"config": config}
+    assert former([changed_record]) == [None]
+
+
+@pytest.mark.parametrize("changes", [{"trial": 1000}, {"setting": "hsun-12"}])
+def test_the_former_default_has_no_values_for_other_trials_and_settings(changes):
+    record = recorded("hsun")[0]
+    assert former([record | changes]) == [None]
+
+
+def test_the_former_default_has_no_values_for_unknown_measures():
+    record = recorded("hsun")[0]
+    assert former([record], "zsl", "nothing") == [None]
 
 
 def test_the_comparison_has_ten_label_splits_of_three_corpora():
     for setting in SETTINGS.values():
-        with (RESULTS / "tables" / f"compare-{setting}.csv").open() as file:
-            assert {row["n"] for row in csv.DictReader(file)} == {"10"}
+        rows = rows_of_table(f"compare-{setting}")
+        assert {row["n"] for row in rows} == {"10"}
 
 
 def test_the_figures_of_the_readme_are_those_of_the_results():
     readme = (ROOT / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| (HSUN|Corel5K|MSD subset|Emoji) \| ([^|]*) \| (.*) \|$", readme, re.M)
-    assert {row[0] for row in rows} == set(HEADLINE)
+    assert {corpus for corpus, _, _ in rows} == set(HEADLINE)
     for corpus, method, cells in rows:
         by_default = method in ("polyseme's default", "tuned COSTA")
-        made_by = "default" if by_default else "compare"
-        with (RESULTS / "tables" / f"{made_by}-{HEADLINE[corpus]}.csv").open() as file:
-            of_method = {
-                row["column"]: f"{float(row['mean']):.1f} ± {float(row['standard_error']):.1f}"
-                for row in csv.DictReader(file)
-                if row["method"] == method
-            }
-        assert [cell.strip() for cell in cells.split("|")] == [of_method[c] for c in COLUMNS]
+        experiment = "default" if by_default else "compare"
+        text_by_column = {}
+        for row in rows_of_table(f"{experiment}-{HEADLINE[corpus]}"):
+            if row["method"] == method:
+                mean = float(row["mean"])
+                error = float(row["standard_error"])
+                text_by_column[row["column"]] = f"{mean:.1f} ± {error:.1f}"
+        texts = [cell.strip() for cell in cells.split("|")]
+        expected = [text_by_column[column] for column in COLUMNS]
+        assert texts == expected

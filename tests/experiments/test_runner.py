@@ -28,50 +28,73 @@ NO_DATA = "polyseme_experiments.runner._data", lambda *_: (("a", "a"), {})
 
 
 def test_concept_spaces_come_first_and_are_learned_once():
-    runs = [Run("hsun", method, trial) for trial in range(7) for method in ("polyseme", "costa")]
-    tasks = make_tasks(runs)
-    assert tasks[:3] == [Task("hsun", trial, n_components=200) for trial in range(3)]
-    assert tasks[3:] == [Task("hsun", trial, ("polyseme", "costa")) for trial in range(7)]
-    shared = make_tasks([Run("magtag-system", "polyseme", 0), Run("magtag-oov", "polyseme", 0)])
-    assert [task.n_components for task in shared] == [200, None, None]
+    runs = []
+    for trial in range(7):
+        runs.append(Run("hsun", "polyseme", trial))
+        runs.append(Run("hsun", "costa", trial))
+    spaces = [Task("hsun", trial, n_components=200) for trial in range(3)]
+    methods = [Task("hsun", trial, ("polyseme", "costa")) for trial in range(7)]
+    assert make_tasks(runs) == spaces + methods
     assert make_tasks([]) == []
+
+
+def test_settings_share_a_concept_space():
+    runs = [Run("magtag-system", "polyseme", 0), Run("magtag-oov", "polyseme", 0)]
+    tasks = make_tasks(runs)
+    assert [task.n_components for task in tasks] == [200, None, None]
 
 
 def test_every_setting_and_method_is_known_and_used_and_runs_are_unique():
     assert tuple(experiments()) == EXPERIMENTS
-    used = set()
+    all_runs = set()
     for name in EXPERIMENTS:
         runs = get_experiment(name).runs(3)
-        assert len(set(runs)) == len(runs) > 0
-        used |= set(runs)
-    assert {run.setting for run in used} == set(SETTINGS)
-    assert {run.method for run in used} == set(METHODS)
+        assert len(runs) > 0
+        assert len(set(runs)) == len(runs)
+        all_runs.update(runs)
+    assert {run.setting for run in all_runs} == set(SETTINGS)
+    assert {run.method for run in all_runs} == set(METHODS)
 
 
-def test_the_comparison_has_ten_trials_and_every_ranker():
-    compare = get_experiment("compare")
-    assert {run.trial for run in compare.runs(3)} == set(range(10))
-    assert {run.trial for run in compare.runs(12)} == set(range(12))
-    assert {run.trial for run in compare.runs(3, quick=True)} == {0, 1}
-    assert {run.method for run in compare.runs(3) if run.setting == "hsun-12"} == set(RANKERS)
+@pytest.mark.parametrize(
+    ("n_trials", "quick", "expected"),
+    [(3, False, 10), (12, False, 12), (3, True, 2)],
+)
+def test_the_comparison_has_ten_trials_or_more(n_trials, quick, expected):
+    runs = get_experiment("compare").runs(n_trials, quick=quick)
+    assert {run.trial for run in runs} == set(range(expected))
+
+
+def test_the_comparison_has_every_ranker_on_few_labels():
+    runs = get_experiment("compare").runs(3)
+    rankers = {run.method for run in runs if run.setting == "hsun-12"}
+    assert rankers == set(RANKERS)
     # Composition tries every combination of labels, so it runs where these are few.
-    assert {run.setting for run in compare.runs(3) if run.method == "composition"} == {"hsun-12"}
+    settings = {run.setting for run in runs if run.method == "composition"}
+    assert settings == {"hsun-12"}
 
 
 def test_the_digest_follows_the_configuration():
     run = Run("hsun", "costa", 0)
-    assert digest_of(run, QUICK) == digest_of(run, RunConfig(quick=True, cache="elsewhere"))
-    others = {
+    digest = digest_of(run, QUICK)
+    elsewhere = RunConfig(quick=True, cache="elsewhere")
+    assert digest_of(run, elsewhere) == digest
+    changed_digests = {
         digest_of(Run("hsun", "costa", 1), QUICK),
         digest_of(Run("hsun", "costa-dice", 0), QUICK),
         digest_of(Run("hsun-12", "costa", 0), QUICK),
         digest_of(run, RunConfig(quick=True, seed=1)),
     }
-    assert len(others | {digest_of(run, QUICK)}) == 5
-    # Only what learns a concept space depends on how it is trained.
-    paper, whole = RunConfig(quick=True, preset="paper"), Run("hsun", "polyseme", 0)
-    assert digest_of(run, paper) == digest_of(run, QUICK)
-    assert digest_of(whole, paper) != digest_of(whole, QUICK)
+    assert len(changed_digests) == 4
+    assert digest not in changed_digests
+
+
+def test_only_digests_of_what_learns_a_concept_space_follow_its_training():
+    paper = RunConfig(quick=True, preset="paper")
+    costa = Run("hsun", "costa", 0)
+    assert digest_of(costa, paper) == digest_of(costa, QUICK)
+    polyseme = Run("hsun", "polyseme", 0)
+    assert digest_of(polyseme, paper) != digest_of(polyseme, QUICK)
 
 
 @pytest.mark.parametrize(
@@ -90,37 +113,52 @@ def test_the_digest_follows_the_configuration():
 def test_the_digest_follows_defaults_that_nobody_names(method, owner, parameter, monkeypatch):
     monkeypatch.setattr(*NO_DATA)
     run = Run("hsun", method, 0)
-    before = digest_of(run, RunConfig())
+    digest = digest_of(run, RunConfig())
     module, _, name = owner.rpartition(".")
-    kind = getattr(importlib.import_module(module), name)
-    defaults = list(kind.__init__.__defaults__)
-    names = list(inspect.signature(kind.__init__).parameters)[1:]
+    constructor = getattr(importlib.import_module(module), name).__init__
+    _, *names = inspect.signature(constructor).parameters
+    defaults = list(constructor.__defaults__)
     defaults[names.index(parameter)] = 0.123
-    monkeypatch.setattr(kind.__init__, "__defaults__", tuple(defaults))
-    assert digest_of(run, RunConfig()) != before
+    monkeypatch.setattr(constructor, "__defaults__", tuple(defaults))
+    assert digest_of(run, RunConfig()) != digest
 
 
 @pytest.mark.parametrize("constant", ["space.SLOPES", "space.TEMPERATURE", "calibration._USUAL"])
-def test_the_digest_of_the_default_follows_its_constants(constant, monkeypatch):
+@pytest.mark.parametrize("method", ["default", "default-no-soft", "calibration"])
+def test_the_digest_of_the_default_follows_its_constants(method, constant, monkeypatch):
     monkeypatch.setattr(*NO_DATA)
-    runs = [Run("hsun", method, 0) for method in ("default", "default-no-soft", "calibration")]
-    before = [digest_of(run, RunConfig()) for run in runs]
-    others = digest_of(Run("hsun", "costa-mix", 0), RunConfig())
+    run = Run("hsun", method, 0)
+    digest = digest_of(run, RunConfig())
     monkeypatch.setattr(f"polyseme.{constant}", 0.123)
-    assert all(digest_of(run, RunConfig()) != one for run, one in zip(runs, before, strict=True))
-    assert digest_of(Run("hsun", "costa-mix", 0), RunConfig()) == others
+    assert digest_of(run, RunConfig()) != digest
+
+
+@pytest.mark.parametrize("constant", ["space.SLOPES", "space.TEMPERATURE", "calibration._USUAL"])
+def test_the_digest_of_costa_does_not_follow_constants_of_the_default(constant, monkeypatch):
+    monkeypatch.setattr(*NO_DATA)
+    run = Run("hsun", "costa-mix", 0)
+    digest = digest_of(run, RunConfig())
+    monkeypatch.setattr(f"polyseme.{constant}", 0.123)
+    assert digest_of(run, RunConfig()) == digest
 
 
 def test_every_method_has_a_digest_of_its_own(monkeypatch):
     monkeypatch.setattr(*NO_DATA)
-    assert len({digest_of(Run("hsun", name, 0), QUICK) for name in METHODS}) == len(METHODS)
-    found = set()
-    for words in ({"sea": [1.0, 0.0]}, {"sea": [0.0, 1.0]}):
-        found_vectors = {None: WordVectors(words)}
+    runs = [Run("hsun", name, 0) for name in METHODS]
+    digests = {digest_of(run, QUICK) for run in runs}
+    assert len(digests) == len(METHODS)
+
+
+def test_the_digest_follows_the_word_vectors(monkeypatch):
+    monkeypatch.setattr(*NO_DATA)
+    digests = set()
+    for vector in ([1.0, 0.0], [0.0, 1.0]):
+        vectors_by_path = {None: WordVectors({"sea": vector})}
         target = "polyseme_experiments.methods.baselines.word_vectors"
-        monkeypatch.setattr(target, found_vectors.__getitem__)
-        found.add(digest_of(Run("hsun", "conse", 0), RunConfig()))
-    assert len(found) == 2
+        monkeypatch.setattr(target, vectors_by_path.__getitem__)
+        digest = digest_of(Run("hsun", "conse", 0), RunConfig())
+        digests.add(digest)
+    assert len(digests) == 2
 
 
 @pytest.mark.parametrize(

@@ -13,24 +13,30 @@ from polyseme_experiments.senses import SenseRule, find_senses
 def concepts():
     """Label 0 stands with label 1 in six documents and with label 2 in four others."""
     generator = np.random.default_rng(5)
-    label_ids = np.array([label for row in range(10) for label in (0, 1 if row < 6 else 2)])
+    label_ids = np.array([0, 1] * 6 + [0, 2] * 4)
     document_ids = np.repeat(np.arange(10), 2)
-    places = np.column_stack([np.where(document_ids < 6, 10.0, 20.0), label_ids, np.zeros(20)])
-    points = (places + 0.1 * generator.normal(size=(20, 3))).astype(np.float32)
+    theme = np.where(document_ids < 6, 10.0, 20.0)
+    places = np.column_stack([theme, label_ids, np.zeros(20)])
+    noise = generator.normal(size=(20, 3))
+    points = (places + 0.1 * noise).astype(np.float32)
     labels = ("bank", "river", "money")
-    return Concepts(points, label_ids, document_ids, labels, np.empty(0, dtype=np.int64))
+    no_documents = np.empty(0, dtype=np.int64)
+    return Concepts(points, label_ids, document_ids, labels, no_documents)
 
 
-OWNERS, CATEGORIES = np.arange(100, 110), ["?"] * 100 + ["nature"] * 6 + ["objects"] * 4
+OWNERS = np.arange(100, 110)
+CATEGORIES = ["?"] * 100 + ["nature"] * 6 + ["objects"] * 4
 
 
 def test_senses_of_a_label_with_two_meanings_are_found_and_named(concepts):
     rule = SenseRule(n_labels=1, fewest=8)
-    (found,) = find_senses(concepts, OWNERS, CATEGORIES, rule, random_state=0)
-    assert found.label == "bank" and found.senses.tolist() == [0] * 6 + [1] * 4
-    assert found.words == (("river",), ("money",))
-    assert found.owners.tolist() == OWNERS.tolist()
-    assert found.silhouette > 0.9 and found.agreement == pytest.approx(1.0)
+    (bank,) = find_senses(concepts, OWNERS, CATEGORIES, rule, random_state=0)
+    assert bank.label == "bank"
+    assert bank.senses.tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 1, 1]
+    assert bank.words == (("river",), ("money",))
+    assert bank.owners.tolist() == OWNERS.tolist()
+    assert bank.silhouette > 0.9
+    assert bank.agreement == pytest.approx(1.0)
     (unjudged,) = find_senses(concepts, OWNERS, rule=rule, random_state=0)
     assert unjudged.agreement == 1
 

@@ -54,50 +54,68 @@ def a_table(method: str = "tuned COSTA") -> Table:
     )
 
 
-def test_a_paired_test_agrees_with_scipy() -> None:
-    for seed in range(3):
-        generator = np.random.default_rng(seed)
-        ours = generator.normal(50, 3, size=4 + seed)
-        theirs = ours - generator.normal(1, 2, size=4 + seed)
-        test = paired_test([*ours, None], [*theirs, 1.0])
-        expected = stats.ttest_rel(ours, theirs)
-        interval = expected.confidence_interval(0.95)
-        assert test.p == pytest.approx(expected.pvalue)
-        assert (test.low, test.high) == pytest.approx((interval.low, interval.high))
+@pytest.mark.parametrize("seed", range(3))
+def test_a_paired_test_agrees_with_scipy(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    n = 4 + seed
+    ours = generator.normal(50, 3, size=n)
+    theirs = ours - generator.normal(1, 2, size=n)
+    test = paired_test([*ours, None], [*theirs, 1.0])
+    expected = stats.ttest_rel(ours, theirs)
+    interval = expected.confidence_interval(0.95)
+    assert test.p == pytest.approx(expected.pvalue)
+    assert test.low == pytest.approx(interval.low)
+    assert test.high == pytest.approx(interval.high)
 
 
 @pytest.mark.filterwarnings("error")
-def test_means_and_tests_of_few_values_or_without_spread_are_defined() -> None:
+def test_missing_values_are_left_out_of_means() -> None:
     mean, error = mean_and_error([1.0, None, 2.0, math.nan, 6.0])
-    assert (mean, error) == pytest.approx((3.0, math.sqrt((4 + 1 + 9) / 2) / math.sqrt(3)))
+    assert mean == pytest.approx(3.0)
+    expected_error = stats.sem([1.0, 2.0, 6.0])
+    assert error == pytest.approx(expected_error)
     assert mean_and_error([4.0, None]) == (4.0, None)
     assert Cell.of([None, math.nan]) == Cell(None, None, 0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_tests_of_few_pairs_have_no_p_value() -> None:
     assert paired_test([], []) == PairedTest(0)
     assert paired_test([2.0], [1.5]) == PairedTest(1, 0.5)
-    assert paired_test([2.0, None, 3.0], [1.5, 1.0, math.nan]).n == 1
-    theirs = [0.1, 0.7, 31.3]
-    for gap, p in ((0.0, 1.0), (0.1, 0.0), (-2.0, 0.0)):
-        test = paired_test([value + gap for value in theirs], theirs)
-        assert test.p == p and test.low == test.high == pytest.approx(gap)
+    with_missing = paired_test([2.0, None, 3.0], [1.5, 1.0, math.nan])
+    assert with_missing.n == 1
     with pytest.raises(InputError, match="`ours` has 2 trials but `theirs` has 1"):
         paired_test([1.0, 2.0], [1.0])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("gap", "p"), [(0.0, 1.0), (0.1, 0.0), (-2.0, 0.0)])
+def test_tests_of_equal_differences_are_certain(gap: float, p: float) -> None:
+    theirs = [0.1, 0.7, 31.3]
+    ours = [value + gap for value in theirs]
+    test = paired_test(ours, theirs)
+    assert test.p == p
+    assert test.low == test.high
+    assert test.low == pytest.approx(gap)
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(0, 1), max_size=8))
 def test_holm_agrees_with_its_definition(p_values: list[float]) -> None:
-    order = sorted(range(len(p_values)), key=lambda at: p_values[at])
-    expected = [0.0] * len(p_values)
-    running = 0.0
-    for rank, at in enumerate(order):
-        running = max(running, min(1.0, (len(p_values) - rank) * p_values[at]))
-        expected[at] = running
+    n = len(p_values)
+    order = np.argsort(p_values, kind="stable")
+    expected = [0.0] * n
+    largest = 0.0
+    for rank, number in enumerate(order):
+        corrected = (n - rank) * p_values[number]
+        largest = max(largest, min(1.0, corrected))
+        expected[number] = largest
     assert holm(p_values) == pytest.approx(expected)
 
 
 def test_comparisons_are_corrected_together_and_marked() -> None:
     ours = [50.0, 51.0, 52.5, 50.5]
-    found = compare_all(
+    tests = compare_all(
         {
             "worse": (ours, [40.0, 41.5, 42.0, 40.2]),
             "better": (ours, [60.0, 61.2, 62.0, 60.1]),
@@ -105,10 +123,13 @@ def test_comparisons_are_corrected_together_and_marked() -> None:
             "once": ([50.0], [1.0]),
         }
     )
-    assert [test.mark for test in found.values()] == [BELOW, ABOVE, "", ""]
-    assert found["once"].p_holm is None
-    raw = [found[key].p or 0.0 for key in ("worse", "better", "alike")]
-    assert [found[key].p_holm for key in ("worse", "better", "alike")] == holm(raw)
+    marks = [test.mark for test in tests.values()]
+    assert marks == [BELOW, ABOVE, "", ""]
+    once = tests.pop("once")
+    assert once.p_holm is None
+    uncorrected = [test.p or 0.0 for test in tests.values()]
+    corrected = [test.p_holm for test in tests.values()]
+    assert corrected == holm(uncorrected)
 
 
 @pytest.mark.parametrize(
@@ -134,32 +155,54 @@ def test_the_legend_says_only_what_applies() -> None:
         Table("a", "", ("x", "y"), ((1, 2), (1,)))
 
 
-def test_hostile_text_stays_in_its_cell() -> None:
+def test_hostile_text_stays_in_its_cell_of_markdown() -> None:
     text = render("table.md", table=a_table(HOSTILE))
-    (line,) = (line for line in text.splitlines() if "20.12" in line)
-    cells = [re.sub(r"\\(.)", r"\1", one.strip()) for one in re.split(r"(?<!\\)\|", line)[1:-1]]
+    assert not re.search(r"(?<!\\)<b", text)
+    (line,) = [line for line in text.splitlines() if "20.12" in line]
+    cells = []
+    for cell in re.split(r"(?<!\\)\|", line)[1:-1]:
+        cells.append(re.sub(r"\\(.)", r"\1", cell.strip()))
     assert cells == [
         HOSTILE.replace("&", "&amp;"),
         "10",
         "20.12 ± 0.50 ▼ [n = 2] (23.18)",
         "\u2013",
     ]
-    assert not re.search(r"(?<!\\)<b", text)
-    lines = list(csv.DictReader(io.StringIO(to_csv(a_table(HOSTILE + "\n2")))))
-    assert lines[2]["method"] == HOSTILE + "\n2"
+
+
+def test_hostile_text_stays_in_its_cell_of_csv() -> None:
+    method = HOSTILE + "\n2"
+    text = to_csv(a_table(method))
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert rows[2]["method"] == method
 
 
 def test_csv_has_one_line_per_measured_cell_and_reads_back_exactly() -> None:
-    frame = pd.read_csv(io.StringIO(to_csv(a_table())))
+    text = to_csv(a_table())
+    frame = pd.read_csv(io.StringIO(text))
     assert len(frame) == 5
     wide = frame.pivot(index="method", columns="column", values="mean")
     assert wide.loc["tuned COSTA", "Training"] == 20.123456
     assert math.isnan(wide.loc["popularity", "Training"])
+
+
+def test_csv_of_plain_values_keeps_their_columns() -> None:
     table = Table("table1", "", ("set", "n"), (("train", 3057), ("test", None)))
     assert to_csv(table) == "table,set,n_,caution\ntable1,train,3057,\ntable1,test,,\n"
+
+
+def test_records_of_a_table_are_long_or_wide() -> None:
     rows = (("one", Cell(1.0, None, 1)), ("two", 2.5))
-    records = long_records(Table("a", "", ("m", "x"), rows, caution="sample"))
-    shown = [(one["m"], one["mean"], one["n"], one["caution"]) for one in records]
-    assert shown == [("one", 1.0, 1, "sample"), ("two", 2.5, None, "sample")]
-    printed = {"Training": "20.12 ± 0.50 ▼ [n = 2] (23.18)", "ZSL": None}
-    assert wide_records(a_table())[1] == {"method": "tuned COSTA", "d": 10, **printed}
+    table = Table("a", "", ("m", "x"), rows, caution="sample")
+    values = []
+    for record in long_records(table):
+        values.append((record["m"], record["mean"], record["n"], record["caution"]))
+    assert values == [("one", 1.0, 1, "sample"), ("two", 2.5, None, "sample")]
+
+    wide = wide_records(a_table())
+    assert wide[1] == {
+        "method": "tuned COSTA",
+        "d": 10,
+        "Training": "20.12 ± 0.50 ▼ [n = 2] (23.18)",
+        "ZSL": None,
+    }

@@ -6,6 +6,7 @@ import struct
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from polyseme._validation import InputError
 from polyseme.features.checkpoint import read_checkpoint
@@ -19,39 +20,62 @@ def number(value: int) -> bytes:
 def field(key: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
         return number(key << 3) + number(value)
-    return number(key << 3 | 2) + number(len(value)) + value
+    head = number(key << 3 | 2)
+    return head + number(len(value)) + value
+
+
+def shared_length(first: bytes, second: bytes) -> int:
+    """Return how many bytes two keys have in common at their beginning."""
+    for place, (a, b) in enumerate(zip(first, second, strict=False)):
+        if a != b:
+            return place
+    return min(len(first), len(second))
 
 
 def block(entries: list[tuple[bytes, bytes]]) -> bytes:
     """Sorted keys, each without what it shares with the one before, and where they begin anew."""
-    written, before = b"", b""
+    content = b""
+    previous_key = b""
     for key, value in entries:
-        pairs = zip(key, before, strict=False)
-        shared = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(key), len(before)))
-        written += number(shared) + number(len(key) - shared) + number(len(value))
-        written += key[shared:] + value
-        before = key
-    return written + struct.pack("<II", 0, 1)
+        n_shared = shared_length(key, previous_key)
+        suffix = key[n_shared:]
+        content += number(n_shared)
+        content += number(len(suffix))
+        content += number(len(value))
+        content += suffix + value
+        previous_key = key
+    return content + struct.pack("<II", 0, 1)
 
 
 def checkpoint(tensors: dict[str, np.ndarray], *, dtype: int = 1, compressed: int = 0):
     """Write an index of two blocks, and the data."""
-    data, entries = b"", [(b"", field(1, 1))]
+    data = b""
+    entries = [(b"", field(1, 1))]
     for name, tensor in sorted(tensors.items()):
-        shape = b"".join(field(2, field(1, size)) for size in tensor.shape)
-        entry = field(1, dtype) + field(2, shape) + field(4, len(data))
-        entry += field(5, tensor.nbytes) + number(6 << 3 | 5) + b"\1\2\3\4"
-        entries.append((name.encode(), entry))
+        sizes = [field(2, field(1, size)) for size in tensor.shape]
+        checksum = number(6 << 3 | 5) + b"\1\2\3\4"
+        entry = field(1, dtype)
+        entry += field(2, b"".join(sizes))
+        entry += field(4, len(data))
+        entry += field(5, tensor.nbytes)
+        entries.append((name.encode(), entry + checksum))
         data += tensor.astype("<f4").tobytes()
-    index, handles = b"", []
-    for part in (entries[:2], entries[2:]):
-        written = block(part)
-        handles.append((part[-1][0], number(len(index)) + number(len(written))))
-        index += written + bytes([compressed]) + b"sums"
-    top = block(handles)
-    footer = number(0) + number(0) + number(len(index)) + number(len(top))
-    index += top + b"\0sums"
-    return index + footer.ljust(40, b"\0") + bytes.fromhex("57fb808b247547db"), data
+
+    index = b""
+    handles = []
+    for block_entries in (entries[:2], entries[2:]):
+        content = block(block_entries)
+        last_key, _ = block_entries[-1]
+        handle = number(len(index)) + number(len(content))
+        handles.append((last_key, handle))
+        index += content + bytes([compressed]) + b"sums"
+    block_of_handles = block(handles)
+    footer = number(0) + number(0)
+    footer += number(len(index))
+    footer += number(len(block_of_handles))
+    index += block_of_handles + b"\0sums"
+    magic = bytes.fromhex("57fb808b247547db")
+    return index + footer.ljust(40, b"\0") + magic, data
 
 
 TENSORS = {
@@ -65,7 +89,7 @@ def test_tensors_come_back_by_name_in_their_shapes():
     read = read_checkpoint(*checkpoint(TENSORS))
     assert read.keys() == TENSORS.keys()
     for name, tensor in TENSORS.items():
-        np.testing.assert_array_equal(read[name], tensor, strict=True)
+        assert_array_equal(read[name], tensor, strict=True)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 pytest.importorskip("h5py", reason="needs the extra `audio`")
@@ -64,14 +65,19 @@ def sized(n_rows: int, n_together: int) -> Callable[[Any], object]:
 
 
 def test_a_songs_timbre_is_read_with_or_without_a_table_of_songs(tmp_path: Path) -> None:
-    found = read_timbre(write_song(tmp_path / "song.h5"))
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, TIMBRE.astype(np.float32))
-    with h5py.File(tmp_path / "song.h5", "a") as file:
+    path = write_song(tmp_path / "song.h5")
+    timbre = read_timbre(path)
+    assert timbre.dtype == np.float32
+    assert_array_equal(timbre, TIMBRE.astype(np.float32))
+    with h5py.File(path, "a") as file:
         del file["analysis/songs"]
-    np.testing.assert_array_equal(read_timbre(tmp_path / "song.h5"), found)
+    assert_array_equal(read_timbre(path), timbre)
+
+
+def test_files_of_several_songs_are_refused(tmp_path: Path) -> None:
+    path = write_song(tmp_path / "songs.h5", n_songs=3)
     with pytest.raises(MediaError, match=r"^holds 3 songs, where one is expected$"):
-        read_timbre(write_song(tmp_path / "songs.h5", n_songs=3))
+        read_timbre(path)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +112,8 @@ def test_a_file_of_another_layout_is_refused(tmp_path: Path, make, reason: str) 
 
 
 def test_damaged_files_never_give_another_error(tmp_path: Path) -> None:
-    path, generator = write_song(tmp_path / "song.h5"), np.random.default_rng(0)
+    path = write_song(tmp_path / "song.h5")
+    generator = np.random.default_rng(0)
     content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
     for share in (0.001, 0.1, 0.5, 0.95):
         path.write_bytes(content[: int(len(content) * share)].tobytes())

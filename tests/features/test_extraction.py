@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from killed_writers import killed_while_writing
 from media_files import make_odd_pictures
@@ -84,31 +85,45 @@ def ledger(out: Path) -> list[dict]:
     return [json.loads(line) for line in (out / "files.jsonl").read_text().splitlines()]
 
 
-def test_every_file_is_in_the_ledger_and_numbers_are_in_its_order(texts, out):
+def test_every_file_is_in_the_ledger(texts, out):
     calls = []
     summary = extract_folder(texts, out, Letters(), progress=lambda *counts: calls.append(counts))
     assert summary.sentence() == (
         "2 of 3 picture files extracted, 1 skipped; 1 other file passed over"
     )
-    assert [done for done, _, _ in calls] == [1, 2, 3] and calls[-1] == (3, 3, 1)
-    assert [(row["file"], row["outcome"]) for row in ledger(out)] == [
+    assert [done for done, _, _ in calls] == [1, 2, 3]
+    assert calls[-1] == (3, 3, 1)
+    outcomes = [(row["file"], row["outcome"]) for row in ledger(out)]
+    assert outcomes == [
         ("a.txt", "extracted"),
         ("below/c.txt", "extracted"),
         ("b.txt", "skipped"),
         ("d.png", "passed over"),
     ]
-    found = read_extraction(out)
-    assert found.ids == ("a.txt", "below/c.txt")
-    np.testing.assert_array_equal(found.raw, [[2, 1], [1, 2]])
-    np.testing.assert_array_equal(np.load(out / "features.npy"), found.raw)
-    assert found.skipped == (("b.txt", "is bad"),)
-    assert found[[1]].ids == found[1:].ids == found[np.array([False, True])].ids == found[1].ids
-    assert found[::-1].ids == found.ids[::-1]
 
 
-def test_different_files_with_the_same_numbers_are_told(texts, out):
+def test_features_are_in_the_order_of_the_ledger(texts, out):
+    extract_folder(texts, out, Letters())
+    extracted = read_extraction(out)
+    assert extracted.ids == ("a.txt", "below/c.txt")
+    assert_array_equal(extracted.raw, [[2, 1], [1, 2]])
+    assert_array_equal(np.load(out / "features.npy"), extracted.raw)
+    assert extracted.skipped == (("b.txt", "is bad"),)
+
+
+def test_an_extraction_is_indexed_as_an_array(texts, out):
+    extract_folder(texts, out, Letters())
+    extracted = read_extraction(out)
+    first, second = extracted.ids
+    for index in ([1], slice(1, None), np.array([False, True]), 1):
+        assert extracted[index].ids == (second,)
+    assert extracted[::-1].ids == (second, first)
+
+
+def test_different_files_with_the_same_features_are_reported(texts, out):
     summary = extract_folder(texts, out, Letters())
-    assert summary.alike == () and summary.sameness() == ""
+    assert summary.alike == ()
+    assert summary.sameness() == ""
     (texts / "copy.txt").write_text("aab")
     assert extract_folder(texts, out, Letters()).alike == (), "a copy is the same picture"
     (texts / "other.txt").write_text("aba")
@@ -117,38 +132,53 @@ def test_different_files_with_the_same_numbers_are_told(texts, out):
     assert "3 of 4 pictures have the same features as another one" in summary.sameness()
 
 
-def test_clips_of_silence_are_told(tmp_path, out):
+def test_clips_with_the_same_features_are_counted(tmp_path, out):
     pytest.importorskip("soundfile", reason="needs the extra `audio`")
-    (tmp_path / "clips").mkdir()
+    folder = tmp_path / "clips"
+    folder.mkdir()
     for name, rate in (("a.wav", 22050), ("b.wav", 44100)):
-        (tmp_path / "clips" / name).write_bytes(wav(np.zeros((rate, 1)), rate))
-    summary = extract_folder(tmp_path / "clips", out, AudioFeatures())
+        silence = np.zeros((rate, 1))
+        content = wav(silence, rate)
+        (folder / name).write_bytes(content)
+    summary = extract_folder(folder, out, AudioFeatures())
     assert "2 of 2 sounds have the same features as another one" in summary.sameness()
 
 
-def test_what_was_looked_at_is_known_by_content(texts, out):
+def test_files_that_were_renamed_or_copied_come_from_the_cache(texts, out):
     extract_folder(texts, out, Letters())
-    (texts / "a.txt").rename(texts / "renamed.txt")
-    shutil.copy(texts / "renamed.txt", texts / "copy.txt")
+    new_path = texts / "renamed.txt"
+    (texts / "a.txt").rename(new_path)
+    shutil.copy(new_path, texts / "copy.txt")
     (texts / "new.txt").write_text("b")
     extractor = Letters()
     summary = extract_folder(texts, out, extractor)
     assert sorted(extractor.looked) == ["b.txt", "new.txt"], "the bad one is tried again"
-    assert (summary.n_extracted, summary.n_cached) == (4, 3)
-    assert read_extraction(out).ids == ("copy.txt", "new.txt", "renamed.txt", "below/c.txt")
+    assert summary.n_extracted == 4
+    assert summary.n_cached == 3
+    extracted = read_extraction(out)
+    assert extracted.ids == ("copy.txt", "new.txt", "renamed.txt", "below/c.txt")
 
 
-def test_changed_content_and_another_version_are_looked_at_again(texts, out):
+def test_changed_content_is_looked_at_again(texts, out):
     extract_folder(texts, out, Letters())
-    before = (texts / "a.txt").stat()
-    (texts / "a.txt").write_text("bba")  # of the same size, and below of the same time
-    os.utime(texts / "a.txt", ns=(before.st_atime_ns, before.st_mtime_ns))
+    path = texts / "a.txt"
+    status = path.stat()
+    path.write_text("bba")  # of the same size, and below of the same time
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     extractor = Letters()
     extract_folder(texts, out, extractor)
-    assert "a.txt" in extractor.looked and "c.txt" not in extractor.looked
-    np.testing.assert_array_equal(read_extraction(out).raw[0], [1, 2])
-    assert extract_folder(texts, out, Letters(version=2)).n_cached == 0
-    assert read_extraction(out).preprocessing == {"version": 2}
+    assert "a.txt" in extractor.looked
+    assert "c.txt" not in extractor.looked
+    extracted = read_extraction(out)
+    assert_array_equal(extracted.raw[0], [1, 2])
+
+
+def test_another_version_looks_at_everything_again(texts, out):
+    extract_folder(texts, out, Letters())
+    summary = extract_folder(texts, out, Letters(version=2))
+    assert summary.n_cached == 0
+    extracted = read_extraction(out)
+    assert extracted.preprocessing == {"version": 2}
 
 
 def test_an_interrupted_extraction_goes_on_where_it_stopped(tmp_path, out, monkeypatch):
@@ -182,18 +212,27 @@ def test_a_file_that_changes_meanwhile_is_skipped(texts, out):
     assert reasons["a.txt"] == "was changed while it was looked at; run again"
 
 
-def test_an_engine_gives_the_same_bytes_and_a_file_that_vanishes_is_skipped(texts, tmp_path):
-    def vanishing(function, pieces):
+def test_an_engine_gives_the_same_bytes(texts, tmp_path):
+    plain = tmp_path / "plain"
+    by_engine = tmp_path / "engine"
+    extract_folder(texts, plain, Letters())
+    engine = SimpleNamespace(map=map)
+    extract_folder(texts, by_engine, Letters(), engine=engine)
+    for name in ("features.npy", "files.jsonl", "extraction.json"):
+        content = (by_engine / name).read_bytes()
+        expected = (plain / name).read_bytes()
+        assert content == expected
+
+
+def test_a_file_that_vanishes_is_skipped(texts, out):
+    def vanish(function, pieces):
         if function is not extraction._hash_files:
             (texts / "a.txt").unlink()
         return map(function, pieces)
 
-    extract_folder(texts, tmp_path / "here", Letters())
-    extract_folder(texts, tmp_path / "there", Letters(), engine=SimpleNamespace(map=map))
-    for name in ("features.npy", "files.jsonl", "extraction.json"):
-        assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
-    engine = SimpleNamespace(map=vanishing)
-    reasons = dict(extract_folder(texts, tmp_path / "again", Letters(), engine=engine).skipped)
+    engine = SimpleNamespace(map=vanish)
+    summary = extract_folder(texts, out, Letters(), engine=engine)
+    reasons = dict(summary.skipped)
     assert reasons["a.txt"] == "cannot be opened (no such file or directory)"
 
 
@@ -204,32 +243,48 @@ def test_tags_of_sidecars_are_noted_but_for_suggested_ones(texts, out):
     summary = extract_folder(texts, out, Letters())
     assert [name for name, _ in summary.unread] == ["below/c.txt"]
     assert summary.keywords() == "1 of 2 files have keywords (sidecar 1)"
-    found = read_extraction(out)
-    assert found.tags == (("sun", "sea"), ()) and found[[1, 0]].tags == ((), ("sun", "sea"))
+    extracted = read_extraction(out)
+    assert extracted.tags == (("sun", "sea"), ())
+    assert extracted[[1, 0]].tags == ((), ("sun", "sea"))
+
+
+def test_features_come_from_caches(texts, out):
+    extract_folder(texts, out, Letters())
+    caches = [out / "cache.sqlite", out / "no.sqlite"]
+    path = texts / "a.txt"
+    missing = [texts / "b.txt", texts / "nowhere.txt"]
+    cached = from_caches(caches, Letters().digest(), [path, *missing])
+    assert list(cached) == [path]
+    of_another_version = Letters(version=2).digest()
+    assert from_caches(caches, of_another_version, [path]) == {}
 
 
 @pytest.mark.parametrize(
     "damage",
-    ["none", "no database", "UPDATE numbers SET shape = '[7]'", "UPDATE numbers SET shape = NULL"],
+    ["no database", "UPDATE numbers SET shape = '[7]'", "UPDATE numbers SET shape = NULL"],
 )
-def test_caches_are_asked_and_damaged_ones_passed_over(texts, out, damage):
+def test_damaged_caches_are_passed_over(texts, out, damage):
     extract_folder(texts, out, Letters())
+    cache = out / "cache.sqlite"
+    digest = Letters().digest()
     if damage == "no database":
-        (out / "cache.sqlite").write_bytes(b"no database" * 99)
-    elif damage != "none":
-        with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
+        cache.write_bytes(b"no database" * 99)
+    else:
+        with FeatureStore(cache, digest) as store:
             store._run(damage)
-    paths = [texts / "a.txt", texts / "b.txt", texts / "nowhere.txt"]
-    known = from_caches([out / "cache.sqlite", out / "no.sqlite"], Letters().digest(), paths)
-    assert list(known) == (paths[:1] if damage == "none" else [])
-    assert from_caches([out / "cache.sqlite"], Letters(version=2).digest(), paths) == {}
+    cached = from_caches([cache], digest, [texts / "a.txt"])
+    assert cached == {}
 
 
 def test_a_cache_that_is_being_written_is_passed_over(texts, out):
     extract_folder(texts, out, Letters())
-    with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
-        store.note(texts / "a.txt", "state", b"content")
-        assert from_caches([out / "cache.sqlite"], Letters().digest(), [texts / "a.txt"]) == {}
+    cache = out / "cache.sqlite"
+    path = texts / "a.txt"
+    digest = Letters().digest()
+    with FeatureStore(cache, digest) as store:
+        store.note(path, "state", b"content")
+        cached = from_caches([cache], digest, [path])
+    assert cached == {}
 
 
 def test_folders_that_cannot_be_used_are_named(texts, tmp_path, out):
@@ -258,8 +313,9 @@ def test_folders_that_cannot_be_used_are_named(texts, tmp_path, out):
 
 
 def test_numbers_inside_the_folder_of_media_are_left_out(texts):
-    extract_folder(texts, texts / "numbers", Letters())
-    summary = extract_folder(texts, texts / "numbers", Letters())
+    numbers = texts / "numbers"
+    extract_folder(texts, numbers, Letters())
+    summary = extract_folder(texts, numbers, Letters())
     assert summary.n_extracted == 2
     assert [name for name, _ in summary.others] == ["d.png"]
 
@@ -294,11 +350,12 @@ def test_damaged_extractions_are_refused(texts, out, damage, complaint):
         read_extraction(out)
 
 
-def sealed_anew(out: Path, **changes: object) -> None:
+def reseal(out: Path, **changes: object) -> None:
     """Write the manifest anew, with digests that fit whatever lies beside it."""
-    content = unsealed((out / "extraction.json").read_bytes())
-    content["files"] = {name: summary_of(out / name) for name in content["files"]}
-    (out / "extraction.json").write_bytes(sealed(content | changes))
+    path = out / "extraction.json"
+    manifest = unsealed(path.read_bytes())
+    manifest["files"] = {name: summary_of(out / name) for name in manifest["files"]}
+    path.write_bytes(sealed(manifest | changes))
 
 
 def test_numbers_and_a_manifest_that_nobody_wrote_are_refused_whatever_digests_say(texts, out):
@@ -306,32 +363,40 @@ def test_numbers_and_a_manifest_that_nobody_wrote_are_refused_whatever_digests_s
     numbers = (out / "features.npy").read_bytes()
     for wrong in (b"", numbers[:20], numbers.replace(b"(2, 2)", b"(4,)  ")):
         (out / "features.npy").write_bytes(wrong)
-        sealed_anew(out)
+        reseal(out)
         with pytest.raises(InputError, match=r"features.npy is not readable|does not fit its"):
             read_extraction(out)
     (out / "features.npy").write_bytes(numbers)
     for name in ("preprocessing", "parameters", "kind"):
-        sealed_anew(out, **{name: [5]})
+        reseal(out, **{name: [5]})
         with pytest.raises(InputError, match=r"extraction.json' was damaged"):
             read_extraction(out)
-        sealed_anew(out, **{name: "image" if name == "kind" else {}})
+        reseal(out, **{name: "image" if name == "kind" else {}})
 
 
 @pytest.mark.parametrize("name", ["extraction.json", "files.jsonl", "features.npy"])
 @pytest.mark.parametrize("damage", ["bit", "cut", "gone"])
-def test_what_is_damaged_is_made_again_by_the_same_call(texts, out, name, damage):
+def test_damaged_files_are_rebuilt_by_the_next_extraction(texts, out, name, damage):
     extract_folder(texts, out, Letters())
-    whole = {path.name: path.read_bytes() for path in out.iterdir() if "cache" not in path.name}
+    content_by_name = {}
+    for path in out.iterdir():
+        if "cache" not in path.name:
+            content_by_name[path.name] = path.read_bytes()
+    damaged = out / name
     if damage == "bit":
-        flip(out / name, 20)
+        flip(damaged, 20)
     elif damage == "cut":
-        (out / name).write_bytes(whole[name][:30])
+        damaged.write_bytes(content_by_name[name][:30])
     else:
-        (out / name).unlink()
-    told = name == "extraction.json" and damage != "gone"
-    with pytest.warns(PolysemeWarning, match="made again") if told else nullcontext():
-        assert extract_folder(texts, out, Letters()).n_cached == 2
-    assert {name: (out / name).read_bytes() for name in whole} == whole
+        damaged.unlink()
+    context = nullcontext()
+    if name == "extraction.json" and damage != "gone":
+        context = pytest.warns(PolysemeWarning, match="made again")
+    with context:
+        summary = extract_folder(texts, out, Letters())
+    assert summary.n_cached == 2
+    for file_name, content in content_by_name.items():
+        assert (out / file_name).read_bytes() == content
     assert len(read_extraction(out)) == 2
 
 
@@ -340,19 +405,27 @@ def test_no_bit_of_a_cache_can_change_the_numbers(texts, out):
     for number in range(30):
         (texts / f"{number}.txt").write_text("ab" * number)
     extract_folder(texts, out, Letters())
-    whole = (out / "features.npy").read_bytes(), (out / "files.jsonl").read_bytes()
-    cache = (out / "cache.sqlite").read_bytes()
-    told = 0
-    for place in [0, 18, 40, *np.random.default_rng(0).integers(0, len(cache), 60).tolist()]:
-        (out / "cache.sqlite").write_bytes(cache)
-        flip(out / "cache.sqlite", place)
-        with warnings.catch_warnings(record=True) as met:
+    features = out / "features.npy"
+    files = out / "files.jsonl"
+    cache = out / "cache.sqlite"
+    feature_bytes = features.read_bytes()
+    file_bytes = files.read_bytes()
+    cache_bytes = cache.read_bytes()
+    random_places = np.random.default_rng(0).integers(0, len(cache_bytes), 60)
+    n_warned = 0
+    for place in [0, 18, 40, *random_places.tolist()]:
+        cache.write_bytes(cache_bytes)
+        flip(cache, place)
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             summary = extract_folder(texts, out, Letters())
-        assert ((out / "features.npy").read_bytes(), (out / "files.jsonl").read_bytes()) == whole
-        told += any("made again" in str(one.message) for one in met)
-        assert told or summary.n_cached == 32, "what was lost is told"
-    assert told > 3
+        assert features.read_bytes() == feature_bytes
+        assert files.read_bytes() == file_bytes
+        messages = [str(warning.message) for warning in caught]
+        warned = any("made again" in message for message in messages)
+        n_warned += warned
+        assert n_warned or summary.n_cached == 32, "a loss causes a warning"
+    assert n_warned > 3
 
 
 LINES = [
@@ -377,16 +450,19 @@ LINES = [
 def craft(out, name, data):
     """Put other bytes in the place of a file, and their digests into the manifest."""
     (out / name).write_bytes(data)
-    manifest = unsealed((out / "extraction.json").read_bytes())
+    path = out / "extraction.json"
+    manifest = unsealed(path.read_bytes())
     manifest["files"][name] = summary_of(out / name)
-    (out / "extraction.json").write_bytes(sealed(manifest))
+    path.write_bytes(sealed(manifest))
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line[:70])
 def test_a_crafted_ledger_is_refused_in_a_sentence(texts, out, line):
     extract_folder(texts, out, Letters())
-    others = (out / "files.jsonl").read_bytes().split(b"\n")[1:]
-    craft(out, "files.jsonl", b"\n".join([line.encode(), *others]))
+    content = (out / "files.jsonl").read_bytes()
+    _, *following_lines = content.split(b"\n")
+    crafted = b"\n".join([line.encode(), *following_lines])
+    craft(out, "files.jsonl", crafted)
     with pytest.raises(InputError, match=r"files.jsonl' was damaged"):
         read_extraction(out)
 
@@ -404,40 +480,51 @@ def test_crafted_numbers_are_refused_in_a_sentence(texts, out, array):
 @pytest.mark.parametrize("value", [None, 3, [], ["image"]])
 def test_a_crafted_manifest_is_refused_in_a_sentence(texts, out, name, value):
     extract_folder(texts, out, Letters())
-    manifest = unsealed((out / "extraction.json").read_bytes())
-    (out / "extraction.json").write_bytes(sealed(manifest | {name: value}))
+    path = out / "extraction.json"
+    manifest = unsealed(path.read_bytes())
+    manifest[name] = value
+    path.write_bytes(sealed(manifest))
     with pytest.raises(InputError, match="was damaged or changed after it was written"):
         read_extraction(out)
 
 
-def test_numbers_that_are_damaged_in_the_cache_are_told_and_looked_at_again(texts, out):
+@pytest.mark.parametrize(
+    ("statement", "n_damaged", "n_cached"),
+    [
+        ("UPDATE numbers SET raw = zeroblob(8)", 2, 0),
+        ("UPDATE files SET content = zeroblob(32)", 3, 2),
+    ],
+)
+def test_a_damaged_cache_causes_a_warning_and_the_same_features(
+    texts, out, statement, n_damaged, n_cached
+):
     extract_folder(texts, out, Letters())
-    whole = (out / "features.npy").read_bytes()
+    features = (out / "features.npy").read_bytes()
     with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
-        store._run("UPDATE numbers SET raw = zeroblob(8)")
-    extractor = Letters()
-    with pytest.warns(PolysemeWarning, match=r"Damaged in '.*cache.sqlite', and made again: 2 "):
-        assert extract_folder(texts, out, extractor).n_cached == 0
-    assert (out / "features.npy").read_bytes() == whole
-    with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
-        store._run("UPDATE files SET content = zeroblob(32)")
-    with pytest.warns(PolysemeWarning, match="made again: 3 "):
-        assert extract_folder(texts, out, Letters()).n_cached == 2
-    assert (out / "features.npy").read_bytes() == whole
+        store._run(statement)
+    message = rf"Damaged in '.*cache.sqlite', and made again: {n_damaged} "
+    with pytest.warns(PolysemeWarning, match=message):
+        summary = extract_folder(texts, out, Letters())
+    assert summary.n_cached == n_cached
+    assert (out / "features.npy").read_bytes() == features
 
 
-def test_a_folder_with_files_of_those_names_is_not_ours(texts, out):
+@pytest.mark.parametrize("n_files", [1, 3, 4])
+def test_a_folder_with_files_of_those_names_is_not_ours(texts, out, n_files):
     out.mkdir()
-    mine = {"cache.sqlite": b"mine", "features.npy": b"my thesis", "files.jsonl": b"my list"}
-    mine |= {"extraction.json": b"{}"}
-    for names in (["cache.sqlite"], [*mine][:3], [*mine]):
-        for name in names:
-            (out / name).write_bytes(mine[name])
-        with pytest.raises(InputError, match=r"no mark that polyseme made it; name a folder that"):
-            extract_folder(texts, out, Letters())
-        assert {path.name: path.read_bytes() for path in out.iterdir()} == {
-            name: mine[name] for name in names
-        }
+    contents = {
+        "cache.sqlite": b"mine",
+        "features.npy": b"my thesis",
+        "files.jsonl": b"my list",
+        "extraction.json": b"{}",
+    }
+    present = dict(list(contents.items())[:n_files])
+    for name, content in present.items():
+        (out / name).write_bytes(content)
+    with pytest.raises(InputError, match=r"no mark that polyseme made it; name a folder that"):
+        extract_folder(texts, out, Letters())
+    remaining = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert remaining == present
     assert extraction.caches_beside(out.parent / "model") == []
 
 
@@ -456,7 +543,8 @@ def made_by_version_2(texts: Path, out: Path) -> None:
 
 
 def test_an_extraction_of_version_2_is_taken_over_where_all_in_it_is_ours(texts, tmp_path, out):
-    extract_folder(texts, tmp_path / "new", Letters())
+    new = tmp_path / "new"
+    extract_folder(texts, new, Letters())
     made_by_version_2(texts, out)
     with pytest.raises(InputError, match=r"another version .* brings it up to date from its cache"):
         read_extraction(out)
@@ -466,26 +554,29 @@ def test_an_extraction_of_version_2_is_taken_over_where_all_in_it_is_ours(texts,
     (out / "diary.txt").unlink()
     assert extract_folder(texts, out, Letters()).n_cached == 2, "its cache is kept"
     for name in ("features.npy", "files.jsonl", "extraction.json"):
-        assert (out / name).read_bytes() == (tmp_path / "new" / name).read_bytes()
+        content = (out / name).read_bytes()
+        expected = (new / name).read_bytes()
+        assert content == expected
     assert (out / f".{'0' * 16}.tmp").exists(), "nothing in its name says that it is ours"
     with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
-        assert store.find(_hash(texts / "a.txt")[1]) is not None and not store.n_damaged
+        assert store.find(_hash(texts / "a.txt")[1]) is not None
+        assert not store.n_damaged
 
 
 def test_what_a_killed_extraction_leaves_is_swept_by_the_next(texts, out):
     extract_folder(texts, out, Letters())
-    whole = {path.name for path in out.iterdir()}
+    names = {path.name for path in out.iterdir()}
     killed_while_writing(out / "features.npy")
     (out / "thesis.tmp").write_text("mine")
-    assert len({path.name for path in out.iterdir()} - whole) == 2
+    names_after_kill = {path.name for path in out.iterdir()}
+    assert len(names_after_kill - names) == 2
     extract_folder(texts, out, Letters())
-    assert {path.name for path in out.iterdir()} == whole | {"thesis.tmp"}
+    names_after_sweep = {path.name for path in out.iterdir()}
+    assert names_after_sweep == names | {"thesis.tmp"}
 
 
 @pytest.mark.parametrize("moment", ["cache", "commit", "table"])
-def test_a_disk_that_fills_is_one_sentence_and_what_was_done_is_kept(
-    texts, out, monkeypatch, moment
-):
+def test_a_full_disk_gets_one_sentence_and_finished_work_is_kept(texts, out, monkeypatch, moment):
     for number in range(400):
         (texts / f"{number}.txt").write_text("ab" * number)
     extract_folder(texts / "below", out, Letters())
@@ -509,19 +600,21 @@ def full(*_):
 
 
 def test_a_disk_without_room_for_the_numbers_is_found_out_before(texts, out, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=3))
+    usage = SimpleNamespace(free=3)
+    monkeypatch.setattr("shutil.disk_usage", lambda place: usage)
     with pytest.raises(InputError, match=r"has 0.00 GB left, and 0.00 are needed; make room"):
         extract_folder(texts, out, Letters())
 
 
-def test_loops_of_links_are_told_or_skipped(texts, tmp_path, out):
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+def test_loops_of_links_are_refused_or_skipped(texts, tmp_path, out):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
     (texts / "loop.txt").symlink_to(texts / "loop.txt")
     (texts / "around").symlink_to(texts)
     with pytest.raises(InputError, match="There is no folder"):
-        extract_folder(tmp_path / "loop", out, Letters())
+        extract_folder(loop, out, Letters())
     with pytest.raises(InputError, match="is a link that leads nowhere"):
-        extract_folder(texts, tmp_path / "loop", Letters())
+        extract_folder(texts, loop, Letters())
     summary = extract_folder(texts, out, Letters())
     assert ("loop.txt", "cannot be opened (too many levels of symbolic links)") in summary.skipped
     assert ("around", "is a link to a folder") in summary.others
@@ -529,13 +622,16 @@ def test_loops_of_links_are_told_or_skipped(texts, tmp_path, out):
 
 def test_the_store_keeps_arrays_by_preprocessing_and_for_one_writer(texts, tmp_path, out):
     table = np.arange(72, dtype=np.float32).reshape(2, 36)
-    with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
+    path = tmp_path / "cache.sqlite"
+    with FeatureStore(path, "one") as store:
         store.put(b"x", table)
-        assert store.find(b"y") is None and store.shape_of(b"x") == (2, 36)
-    with FeatureStore(tmp_path / "cache.sqlite", "one") as store:
-        np.testing.assert_array_equal(store.get(b"x"), table)
-    with FeatureStore(tmp_path / "cache.sqlite", "two") as store:
-        assert store.find(b"x") is None and not store.n_damaged
+        assert store.find(b"y") is None
+        assert store.shape_of(b"x") == (2, 36)
+    with FeatureStore(path, "one") as store:
+        assert_array_equal(store.get(b"x"), table)
+    with FeatureStore(path, "two") as store:
+        assert store.find(b"x") is None
+        assert not store.n_damaged
     extract_folder(texts, out, Letters())
     with (
         FeatureStore(out / "cache.sqlite", "one"),
@@ -569,20 +665,30 @@ def test_names_that_are_no_text_and_names_with_odd_line_ends_are_kept(tmp_path, 
 def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, out, make, extractor):
     folder = tmp_path / "odd"
     folder.mkdir()
-    wanted = make(folder)
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
+    verdict_by_name = make(folder)
+
+    def times():
+        return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
+
+    times_before = times()
     summary = extract_folder(folder, out, extractor)
-    outcomes = {"good": "extracted", "broken": "skipped", "other": "passed over"}
-    found = {row["file"]: row["outcome"] for row in ledger(out)}
-    # A folder is looked into, whatever its name is.
-    files = {n: kind for n, kind in wanted.items() if (folder / n).is_symlink() or n in found}
-    assert found == {name: outcomes[kind] for name, kind in files.items()}
-    assert all(reason and len(reason) < 200 for _, reason in summary.skipped)
-    extraction = read_extraction(out)
-    assert all(np.isfinite(raw).all() for raw in extraction.raw)
-    assert extractor.fit(extraction).transform(extraction).shape[0] == len(extraction)
-    after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
-    assert before == after, "the media themselves are never touched"
+    assert times() == times_before, "the media themselves are never touched"
+
+    outcome_by_verdict = {"good": "extracted", "broken": "skipped", "other": "passed over"}
+    outcomes = {row["file"]: row["outcome"] for row in ledger(out)}
+    expected = {}
+    for name, verdict in verdict_by_name.items():
+        # A folder is looked into, whatever its name is.
+        if (folder / name).is_symlink() or name in outcomes:
+            expected[name] = outcome_by_verdict[verdict]
+    assert outcomes == expected
+    for _, reason in summary.skipped:
+        assert 0 < len(reason) < 200
+    extracted = read_extraction(out)
+    for raw in extracted.raw:
+        assert np.isfinite(raw).all()
+    features = extractor.fit(extracted).transform(extracted)
+    assert len(features) == len(extracted)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
-from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -28,9 +27,9 @@ FAST = ["--preset", "paper", "--components", "8", "--topics", "4", "--epochs", "
 
 
 def run(*words: object, code: int = 0):
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
 
 
 def lines(text: str) -> list[dict]:
@@ -56,105 +55,163 @@ def sounds(tmp_path_factory) -> Path:
     run("extract", "audio", place / "files", "--out", place / "numbers")
     tags = place / "files" / "tags.jsonl"
     words = ["--words", "16", "--mapper", "kernel-ridge"]
-    run("fit", place / "model", "-x", place / "numbers", "-d", tags, *words, *FAST)
+    run(
+        "fit",
+        place / "model",
+        "-x",
+        place / "numbers",
+        "-d",
+        tags,
+        *words,
+        *FAST,
+    )
     return place
 
 
 def test_sounds_become_tags(sounds):
-    done = run("tag", sounds / "model", sounds / "files", "--top", 3, "--form", "csv")
-    table = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert len(table) == 40
-    assert len(table[0]["labels"].split(";")) == 3
+    result = run("tag", sounds / "model", sounds / "files", "--top", 3, "--form", "csv")
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert len(rows) == 40
+    labels = rows[0]["labels"].split(";")
+    assert len(labels) == 3
 
 
 def test_files_and_extracted_numbers_are_tagged_alike(pictures):
-    model, numbers, tags = (pictures / name for name in ("model", "numbers", "files/tags.jsonl"))
-    of_files = lines(run("tag", model, pictures / "files", "--top", 4, "--form", "jsonl").stdout)
-    of_numbers = lines(run("rank", model, numbers, "--top", 4, "--form", "jsonl").stdout)
-    assert [record["labels"] for record in of_files] == [row["labels"] for row in of_numbers]
-    assert all(len(record["labels"]) == len(record["scores"]) == 4 for record in of_files)
-    assert "noto/1F600.png" in {row["file"] for row in of_numbers}
-    (row, *_) = lines(run("evaluate", model, numbers, tags, "--form", "jsonl").stdout)
-    assert row["n_items"] > 20
-    label = of_numbers[0]["labels"][0]
-    assert lines(run("explain", model, numbers, label, "--form", "jsonl").stdout)
-
-
-def test_a_device_that_is_not_there_is_refused_before_any_file_is_looked_at(pictures, tmp_path):
-    files, there = pictures / "files", ("--device", "abacus")
-    for command in (
-        ("tag", pictures / "model", files),
-        ("extract", "image", files, "-o", tmp_path),
-    ):
-        assert "'abacus', which torch cannot use here; 'cpu'" in complaint(*command, *there)
-
-
-def test_the_default_learns_from_files_too(pictures, tmp_path):
+    model = pictures / "model"
+    numbers = pictures / "numbers"
     tags = pictures / "files" / "tags.jsonl"
-    done = run("fit", tmp_path / "model", "-x", pictures / "numbers", "-d", tags)
-    assert "members of" in done.stderr
-    facts = lines(run("info", tmp_path / "model", "--form", "jsonl").stdout)[0]
+    options = ("--top", 4, "--form", "jsonl")
+    result = run("tag", model, pictures / "files", *options)
+    of_files = lines(result.stdout)
+    result = run("rank", model, numbers, *options)
+    of_numbers = lines(result.stdout)
+    labels_of_files = [record["labels"] for record in of_files]
+    labels_of_numbers = [record["labels"] for record in of_numbers]
+    assert labels_of_files == labels_of_numbers
+    for record in of_files:
+        assert len(record["labels"]) == 4
+        assert len(record["scores"]) == 4
+    assert "noto/1F600.png" in {record["file"] for record in of_numbers}
+
+    result = run("evaluate", model, numbers, tags, "--form", "jsonl")
+    first_row = lines(result.stdout)[0]
+    assert first_row["n_items"] > 20
+    label = labels_of_numbers[0][0]
+    result = run("explain", model, numbers, label, "--form", "jsonl")
+    assert lines(result.stdout)
+
+
+@pytest.mark.parametrize("command", ["tag", "extract"])
+def test_a_missing_device_is_refused_before_any_file_is_looked_at(pictures, tmp_path, command):
+    files = pictures / "files"
+    words = ("tag", pictures / "model", files)
+    if command == "extract":
+        words = ("extract", "image", files, "-o", tmp_path)
+    message = complaint(*words, "--device", "abacus")
+    assert "'abacus', which torch cannot use here; 'cpu'" in message
+
+
+@pytest.fixture(scope="module")
+def default_model(pictures, tmp_path_factory):
+    """A model that `fit` learned from extracted files with its default settings."""
+    model = tmp_path_factory.mktemp("default") / "model"
+    tags = pictures / "files" / "tags.jsonl"
+    result = run("fit", model, "-x", pictures / "numbers", "-d", tags)
+    assert "members of" in result.stderr
+    return model
+
+
+def test_the_default_learns_from_files_too(default_model):
+    result = run("info", default_model, "--form", "jsonl")
+    facts = lines(result.stdout)[0]
     assert facts["feature extractor"].startswith("ImageFeatures(")
     assert facts["documents left out"] == 4, "emoji without a tag"
-    command = ("tag", tmp_path / "model", pictures / "files", "-f", "jsonl")
-    done = run(*command)
-    promised = "tags for a precision of 0.5" in done.stderr
-    assert promised == (load(tmp_path / "model").validation_ is not None)
-    given = [len(record["labels"]) for record in lines(done.stdout)]
-    assert max(given) <= 10 and (min(given) < 10) == promised
-    tagged = lines(run(*command, "--top", 10).stdout)
-    assert {len(record["labels"]) for record in tagged} == {10}
-    label = tagged[0]["labels"][0]
-    asked = ("explain", tmp_path / "model", pictures / "numbers", label, "--form", "jsonl")
-    (record,) = lines(run(*asked, "-k", 2).stdout)
-    assert tagged[0]["file"].endswith(record["file"])
-    assert record["probability"] == pytest.approx(tagged[0]["scores"][0], abs=1e-5)
-    assert record["neighbours"][0]["known_as"][0].endswith(".png")
-    (of_file,) = lines(run("explain", tmp_path / "model", tagged[0]["file"], label, "-k", 2).stdout)
-    assert of_file["file"] == tagged[0]["file"]
-    assert of_file["probability"] == pytest.approx(record["probability"], abs=1e-5)
+
+
+def test_the_default_suggests_the_tags_that_reach_a_precision(default_model, pictures):
+    result = run("tag", default_model, pictures / "files", "-f", "jsonl")
+    reaches_precision = "tags for a precision of 0.5" in result.stderr
+    validated = load(default_model).validation_ is not None
+    assert reaches_precision == validated
+    counts = [len(record["labels"]) for record in lines(result.stdout)]
+    assert max(counts) <= 10
+    assert (min(counts) < 10) == reaches_precision
+
+
+def test_a_number_of_tags_may_be_asked_for(default_model, pictures):
+    result = run("tag", default_model, pictures / "files", "-f", "jsonl", "--top", 10)
+    counts = {len(record["labels"]) for record in lines(result.stdout)}
+    assert counts == {10}
+
+
+def test_items_and_files_are_explained_alike(default_model, pictures):
+    result = run("tag", default_model, pictures / "files", "-f", "jsonl", "--top", 10)
+    tagged = lines(result.stdout)[0]
+    file = tagged["file"]
+    label = tagged["labels"][0]
+    result = run("explain", default_model, pictures / "numbers", label, "--form", "jsonl", "-k", 2)
+    (of_item,) = lines(result.stdout)
+    assert file.endswith(of_item["file"])
+    assert of_item["probability"] == pytest.approx(tagged["scores"][0], abs=1e-5)
+    neighbour = of_item["neighbours"][0]
+    assert neighbour["known_as"][0].endswith(".png")
+
+    result = run("explain", default_model, file, label, "-k", 2)
+    (of_file,) = lines(result.stdout)
+    assert of_file["file"] == file
+    assert of_file["probability"] == pytest.approx(of_item["probability"], abs=1e-5)
 
 
 @pytest.mark.parametrize("way", ["--sidecars", "--undo", "review"])
 def test_what_a_kill_leaves_among_photos_is_swept_by_the_next_run(pictures, tmp_path, way):
-    place = tmp_path / "photos"
-    (place / "below").mkdir(parents=True)
-    photo = Path(shutil.copy(next((pictures / "files").rglob("*.png")), place / "below" / "a.png"))
-    command = ["tag", pictures / "model", place, "-k", 2]
-    added = lines(run(*command, "--sidecars").stdout)[0]["added"]
-    killed_while_writing(photo.with_name("a.png.xmp"))
-    mine = {name: place / "below" / name for name in ("b.tmp", f".{'0' * 16}.tmp", ".hidden")}
-    for path in mine.values():
-        path.write_text("mine")
+    photos = tmp_path / "photos"
+    folder = photos / "below"
+    folder.mkdir(parents=True)
+    picture = next((pictures / "files").rglob("*.png"))
+    shutil.copy(picture, folder / "a.png")
+    command = ["tag", pictures / "model", photos, "-k", 2]
+    result = run(*command, "--sidecars")
+    added = lines(result.stdout)[0]["added"]
+    killed_while_writing(folder / "a.png.xmp")
+    own_names = {"b.tmp", f".{'0' * 16}.tmp", ".hidden"}
+    for name in own_names:
+        (folder / name).write_text("mine")
     run(*command, "--dry-run")
-    assert len(list((place / "below").iterdir())) == 6
+    assert len(list(folder.iterdir())) == 6
     if way == "review":
-        run("review", place, "--accept", added[0])
+        run("review", photos, "--accept", added[0])
     else:
         run(*command, way)
-    left = {path.name for path in (place / "below").iterdir()} - {"a.png.xmp"}
-    assert left == {*mine, "a.png"}
+    names = {path.name for path in folder.iterdir()}
+    names.discard("a.png.xmp")
+    assert names == own_names | {"a.png"}
 
 
 def test_sidecars_get_tags_and_lose_none(pictures, tmp_path):
-    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
-    photos = sorted((tmp_path / "photos").glob("*.png"))
-    before = [path.read_bytes() for path in photos]
-    write_sidecar(photos[0].with_name(photos[0].name + ".xmp"), ["mine"])
-    done = run("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2)
-    records = lines(done.stdout)
+    folder = tmp_path / "photos"
+    shutil.copytree(pictures / "files" / "noto", folder)
+    photos = sorted(folder.glob("*.png"))
+    contents = [path.read_bytes() for path in photos]
+    first_sidecar = photos[0].with_name(photos[0].name + ".xmp")
+    write_sidecar(first_sidecar, ["mine"])
+    command = ("tag", pictures / "model", folder, "--sidecars", "-k", 2)
+    records = lines(run(*command).stdout)
     assert len(records) == len(photos)
-    assert read_sidecar(Path(records[0]["sidecar"])).tags[0] == "mine"
-    assert read_sidecar(Path(records[0]["sidecar"])).tags[1:] == records[0]["added"]
-    assert before == [path.read_bytes() for path in photos], "media are only read"
-    again = lines(run("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2).stdout)
-    assert all(record["added"] == [] for record in again)
+    assert records[0]["sidecar"] == str(first_sidecar)
+    own_tag, *added = read_sidecar(first_sidecar).tags
+    assert own_tag == "mine"
+    assert added == records[0]["added"]
+    assert [path.read_bytes() for path in photos] == contents, "media are only read"
+    for record in lines(run(*command).stdout):
+        assert record["added"] == []
 
 
 def test_a_disk_that_does_not_take_a_sidecar_is_no_success(pictures, tmp_path, monkeypatch):
-    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
-    command = ("tag", pictures / "model", tmp_path / "photos", "--sidecars", "-k", 2)
-    sync, failed = os.fsync, []
+    folder = tmp_path / "photos"
+    shutil.copytree(pictures / "files" / "noto", folder)
+    command = ("tag", pictures / "model", folder, "--sidecars", "-k", 2)
+    sync = os.fsync
+    failed = []
 
     def fail_once(descriptor: int) -> None:
         if not failed:
@@ -163,21 +220,27 @@ def test_a_disk_that_does_not_take_a_sidecar_is_no_success(pictures, tmp_path, m
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", fail_once)
-    done = CliRunner().invoke(app, [str(word) for word in command])
-    assert "1 sidecar could not be written" in str(done.exception)
-    photos = sorted((tmp_path / "photos").glob("*.png"))
-    assert len(list((tmp_path / "photos").glob("*.xmp"))) == len(photos) - 1
-    assert len([one for one in lines(run(*command).stdout) if one["added"]]) == 1
+    assert "1 sidecar could not be written" in complaint(*command)
+    n_photos = len(list(folder.glob("*.png")))
+    n_sidecars = len(list(folder.glob("*.xmp")))
+    assert n_sidecars == n_photos - 1
+    records = lines(run(*command).stdout)
+    with_new_tags = [record for record in records if record["added"]]
+    assert len(with_new_tags) == 1
 
 
 def test_an_extracted_folder_is_not_looked_at_again(pictures, tmp_path, monkeypatch):
-    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
-    command = ("tag", pictures / "model", tmp_path / "photos", "-k", 3, "--form", "jsonl")
-    beside = run(*command).stdout
+    folder = tmp_path / "photos"
+    shutil.copytree(pictures / "files" / "noto", folder)
+    command = ("tag", pictures / "model", folder, "-k", 3, "--form", "jsonl")
+    expected = run(*command).stdout
     monkeypatch.setattr(ImageFeatures, "extract_batch", forbidden)
-    assert run(*command).stdout == beside, "the extraction beside the model has them, by content"
-    assert run(*command, "-x", pictures / "numbers").stdout == beside
-    photo = next((tmp_path / "photos").glob("*.png"))
+    by_content = run(*command).stdout
+    assert by_content == expected, "the extraction beside the model has them, by content"
+    of_extraction = run(*command, "-x", pictures / "numbers").stdout
+    assert of_extraction == expected
+
+    photo = next(folder.glob("*.png"))
     photo.write_bytes(photo.read_bytes() + b"more")
     with pytest.raises(AssertionError, match="looked at"):
         CliRunner().invoke(app, [str(word) for word in command], catch_exceptions=False)
@@ -188,66 +251,104 @@ def forbidden(*_: object) -> None:
     raise AssertionError("a file was looked at")
 
 
-def test_a_dry_run_tells_what_would_be_written(pictures, tmp_path):
-    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
-    command = ("tag", pictures / "model", tmp_path / "photos", "-k", 2)
-    done = run(*command, "--dry-run")
-    assert "nothing was written" in done.stderr
-    assert not list((tmp_path / "photos").glob("*.xmp"))
-    assert lines(run(*command, "--sidecars").stdout) == lines(done.stdout)
+def test_a_dry_run_shows_what_would_be_written(pictures, tmp_path):
+    folder = tmp_path / "photos"
+    shutil.copytree(pictures / "files" / "noto", folder)
+    command = ("tag", pictures / "model", folder, "-k", 2)
+    dry_run = run(*command, "--dry-run")
+    assert "nothing was written" in dry_run.stderr
+    assert not list(folder.glob("*.xmp"))
+    written = run(*command, "--sidecars")
+    assert lines(written.stdout) == lines(dry_run.stdout)
 
 
 @pytest.mark.parametrize("words", [[], ["--dry-run"]], ids=["tags", "sidecars"])
 def test_people_see_probabilities(pictures, words):
     photo = next((pictures / "files" / "noto").glob("*.png"))
-    done = run("tag", pictures / "model", photo, "-k", 2, "--form", "table", *words)
-    assert len(re.findall(r" [01](?:\.\d+)?(?=[,\s])", done.stdout)) >= 2, done.stdout
+    result = run("tag", pictures / "model", photo, "-k", 2, "--form", "table", *words)
+    probabilities = re.findall(r" [01](?:\.\d+)?(?=[,\s])", result.stdout)
+    assert len(probabilities) >= 2, result.stdout
 
 
-def test_undo_takes_back_what_was_suggested_and_nothing_else(pictures, tmp_path):
-    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
-    photos = sorted((tmp_path / "photos").glob("*.png"))
-    mine = photos[0].with_name(photos[0].name + ".xmp")
-    write_sidecar(mine, ["mine"])
-    before = mine.read_text("utf-8")
-    command = ("tag", pictures / "model", tmp_path / "photos")
+def test_undo_removes_suggestions_and_nothing_else(pictures, tmp_path):
+    folder = tmp_path / "photos"
+    shutil.copytree(pictures / "files" / "noto", folder)
+    photo = sorted(folder.glob("*.png"))[0]
+    own_sidecar = photo.with_name(photo.name + ".xmp")
+    write_sidecar(own_sidecar, ["mine"])
+    text = own_sidecar.read_text("utf-8")
+    command = ("tag", pictures / "model", folder)
     run(*command, "--sidecars", "-k", 2)
-    assert "taken back from 30 files" in run(*command, "--undo", "--dry-run").stderr
-    assert len(list((tmp_path / "photos").glob("*.xmp"))) == 30
-    assert "60 suggestions taken back from 30 files" in run(*command, "--undo").stderr
-    assert list((tmp_path / "photos").glob("*.xmp")) == [mine]
-    assert canonical(mine.read_text("utf-8")) == canonical(before)
-    assert "0 suggestions taken back" in run(*command, "--undo").stderr
+    dry_run = run(*command, "--undo", "--dry-run")
+    assert "taken back from 30 files" in dry_run.stderr
+    assert len(list(folder.glob("*.xmp"))) == 30
+
+    undone = run(*command, "--undo")
+    assert "60 suggestions taken back from 30 files" in undone.stderr
+    assert list(folder.glob("*.xmp")) == [own_sidecar]
+    assert canonical(own_sidecar.read_text("utf-8")) == canonical(text)
+    undone = run(*command, "--undo")
+    assert "0 suggestions taken back" in undone.stderr
 
 
 def canonical(text: str) -> str:
     return ElementTree.canonicalize(text[text.index("<x:") :], strip_text=True)
 
 
-def test_suggestions_are_reviewed_and_accepted_ones_teach(pictures, tmp_path):
-    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
-    photo = sorted((tmp_path / "photos").glob("*.png"))[0]
+@pytest.fixture
+def suggested(pictures, tmp_path):
+    """A folder of photos, one of them, and the four tags suggested for it in a sidecar."""
+    folder = tmp_path / "photos"
+    shutil.copytree(pictures / "files" / "noto", folder)
+    photo = sorted(folder.glob("*.png"))[0]
+    result = run("tag", pictures / "model", photo, "-k", 4, "--sidecars")
+    return folder, photo, lines(result.stdout)[0]["added"]
+
+
+def test_suggestions_are_reviewed(suggested, pictures):
+    folder, photo, (first, second, *remaining) = suggested
+    (waiting,) = lines(run("review", folder).stdout)
+    assert waiting == {"file": str(photo), "suggested": [first, second, *remaining]}
+    (answered,) = lines(run("review", folder, "-a", first.upper(), "-r", second).stdout)
+    assert answered["accepted"] == [first]
+    assert answered["refused"] == [second]
+    (waiting,) = lines(run("review", photo).stdout)
+    assert waiting["suggested"] == remaining
+
     command = ("tag", pictures / "model", photo, "-k", 4)
-    first, second, *others = lines(run(*command, "--sidecars").stdout)[0]["added"]
-    (waiting,) = lines(run("review", tmp_path / "photos").stdout)
-    assert waiting == {"file": str(photo), "suggested": [first, second, *others]}
-    (done,) = lines(run("review", tmp_path / "photos", "-a", first.upper(), "-r", second).stdout)
-    assert (done["accepted"], done["refused"]) == ([first], [second])
-    assert lines(run("review", photo).stdout)[0]["suggested"] == others
-    assert second not in lines(run(*command).stdout)[0]["labels"], "a refused tag came back"
-    assert second not in lines(run(*command, "--sidecars").stdout)[0]["added"]
+    tagged = lines(run(*command).stdout)[0]
+    assert second not in tagged["labels"], "a refused tag came back"
+    tagged = lines(run(*command, "--sidecars").stdout)[0]
+    assert second not in tagged["added"]
+
+
+def test_accepted_suggestions_teach(suggested, tmp_path):
+    folder, photo, (first, *_) = suggested
+    run("review", folder, "-a", first)
     run("review", photo, "--refuse", "*")
     answered = run("review", photo)
-    assert answered.stdout == "" and "no suggestion waits for an answer" in answered.stderr
-    run("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
-    tags = dict(zip(*attrgetter("ids", "tags")(read_extraction(tmp_path / "numbers")), strict=True))
-    assert tags[photo.name] == (first,)
-    assert "waits for an answer" in complaint("review", tmp_path / "photos", "--accept", first)
-    again = retagged(pictures, photo)
-    assert "both accepted and refused" in complaint("review", again, "-a", "*", "-r", "*")
-    ((right, *wrong),) = (one["suggested"] for one in lines(run("review", again).stdout))
-    (done,) = lines(run("review", again, "-a", right, "-r", "*").stdout)
-    assert (done["accepted"], done["refused"]) == ([right], wrong)
+    assert answered.stdout == ""
+    assert "no suggestion waits for an answer" in answered.stderr
+    assert "waits for an answer" in complaint("review", folder, "--accept", first)
+
+    numbers = tmp_path / "numbers"
+    run("extract", "image", folder, "--out", numbers, "--size", 32)
+    extracted = read_extraction(numbers)
+    tags_by_name = dict(zip(extracted.ids, extracted.tags, strict=True))
+    assert tags_by_name[photo.name] == (first,)
+
+
+def test_one_suggestion_is_accepted_and_all_others_refused(suggested, pictures):
+    _, photo, _ = suggested
+    run("review", photo, "--refuse", "*")
+    retagged_photo = retagged(pictures, photo)
+    message = complaint("review", retagged_photo, "-a", "*", "-r", "*")
+    assert "both accepted and refused" in message
+    (waiting,) = lines(run("review", retagged_photo).stdout)
+    right, *wrong = waiting["suggested"]
+    (answered,) = lines(run("review", retagged_photo, "-a", right, "-r", "*").stdout)
+    assert answered["accepted"] == [right]
+    assert answered["refused"] == wrong
 
 
 @pytest.fixture
@@ -266,50 +367,77 @@ def taught(pictures, tmp_path, tiny_space, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_files_are_asked_about_answered_and_reviewed(pictures, taught):
-    model, numbers = taught / "model", pictures / "numbers"
+def test_questions_about_files_are_answered(pictures, taught):
+    model = taught / "model"
+    numbers = pictures / "numbers"
     questions = run("ask", model, numbers, "-k", 5, "-f", "jsonl").stdout
-    assert {row["item"] for row in lines(questions)} <= set(read_extraction(numbers).ids)
-    (taught / "q.jsonl").write_text(questions.replace("null", "false"))
-    assert run("learn", model, taught / "q.jsonl", "-x", numbers).stdout == "1-5\n"
+    items = {question["item"] for question in lines(questions)}
+    extracted = read_extraction(numbers)
+    assert items <= set(extracted.ids)
+    answers = taught / "q.jsonl"
+    answers.write_text(questions.replace("null", "false"))
+    result = run("learn", model, answers, "-x", numbers)
+    assert result.stdout == "1-5\n"
+
+
+def test_answers_about_a_file_are_kept_under_its_item_or_its_path(pictures, taught):
+    model = taught / "model"
+    numbers = pictures / "numbers"
     photo = sorted((taught / "photos" / "noto").glob("*.png"))[0]
     # The same file by another path, and as a file of its own.
-    run("learn", model, "--yes", "canoe", pictures / "files" / "noto" / photo.name, "-x", numbers)
+    extracted_photo = pictures / "files" / "noto" / photo.name
+    run("learn", model, "--yes", "canoe", extracted_photo, "-x", numbers)
     run("add", model, photo, "--label", "canoe")
-    (first, second) = lines(run("tag", model, photo, "-k", 2, "--sidecars").stdout)[0]["added"]
-    done = run("review", photo, "-a", first, "-r", second, "--model", model, "-x", numbers)
-    assert "the model has learned from 2 answers" in done.stderr
-    said = [(one.item, one.label, one.answer) for one in load(model).verdicts_.events(5)]
-    own = f"noto/{photo.name}"
-    yes, no = (own, first, True), (own, second, False)
-    assert said == [(own, "canoe", True), (str(photo), "canoe", True), yes, no]
-    assert "Nothing is known of the file 'nowhere.png'" in complaint(
-        "learn", model, "--yes", "canoe", "nowhere.png"
-    )
-    assert "There is no item 'nowhere.png' in" in complaint(
-        "learn", model, "--yes", "canoe", "nowhere.png", "-x", numbers
-    )
+    result = run("tag", model, photo, "-k", 2, "--sidecars")
+    first, second = lines(result.stdout)[0]["added"]
+    result = run("review", photo, "-a", first, "-r", second, "--model", model, "-x", numbers)
+    assert "the model has learned from 2 answers" in result.stderr
+    item = f"noto/{photo.name}"
+    verdicts = []
+    for event in load(model).verdicts_.events():
+        verdicts.append((event.item, event.label, event.answer))
+    assert verdicts == [
+        (item, "canoe", True),
+        (str(photo), "canoe", True),
+        (item, first, True),
+        (item, second, False),
+    ]
+
+
+def test_answers_about_unknown_files_are_refused(pictures, taught):
+    command = ("learn", taught / "model", "--yes", "canoe", "nowhere.png")
+    assert "Nothing is known of the file 'nowhere.png'" in complaint(*command)
+    message = complaint(*command, "-x", pictures / "numbers")
+    assert "There is no item 'nowhere.png' in" in message
 
 
 def test_files_without_tags_are_a_pool_and_an_update_keeps_the_extractor(pictures, taught):
+    numbers = pictures / "numbers"
     tags = pictures / "files" / "tags.jsonl"
-    words = ("-x", pictures / "numbers", "-d", tags, "--validations", 0)
+    photos = taught / "photos"
     update = ("fit", taught / "new", "--update", taught / "model")
-    for place in (taught / "photos", pictures / "numbers"):
-        assert "have tags; leave out --unlabelled" in complaint(*update, *words, "-u", place)
-    shutil.copytree(pictures / "files" / "noto", taught / "photos" / "other")
-    done = run(*update, *words, "-u", taught / "photos")
-    assert "photos: 30 items with tags left out" in done.stderr
-    assert "items without tags are learned from" in done.stderr
-    new = load(taught / "new")
-    assert new.pooled_ and new.features_.size == 64
+    data = ("-x", numbers, "-d", tags, "--validations", 0)
+    for pool in (photos, numbers):
+        assert "have tags; leave out --unlabelled" in complaint(*update, *data, "-u", pool)
+    shutil.copytree(pictures / "files" / "noto", photos / "other")
+    result = run(*update, *data, "-u", photos)
+    assert "photos: 30 items with tags left out" in result.stderr
+    assert "items without tags are learned from" in result.stderr
+    updated = load(taught / "new")
+    assert updated.pooled_
+    assert updated.features_.size == 64
+
+
+def test_an_update_and_a_pool_need_features_of_the_same_extractor(pictures, taught):
+    numbers = pictures / "numbers"
+    tags = pictures / "files" / "tags.jsonl"
+    update = ("fit", taught / "new", "--update", taught / "model", "-d", tags)
     run("extract", "image", pictures / "files", "-o", taught / "larger", "--size", 96)
-    assert "96" in complaint(*update, "-d", tags, "-x", taught / "larger")
-    numbers = pictures / "numbers" / "features.npy"
-    assert "was made of image files" in complaint(*update, "-x", numbers, "-d", tags)
-    assert "was extracted from files" in complaint(
-        "validate", "-x", numbers, "-d", tags, "-u", pictures / "numbers"
-    )
+    assert "96" in complaint(*update, "-x", taught / "larger")
+    features = numbers / "features.npy"
+    assert "was made of image files" in complaint(*update, "-x", features)
+    message = complaint("validate", "-x", features, "-d", tags, "-u", numbers)
+    assert "was extracted from files" in message
 
 
 def retagged(pictures: Path, photo: Path) -> Path:
@@ -319,19 +447,24 @@ def retagged(pictures: Path, photo: Path) -> Path:
 
 def test_tags_that_are_inside_are_not_suggested(pictures, tmp_path):
     photo = next((pictures / "files" / "noto").glob("*.png"))
-    first, second = lines(run("tag", pictures / "model", photo, "-k", 2).stdout)[0]["labels"]
+    command = ("tag", pictures / "model")
+    tagged = lines(run(*command, photo, "-k", 2).stdout)[0]
+    first, second = tagged["labels"]
     exif = Image.Exif()
     exif[0x9C9E] = first.encode("utf-16-le")
+    path = tmp_path / "a.png"
     with Image.open(photo) as picture:
-        picture.save(tmp_path / "a.png", exif=exif)
-    done = run("tag", pictures / "model", tmp_path / "a.png", "-k", 2, "--dry-run")
-    assert lines(done.stdout)[0]["added"] == [second]
+        picture.save(path, exif=exif)
+    result = run(*command, path, "-k", 2, "--dry-run")
+    assert lines(result.stdout)[0]["added"] == [second]
 
 
-@pytest.mark.parametrize("place", ["sidecar", "EXIF"])
-def test_keywords_teach_a_model(pictures, tmp_path, place):
-    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
-    for number, path in enumerate(sorted((tmp_path / "photos").glob("*.png"))):
+@pytest.fixture
+def keyword_numbers(pictures, tmp_path, place):
+    """The extraction of photos that hold their tags in sidecars or in themselves."""
+    folder = tmp_path / "photos"
+    shutil.copytree(pictures / "files" / "noto", folder)
+    for number, path in enumerate(sorted(folder.glob("*.png"))):
         tags = ["round", ["red", "blue"][number % 2]]
         if place == "sidecar":
             write_sidecar(path.with_name(path.name + ".xmp"), tags)
@@ -340,46 +473,74 @@ def test_keywords_teach_a_model(pictures, tmp_path, place):
         exif[0x9C9E] = ";".join(tags).encode("utf-16-le")
         with Image.open(path) as picture:
             picture.save(path, exif=exif)
-    command = ("extract", "image", tmp_path / "photos", "--out", tmp_path / "numbers", "--size", 32)
-    assert f"30 of 30 files have keywords ({place} 30)" in run(*command).stderr
-    run("fit", tmp_path / "model", "-x", tmp_path / "numbers", *FAST)
-    (tmp_path / "none.jsonl").write_text('{"id": "nothing", "labels": ["a", "b"]}\n')
-    done = run(
-        "fit", tmp_path / "m", "-x", tmp_path / "numbers", "-d", tmp_path / "none.jsonl", code=1
-    )
-    assert "are not used, since --documents names their tags" in done.stderr
-    done = run("tag", tmp_path / "model", tmp_path / "photos", "--form", "jsonl")
-    labels = {label for record in lines(done.stdout) for label in record["labels"]}
+    numbers = tmp_path / "numbers"
+    result = run("extract", "image", folder, "--out", numbers, "--size", 32)
+    assert f"30 of 30 files have keywords ({place} 30)" in result.stderr
+    return numbers
+
+
+@pytest.mark.parametrize("place", ["sidecar", "EXIF"])
+def test_keywords_teach_a_model(keyword_numbers, tmp_path):
+    model = tmp_path / "model"
+    run("fit", model, "-x", keyword_numbers, *FAST)
+    result = run("tag", model, tmp_path / "photos", "--form", "jsonl")
+    labels = set()
+    for record in lines(result.stdout):
+        labels.update(record["labels"])
     assert labels == {"round", "red", "blue"}
 
 
-def test_broken_files_are_named_and_fail_only_strict_runs(pictures, tmp_path):
-    shutil.copytree(pictures / "files" / "noto", tmp_path / "photos")
-    (tmp_path / "photos" / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n torn")
-    (tmp_path / "photos" / "notes.md").write_text("no picture")
-    command = ("extract", "image", tmp_path / "photos", "--out", tmp_path / "out", "--size", 32)
-    done = run(*command)
-    assert "skipped torn.png: " in done.stderr
-    assert "30 of 31 picture files extracted, 1 skipped; 1 other file passed over" in done.stderr
-    assert "(30 from the cache)" in run(*command, "--strict", code=1).stderr
-    done = run("tag", pictures / "model", tmp_path / "photos", "--form", "jsonl")
-    assert len(lines(done.stdout)) == 30
-    assert "torn.png: " in done.stderr
-    run("tag", pictures / "model", tmp_path / "photos", "--strict", code=1)
-    run("tag", pictures / "model", tmp_path / "photos" / "torn.png", code=1)
-    photo = next((tmp_path / "photos").glob("1F*.png"))
-    twice = run("tag", pictures / "model", photo, tmp_path / "photos", "--form", "jsonl")
-    assert len(lines(twice.stdout)) == 30
+@pytest.mark.parametrize("place", ["sidecar", "EXIF"])
+def test_documents_take_the_place_of_keywords(keyword_numbers, tmp_path):
+    documents = tmp_path / "none.jsonl"
+    documents.write_text('{"id": "nothing", "labels": ["a", "b"]}\n')
+    result = run("fit", tmp_path / "m", "-x", keyword_numbers, "-d", documents, code=1)
+    assert "are not used, since --documents names their tags" in result.stderr
+
+
+@pytest.fixture
+def with_torn_photo(pictures, tmp_path):
+    """Photos, one of them torn, and a file that is no picture."""
+    folder = tmp_path / "photos"
+    shutil.copytree(pictures / "files" / "noto", folder)
+    (folder / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n torn")
+    (folder / "notes.md").write_text("no picture")
+    return folder
+
+
+def test_broken_files_are_named_and_fail_only_strict_extractions(with_torn_photo, tmp_path):
+    command = ("extract", "image", with_torn_photo, "--out", tmp_path / "out", "--size", 32)
+    result = run(*command)
+    assert "skipped torn.png: " in result.stderr
+    assert "30 of 31 picture files extracted, 1 skipped; 1 other file passed over" in result.stderr
+    strict = run(*command, "--strict", code=1)
+    assert "(30 from the cache)" in strict.stderr
+
+
+def test_broken_files_are_named_and_fail_only_strict_tagging(with_torn_photo, pictures):
+    command = ("tag", pictures / "model")
+    result = run(*command, with_torn_photo, "--form", "jsonl")
+    assert len(lines(result.stdout)) == 30
+    assert "torn.png: " in result.stderr
+    run(*command, with_torn_photo, "--strict", code=1)
+    run(*command, with_torn_photo / "torn.png", code=1)
+
+
+def test_a_file_that_is_named_twice_is_tagged_once(with_torn_photo, pictures):
+    photo = next(with_torn_photo.glob("1F*.png"))
+    result = run("tag", pictures / "model", photo, with_torn_photo, "--form", "jsonl")
+    assert len(lines(result.stdout)) == 30
 
 
 def complaint(*words: object) -> str:
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code != 0
-    return str(done.exception)
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code != 0
+    return str(result.exception)
 
 
 def test_misuse_is_one_sentence(pictures, sounds, tmp_path):
-    tags, numbers = pictures / "files" / "tags.jsonl", pictures / "numbers"
+    tags = pictures / "files" / "tags.jsonl"
+    numbers = pictures / "numbers"
     table = numbers / "features.npy"
     fit = ("fit", tmp_path / "m", "-x")
     for words, sentence in (

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("soundfile", reason="needs the extra `audio`")
 
@@ -31,9 +32,12 @@ FEATURES = [0.8336, -0.0329, 1.3650, -0.1861, -0.0787, 2.2450, -0.1058, -0.1411,
 
 
 def waves() -> np.ndarray:
-    """A patch of waves over time and bands, (1, 187, 96)."""
-    time, band = np.arange(187)[:, None], np.arange(96)
-    levels = 2 + 2 * np.sin(0.05 * time * (1 + band / 40)) * np.cos(0.11 * band)
+    """Return a patch of waves over time and bands, (1, 187, 96)."""
+    time = np.arange(187)[:, None]
+    band = np.arange(96)
+    along_time = np.sin(0.05 * time * (1 + band / 40))
+    along_bands = np.cos(0.11 * band)
+    levels = 2 + 2 * along_time * along_bands
     return levels.astype(np.float32)[None]
 
 
@@ -46,8 +50,8 @@ def network():
 def test_features_and_logits_are_those_of_tensorflow(network):
     features = network.features(waves())
     assert features.shape == (1, musicnn.N_FEATURES)
-    np.testing.assert_allclose(features[0, :10], FEATURES, atol=2e-4)
-    np.testing.assert_allclose(network.logits(features)[0], LOGITS, atol=2e-4)
+    assert_allclose(features[0, :10], FEATURES, atol=2e-4)
+    assert_allclose(network.logits(features)[0], LOGITS, atol=2e-4)
 
 
 def test_tags_are_those_of_magnatagatune_in_their_order(network):
@@ -56,71 +60,87 @@ def test_tags_are_those_of_magnatagatune_in_their_order(network):
     assert network.tags[-1] == "choral"
 
 
-def test_levels_are_librosas():
+def test_levels_are_those_of_librosa():
     librosa = pytest.importorskip("librosa", reason="the reference of spectra")
-    samples = np.random.default_rng(0).normal(0, 0.1, 4 * 16_000).astype(np.float32)
-    options = {"n_fft": 512, "hop_length": 256, "n_mels": 96, "pad_mode": "reflect"}
-    power = librosa.feature.melspectrogram(y=samples, sr=16_000, **options).T
+    noise = np.random.default_rng(0).normal(0, 0.1, 4 * 16_000)
+    samples = noise.astype(np.float32)
+    power = librosa.feature.melspectrogram(
+        y=samples,
+        sr=16_000,
+        n_fft=512,
+        hop_length=256,
+        n_mels=96,
+        pad_mode="reflect",
+    )
+    expected = np.log10(10_000 * power.T[:187] + 1)
     patches = musicnn.patches(samples)
-    np.testing.assert_allclose(patches[0], np.log10(10_000 * power[:187] + 1), atol=1e-5)
+    assert_allclose(patches[0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("n_samples", "n_patches"), [(1, 1), (16_000, 1), (47_872, 1), (95_488, 2), (160_000, 3)]
 )
 def test_pieces_last_three_seconds_and_short_clips_are_repeated(n_samples, n_patches):
-    samples = np.random.default_rng(0).normal(size=n_samples).astype(np.float32)
+    generator = np.random.default_rng(0)
+    samples = generator.normal(size=n_samples).astype(np.float32)
     patches = musicnn.patches(samples)
     assert patches.shape == (n_patches, 187, 96)
     n_frames = 1 + n_samples // 256
     if n_frames < 187:
-        np.testing.assert_array_equal(patches[0, n_frames], patches[0, 0])
+        assert_array_equal(patches[0, n_frames], patches[0, 0])
 
 
 def test_it_hears_the_instruments_of_rendered_clips(network, tmp_path):
     clips = load_clips(min_count=20)
-    chosen = {
-        tag: [n for n, tags in enumerate(clips.complete) if tag in tags][:8]
-        for tag in ("flute", "harp", "drums")
-    }
-    heard = {}
-    for tag, rows in chosen.items():
-        paths = clips.write(tmp_path / tag, [clips.ids[row] for row in rows])
-        heard[tag] = network.logits(AudioFeatures(network="musicnn").fit_transform(paths)).mean(0)
-    columns = [network.tags.index(tag) for tag in chosen]
-    table = np.array([heard[tag][columns] for tag in chosen])  # played down, heard across
-    assert table.argmax(axis=0).tolist() == [0, 1, 2]
+    instruments = ("flute", "harp", "drums")
+    columns = [network.tags.index(instrument) for instrument in instruments]
+    mean_logits = []
+    for instrument in instruments:
+        rows = [row for row, tags in enumerate(clips.complete) if instrument in tags]
+        names = [clips.ids[row] for row in rows[:8]]
+        paths = clips.write(tmp_path / instrument, names)
+        features = AudioFeatures(network="musicnn").fit_transform(paths)
+        logits = network.logits(features).mean(axis=0)
+        mean_logits.append(logits[columns])
+    loudest = np.argmax(mean_logits, axis=0)
+    assert loudest.tolist() == [0, 1, 2]
 
 
-def test_its_extraction_and_model_say_what_it_was_trained_on(network, tmp_path):
-    folder, runner = tmp_path / "clips", CliRunner()
+def test_extractions_and_models_name_the_tags_the_network_was_trained_on(network, tmp_path):
+    folder = tmp_path / "clips"
+    runner = CliRunner()
     clips = load_clips(min_count=20)
     clips.write(folder, list(clips.ids[:4]))
-    words = ["extract", "audio", str(folder), "--out", str(tmp_path / "numbers")]
+    numbers = tmp_path / "numbers"
+    words = ["extract", "audio", str(folder), "--out", str(numbers)]
     done = runner.invoke(app, [*words, "--network", "musicnn"])
     assert done.exit_code == 0, done.exception
     assert "musicnn was trained on 50 tags (guitar, classical, slow" in done.stderr
-    manifest = json.loads((tmp_path / "numbers" / "extraction.json").read_text())
+    manifest = json.loads((numbers / "extraction.json").read_text())
     assert manifest["trained_tags"] == list(network.tags)
     assert manifest["preprocessing"]["network"] == "musicnn 5a310d763b7d"
-    fit = ["fit", str(tmp_path / "model"), "-x", str(tmp_path / "numbers")]
+    fit = ["fit", str(tmp_path / "model"), "-x", str(numbers)]
     fit += ["-d", str(folder / "tags.jsonl"), "--words", "8"]
     refused = runner.invoke(app, fit)
     assert "`--words` does not apply to audio files of a network" in str(refused.exception)
 
 
 def test_features_are_averages_over_time_and_survive_saving(network):
-    samples = np.random.default_rng(0).normal(0, 0.1, (2, 7 * 16_000)).astype(np.float32)
+    generator = np.random.default_rng(0)
+    noise = generator.normal(0, 0.1, (2, 7 * 16_000))
+    samples = noise.astype(np.float32)
     extractor = AudioFeatures(network="musicnn", rate=16_000)
     features = extractor.fit_transform(samples)
-    np.testing.assert_allclose(features[0], network(samples[0]).mean(axis=0), atol=1e-5)
-    again = AudioFeatures.from_state(*extractor.get_state())
-    np.testing.assert_array_equal(again.transform(samples), features)
+    expected = network(samples[0]).mean(axis=0)
+    assert_allclose(features[0], expected, atol=1e-5)
+    restored = AudioFeatures.from_state(*extractor.get_state())
+    assert_array_equal(restored.transform(samples), features)
 
 
 def test_songs_without_sound_are_skipped(network, tmp_path):
-    (tmp_path / "song.h5").write_bytes(b"any")
-    (outcome,) = AudioFeatures(network="musicnn").extract([tmp_path / "song.h5"])
+    path = tmp_path / "song.h5"
+    path.write_bytes(b"any")
+    (outcome,) = AudioFeatures(network="musicnn").extract([path])
     assert "holds timbre and no sound" in str(outcome)
 
 

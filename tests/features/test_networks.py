@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("PIL", reason="needs the extra `image`")
 
@@ -46,21 +47,28 @@ def batch(mean, spread) -> torch.Tensor:
 
 def timm_model(name: str):
     model = library("timm").create_model(name, pretrained=False)
-    colours = model.pretrained_cfg
-    pre_logit = lambda x: model.forward_head(model.forward_features(x), pre_logits=True)  # noqa: E731
-    return model, pre_logit, (colours["mean"], colours["std"])
+
+    def pre_logit(x):
+        features = model.forward_features(x)
+        return model.forward_head(features, pre_logits=True)
+
+    settings = model.pretrained_cfg
+    return model, pre_logit, (settings["mean"], settings["std"])
 
 
 def torchvision_model(name: str):
     model = library("torchvision").models.get_model(name, weights=None)
-    last = [one for one in model.modules() if isinstance(one, torch.nn.Linear)][-1]
+    linear_layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Linear)]
+    last_layer = linear_layers[-1]
 
     def pre_logit(x):
-        seen = []
-        hook = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        inputs_of_last = []
+        hook = last_layer.register_forward_pre_hook(
+            lambda _, inputs: inputs_of_last.append(inputs[0])
+        )
         model(x)
         hook.remove()
-        return seen[0]
+        return inputs_of_last[0]
 
     return model, pre_logit, IMAGENET
 
@@ -85,18 +93,20 @@ MAKERS = {"timm": timm_model, "torchvision": torchvision_model, "open_clip": ope
 )
 def test_a_librarys_network_gives_the_librarys_numbers(name, tmp_path):
     torch.manual_seed(0)
-    model, pre_logit, colours = MAKERS[name.split(":")[0]](name.split(":")[1])
+    library_name, model_name = name.split(":")
+    model, pre_logit, colours = MAKERS[library_name](model_name)
     model.eval()
-    save_file(model.state_dict(), tmp_path / "weights.safetensors")
+    weights = tmp_path / "weights.safetensors"
+    save_file(model.state_dict(), weights)
     with torch.inference_mode():
-        wanted = {"pre-logit": pre_logit(batch(*colours))}
-        if not name.startswith("open_clip"):
-            wanted["logits"] = model(batch(*colours))
-    for depth, expected in wanted.items():
-        extractor = ImageFeatures(depth, network=name, weights=tmp_path / "weights.safetensors")
+        expected_by_depth = {"pre-logit": pre_logit(batch(*colours))}
+        if library_name != "open_clip":
+            expected_by_depth["logits"] = model(batch(*colours))
+    for depth, expected in expected_by_depth.items():
+        extractor = ImageFeatures(depth, network=name, weights=weights)
         features = extractor.fit_transform(PIXELS)
         assert features.shape == expected.shape
-        np.testing.assert_allclose(features, expected.numpy(), atol=1e-4)
+        assert_allclose(features, expected.numpy(), atol=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +124,7 @@ def clip(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("clip")
     letters = [chr(code) for code in range(97, 123)]
-    words = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{one}</w>" for one in letters)]
+    words = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
     (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
@@ -143,18 +153,20 @@ def test_a_model_of_sentence_transformers_gives_its_own_vectors(clip):
     from sentence_transformers import SentenceTransformer
 
     pixels = np.ascontiguousarray(PIXELS[:, :64, :64])
+    pictures = [Image.fromarray(picture) for picture in pixels]
     model = SentenceTransformer(str(clip), device="cpu")
-    wanted = model.encode([Image.fromarray(one) for one in pixels])
+    expected = model.encode(pictures)
     features = sentences(clip).fit_transform(pixels)
     assert features.shape == (2, 16)
-    np.testing.assert_allclose(features, wanted, atol=1e-5)
+    assert_allclose(features, expected, atol=1e-5)
 
 
 def test_a_folder_is_known_by_all_of_its_files(tmp_path):
-    (tmp_path / "modules.json").write_text("[]")
-    before = sentences(tmp_path).digest()
-    (tmp_path / "modules.json").rename(tmp_path / "other.json")
-    assert sentences(tmp_path).digest() != before
+    modules = tmp_path / "modules.json"
+    modules.write_text("[]")
+    digest = sentences(tmp_path).digest()
+    modules.rename(tmp_path / "other.json")
+    assert sentences(tmp_path).digest() != digest
 
 
 @pytest.mark.parametrize(
@@ -193,79 +205,108 @@ def small(weights: Path, **parameters) -> ImageFeatures:
 def test_weights_of_a_parallel_training_count_as_others_do(weights, tmp_path):
     from safetensors.torch import load_file
 
+    parallel = tmp_path / "p.safetensors"
     tensors = load_file(weights / "one.safetensors")
-    save_file({f"module.{key}": one for key, one in tensors.items()}, tmp_path / "p.safetensors")
-    features = small(tmp_path / "p.safetensors").fit_transform(PIXELS)
-    wanted = small(weights / "one.safetensors").fit_transform(PIXELS)
-    np.testing.assert_array_equal(features, wanted)
+    renamed = {f"module.{name}": tensor for name, tensor in tensors.items()}
+    save_file(renamed, parallel)
+    features = small(parallel).fit_transform(PIXELS)
+    expected = small(weights / "one.safetensors").fit_transform(PIXELS)
+    assert_array_equal(features, expected)
 
 
-def test_weights_without_or_with_another_last_layer_serve_too(weights, tmp_path):
+@pytest.fixture
+def last_layers(weights, tmp_path):
+    """Weights without a last layer, and with one of seven labels."""
     from safetensors.torch import load_file
 
-    tensors = load_file(weights / "one.safetensors")
-    headless = {key: one for key, one in tensors.items() if not key.startswith("classifier.")}
-    save_file(headless, tmp_path / "headless.safetensors")
-    fewer = {"classifier.weight": torch.zeros(7, 1024), "classifier.bias": torch.zeros(7)}
-    save_file(headless | fewer, tmp_path / "fewer.safetensors")
-    wanted = small(weights / "one.safetensors").fit_transform(PIXELS)
-    for file in ("headless.safetensors", "fewer.safetensors"):
-        np.testing.assert_array_equal(small(tmp_path / file).fit_transform(PIXELS), wanted)
-    logits = small(tmp_path / "fewer.safetensors", depth="logits")
-    assert logits.fit_transform(PIXELS).shape == (2, 7)
+    headless = {}
+    for name, tensor in load_file(weights / "one.safetensors").items():
+        if not name.startswith("classifier."):
+            headless[name] = tensor
+    headless_path = tmp_path / "headless.safetensors"
+    save_file(headless, headless_path)
+    last_layer = {"classifier.weight": torch.zeros(7, 1024), "classifier.bias": torch.zeros(7)}
+    smaller_path = tmp_path / "smaller.safetensors"
+    save_file(headless | last_layer, smaller_path)
+    return headless_path, smaller_path
+
+
+def test_weights_without_or_with_another_last_layer_serve_too(weights, last_layers):
+    expected = small(weights / "one.safetensors").fit_transform(PIXELS)
+    for path in last_layers:
+        features = small(path).fit_transform(PIXELS)
+        assert_array_equal(features, expected)
+
+
+def test_logits_need_a_last_layer(last_layers):
+    headless, smaller = last_layers
+    logits = small(smaller, depth="logits").fit_transform(PIXELS)
+    assert logits.shape == (2, 7)
+    extractor = small(headless, depth="logits")
     with pytest.raises(InputError, match="have no last layer"):
-        small(tmp_path / "headless.safetensors", depth="logits").fit(PIXELS)
+        extractor.fit(PIXELS)
 
 
 def test_vectors_of_different_weights_never_mix(weights, tmp_path):
-    for n in range(2):
-        (tmp_path / "files").mkdir(exist_ok=True)
-        Image.fromarray(PIXELS[n]).save(tmp_path / "files" / f"{n}.png")
-    one, two = (small(weights / f"{name}.safetensors") for name in ("one", "two"))
-    first = extract_folder(tmp_path / "files", tmp_path / "numbers", one)
-    assert first.n_cached == 0
-    extracted = read_extraction(tmp_path / "numbers")
+    files = tmp_path / "files"
+    files.mkdir()
+    for number, pixels in enumerate(PIXELS[:2]):
+        Image.fromarray(pixels).save(files / f"{number}.png")
+    numbers = tmp_path / "numbers"
+    first_network = small(weights / "one.safetensors")
+    second_network = small(weights / "two.safetensors")
+    summary = extract_folder(files, numbers, first_network)
+    assert summary.n_cached == 0
+    extracted = read_extraction(numbers)
     assert extracted.preprocessing["network"].startswith("timm:mobilenetv3_small_050 ")
     with pytest.raises(InputError, match="differ in network"):
-        two.fit(extracted)
-    second = extract_folder(tmp_path / "files", tmp_path / "numbers", two)
-    assert second.n_cached == 0, "kept beside the other network's, not in their place"
-    again = extract_folder(tmp_path / "files", tmp_path / "numbers", one)
-    assert again.n_cached == 2
+        second_network.fit(extracted)
+    summary = extract_folder(files, numbers, second_network)
+    assert summary.n_cached == 0, "kept beside the other network's, not in their place"
+    summary = extract_folder(files, numbers, first_network)
+    assert summary.n_cached == 2
 
 
 def test_the_same_weights_elsewhere_are_the_same_network(weights, tmp_path):
-    moved = tmp_path / "moved.safetensors"
-    moved.write_bytes((weights / "one.safetensors").read_bytes())
-    assert small(moved).digest() == small(weights / "one.safetensors").digest()
-    moved.write_bytes((weights / "two.safetensors").read_bytes())
-    assert small(moved).digest() == small(weights / "two.safetensors").digest()
+    path = tmp_path / "copy.safetensors"
+    for name in ("one.safetensors", "two.safetensors"):
+        original = weights / name
+        path.write_bytes(original.read_bytes())
+        digest = small(path).digest()
+        expected = small(original).digest()
+        assert digest == expected
 
 
 def test_a_saved_extractor_finds_its_weights_or_says_where_they_were(weights, tmp_path):
-    moved = tmp_path / "weights.safetensors"
-    moved.write_bytes((weights / "one.safetensors").read_bytes())
-    extractor = small(moved).fit(PIXELS)
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes((weights / "one.safetensors").read_bytes())
+    extractor = small(path).fit(PIXELS)
     config, arrays = extractor.get_state()
-    config = json.loads(json.dumps(config))
-    again = ImageFeatures.from_state(config, arrays)
-    np.testing.assert_array_equal(again.transform(PIXELS), extractor.transform(PIXELS))
-    moved.unlink()
+    config_of_json = json.loads(json.dumps(config))
+    restored = ImageFeatures.from_state(config_of_json, arrays)
+    features = restored.transform(PIXELS)
+    assert_array_equal(features, extractor.transform(PIXELS))
+    path.unlink()
     with pytest.raises(InputError, match=r"weights\.safetensors'.*cannot be opened.*put it there"):
-        ImageFeatures.from_state(config, arrays)
+        ImageFeatures.from_state(config_of_json, arrays)
 
 
 def test_fit_goes_on_with_the_network_of_the_extraction(weights, tmp_path):
-    (tmp_path / "files").mkdir()
-    Image.fromarray(PIXELS[0]).save(tmp_path / "files" / "0.png")
-    words = ["extract", "image", str(tmp_path / "files"), "--out", str(tmp_path / "numbers")]
+    files = tmp_path / "files"
+    files.mkdir()
+    picture = Image.fromarray(PIXELS[0])
+    picture.save(files / "0.png")
+    numbers = tmp_path / "numbers"
+    path = weights / "one.safetensors"
+    words = ["extract", "image", str(files), "--out", str(numbers)]
     words += ["--network", "timm:mobilenetv3_small_050", "--size", "64"]
-    words += ["--weights", str(weights / "one.safetensors")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, (done.output, done.exception)
-    extracted = read_extraction(tmp_path / "numbers")
+    words += ["--weights", str(path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, (result.output, result.exception)
+    extracted = read_extraction(numbers)
     extractor = extractor_of(extracted, None)
-    assert extractor.preprocessing() == small(weights / "one.safetensors").preprocessing()
+    expected = small(path).preprocessing()
+    assert extractor.preprocessing() == expected
     extractor.fit(extracted)
 
 
@@ -277,14 +318,15 @@ class Harmful:
 
 
 def test_a_pickle_is_refused_and_not_run(tmp_path, capsys):
-    torch.save({"weight": Harmful()}, tmp_path / "harmful.pth")
+    path = tmp_path / "harmful.pth"
+    torch.save({"weight": Harmful()}, path)
     torch.save({"weight": torch.ones(2)}, tmp_path / "harmless.pth")
     (tmp_path / "plain.pkl").write_bytes(pickle.dumps(Harmful(), protocol=2))
     for name in ("harmful.pth", "harmless.pth", "plain.pkl"):
         with pytest.raises(InputError, match=r"\.safetensors files alone; got .*save_file\("):
             libraries._read_weights(tmp_path / name)
     (tmp_path / "text.safetensors").write_text("no weights")
-    (tmp_path / "harmful.pth").rename(tmp_path / "harmful.safetensors")
+    path.rename(tmp_path / "harmful.safetensors")
     for name in ("text.safetensors", "harmful.safetensors"):
         with pytest.raises(InputError, match="is no file of weights"):
             libraries._read_weights(tmp_path / name)
@@ -298,12 +340,13 @@ def test_weights_of_another_network_are_refused(weights):
         extractor.fit(PIXELS)
 
 
-def test_a_size_that_a_network_does_not_take_is_told(tmp_path):
+def test_a_size_that_a_network_does_not_take_is_refused(tmp_path):
     model = timm_model("vit_tiny_patch16_224")[0]
-    save_file(model.state_dict(), tmp_path / "vit.safetensors")
+    path = tmp_path / "vit.safetensors"
+    save_file(model.state_dict(), path)
     name = "timm:vit_tiny_patch16_224"
     with pytest.raises(InputError, match=r"takes no pictures of 64 pixels .* give the `size`"):
-        ImageFeatures(size=64, network=name, weights=tmp_path / "vit.safetensors").fit(PIXELS)
+        ImageFeatures(size=64, network=name, weights=path).fit(PIXELS)
 
 
 @pytest.mark.parametrize(
@@ -325,9 +368,7 @@ def test_bad_names_and_weights_are_refused_with_the_remedy(extractor, complaint)
         extractor.preprocessing()
 
 
-def test_names_that_a_library_does_not_know_and_missing_libraries_are_told(
-    weights, tmp_path, monkeypatch
-):
+def test_unknown_networks_and_missing_libraries_are_named(weights, tmp_path, monkeypatch):
     file = weights / "one.safetensors"
     with pytest.raises(InputError, match="timm has no network 'resnet0'"):
         ImageFeatures(network="timm:resnet0", weights=file).fit(PIXELS)
@@ -338,16 +379,19 @@ def test_names_that_a_library_does_not_know_and_missing_libraries_are_told(
 
 
 def test_weights_are_for_pictures_alone(tmp_path):
-    words = ["extract", "audio", str(tmp_path), "--out", str(tmp_path / "x"), "--weights", "a"]
-    done = CliRunner().invoke(app, words)
-    assert "`--weights` is for networks that look at pictures" in str(done.exception)
+    words = ["extract", "audio", str(tmp_path)]
+    words += ["--out", str(tmp_path / "x"), "--weights", "a"]
+    result = CliRunner().invoke(app, words)
+    assert "`--weights` is for networks that look at pictures" in str(result.exception)
 
 
-def test_extractions_of_before_there_were_networks_go_on(tmp_path):
+def test_extractions_without_parameters_go_on(tmp_path):
     Image.fromarray(PIXELS[0]).save(tmp_path / "0.png")
-    extract_folder(tmp_path, tmp_path / "numbers", ImageFeatures("pooled", 64))
-    before = replace(read_extraction(tmp_path / "numbers"), parameters={})
-    assert extractor_of(before, None).preprocessing() == before.preprocessing
+    numbers = tmp_path / "numbers"
+    extract_folder(tmp_path, numbers, ImageFeatures("pooled", 64))
+    extracted = replace(read_extraction(numbers), parameters={})
+    extractor = extractor_of(extracted, None)
+    assert extractor.preprocessing() == extracted.preprocessing
 
 
 @pytest.mark.parametrize("size", [96, 260])
@@ -360,7 +404,12 @@ def test_lite2_gives_the_plain_networks_numbers(size):
     pixels = PIXELS[:, :96, :96] if size == 96 else RANDOM.integers(0, 256, (1, 260, 260, 3))
     pixels = np.ascontiguousarray(pixels, dtype=np.uint8)
     with torch.inference_mode():
-        scaled = torch.from_numpy((pixels.astype(np.float32) - 127) / 128).permute(0, 3, 1, 2)
+        scaled = torch.from_numpy((pixels.astype(np.float32) - 127) / 128).permute(
+            0,
+            3,
+            1,
+            2,
+        )
         wanted = plain.extract_features(scaled).mean(dim=(2, 3)).numpy()
     features = ImageFeatures(size=size, network="efficientnet-lite2").fit_transform(pixels)
-    np.testing.assert_allclose(features, wanted, atol=1e-4)
+    assert_allclose(features, wanted, atol=1e-4)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_array_equal
 
 from polyseme._validation import InputError
 from polyseme.io import read_documents, read_features
@@ -48,8 +49,10 @@ SPARSE_LABELS = '<labels><label name="a"/><label name="b, c"/></labels>'
 
 
 def put(path: Path, text: str | bytes) -> Path:
-    content = text if isinstance(text, bytes) else text.encode("utf-8")
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    content = text.encode("utf-8") if isinstance(text, str) else text
+    if path.suffix == ".gz":
+        content = gzip.compress(content)
+    path.write_bytes(content)
     return path
 
 
@@ -70,31 +73,39 @@ def mulan(folder: Path, arff: str, xml: str, name: str = "x.arff", label_file: s
 def test_dense_arff(tmp_path, name, label_file):
     path = mulan(tmp_path, DENSE, LABELS, name, label_file)
     documents = read_documents(path)
-    assert documents.labels == ["sky blue", "b\\c"] and documents.indicator.dtype == np.int64
-    np.testing.assert_array_equal(documents.indicator.toarray(), [[1, 0], [0, 1], [1, 1]])
+    assert documents.labels == ["sky blue", "b\\c"]
+    indicator = documents.indicator
+    assert indicator.dtype == np.int64
+    assert_array_equal(indicator.toarray(), [[1, 0], [0, 1], [1, 1]])
     features = read_features(path)
     assert isinstance(features, np.ndarray)
-    np.testing.assert_array_equal(features, [[0.5, 3, 1], [np.nan, np.nan, 0], [0, 0, np.nan]])
+    assert_array_equal(features, [[0.5, 3, 1], [np.nan, np.nan, 0], [0, 0, np.nan]])
 
 
 def test_sparse_arff_stays_sparse(tmp_path):
     path = mulan(tmp_path, SPARSE, SPARSE_LABELS)
     documents = read_documents(path)
     assert documents.labels == ["a", "b, c"]
-    np.testing.assert_array_equal(documents.indicator.toarray(), [[1, 1], [0, 0], [0, 1], [0, 0]])
+    assert_array_equal(documents.indicator.toarray(), [[1, 1], [0, 0], [0, 1], [0, 0]])
     features = read_features(path)
-    assert isinstance(features, sp.csr_matrix) and features.nnz == 3
-    np.testing.assert_array_equal(features.toarray(), [[2.5, 0], [0, 0], [0, np.nan], [0, 1]])
+    assert isinstance(features, sp.csr_matrix)
+    assert features.nnz == 3
+    assert_array_equal(features.toarray(), [[2.5, 0], [0, 0], [0, np.nan], [0, 1]])
 
 
 def test_wide_sparse_arff_is_not_made_dense(tmp_path):
-    n = 20_000
-    header = "".join(f"@attribute f{at} numeric\n" for at in range(n))
-    rows = "".join(f"{{{at} 1,{n} 1}}\n" for at in range(0, n, 4))
-    arff = f"@relation w\n{header}@attribute l {{0,1}}\n@data\n{rows}"
-    features = read_features(mulan(tmp_path, arff, '<labels><label name="l"/></labels>'))
+    n_columns = 20_000
+    lines = ["@relation w"]
+    for column in range(n_columns):
+        lines.append(f"@attribute f{column} numeric")
+    lines += ["@attribute l {0,1}", "@data"]
+    for column in range(0, n_columns, 4):
+        lines.append(f"{{{column} 1,{n_columns} 1}}")
+    path = mulan(tmp_path, "\n".join(lines) + "\n", '<labels><label name="l"/></labels>')
+    features = read_features(path)
     # Dense, these 5000 rows would take 800 MB.
-    assert features.shape == (n // 4, n) and features.nnz == n // 4
+    assert features.shape == (n_columns // 4, n_columns)
+    assert features.nnz == n_columns // 4
 
 
 def test_a_missing_label_file_lists_what_was_tried(tmp_path):
@@ -110,7 +121,7 @@ def test_features_that_are_no_numbers_do_not_hinder_the_labels(tmp_path):
         "@attribute l {0,1}\n@data\n'a, \\'b\\' % c','dark, green',1\nd,red,0\n"
     )
     path = mulan(tmp_path, arff, '<labels><label name="l"/></labels>')
-    np.testing.assert_array_equal(read_documents(path).indicator.toarray(), [[1], [0]])
+    assert_array_equal(read_documents(path).indicator.toarray(), [[1], [0]])
     with pytest.raises(InputError, match=r"Attribute 'name' of x\.arff must be numeric or \{0,1\}"):
         read_features(path)
 
@@ -144,7 +155,8 @@ def test_arff_errors(tmp_path, old, new, message):
 
 
 def test_a_binary_feature_with_another_value_is_refused(tmp_path):
-    path = mulan(tmp_path, SPARSE.replace("{}", "{2 7}"), SPARSE_LABELS)
+    text = SPARSE.replace("{}", "{2 7}")
+    path = mulan(tmp_path, text, SPARSE_LABELS)
     with pytest.raises(InputError, match=r"x\.arff must have 0 or 1 for 'x2'; got 7"):
         read_features(path)
 
@@ -154,11 +166,12 @@ HOSTILE = ("{" + "'a'," * 99_999, "{" + "' " * 99_999, "'" + "\\'" * 99_999, " '
 
 
 @pytest.mark.parametrize("line", HOSTILE, ids=lambda line: line[:5])
-def test_hostile_lines_are_refused_at_once(tmp_path, line):
-    for old, new in (("{0,1}", line), ("{}", line)):
-        path = mulan(tmp_path, SPARSE.replace(old, new, 1), SPARSE_LABELS)
-        with pytest.raises(InputError, match=r"x\.arff"):
-            read_documents(path)
+@pytest.mark.parametrize("replaced", ["{0,1}", "{}"])
+def test_hostile_lines_are_refused_at_once(tmp_path, line, replaced):
+    text = SPARSE.replace(replaced, line, 1)
+    path = mulan(tmp_path, text, SPARSE_LABELS)
+    with pytest.raises(InputError, match=r"x\.arff"):
+        read_documents(path)
 
 
 BOMB = '<!DOCTYPE l [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><labels><label name="&b;"/></labels>'
@@ -180,9 +193,11 @@ def test_label_file_errors(tmp_path, xml, message):
 
 
 def test_an_overlong_label_file_is_refused(tmp_path):
-    xml = SPARSE_LABELS + 17 * (2**20 * " " + "\n")
+    blank_line = 2**20 * " " + "\n"
+    labels = SPARSE_LABELS + 17 * blank_line
+    path = mulan(tmp_path, SPARSE, labels, label_file="x.xml.gz")
     with pytest.raises(InputError, match=r"x\.xml\.gz is longer than any label file should be"):
-        read_documents(mulan(tmp_path, SPARSE, xml, label_file="x.xml.gz"))
+        read_documents(path)
 
 
 @pytest.fixture(scope="module")
@@ -204,20 +219,27 @@ def real(data) -> Path:
 def test_real_files_have_their_published_counts(
     real, name, n, n_labels, n_features, n_ones, sparse
 ):
-    documents, features = read_documents(real / name), read_features(real / name)
-    assert documents.indicator.shape == (n, n_labels) and len(documents.labels) == n_labels
+    documents = read_documents(real / name)
+    features = read_features(real / name)
+    assert len(documents.labels) == n_labels
+    assert documents.indicator.shape == (n, n_labels)
     assert documents.indicator.nnz == n_ones
-    assert features.shape == (n, n_features) and sp.issparse(features) == sparse
-    assert np.isfinite(features.data if sparse else features).all()
+    assert features.shape == (n, n_features)
+    assert sp.issparse(features) == sparse
+    values = features.data if sparse else features
+    assert np.isfinite(values).all()
 
 
 def test_real_sparse_rows_equal_a_plain_loop(real):
     path = real / "Corel5k-test-sparse.arff"
-    lines = path.read_text().partition("@data\n")[2].splitlines()
+    _, _, data = path.read_text().partition("@data\n")
+    lines = data.splitlines()
     expected = np.zeros((len(lines), 873))
     for row, line in enumerate(lines):
         for pair in line.strip("{}").split(","):
-            index, value = pair.split()
-            expected[row, int(index)] = float(value)
-    np.testing.assert_array_equal(read_features(path).toarray(), expected[:, :499])
-    np.testing.assert_array_equal(read_documents(path).indicator.toarray(), expected[:, 499:])
+            column, value = pair.split()
+            expected[row, int(column)] = float(value)
+    features = read_features(path)
+    documents = read_documents(path)
+    assert_array_equal(features.toarray(), expected[:, :499])
+    assert_array_equal(documents.indicator.toarray(), expected[:, 499:])

@@ -33,19 +33,25 @@ def test_indicator_of_any_kind_keeps_its_column_order(matrix):
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("kind", [int, bool])
 def test_indicator_frames_bring_their_labels(frame, kind):
-    columns = {name: TABLE[:, c].astype(kind) for c, name in enumerate(["z", "a", "m"])}
-    assert list(as_corpus(frame(columns))) == [("z", "m"), (), ("a", "m")]
-    assert as_corpus(frame(columns), ["x", "y", "w"]).labels == ("x", "y", "w")
-    assert as_corpus(frame({"id": ["p", "q", "r"], **columns})).ids == ("p", "q", "r")
+    z, a, m = TABLE.astype(kind).T
+    columns = {"z": z, "a": a, "m": m}
+    plain = as_corpus(frame(columns))
+    assert list(plain) == [("z", "m"), (), ("a", "m")]
+    renamed = as_corpus(frame(columns), ["x", "y", "w"])
+    assert renamed.labels == ("x", "y", "w")
+    with_ids = as_corpus(frame({"id": ["p", "q", "r"], **columns}))
+    assert with_ids.ids == ("p", "q", "r")
 
 
 def test_columns_with_one_label_are_joined_under_the_fuller_ones_spelling():
     matrix = sp.csr_matrix([[1, 0, 1, 1], [0, 0, 1, 0], [0, 1, 0, 0]])
-    corpus = as_corpus(matrix, ["pie ", "Sea", "Pie", "pie"])
+    names = ["pie ", "Sea", "Pie", "pie"]
+    corpus = as_corpus(matrix, names)
     assert corpus.labels == ("Pie", "Sea")
     assert list(corpus) == [("Pie",), ("Pie",), ("Sea",)]
     assert corpus.spellings == {"pie ": "Pie", "pie": "Pie"}
-    assert as_corpus(matrix, ["pie ", "Sea", "Pie", "pie"], normalize=False).matrix.shape == (3, 4)
+    unnormalised = as_corpus(matrix, names, normalize=False)
+    assert unnormalised.matrix.shape == (3, 4)
 
 
 @pytest.mark.parametrize("kind", [int, bool])
@@ -65,13 +71,17 @@ def test_large_sparse_indicator_is_never_made_dense(monkeypatch):
         monkeypatch.setattr(kind, "toarray", refuse)
         monkeypatch.setattr(kind, "todense", refuse)
     rows = np.arange(200_000)
-    entries = (np.ones(len(rows), dtype=np.int8), (rows, rows % 50_000))
+    entries = np.ones(len(rows), dtype=np.int8)
+    matrix = sp.coo_matrix((entries, (rows, rows % 50_000)), shape=(200_000, 50_000))
     labels = [f"label {column // 2}" for column in range(50_000)]
-    corpus = as_corpus(sp.coo_matrix(entries, shape=(200_000, 50_000)), labels)
+    corpus = as_corpus(matrix, labels)
     assert corpus.matrix.shape == (200_000, 25_000)
-    assert check_corpus(corpus, owner="Thing").document(199_999) == ("label 24999",)
-    assert corpus.select(rows[::1000]).restrict(labels[:10]).matrix.shape == (200, 5)
-    assert corpus.align(["label 0", "another"])[0].shape == (200_000, 25_001)
+    checked = check_corpus(corpus, owner="Thing")
+    assert checked.document(199_999) == ("label 24999",)
+    restricted = corpus.select(rows[::1000]).restrict(labels[:10])
+    assert restricted.matrix.shape == (200, 5)
+    aligned, _ = corpus.align(["label 0", "another"])
+    assert aligned.shape == (200_000, 25_001)
 
 
 def test_corpora_that_disagree_on_spelling_are_not_mixed():

@@ -40,18 +40,24 @@ def names(folder: Path) -> set[str]:
 def test_what_a_kill_leaves_is_swept_and_nothing_else(tmp_path):
     for name in FOREIGN:
         (tmp_path / name).write_text("mine")
+        assert not is_drawn(name)
     killed_while_writing(tmp_path / "page.html")
-    (left,) = names(tmp_path) - {*FOREIGN}
-    assert is_drawn(left) and not any(map(is_drawn, FOREIGN))
-    (tmp_path / left).with_suffix(".link").symlink_to(tmp_path / FOREIGN[0])
+    (remainder,) = names(tmp_path) - set(FOREIGN)
+    assert is_drawn(remainder)
+    link = (tmp_path / remainder).with_suffix(".link")
+    link.symlink_to(tmp_path / FOREIGN[0])
     sweep(tmp_path)
-    assert names(tmp_path) == {*FOREIGN, Path(left).with_suffix(".link").name}
+    assert names(tmp_path) == {*FOREIGN, link.name}
+
+
+def test_a_folder_that_is_not_there_is_swept_in_silence(tmp_path):
     sweep(tmp_path / "nowhere")
 
 
-def test_whoever_asks_whether_a_file_can_be_written_sweeps_its_folder(tmp_path):
-    killed_while_writing(tmp_path / "page.html")
-    check_file(tmp_path / "page.html")
+def test_checking_a_file_for_writing_sweeps_its_folder(tmp_path):
+    path = tmp_path / "page.html"
+    killed_while_writing(path)
+    check_file(path)
     assert names(tmp_path) == set()
 
 
@@ -77,55 +83,81 @@ def test_a_file_that_somebody_writes_is_not_swept(tmp_path):
     assert names(tmp_path) == {"a"}
 
 
-def test_a_link_with_a_drawn_name_is_left_alone(tmp_path):
-    (tmp_path / "mine").write_text("mine")
-    _, drawn = folders._draw(tmp_path, 0o600)
-    drawn.unlink()
-    drawn.symlink_to(tmp_path / "mine")
+def test_a_link_with_a_temporary_name_is_left_alone(tmp_path):
+    target = tmp_path / "mine"
+    target.write_text("mine")
+    _, link = folders._draw(tmp_path, 0o600)
+    link.unlink()
+    link.symlink_to(target)
     sweep(tmp_path)
-    assert drawn.is_symlink() and (tmp_path / "mine").read_text() == "mine"
+    assert link.is_symlink()
+    assert target.read_text() == "mine"
 
 
-def test_a_file_swept_before_it_was_locked_is_drawn_anew(tmp_path, monkeypatch):
-    opened = os.open
+def test_a_temporary_file_swept_before_its_lock_gets_a_new_name(tmp_path, monkeypatch):
+    open_file = os.open
+    swept_paths = []
 
-    def swept(path, flags, mode=0o777):
-        descriptor = opened(path, flags, mode)
-        if flags & os.O_EXCL and not drawn:
-            drawn.append(path)
+    def sweep_first(path, flags, mode=0o777):
+        descriptor = open_file(path, flags, mode)
+        if flags & os.O_EXCL and not swept_paths:
+            swept_paths.append(path)
             Path(path).unlink()
         return descriptor
 
-    drawn = []
-    monkeypatch.setattr(os, "open", swept)
+    monkeypatch.setattr(os, "open", sweep_first)
     with replacing(tmp_path / "a") as stream:
         stream.write(b"kept")
-    assert drawn and (tmp_path / "a").read_bytes() == b"kept"
+    assert swept_paths
+    assert (tmp_path / "a").read_bytes() == b"kept"
 
 
-def test_a_mark_is_made_in_new_and_empty_folders_only(tmp_path):
-    mark_folder(tmp_path / "new" / "below", "rankings")
-    assert kind_of(tmp_path / "new" / "below") == "rankings"
-    (tmp_path / "empty").mkdir()
-    killed_while_writing(tmp_path / "empty" / MARK)
-    mark_folder(tmp_path / "empty", "rankings")
-    assert names(tmp_path / "empty") == {MARK}
-    before = (tmp_path / "empty" / MARK).read_bytes()
-    mark_folder(tmp_path / "empty", "rankings")
-    assert (tmp_path / "empty" / MARK).read_bytes() == before
-    assert before != (tmp_path / "new" / "below" / MARK).read_bytes(), "each has its own"
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").write_text("dear")
-    for kind, place, complaint in [
+def test_a_mark_is_made_in_a_new_folder(tmp_path):
+    folder = tmp_path / "new" / "below"
+    mark_folder(folder, "rankings")
+    assert kind_of(folder) == "rankings"
+
+
+def test_a_mark_is_made_once_in_an_empty_folder(tmp_path):
+    killed_while_writing(tmp_path / MARK)
+    mark_folder(tmp_path, "rankings")
+    assert names(tmp_path) == {MARK}
+    content = (tmp_path / MARK).read_bytes()
+    mark_folder(tmp_path, "rankings")
+    assert (tmp_path / MARK).read_bytes() == content
+
+
+def test_every_folder_has_a_mark_of_its_own(tmp_path):
+    marks = []
+    for name in ("first", "second"):
+        mark_folder(tmp_path / name, "rankings")
+        marks.append((tmp_path / name / MARK).read_bytes())
+    first, second = marks
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "complaint"),
+    [
         ("rankings", "mine", "holds 'letter.txt' and no mark that polyseme made it"),
         ("rankings", "mine/letter.txt", "is a file; name a folder"),
-        ("numbers", "empty", "holds rankings, and no numbers; name another folder"),
-    ]:
-        with pytest.raises(InputError, match=complaint):
-            mark_folder(tmp_path / place, kind)
-    assert names(tmp_path / "mine") == {"letter.txt"}
-    mark_folder(tmp_path / "mine", "letters", adopt=lambda folder: True)
-    assert names(tmp_path / "mine") == {"letter.txt", MARK}
+        ("numbers", "ours", "holds rankings, and no numbers; name another folder"),
+    ],
+)
+def test_no_mark_is_made_where_something_else_lies(tmp_path, kind, place, complaint):
+    mark_folder(tmp_path / "ours", "rankings")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match=complaint):
+        mark_folder(tmp_path / place, kind)
+    assert names(folder) == {"letter.txt"}
+
+
+def test_a_folder_that_is_recognised_is_adopted(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    mark_folder(tmp_path, "letters", adopt=lambda folder: True)
+    assert names(tmp_path) == {"letter.txt", MARK}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +168,9 @@ def test_a_mark_that_is_not_ours_is_refused(tmp_path, mark):
     (tmp_path / MARK).write_bytes(mark)
     with pytest.raises(InputError, match=r"The mark '.polyseme' in .* is damaged or not ours"):
         mark_folder(tmp_path, "rankings")
-    assert (tmp_path / MARK).read_bytes() == mark and kind_of(tmp_path) is None
+    content = (tmp_path / MARK).read_bytes()
+    assert content == mark
+    assert kind_of(tmp_path) is None
 
 
 def test_one_writer_at_a_time_has_a_folder(tmp_path):
@@ -153,7 +187,8 @@ def test_one_writer_at_a_time_has_a_folder(tmp_path):
 @pytest.mark.parametrize("write", [mark_folder, own_folder])
 def test_links_to_nothing_and_loops_get_a_sentence(tmp_path, write):
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
     for name in ("dangling", "loop"):
         with pytest.raises(InputError, match="is a link that leads nowhere"):
             with_block = write(tmp_path / name, "rankings")
@@ -161,7 +196,7 @@ def test_links_to_nothing_and_loops_get_a_sentence(tmp_path, write):
         with pytest.raises(InputError, match="is a link that leads nowhere"):
             check_file(tmp_path / name)
     with pytest.raises(InputError, match=r"loop' is a link that leads nowhere"):
-        mark_folder(tmp_path / "loop" / "below", "rankings")
+        mark_folder(loop / "below", "rankings")
     (tmp_path / "real").mkdir()
     (tmp_path / "good").symlink_to(tmp_path / "real")
     mark_folder(tmp_path / "good", "rankings")
@@ -185,10 +220,10 @@ def test_places_that_cannot_be_written_are_found_out_before(tmp_path, monkeypatc
     for check in (lambda: check_file(tmp_path / "a"), lambda: mark_folder(tmp_path / "b", "c")):
         with pytest.raises(InputError, match=r"Nothing can be written to .*: No space left"):
             check()
-    assert not [name for name in names(tmp_path) if is_drawn(name)]
+    assert not any(map(is_drawn, names(tmp_path)))
 
 
-def test_room_is_asked_for_where_it_is_known(tmp_path):
+def test_free_space_is_checked_where_it_is_known(tmp_path):
     check_room(tmp_path / "not" / "there", 1)
     with pytest.raises(
         InputError, match=r"has .* GB left, and 1000000000.00 are needed; make room"
@@ -196,44 +231,82 @@ def test_room_is_asked_for_where_it_is_known(tmp_path):
         check_room(tmp_path / "not" / "there", 10**18)
 
 
-def test_every_bit_counts(tmp_path):
-    content = {"kind": "rankings", "rows": 3, "names": ["a", "\u00e9\ud800"], "none": None}
-    data = sealed(content)
-    assert unsealed(data) == content
+CONTENT = {"kind": "rankings", "rows": 3, "names": ["a", "\u00e9\ud800"], "none": None}
+
+
+def test_every_bit_of_a_sealed_text_counts():
+    data = sealed(CONTENT)
+    assert unsealed(data) == CONTENT
     for place in range(len(data)):
         for bit in (1, 16, 128):
-            assert unsealed(data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :]) is None
-    assert unsealed(data[:-1]) is None and unsealed(b"[" * 10_000) is None
-    assert unsealed(json.dumps(content).encode()) is None
-    with replacing(tmp_path / "a") as stream:
+            changed = bytearray(data)
+            changed[place] ^= bit
+            assert unsealed(bytes(changed)) is None
+
+
+def test_texts_that_are_cut_nested_or_without_seal_are_refused():
+    data = sealed(CONTENT)
+    assert unsealed(data[:-1]) is None
+    assert unsealed(b"[" * 10_000) is None
+    plain = json.dumps(CONTENT)
+    assert unsealed(plain.encode()) is None
+
+
+@pytest.fixture
+def summarised(tmp_path):
+    """A file, and the summary that its writer made of it."""
+    path = tmp_path / "a"
+    with replacing(path) as stream:
         stream.writelines([b"one", b"", b"two"])
         summary = stream.summary()
-    assert summary == summary_of(tmp_path / "a") and summary["bytes"] == 6
-    assert is_intact(tmp_path / "a", summary)
-    for changed in (b"onetwp", b"onetw", b""):
-        (tmp_path / "a").write_bytes(changed)
-        assert not is_intact(tmp_path / "a", summary)
-    for nothing in (None, [], {"bytes": 0}):
-        assert not is_intact(tmp_path / "a", nothing)
-    assert not is_intact(tmp_path / "gone", summary) and summary_of(tmp_path) is None
+    return path, summary
+
+
+def test_a_summary_is_made_while_a_file_is_written(summarised):
+    path, summary = summarised
+    assert summary == summary_of(path)
+    assert summary["bytes"] == 6
+    assert is_intact(path, summary)
+
+
+@pytest.mark.parametrize("changed", [b"onetwp", b"onetw", b""])
+def test_a_changed_file_is_not_intact(summarised, changed):
+    path, summary = summarised
+    path.write_bytes(changed)
+    assert not is_intact(path, summary)
+
+
+def test_without_a_summary_or_a_file_nothing_is_intact(summarised, tmp_path):
+    path, summary = summarised
+    for no_summary in (None, [], {"bytes": 0}):
+        assert not is_intact(path, no_summary)
+    assert not is_intact(tmp_path / "gone", summary)
+    assert summary_of(tmp_path) is None
 
 
 @pytest.mark.parametrize("size", [0, 1, 8, 4 * 2**20, 4 * 2**20 + 13, 9 * 2**20])
 def test_the_quick_digest_sees_bits_cuts_and_places(tmp_path, size):
-    rng, path = np.random.default_rng(size), tmp_path / "a"
-    data = bytearray(rng.bytes(size))
+    generator = np.random.default_rng(size)
+    path = tmp_path / "a"
+    data = bytearray(generator.bytes(size))
     with replacing(path) as stream:
         stream.write(data)
         summary = stream.quick_summary()
-    assert is_intact(path, summary) and summary["sha256"] == summary_of(path)["sha256"]
-    found = {summary["quick"]}
-    changed = [data + b"\0"]
-    for place in rng.integers(0, size, 8 if size else 0):
-        changed.append(bytearray(data))
-        changed[-1][place] ^= 1 << int(rng.integers(8))
+    assert is_intact(path, summary)
+    assert summary["sha256"] == summary_of(path)["sha256"]
+
+    variants = [data, data + b"\0"]
+    n_places = 8 if size else 0
+    for place in generator.integers(0, size, n_places):
+        changed = bytearray(data)
+        changed[place] ^= 1 << int(generator.integers(8))
+        variants.append(changed)
     if size > 8:
-        changed += [data[:-1], data[:8][::-1] + data[8:], data[4096:] + data[:4096]]
-    for other in changed:
-        path.write_bytes(other)
-        found.add(folders.quick_digest(path))
-    assert len(found) == len({bytes(one) for one in (data, *changed)})
+        variants.append(data[:-1])
+        variants.append(data[:8][::-1] + data[8:])
+        variants.append(data[4096:] + data[:4096])
+    digests = {summary["quick"]}
+    for variant in variants:
+        path.write_bytes(variant)
+        digests.add(folders.quick_digest(path))
+    assert len(digests) == len({bytes(variant) for variant in variants})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from polyseme.cli.reading import Reading, read_items
 from polyseme.io import read_table
@@ -18,8 +19,12 @@ datasets.disable_progress_bars()
 @pytest.fixture(scope="module")
 def dataset():
     vectors = np.eye(4, dtype=np.float32)
-    tags = [["p", "q"], ["q"], ["r", "p"], ["p"]]
-    return datasets.Dataset.from_dict({"id": [*"abcd"], "tags": tags, "embedding": [*vectors]})
+    columns = {
+        "id": list("abcd"),
+        "tags": [["p", "q"], ["q"], ["r", "p"], ["p"]],
+        "embedding": list(vectors),
+    }
+    return datasets.Dataset.from_dict(columns)
 
 
 @pytest.mark.parametrize(
@@ -35,28 +40,42 @@ def test_a_saved_dataset_is_a_table(tmp_path, dataset, write, rows):
     path = tmp_path / "one.parquet"  # a folder may have any name
     write(dataset, path)
     table = read_table(path)
+    assert table.ids == list(rows)
     places = ["abcd".index(row) for row in rows]
-    assert table.ids == [*rows] and table.label_sets == [dataset["tags"][p] for p in places]
-    np.testing.assert_array_equal(table.features, np.eye(4)[places])
+    expected = [dataset["tags"][place] for place in places]
+    assert table.label_sets == expected
+    assert_array_equal(table.features, np.eye(4)[places])
 
 
 def test_the_splits_of_a_saved_dataset_can_be_chosen(tmp_path, dataset):
-    parts = {"train": dataset.select(range(3)), "test": dataset.select([3])}
-    datasets.DatasetDict(parts).save_to_disk(tmp_path / "all")
-    table = read_table(tmp_path / "all")
-    assert table.splits == ["train"] * 3 + ["test"] and table.ids == [*"abcd"]
-    items = read_items(tmp_path / "all", None, "test", Reading())
-    assert items.documents.ids == ("d",) and items.X.to_numpy().tolist() == [[0, 0, 0, 1]]
+    folder = tmp_path / "all"
+    splits = {"train": dataset.select(range(3)), "test": dataset.select([3])}
+    datasets.DatasetDict(splits).save_to_disk(folder)
+    table = read_table(folder)
+    expected = ["train"] * 3 + ["test"]
+    assert table.splits == expected
+    assert table.ids == list("abcd")
+    items = read_items(folder, None, "test", Reading())
+    assert items.documents.ids == ("d",)
+    assert items.X.to_numpy().tolist() == [[0, 0, 0, 1]]
 
 
 @pytest.mark.parametrize("name", ["folder", "table.parquet"])
 def test_numbers_of_class_labels_become_their_names(tmp_path, name):
-    labels = datasets.Sequence(datasets.ClassLabel(names=["sea", "sun"]))
+    class_labels = datasets.ClassLabel(names=["sea", "sun"])
     features = datasets.Features(
-        {"labels": labels, "vector": datasets.Sequence(datasets.Value("float32"))}
+        {
+            "labels": datasets.Sequence(class_labels),
+            "vector": datasets.Sequence(datasets.Value("float32")),
+        }
     )
-    made = {"labels": [[1, 0], [], [1]], "vector": [[1.0], [2.0], [3.0]]}
-    dataset = datasets.Dataset.from_dict(made, features=features)
-    (dataset.to_parquet if "." in name else dataset.save_to_disk)(tmp_path / name)
-    table = read_table(tmp_path / name)
-    assert table.label_sets == [["sun", "sea"], [], ["sun"]] and table.shape == (3, 1)
+    columns = {"labels": [[1, 0], [], [1]], "vector": [[1.0], [2.0], [3.0]]}
+    dataset = datasets.Dataset.from_dict(columns, features=features)
+    path = tmp_path / name
+    if path.suffix:
+        dataset.to_parquet(path)
+    else:
+        dataset.save_to_disk(path)
+    table = read_table(path)
+    assert table.label_sets == [["sun", "sea"], [], ["sun"]]
+    assert table.shape == (3, 1)

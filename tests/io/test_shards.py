@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from polyseme._validation import InputError
 from polyseme.io import read_features
@@ -28,24 +29,31 @@ def joined(folder: Path, n_rows: int) -> np.ndarray:
 @pytest.mark.parametrize("n_rows", [7, 16, 1000])
 def test_blocks_of_shards_are_the_table(tmp_path, file_format, n_rows):
     X = table()
-    assert len(write_shards(X, tmp_path / "cut", 16, file_format)) == 4
-    np.testing.assert_array_equal(joined(tmp_path / "cut", n_rows), X)
-    shards, _ = find_shards(tmp_path / "cut")
+    folder = tmp_path / "cut"
+    paths = write_shards(X, folder, 16, file_format)
+    assert len(paths) == 4
+    assert_array_equal(joined(folder, n_rows), X)
+    shards, _ = find_shards(folder)
     places = [(shard.first, shard.n_rows) for shard in shards]
     assert places == [(0, 16), (16, 16), (32, 16), (48, 2)]
-    sizes = [len(block) for _, block in read_blocks(shards[0], n_rows)]
-    assert all(size == n_rows for size in sizes[:-1]) and sum(sizes) == 16
+    *sizes, last_size = [len(block) for _, block in read_blocks(shards[0], n_rows)]
+    assert set(sizes) <= {n_rows}
+    assert sum(sizes) + last_size == 16
 
 
 def test_blocks_do_not_depend_on_row_groups(tmp_path):
-    X, path = table(40), tmp_path / "groups.parquet"
-    columns = {f"x{i}": X[:, i] for i in range(3)} | {"id": [str(i) for i in range(40)]}
+    X = table(40)
+    path = tmp_path / "groups.parquet"
+    first, second, third = X.T
+    ids = [str(row) for row in range(40)]
+    columns = {"x0": first, "x1": second, "x2": third, "id": ids}
     parquet.write_table(arrow.table(columns), path, row_group_size=7)
-    ((shard,), _) = find_shards(path)
+    (shard,), _ = find_shards(path)
     blocks = [block for _, block in read_blocks(shard, 16)]
     assert [len(block) for block in blocks] == [16, 16, 8]
-    np.testing.assert_array_equal(np.vstack(blocks), X)
-    np.testing.assert_array_equal(np.vstack(blocks), read_features(path))
+    joined_blocks = np.vstack(blocks)
+    assert_array_equal(joined_blocks, X)
+    assert_array_equal(joined_blocks, read_features(path))
 
 
 def test_a_shard_may_be_empty_and_other_files_are_named(tmp_path):
@@ -53,11 +61,19 @@ def test_a_shard_may_be_empty_and_other_files_are_named(tmp_path):
         np.save(tmp_path / f"{name}.npy", table(n_rows))
     for name in ("_SUCCESS", ".part.npy.crc", ".hidden.npy", "notes.txt"):
         (tmp_path / name).write_text("x")
-    shards, others = find_shards(tmp_path)
+    shards, ignored_names = find_shards(tmp_path)
     assert [shard.n_rows for shard in shards] == [3, 0, 2]
-    assert others == ["notes.txt"]
-    assert joined(tmp_path, 2).shape == (5, 3)
-    assert is_sharded(tmp_path) and not is_sharded(tmp_path / "notes.txt")
+    assert ignored_names == ["notes.txt"]
+    features = joined(tmp_path, 2)
+    assert features.shape == (5, 3)
+
+
+def test_text_and_missing_files_are_not_sharded(tmp_path):
+    np.save(tmp_path / "a.npy", table(3))
+    path = tmp_path / "notes.txt"
+    path.write_text("x")
+    assert is_sharded(tmp_path)
+    assert not is_sharded(path)
     assert not is_sharded(tmp_path / "nothing.npy")
 
 
@@ -94,7 +110,8 @@ def test_a_gap_is_refused_with_the_row_of_its_shard(tmp_path, value):
     X[37, 1] = value
     write_shards(X, tmp_path, 16)
     shards, _ = find_shards(tmp_path)
-    assert len(list(read_blocks(shards[0], 4))) == 4
+    blocks = list(read_blocks(shards[0], 4))
+    assert len(blocks) == 4
     with pytest.raises(InputError, match=r"'part-00002.npy' contains NaN .* row\(s\) 5;"):
         list(read_blocks(shards[2], 4))
 
@@ -107,19 +124,26 @@ def test_a_shard_that_shrinks_while_it_is_read_is_refused(tmp_path):
         list(read_blocks(shard, 4))
 
 
-def test_shards_replace_shards_of_ours_and_nothing_else(tmp_path):
+def test_shards_replace_shards_of_ours(tmp_path):
     X = np.arange(60.0).reshape(20, 3)
-    write_shards(X, tmp_path / "cut", 5)
-    (tmp_path / "cut" / "notes.txt").write_text("mine")
-    write_shards(X[::-1], tmp_path / "cut", 10)
-    shards, others = find_shards(tmp_path / "cut")
-    assert [shard.n_rows for shard in shards] == [10, 10] and others == ["notes.txt"]
-    (tmp_path / "mine").mkdir()
-    np.save(tmp_path / "mine" / "part-00000.npy", X)
-    before = (tmp_path / "mine" / "part-00000.npy").read_bytes()
+    folder = tmp_path / "cut"
+    write_shards(X, folder, 5)
+    (folder / "notes.txt").write_text("mine")
+    write_shards(X[::-1], folder, 10)
+    shards, ignored_names = find_shards(folder)
+    sizes = [shard.n_rows for shard in shards]
+    assert sizes == [10, 10]
+    assert ignored_names == ["notes.txt"]
+
+
+def test_shards_replace_no_file_of_somebody_else(tmp_path):
+    X = np.arange(60.0).reshape(20, 3)
+    path = tmp_path / "part-00000.npy"
+    np.save(path, X)
+    content = path.read_bytes()
     with pytest.raises(InputError, match=r"holds 'part-00000.npy' and no mark"):
-        write_shards(X + 1, tmp_path / "mine", 10)
-    assert (tmp_path / "mine" / "part-00000.npy").read_bytes() == before
+        write_shards(X + 1, tmp_path, 10)
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -135,9 +159,10 @@ def test_shards_replace_shards_of_ours_and_nothing_else(tmp_path):
         "[]",
     ],
 )
-def test_a_dataset_is_made_of_what_lies_in_its_folder_alone(tmp_path, stated):
+def test_a_dataset_reads_only_files_of_its_folder(tmp_path, stated):
     np.save(tmp_path / "secret.npy", np.ones((2, 2)))
-    (tmp_path / "dataset").mkdir()
-    (tmp_path / "dataset" / "dataset_dict.json").write_text(stated)
+    dataset = tmp_path / "dataset"
+    dataset.mkdir()
+    (dataset / "dataset_dict.json").write_text(stated)
     with pytest.raises(InputError, match=r"lacks .*; copy it whole|does not name the parts"):
-        read_features(tmp_path / "dataset")
+        read_features(dataset)

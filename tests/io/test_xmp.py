@@ -158,8 +158,16 @@ def suggested(path: Path) -> list[str | None]:
 )
 def test_the_sidecar_is_found_by_each_convention(tmp_path, present, expected):
     for name in present:
-        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
-    assert sidecar_of(tmp_path / "photo.jpg").name.lower() == expected.lower()
+        path = tmp_path / name
+        if name.endswith("/"):
+            path.mkdir()
+        else:
+            path.touch()
+    sidecar = sidecar_of(tmp_path / "photo.jpg")
+    assert sidecar.name.lower() == expected.lower()
+
+
+def test_a_sidecar_has_no_sidecar(tmp_path):
     with pytest.raises(InputError, match="is a sidecar itself"):
         sidecar_of(tmp_path / "photo.XMP")
 
@@ -203,10 +211,12 @@ def test_all_else_in_the_file_is_kept(sidecar, encoding):
 
 def test_tags_are_compared_without_case_space_or_composition(sidecar):
     merge_tags(sidecar, ["Straße", "São Paulo", "Σίσυφος"])
-    before = sidecar.read_bytes(), sidecar.stat().st_ino
-    others = ["STRASSE", unicodedata.normalize("NFD", " são \t paulo\n"), "ΣΊΣΥΦΟΣ", " ", ""]
-    assert merge_tags(sidecar, others) == []
-    assert (sidecar.read_bytes(), sidecar.stat().st_ino) == before, "the file was touched"
+    content = sidecar.read_bytes()
+    inode = sidecar.stat().st_ino
+    decomposed = unicodedata.normalize("NFD", " são \t paulo\n")
+    assert merge_tags(sidecar, ["STRASSE", decomposed, "ΣΊΣΥΦΟΣ", " ", ""]) == []
+    assert sidecar.read_bytes() == content
+    assert sidecar.stat().st_ino == inode, "the file was touched"
     assert merge_tags(sidecar, ["sao paulo"]) == ["sao paulo"]
 
 
@@ -236,20 +246,24 @@ def hierarchy(prefix: str, space: str, name: str, path: str, subjects: str = "")
 
 @pytest.mark.parametrize("case", HIERARCHIES.values(), ids=HIERARCHIES)
 def test_a_hierarchy_gives_its_last_part(sidecar, case):
-    sidecar.write_text(hierarchy(*case[:4], "<rdf:li>x</rdf:li>"), "utf-8")
-    assert read_sidecar(sidecar).tags == [case[4], "x"]
-    assert merge_tags(sidecar, [case[4], "new"]) == ["new"]
+    *parameters, last_part = case
+    text = hierarchy(*parameters, "<rdf:li>x</rdf:li>")
+    sidecar.write_text(text, "utf-8")
+    assert read_sidecar(sidecar).tags == [last_part, "x"]
+    assert merge_tags(sidecar, [last_part, "new"]) == ["new"]
 
 
 def test_a_tag_with_a_slash_is_no_hierarchy_where_it_is_a_subject(sidecar):
-    text = hierarchy(*HIERARCHIES["digikam"][:3], "AC/DC", "<rdf:li>AC/DC</rdf:li>")
+    prefix, space, name, *_ = HIERARCHIES["digikam"]
+    text = hierarchy(prefix, space, name, "AC/DC", "<rdf:li>AC/DC</rdf:li>")
     sidecar.write_text(text, "utf-8")
     assert read_sidecar(sidecar).tags == ["AC/DC"]
 
 
 def test_what_darktable_notes_for_itself_is_no_tag(sidecar):
-    subjects = "".join(f"<rdf:li>{tag}</rdf:li>" for tag in ("darktable", "exported", "sea"))
-    text = hierarchy(*HIERARCHIES["lightroom"][:3], "darktable|exported", subjects)
+    prefix, space, name, *_ = HIERARCHIES["lightroom"]
+    items = [f"<rdf:li>{tag}</rdf:li>" for tag in ("darktable", "exported", "sea")]
+    text = hierarchy(prefix, space, name, "darktable|exported", "".join(items))
     sidecar.write_text(text, "utf-8")
     assert read_sidecar(sidecar).tags == ["sea"]
 
@@ -261,13 +275,14 @@ def test_too_many_tags_are_refused(sidecar):
 
 
 @pytest.mark.parametrize(("text", "tags"), SPELLINGS.values(), ids=SPELLINGS)
-def test_undo_gives_back_what_every_spelling_had(sidecar, text, tags):
+def test_undo_restores_the_tags_of_every_spelling(sidecar, text, tags):
     sidecar.write_text(text, "utf-8")
     merge_tags(sidecar, ["new", "x<y"])
     assert undo_suggestions(sidecar, dry_run=True) == ["new", "x<y"]
     assert undo_suggestions(sidecar) == ["new", "x<y"]
-    found = read_sidecar(sidecar)
-    assert found.tags == tags and not found.pending
+    keywords = read_sidecar(sidecar)
+    assert keywords.tags == tags
+    assert not keywords.pending
     assert merge_tags(sidecar, ["new"]) == ["new"], "what is undone may be suggested again"
 
 
@@ -286,24 +301,37 @@ def test_undo_leaves_all_else_as_it_was(sidecar):
 def test_undo_removes_a_sidecar_that_holds_nothing_else(sidecar):
     merge_tags(sidecar, ["dog"])
     undo_suggestions(sidecar)
-    assert not sidecar.exists() and undo_suggestions(sidecar) == []
+    assert not sidecar.exists()
+    assert undo_suggestions(sidecar) == []
 
 
 def test_answers_outlive_undo(sidecar):
     merge_tags(sidecar, ["dog", "cat", "bird"])
-    assert answer_suggestions(sidecar, accept=["DOG", "fish"], refuse=["cat"]) == (["dog"], ["cat"])
-    assert read_sidecar(sidecar)[1:3] == (["bird"], ["cat"])
+    accepted, refused = answer_suggestions(sidecar, accept=["DOG", "fish"], refuse=["cat"])
+    assert accepted == ["dog"]
+    assert refused == ["cat"]
+    keywords = read_sidecar(sidecar)
+    assert keywords.pending == ["bird"]
+    assert keywords.refused == ["cat"]
+
     assert undo_suggestions(sidecar) == ["bird"]
-    assert read_sidecar(sidecar)[:3] == (["dog"], [], ["cat"])
+    keywords = read_sidecar(sidecar)
+    assert keywords.tags == ["dog"]
+    assert keywords.pending == []
+    assert keywords.refused == ["cat"]
     assert merge_tags(sidecar, ["cat", "dog"]) == []
 
 
 def test_a_persons_own_tag_is_not_answered(sidecar):
     sidecar.write_text(array("Bag", "<rdf:li>mine</rdf:li>"), "utf-8")
-    before = sidecar.read_bytes()
+    content = sidecar.read_bytes()
     assert answer_suggestions(sidecar, refuse=["mine"]) == ([], [])
-    assert sidecar.read_bytes() == before
-    assert answer_suggestions(sidecar.with_name("no.xmp"), accept=["mine"]) == ([], [])
+    assert sidecar.read_bytes() == content
+
+
+def test_a_missing_sidecar_has_no_suggestion_to_answer(sidecar):
+    missing = sidecar.with_name("no.xmp")
+    assert answer_suggestions(missing, accept=["mine"]) == ([], [])
 
 
 def test_a_tag_cannot_be_both_accepted_and_refused(sidecar):
@@ -316,7 +344,8 @@ def test_tags_that_stand_elsewhere_are_not_added(sidecar):
 
 
 def test_a_new_sidecar_is_a_whole_packet(sidecar):
-    assert merge_tags(sidecar, [" "]) == [] and not sidecar.exists()
+    assert merge_tags(sidecar, [" "]) == []
+    assert not sidecar.exists()
     assert read_sidecar(sidecar).tags == []
     tags = ["a & b <c> ]]> \"'", "café", "👩‍🚀", "שלום", "  wide  space\n", "x" * 100_000]
     cleaned = [" ".join(tag.split()) for tag in tags]
@@ -341,15 +370,20 @@ def hierarchies(path: Path) -> list[str | None]:
 
 
 def test_a_new_sidecar_has_the_keywords_of_the_picture_that_it_hides(sidecar):
-    assert merge_tags(sidecar, ["dog", "Zoë"], present=["iptc", "zoë"]) == ["dog"]
-    assert subjects(sidecar) == ["iptc", "zoë", "dog"] and hierarchies(sidecar) == []
-    assert suggested(sidecar) == read_sidecar(sidecar).pending == ["dog"]
-    assert merge_tags(sidecar, ["cat"], present=["iptc", "later"]) == ["cat"]
+    added = merge_tags(sidecar, ["dog", "Zoë"], present=["iptc", "zoë"])
+    assert added == ["dog"]
+    assert subjects(sidecar) == ["iptc", "zoë", "dog"]
+    assert hierarchies(sidecar) == []
+    assert suggested(sidecar) == ["dog"]
+    assert read_sidecar(sidecar).pending == ["dog"]
+    added = merge_tags(sidecar, ["cat"], present=["iptc", "later"])
+    assert added == ["cat"]
     assert subjects(sidecar) == ["iptc", "zoë", "dog", "cat"], "only a new one gets them"
 
 
 def test_a_new_sidecar_has_hierarchies_whole_and_other_tags_beside_them(sidecar):
-    present, paths = ["z", "y", "iptc"], ["x|y|z"]
+    present = ["z", "y", "iptc"]
+    paths = ["x|y|z"]
     assert merge_tags(sidecar, ["dog", "a|b"], present=present, hierarchies=paths)
     assert subjects(sidecar) == ["z", "y", "iptc", "dog", "a|b"]
     assert hierarchies(sidecar) == ["x|y|z", "iptc", "dog"], "parts are no tags of their own"
@@ -388,7 +422,8 @@ COPIES = {"present": ["z", "iptc"], "hierarchies": ["x|y|z"]}
 
 def test_undo_removes_a_sidecar_that_holds_copies_alone(sidecar):
     merge_tags(sidecar, ["dog"], **COPIES)
-    assert undo_suggestions(sidecar) == ["dog"] and not sidecar.exists()
+    assert undo_suggestions(sidecar) == ["dog"]
+    assert not sidecar.exists()
 
 
 def taken_out(text: str) -> str:
@@ -407,12 +442,15 @@ def rated(text: str) -> str:
 @pytest.mark.parametrize("edited", [taken_out, rated])
 def test_undo_keeps_a_sidecar_that_somebody_has_changed(sidecar, edited):
     merge_tags(sidecar, ["dog"], **COPIES)
-    sidecar.write_text(edited(sidecar.read_text("utf-8")), "utf-8")
+    text = sidecar.read_text("utf-8")
+    sidecar.write_text(edited(text), "utf-8")
     before = read_sidecar(sidecar)
     assert undo_suggestions(sidecar) == ["dog"]
     after = read_sidecar(sidecar)
-    assert after.tags == [tag for tag in before.tags if tag != "dog"]
-    assert after.hierarchies == before.hierarchies and "x|y|z" in hierarchies(sidecar)
+    expected = [tag for tag in before.tags if tag != "dog"]
+    assert after.tags == expected
+    assert after.hierarchies == before.hierarchies
+    assert "x|y|z" in hierarchies(sidecar)
 
 
 def test_accepted_and_refused_tags_outlive_undo_beside_copies(sidecar):
@@ -429,8 +467,12 @@ def test_keywords_that_xml_forbids_are_not_copied(sidecar):
 
 
 def test_a_dry_run_makes_no_sidecar_and_nothing_to_add_makes_none(sidecar):
-    assert merge_tags(sidecar, ["dog"], **COPIES, dry_run=True) == ["dog"]
-    assert merge_tags(sidecar, ["Z"], **COPIES) == [] and not sidecar.exists()
+    added = merge_tags(sidecar, ["dog"], **COPIES, dry_run=True)
+    assert added == ["dog"]
+    assert not sidecar.exists()
+    added = merge_tags(sidecar, ["Z"], **COPIES)
+    assert added == []
+    assert not sidecar.exists()
 
 
 BAD = {
@@ -453,32 +495,36 @@ BAD = {
 @pytest.mark.parametrize(("raw", "message"), BAD.values(), ids=BAD)
 def test_what_is_no_packet_is_refused_and_left_alone(sidecar, raw, message):
     sidecar.write_bytes(raw)
-    with pytest.raises(InputError, match=rf"photo\.jpg\.xmp .*{message}"):
+    pattern = rf"photo\.jpg\.xmp .*{message}"
+    with pytest.raises(InputError, match=pattern):
         read_sidecar(sidecar)
-    with pytest.raises(InputError, match=rf"photo\.jpg\.xmp .*{message}"):
+    with pytest.raises(InputError, match=pattern):
         merge_tags(sidecar, ["a"])
     assert sidecar.read_bytes() == raw
-    assert [path.name for path in sidecar.parent.iterdir()] == [sidecar.name]
+    (path,) = sidecar.parent.iterdir()
+    assert path == sidecar
 
 
 @posix
 def test_what_is_no_file_of_its_own_is_refused(tmp_path, sidecar, monkeypatch):
-    os.mkfifo(tmp_path / "pipe.xmp")
-    for path in (tmp_path, tmp_path / "pipe.xmp"):
+    pipe = tmp_path / "pipe.xmp"
+    os.mkfifo(pipe)
+    for path in (tmp_path, pipe):
         with pytest.raises(InputError, match="is no regular file"):
             merge_tags(path, ["a"])
     with pytest.raises(InputError, match=r"a\.xmp cannot be written \(No such file"):
         merge_tags(tmp_path / "missing" / "a.xmp", ["a"])
-    merge_tags(tmp_path / "target.xmp", ["a"])
-    sidecar.symlink_to(tmp_path / "target.xmp")
+    target = tmp_path / "target.xmp"
+    merge_tags(target, ["a"])
+    sidecar.symlink_to(target)
     assert read_sidecar(sidecar).tags == ["a"]
     with pytest.raises(InputError, match="is a symbolic link; name the file it points to"):
         merge_tags(sidecar, ["b"])
     # The owner of everything may write everything, so permissions alone would not show it.
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(InputError, match="is write-protected; make it writable first"):
-        merge_tags(tmp_path / "target.xmp", ["b"])
-    assert read_sidecar(tmp_path / "target.xmp").tags == ["a"]
+        merge_tags(target, ["b"])
+    assert read_sidecar(target).tags == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -523,7 +569,8 @@ def test_owner_and_permissions_of_a_file_are_kept(sidecar, monkeypatch, mode):
     monkeypatch.setattr(os, "chown", lambda path, user, group: owners.append((user, group)))
     merge_tags(sidecar, ["new"])
     state = sidecar.stat()
-    assert state.st_mode & 0o777 == mode and owners == [(state.st_uid, state.st_gid)]
+    assert state.st_mode & 0o777 == mode
+    assert owners == [(state.st_uid, state.st_gid)]
 
 
 @posix
@@ -569,23 +616,29 @@ def canon(tag: str) -> str:
 @settings(max_examples=40, deadline=None)
 @given(first=TAGS, second=TAGS, start=STARTS)
 def test_merging_gives_the_union_and_keeps_what_was_there_first(first, second, start):
-    unions = []
-    for one, other in ((first, second), (second, first)):
+    keys_of_orders = []
+    for batches in ((first, second), (second, first)):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "a.xmp"
             if start is not None:
                 path.write_text(start, "utf-8", newline="")
             states = [read_sidecar(path).tags]
-            for tags in (one, other, one, other):
+            for tags in (*batches, *batches):
                 added = merge_tags(path, tags)
-                states.append(read_sidecar(path).tags)
-                assert states[-1] == states[-2] + added
-        assert states[2] == states[3] == states[4]
+                state = read_sidecar(path).tags
+                expected = states[-1] + added
+                assert state == expected
+                states.append(state)
+        assert states[3] == states[2], "tags that are there are not added again"
+        assert states[4] == states[2]
+
         keys = [canon(tag) for tag in states[-1]]
         assert len(set(keys)) == len(keys)
-        assert set(keys) == {canon(tag) for tag in states[0] + one + other if tag.strip()}
-        unions.append(set(keys))
-    assert unions[0] == unions[1]
+        all_tags = states[0] + first + second
+        assert set(keys) == {canon(tag) for tag in all_tags if tag.strip()}
+        keys_of_orders.append(set(keys))
+    first_keys, second_keys = keys_of_orders
+    assert first_keys == second_keys
 
 
 def test_processes_that_merge_into_one_sidecar_lose_no_tags(sidecar):
@@ -594,7 +647,13 @@ def test_processes_that_merge_into_one_sidecar_lose_no_tags(sidecar):
         "import sys; from pathlib import Path; from polyseme.io.xmp import merge_tags\n"
         "for i in range(25): merge_tags(Path(sys.argv[1]), [f'{sys.argv[2]}{i}'])"
     )
-    commands = [[sys.executable, "-c", code, str(sidecar), name] for name in ("a", "b")]
-    running = [subprocess.Popen(command) for command in commands]
-    assert [process.wait(timeout=120) for process in running] == [0, 0]
-    assert sorted(read_sidecar(sidecar).tags) == sorted(f"{n}{i}" for n in "ab" for i in range(25))
+    processes = []
+    for name in ("a", "b"):
+        command = [sys.executable, "-c", code, str(sidecar), name]
+        processes.append(subprocess.Popen(command))
+    for process in processes:
+        assert process.wait(timeout=120) == 0
+    expected = {f"{name}{number}" for name in "ab" for number in range(25)}
+    tags = read_sidecar(sidecar).tags
+    assert len(tags) == len(expected)
+    assert set(tags) == expected

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from polyseme import LabelCorpus
@@ -33,35 +36,45 @@ def distance(a, b):
 
 
 def concept(embedding, label, document):
+    """Return the point of a label in a document."""
     concepts = embedding.transform([document])
-    return concepts.points[[concepts.labels[i] for i in concepts.label_ids].index(label)]
+    labels = [concepts.labels[column] for column in concepts.label_ids]
+    return concepts.points[labels.index(label)]
 
 
 # ------------------------------------------------------------------ what it learns
 
 
-def test_labels_follow_their_context_and_unrelated_ones_lie_apart(solved):
+def test_labels_follow_their_context(solved):
     phone = concept(solved, "phone", ("phone", "screen", "desk"))
     pie = concept(solved, "pie", ("pie", "oven", "knife"))
     at_work = concept(solved, "apple", ("apple", "phone", "desk"))
     at_home = concept(solved, "apple", ("apple", "pie", "knife"))
     assert distance(at_work, phone) < distance(at_work, pie)
     assert distance(at_home, pie) < distance(at_home, phone)
+
+
+def test_unrelated_labels_lie_apart(solved):
     beach = solved.transform([("sand", "sea", "sun")]).points
     forest = solved.transform([("fern", "moss", "oak")]).points
-    within = max(distance(beach[0], beach[1]), distance(beach[1], beach[2]))
-    across = min(distance(a, b) for a in beach for b in forest)
-    assert within < 0.5 * across and across > 0.4 * solved.distance_scale_
+    sand, sea, sun = beach
+    within = max(distance(sand, sea), distance(sea, sun))
+    across = cdist(beach, forest).min()
+    assert within < 0.5 * across
+    assert across > 0.4 * solved.distance_scale_
 
 
 def test_error_free_priming_finds_the_theme(solved, world):
-    known = solved.transform(world.label_sets)
-    index = ConceptIndex(known.points, known.label_ids, len(solved.classes_))
-    targets = solved.targets([world.themes[theme][1:4] for theme in world.themes])
-    truth = np.array(
-        [[label in world.themes[theme] for label in solved.classes_] for theme in world.themes]
-    )
-    assert example_map(truth, -index.distances(targets)) == 1.0
+    concepts = solved.transform(world.label_sets)
+    index = ConceptIndex(concepts.points, concepts.label_ids, len(solved.classes_))
+    documents = []
+    rows = []
+    for labels in world.themes.values():
+        documents.append(labels[1:4])
+        rows.append([label in labels for label in solved.classes_])
+    targets = solved.targets(documents)
+    distances = index.distances(targets)
+    assert example_map(np.array(rows), -distances) == 1.0
 
 
 def test_loss_falls_and_training_stops_when_patience_ends(world, tiny_embedding):
@@ -71,20 +84,29 @@ def test_loss_falls_and_training_stops_when_patience_ends(world, tiny_embedding)
     assert losses[-1] < losses[0]
     scores = [record.get("score") for record in embedding.history_]
     assert scores[:2] == [None, None], "what cannot be kept is not scored"
-    best = 2 + int(np.argmax(scores[2:]))
-    assert embedding.best_score_ == scores[best] == max(scores[2:])
-    assert len(scores) == best + 1 + 3 < 30
+    best_epoch = 2 + int(np.argmax(scores[2:]))
+    assert embedding.best_score_ == scores[best_epoch]
+    n_epochs = len(scores)
+    expected = best_epoch + 1 + plan.patience
+    assert n_epochs == expected
+    assert n_epochs < plan.max_epochs
 
 
 def test_the_best_weights_are_the_ones_kept(world, tiny_embedding):
     # With a constant rate, a run that ends at the best epoch passes through the same weights.
-    plan = {"batch_size": 128, "min_steps": 5, "min_epochs": 0, "patience": 100, "schedule": "step"}
-    whole = TrainingPlan(max_epochs=12, **plan)
-    long = tiny_embedding(training=whole, random_state=7).fit(world.label_sets)
-    best = int(np.argmax([record["score"] for record in long.history_]))
-    assert 0 < best < 11
-    cut = TrainingPlan(max_epochs=best + 1, **plan)
-    short = tiny_embedding(training=cut, random_state=7).fit(world.label_sets)
+    settings = {"batch_size": 128, "min_steps": 5, "min_epochs": 0, "patience": 100}
+    settings["schedule"] = "step"
+
+    def fit(max_epochs):
+        plan = TrainingPlan(max_epochs=max_epochs, **settings)
+        embedding = tiny_embedding(training=plan, random_state=7)
+        return embedding.fit(world.label_sets)
+
+    long = fit(12)
+    scores = [record["score"] for record in long.history_]
+    best_epoch = int(np.argmax(scores))
+    assert 0 < best_epoch < 11
+    short = fit(best_epoch + 1)
     assert np.array_equal(long.network_.weights, short.network_.weights)
 
 
@@ -113,31 +135,40 @@ def test_every_stage_of_the_paper_preset_runs(world):
 
 def test_same_label_set_gives_the_same_bits_in_any_order_and_company(fitted):
     alone = fitted.transform([("apple", "pie")]).points
-    assert alone.shape == (2, 8) and alone.dtype == np.float32
-    beside = fitted.transform([("sea", "sun"), ("pie", "apple"), ("apple", "pie")])
-    assert [beside.labels[i] for i in beside.label_ids] == ["sea", "sun"] + ["apple", "pie"] * 2
-    rows = [np.flatnonzero(beside.document_ids == d) for d in (1, 2)]
-    assert np.array_equal(beside.points[rows[0]], beside.points[rows[1]])
-    np.testing.assert_allclose(beside.points[rows[0]], alone, atol=1e-6)
+    assert alone.shape == (2, 8)
+    assert alone.dtype == np.float32
+    concepts = fitted.transform([("sea", "sun"), ("pie", "apple"), ("apple", "pie")])
+    labels = [concepts.labels[column] for column in concepts.label_ids]
+    assert labels == ["sea", "sun", "apple", "pie", "apple", "pie"]
+    second = concepts.points[concepts.document_ids == 1]
+    third = concepts.points[concepts.document_ids == 2]
+    assert np.array_equal(second, third)
+    assert_allclose(second, alone, atol=1e-6)
 
 
-def test_oov_label_takes_the_mean_of_its_company_and_does_not_move_the_target(fitted):
+def test_an_oov_label_takes_the_mean_of_its_company(fitted):
     concepts = fitted.transform([("apple", "pie", "zeppelin")])
     assert concepts.labels[-1] == "zeppelin"
-    inside = concepts.points[concepts.label_ids < len(fitted.classes_)]
-    outside = concepts.points[concepts.label_ids == len(fitted.classes_)]
-    np.testing.assert_allclose(outside[0], inside.mean(axis=0), atol=1e-6)
+    oov = concepts.label_ids == len(fitted.classes_)
+    (point,) = concepts.points[oov]
+    expected = concepts.points[~oov].mean(axis=0)
+    assert_allclose(point, expected, atol=1e-6)
+
+
+def test_an_oov_label_does_not_move_the_target_of_its_document(fitted):
     with_oov, without = fitted.targets([("apple", "pie", "zeppelin"), ("apple", "pie")])
     assert np.array_equal(with_oov, without)
 
 
 def test_documents_without_a_known_label_are_named(fitted):
+    documents = [("apple",), ("zeppelin",)]
     with pytest.warns(PolysemeWarning, match=r"1 of 2 documents hold no label.*: 1"):
-        concepts = fitted.transform([("apple",), ("zeppelin",)])
+        concepts = fitted.transform(documents)
     assert concepts.dropped.tolist() == [1]
     with pytest.warns(PolysemeWarning, match="cannot be embedded"):
-        targets = fitted.targets([("apple",), ("zeppelin",)])
-    assert np.isnan(targets[1]).all() and np.isfinite(targets[0]).all()
+        targets = fitted.targets(documents)
+    assert np.isfinite(targets[0]).all()
+    assert np.isnan(targets[1]).all()
 
 
 def test_documents_in_every_form_give_the_same_embedding(fitted, tiny_embedding, world):
@@ -155,12 +186,16 @@ def test_documents_in_every_form_give_the_same_embedding(fitted, tiny_embedding,
 # ------------------------------------------------------------------ determinism and resuming
 
 
-def test_same_seed_same_bits_other_seed_other_bits(tiny_embedding, world):
-    first, second = (tiny_embedding().fit(world.label_sets) for _ in range(2))
-    other = tiny_embedding(random_state=1).fit(world.label_sets)
-    a, b, c = (e.transform([("apple", "pie")]).points for e in (first, second, other))
-    assert np.array_equal(a, b)
-    assert not np.allclose(a, c)
+def test_the_seed_decides_every_bit(tiny_embedding, world):
+    first = tiny_embedding().fit(world.label_sets)
+    second = tiny_embedding().fit(world.label_sets)
+    of_another_seed = tiny_embedding(random_state=1).fit(world.label_sets)
+    document = ("apple", "pie")
+    points = first.transform([document]).points
+    same_points = second.transform([document]).points
+    different_points = of_another_seed.transform([document]).points
+    assert np.array_equal(points, same_points)
+    assert not np.allclose(points, different_points)
     assert first.history_ == second.history_
 
 
@@ -213,36 +248,54 @@ def test_an_interrupted_run_ends_bit_identical(
     assert np.array_equal(whole.network_.weights, resumed.network_.weights)
 
 
-def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(
+def test_a_damaged_checkpoint_causes_a_warning_and_is_learned_again(
     tmp_path, tiny_embedding, world
 ):
-    run = tiny_embedding(checkpoint=tmp_path / "run")
-    points = run.fit(world.label_sets).transform(world.label_sets).points
-    manifest = tmp_path / "run" / "manifest.json"
+    run = tmp_path / "run"
+    embedding = tiny_embedding(checkpoint=run).fit(world.label_sets)
+    points = embedding.transform(world.label_sets).points
+    manifest = run / "manifest.json"
     manifest.write_bytes(manifest.read_bytes()[:100])
+    relearned = tiny_embedding(checkpoint=run)
     with pytest.warns(PolysemeWarning, match="What it held is learned again"):
-        again = tiny_embedding(checkpoint=tmp_path / "run").fit(world.label_sets)
-    np.testing.assert_array_equal(again.transform(world.label_sets).points, points)
+        relearned.fit(world.label_sets)
+    relearned_points = relearned.transform(world.label_sets).points
+    assert_array_equal(relearned_points, points)
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, tiny_embedding, world):
-    tiny_embedding(checkpoint=tmp_path / "run").fit(world.label_sets)
-    for parameters, documents in (({"n_components": 9}, world.label_sets), ({}, world.documents)):
-        with pytest.raises(InputError, match="belongs to other data or parameters"):
-            tiny_embedding(checkpoint=tmp_path / "run", **parameters).fit(documents)
+    run = tmp_path / "run"
+    tiny_embedding(checkpoint=run).fit(world.label_sets)
+    with_other_parameters = tiny_embedding(checkpoint=run, n_components=9)
+    with pytest.raises(InputError, match="belongs to other data or parameters"):
+        with_other_parameters.fit(world.label_sets)
+    with_other_documents = tiny_embedding(checkpoint=run)
+    with pytest.raises(InputError, match="belongs to other data or parameters"):
+        with_other_documents.fit(world.documents)
 
 
-def test_a_saved_embedding_is_taken_back(tiny_embedding, world):
+def test_an_embedding_is_restored_from_its_state(tiny_embedding, world):
     fitted = tiny_embedding(n_components=np.int64(6)).fit(world.label_sets)
     config, arrays = fitted.get_state()
-    again = ConceptEmbedding.from_state(json.loads(json.dumps(config)), arrays)
-    assert np.array_equal(again.targets(world.label_sets), fitted.targets(world.label_sets))
-    assert again.history_ == fitted.history_ and again.best_score_ == fitted.best_score_
-    assert again.classes_ == fitted.classes_ and again.hidden_sizes == (16,)
-    assert again.get_params()["training__max_epochs"] == 4
-    assert again.label_descriptor_.get_params() == fitted.label_descriptor_.get_params()
+    config_of_json = json.loads(json.dumps(config))
+    restored = ConceptEmbedding.from_state(config_of_json, arrays)
+    targets = restored.targets(world.label_sets)
+    expected_targets = fitted.targets(world.label_sets)
+    assert np.array_equal(targets, expected_targets)
+    assert restored.history_ == fitted.history_
+    assert restored.best_score_ == fitted.best_score_
+    assert restored.classes_ == fitted.classes_
+    assert restored.hidden_sizes == (16,)
+    parameters = restored.get_params()
+    assert parameters["training__max_epochs"] == 4
+    label_parameters = restored.label_descriptor_.get_params()
+    assert label_parameters == fitted.label_descriptor_.get_params()
+
+
+def test_an_embedding_that_is_not_fitted_has_no_state(tiny_embedding):
+    embedding = tiny_embedding()
     with pytest.raises(NotFittedError, match="not fitted yet"):
-        tiny_embedding().get_state()
+        embedding.get_state()
 
 
 # ------------------------------------------------------------------ manners
@@ -250,12 +303,18 @@ def test_a_saved_embedding_is_taken_back(tiny_embedding, world):
 
 def test_fit_leaves_parameters_and_documents_alone(tiny_embedding, world):
     embedding = clone(tiny_embedding(context_sensitivity=0.7))
-    assert embedding.get_params()["training__max_epochs"] == 4
-    assert not [name for name in vars(embedding) if name.endswith("_")]
-    before, documents = repr(embedding), [set(document) for document in world.label_sets]
+    parameters = embedding.get_params()
+    assert parameters["training__max_epochs"] == 4
+    fitted_names = [name for name in vars(embedding) if name.endswith("_")]
+    assert fitted_names == []
+
+    text_before = repr(embedding)
+    documents = [set(document) for document in world.label_sets]
+    documents_before = deepcopy(documents)
     embedding.fit(documents)
-    assert repr(embedding) == before and embedding.context_sensitivity == 0.7
-    assert documents == [set(document) for document in world.label_sets]
+    assert repr(embedding) == text_before
+    assert embedding.context_sensitivity == 0.7
+    assert documents == documents_before
 
 
 @pytest.mark.parametrize(
@@ -273,14 +332,24 @@ def test_a_bad_parameter_is_named(parameters, message, tiny_embedding, world):
         tiny_embedding(**parameters).fit(world.label_sets)
 
 
-def test_empty_documents_and_unused_columns_are_harmless(tiny_embedding, world):
+def test_empty_documents_are_harmless(tiny_embedding, world):
+    embedding = tiny_embedding()
     with pytest.warns(PolysemeWarning, match="1 of 301 documents have no label"):
-        embedding = tiny_embedding().fit([*world.label_sets, ()])
+        embedding.fit([*world.label_sets, ()])
     assert np.isfinite(embedding.best_score_)
+
+
+def test_unused_columns_of_a_matrix_are_harmless(tiny_embedding):
     matrix = np.array([[1, 1, 0, 0], [0, 1, 1, 0]] * 5)
-    assert tiny_embedding().fit(matrix, ["a", "b", "c", "never"]).classes_ == ("a", "b", "c")
+    embedding = tiny_embedding()
+    embedding.fit(matrix, ["a", "b", "c", "never"])
+    assert embedding.classes_ == ("a", "b", "c")
+
+
+def test_a_single_label_is_refused(tiny_embedding):
+    embedding = tiny_embedding()
     with pytest.raises(InputError, match=r"at least two different labels.*only 'a'"):
-        tiny_embedding().fit([["a"], ["a"]])
+        embedding.fit([["a"], ["a"]])
 
 
 def test_a_document_of_two_thousand_labels_and_two_documents_work(tiny_embedding):
@@ -299,21 +368,33 @@ def test_a_document_of_two_thousand_labels_and_two_documents_work(tiny_embedding
 
 
 def test_validation_documents_stop_training_and_teach_nothing_else(tiny_embedding, world):
-    documents, validation = world.label_sets[:200], world.label_sets[200:260]
-    split = tiny_embedding().fit(documents, validation=validation)
-    alone = tiny_embedding(training=TrainingPlan(max_epochs=4, min_steps=5)).fit(documents)
-    assert split.classes_ == alone.classes_
-    np.testing.assert_array_equal(split.label_descriptor_.idf_, alone.label_descriptor_.idf_)
-    contexts = split.context_descriptor_
-    np.testing.assert_array_equal(contexts.topics_, alone.context_descriptor_.topics_)
-    known, held_out = (
-        sp.csr_matrix(LabelCorpus.from_documents(part).align(split.classes_)[0])
-        for part in (documents, validation)
-    )
-    held_out = held_out[:, : len(split.classes_)]
+    documents = world.label_sets[:200]
+    validation = world.label_sets[200:260]
+    validated = tiny_embedding().fit(documents, validation=validation)
+    plan = TrainingPlan(max_epochs=4, min_steps=5)
+    plain = tiny_embedding(training=plan).fit(documents)
+    assert validated.classes_ == plain.classes_
+    assert_array_equal(validated.label_descriptor_.idf_, plain.label_descriptor_.idf_)
+    contexts = validated.context_descriptor_
+    assert_array_equal(contexts.topics_, plain.context_descriptor_.topics_)
+
+    def matrix_of(documents):
+        corpus = LabelCorpus.from_documents(documents)
+        matrix, _ = corpus.align(validated.classes_)
+        return sp.csr_matrix(matrix)
+
+    training_matrix = matrix_of(documents)
+    held_out = matrix_of(validation)[:, : len(validated.classes_)]
     score = error_free_score(
-        known, contexts.transform(known), held_out, contexts.transform(held_out)
+        training_matrix,
+        contexts.transform(training_matrix),
+        held_out,
+        contexts.transform(held_out),
     )
-    assert split.best_score_ == pytest.approx(score(split.network_))
+    assert validated.best_score_ == pytest.approx(score(validated.network_))
+
+
+def test_validation_documents_without_a_known_label_are_refused(tiny_embedding, world):
+    embedding = tiny_embedding()
     with pytest.raises(InputError, match="`validation` holds no label of `documents`"):
-        tiny_embedding().fit(world.label_sets, validation=[["nothing known"]])
+        embedding.fit(world.label_sets, validation=[["nothing known"]])

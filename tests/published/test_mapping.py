@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from numpy.testing import assert_allclose
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -23,22 +24,28 @@ forms = pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 
 
 def quick(kind="nu-svr", **parameters):
-    """A mapper that searches nothing."""
-    given = {"kind": kind, "gamma": "median", "random_state": 0, **QUICK[kind]}
-    return InstanceMapper(**(given | parameters))
+    settings = {"kind": kind, "gamma": "median", "random_state": 0}
+    settings |= QUICK[kind]
+    return InstanceMapper(**(settings | parameters))
 
 
 def world(n=90, n_features=5, d=3, noise=0.1, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, n_features)) * np.linspace(0.1, 50, n_features) + 7
-    inner = (X - 7) / np.linspace(0.1, 50, n_features)
-    return X, np.tanh(inner @ rng.normal(size=(n_features, d))) + noise * rng.normal(size=(n, d))
+    generator = np.random.default_rng(seed)
+    inner = generator.normal(size=(n, n_features))
+    directions = generator.normal(size=(n_features, d))
+    smooth = np.tanh(inner @ directions)
+    points = smooth + noise * generator.normal(size=(n, d))
+    units = np.linspace(0.1, 50, n_features)
+    return inner * units + 7, points
 
 
 def counts(n=60, n_features=8, seed=0):
-    X = np.random.default_rng(seed).poisson(0.5, size=(n, n_features)).astype(float)
+    generator = np.random.default_rng(seed)
+    X = generator.poisson(0.5, size=(n, n_features)).astype(float)
     X[3] = 0
-    return X, np.column_stack([np.sin(X.sum(axis=1)), X[:, 0] - X[:, 1]])
+    total = X.sum(axis=1)
+    difference = X[:, 0] - X[:, 1]
+    return X, np.column_stack([np.sin(total), difference])
 
 
 EXPECTED_FAILURES = {
@@ -64,48 +71,69 @@ def test_scikit_learn_checks(estimator, check):
 @kinds
 def test_smooth_points_are_predicted_for_unseen_instances(kind):
     X, points = world(n=300, noise=0.02, n_features=3)
-    mapper = InstanceMapper(kind=kind, random_state=0).fit(X[:200], points[:200])
-    assert mapper.score(X[200:], points[200:]) > 0.9
+    mapper = InstanceMapper(kind=kind, random_state=0)
+    mapper.fit(X[:200], points[:200])
+    score = mapper.score(X[200:], points[200:])
+    assert score > 0.9
 
 
 @pytest.mark.parametrize("memory_mb", [1e-6, 0.01])
 @forms
 def test_predictions_in_blocks_equal_predictions_at_once(memory_mb, form):
-    X, points = counts()
-    mapper = quick().fit(form(X), points)
-    expected = mapper.predict(form(X))
-    blocked = mapper.set_params(memory_mb=memory_mb).predict(form(X))
-    assert np.allclose(blocked, expected, rtol=0, atol=1e-12)
-    assert mapper.predict(form(X)[:0]).shape == (0, 2)
+    dense, points = counts()
+    X = form(dense)
+    mapper = quick().fit(X, points)
+    expected = mapper.predict(X)
+    mapper.set_params(memory_mb=memory_mb)
+    predicted = mapper.predict(X)
+    assert_allclose(predicted, expected, rtol=0, atol=1e-12)
+    predicted_of_none = mapper.predict(X[:0])
+    assert predicted_of_none.shape == (0, 2)
 
 
 @kinds
 @pytest.mark.parametrize("scaling", ["standard", "l2", "none"])
 def test_sparse_features_predict_as_dense_ones(kind, scaling):
     X, points = counts()
-    dense = quick(kind, scaling=scaling, tolerance=1e-7).fit(X, points)
-    sparse = quick(kind, scaling=scaling, tolerance=1e-7).fit(sp.csr_array(X), points)
+    sparse_X = sp.csr_array(X)
+    dense = quick(kind, scaling=scaling, tolerance=1e-7)
+    dense.fit(X, points)
+    sparse = quick(kind, scaling=scaling, tolerance=1e-7)
+    sparse.fit(sparse_X, points)
     assert sp.issparse(sparse.X_fit_)
     expected = dense.predict(X)
     for mapper in (dense, sparse):
-        for form in (np.asarray, sp.csr_matrix):
-            assert np.allclose(mapper.predict(form(X)), expected, atol=1e-5)
+        for rows in (X, sp.csr_matrix(X)):
+            predicted = mapper.predict(rows)
+            assert np.allclose(predicted, expected, atol=1e-5)
 
 
-def test_scaling_ignores_units_of_columns_lengths_of_rows_and_far_offsets():
+def assert_same_predictions(X, changed_X, points, scaling, tolerance):
+    """Check that fitting and predicting with changed features gives the same points."""
+    mapper = quick(scaling=scaling).fit(X, points)
+    expected = mapper.predict(X)
+    mapper.fit(changed_X, points)
+    predicted = mapper.predict(changed_X)
+    assert np.allclose(predicted, expected, atol=tolerance)
+
+
+def test_standard_scaling_ignores_units_and_offsets_of_columns():
     X, points = world()
-    lengths = np.random.default_rng(1).uniform(0.1, 10, size=(len(X), 1))
-    for scaling, changed in (
-        ("standard", X * [1e3, 1, 1e-3, 2, 5] - [4, 0, 1, 0, 1e4]),
-        ("l2", X * lengths),
-    ):
-        expected = quick(scaling=scaling).fit(X, points).predict(X)
-        predicted = quick(scaling=scaling).fit(changed, points).predict(changed)
-        assert np.allclose(predicted, expected, atol=1e-6)
-    X, points = world(n=600)  # float32
-    expected = quick(scaling="none").fit(X, points).predict(X)
-    far = quick(scaling="none").fit(X + 1e6, points).predict(X + 1e6)
-    assert np.allclose(far, expected, atol=1e-3)
+    units = np.array([1e3, 1, 1e-3, 2, 5])
+    offsets = np.array([4, 0, 1, 0, 1e4])
+    assert_same_predictions(X, X * units - offsets, points, "standard", 1e-6)
+
+
+def test_l2_scaling_ignores_lengths_of_rows():
+    X, points = world()
+    generator = np.random.default_rng(1)
+    lengths = generator.uniform(0.1, 10, size=(len(X), 1))
+    assert_same_predictions(X, X * lengths, points, "l2", 1e-6)
+
+
+def test_far_offsets_are_no_matter_in_single_precision():
+    X, points = world(n=600)
+    assert_same_predictions(X, X + 1e6, points, "none", 1e-3)
 
 
 # ------------------------------------------------------------------ kernel ridge
@@ -115,76 +143,126 @@ def test_scaling_ignores_units_of_columns_lengths_of_rows_and_far_offsets():
 @pytest.mark.parametrize("penalty", [0.01, 1.0, 30.0])
 def test_kernel_ridge_equals_scikit_learn_on_centred_targets(penalty, make):
     X, Y = world()
+    mean = Y.mean(axis=0)
     kernel = rbf_kernel(X, 1e-3)
     coefficients, bias = solve_kernel_ridge(make(kernel), Y, penalty)
-    reference = KernelRidge(alpha=penalty, kernel="precomputed").fit(kernel, Y - Y.mean(axis=0))
+    reference = KernelRidge(alpha=penalty, kernel="precomputed")
+    reference.fit(kernel, Y - mean)
     assert np.allclose(coefficients, reference.dual_coef_)
-    assert np.allclose(bias, Y.mean(axis=0))
+    assert np.allclose(bias, mean)
 
 
 def test_kernel_ridge_turns_to_double_precision_where_single_fails():
-    X = np.random.default_rng(0).normal(size=(200, 1)).astype(np.float32)
-    kernel, Y = rbf_kernel(X, 0.01), np.sin(X)
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(200, 1)).astype(np.float32)
+    Y = np.sin(X)
+    kernel = rbf_kernel(X, 0.01)
     coefficients, _ = solve_kernel_ridge(kernel, Y, 2e-6)
     assert coefficients.dtype == np.float32
     exact, _ = solve_kernel_ridge(kernel.astype(np.float64), Y, 2e-6)
     assert np.allclose(coefficients, exact, rtol=1e-3)
-    for make in (np.asarray, torch.from_numpy):
-        with pytest.raises(InputError, match="`penalty` is too small for this kernel"):
-            solve_kernel_ridge(make(np.ones((3, 3))), np.eye(3), 1e-17)
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+def test_a_penalty_that_is_too_small_for_the_kernel_is_refused(make):
+    singular_kernel = make(np.ones((3, 3)))
+    with pytest.raises(InputError, match="`penalty` is too small for this kernel"):
+        solve_kernel_ridge(singular_kernel, np.eye(3), 1e-17)
 
 
 # ------------------------------------------------------------------ search
 
 
-def test_search_covers_the_documented_grids():
+@pytest.mark.parametrize(
+    ("kind", "names", "n_settings"),
+    [
+        ("nu-svr", ("gamma", "C", "nu"), len(GAMMA_GRID) * len(C_GRID) * len(NU_GRID)),
+        ("kernel-ridge", ("gamma", "penalty"), len(GAMMA_GRID) * len(PENALTY_GRID)),
+    ],
+)
+def test_search_covers_the_documented_grid_and_takes_its_best(kind, names, n_settings):
     X, points = world()
-    svr = InstanceMapper(random_state=0).fit(X, points)
-    assert len(svr.cv_results_) == len(GAMMA_GRID) * len(C_GRID) * len(NU_GRID)
+    mapper = InstanceMapper(kind=kind, random_state=0)
+    mapper.fit(X, points)
+    assert len(mapper.cv_results_) == n_settings
+    best = min(mapper.cv_results_, key=lambda result: result["mse"])
+    for name in names:
+        assert getattr(mapper, f"{name}_") == best[name]
+    expected = np.mean(best["mse_folds"])
+    assert best["mse"] == pytest.approx(expected)
+    for name in {"C", "nu", "penalty"}.difference(names):
+        assert getattr(mapper, f"{name}_") is None
+
+
+def test_the_grid_of_c_follows_the_spread_of_the_points():
+    X, points = world()
+    mapper = InstanceMapper(random_state=0).fit(X, points)
     spread = np.sqrt(points.var(axis=0).mean())
-    assert {one["C"] for one in svr.cv_results_} == {spread * factor for factor in C_GRID}
-    ridge = InstanceMapper(kind="kernel-ridge", random_state=0).fit(X, points)
-    assert len(ridge.cv_results_) == len(GAMMA_GRID) * len(PENALTY_GRID)
-    for mapper, names in ((svr, ("gamma", "C", "nu")), (ridge, ("gamma", "penalty"))):
-        best = min(mapper.cv_results_, key=lambda one: one["mse"])
-        assert [getattr(mapper, f"{name}_") for name in names] == [best[name] for name in names]
-        assert best["mse"] == pytest.approx(np.mean(best["mse_folds"]))
-    assert svr.penalty_ is ridge.nu_ is ridge.C_ is None
+    searched = {result["C"] for result in mapper.cv_results_}
+    expected = {spread * factor for factor in C_GRID}
+    assert searched == expected
 
 
 def test_given_settings_are_used_and_not_searched():
     X, points = world()
-    mapper = InstanceMapper(nu=0.3, C=1, gamma=1, scaling="l2").fit(X, points)
-    assert (mapper.nu_, mapper.C_, mapper.gamma_) == (0.3, 1.0, 1.0)
+    mapper = InstanceMapper(nu=0.3, C=1, gamma=1, scaling="l2")
+    mapper.fit(X, points)
+    assert mapper.nu_ == 0.3
+    assert mapper.C_ == 1.0
+    assert mapper.gamma_ == 1.0
     assert mapper.cv_results_ == []
-    partly = InstanceMapper(nu=0.3, C=1.0, random_state=0).fit(X, points)
-    assert [one["nu"] for one in partly.cv_results_] == [0.3] * len(GAMMA_GRID)
+    mapper_of_some = InstanceMapper(nu=0.3, C=1.0, random_state=0)
+    mapper_of_some.fit(X, points)
+    searched_nu = [result["nu"] for result in mapper_of_some.cv_results_]
+    expected = [0.3] * len(GAMMA_GRID)
+    assert searched_nu == expected
 
 
 @pytest.mark.parametrize("n_landmarks", [None, 30])
-def test_same_seed_gives_the_same_model_and_another_another(n_landmarks):
+def test_the_seed_decides_the_model(n_landmarks):
     X, points = world()
-    first, again, other = (
-        InstanceMapper(nu=0.4, C=1.0, n_landmarks=n_landmarks, random_state=seed).fit(X, points)
-        for seed in (3, 3, 4)
-    )
-    assert (first.predict(X) == again.predict(X)).all()
-    assert first.cv_results_ == again.cv_results_ != other.cv_results_
-    assert len(first.support_) == len(first.X_fit_) == len(first.dual_coef_) < len(X)
-    assert np.allclose(first.X_fit_, (X[first.support_] - first.mean_) / first.scale_)
+
+    def fit(seed):
+        mapper = InstanceMapper(nu=0.4, C=1.0, n_landmarks=n_landmarks, random_state=seed)
+        return mapper.fit(X, points)
+
+    mapper = fit(3)
+    repeated = fit(3)
+    of_another_seed = fit(4)
+    assert (mapper.predict(X) == repeated.predict(X)).all()
+    assert mapper.cv_results_ == repeated.cv_results_
+    assert mapper.cv_results_ != of_another_seed.cv_results_
+
+
+@pytest.mark.parametrize("n_landmarks", [None, 30])
+def test_support_vectors_are_scaled_instances(n_landmarks):
+    X, points = world()
+    mapper = InstanceMapper(nu=0.4, C=1.0, n_landmarks=n_landmarks, random_state=3)
+    mapper.fit(X, points)
+    n_support = len(mapper.support_)
+    assert n_support < len(X)
+    assert len(mapper.dual_coef_) == n_support
+    assert len(mapper.X_fit_) == n_support
+    centred = X[mapper.support_] - mapper.mean_
+    assert np.allclose(mapper.X_fit_, centred / mapper.scale_)
 
 
 def test_cross_validation_error_equals_a_plain_loop():
     X, Y = world(n=30)
     setting = {"gamma": 0.3, "penalty": 0.5}
-    errors = cross_validate(X, Y, [setting], 3, 100, np.random.default_rng(5))
-    folds = np.array_split(np.random.default_rng(5).permutation(30), 3)
+    generator = np.random.default_rng(5)
+    errors = cross_validate(X, Y, [setting], 3, 100, generator)
+    generator = np.random.default_rng(5)
+    order = generator.permutation(30)
+    folds = np.array_split(order, 3)
     for held_out, error in zip(folds, errors[:, 0], strict=True):
-        train = np.setdiff1d(np.arange(30), held_out)
-        model = KernelRidge(alpha=0.5, kernel="rbf", gamma=0.3)
+        train = np.setdiff1d(order, held_out)
         mean = Y[train].mean(axis=0)
-        predicted = model.fit(X[train], Y[train] - mean).predict(X[held_out]) + mean
-        assert error == pytest.approx(((predicted - Y[held_out]) ** 2).mean())
+        model = KernelRidge(alpha=0.5, kernel="rbf", gamma=0.3)
+        model.fit(X[train], Y[train] - mean)
+        predicted = model.predict(X[held_out]) + mean
+        squared = (predicted - Y[held_out]) ** 2
+        assert error == pytest.approx(squared.mean())
 
 
 # ------------------------------------------------------------------ degenerate input
@@ -192,24 +270,41 @@ def test_cross_validation_error_equals_a_plain_loop():
 
 def test_fewer_instances_than_folds_lower_the_folds_with_a_warning():
     X, points = world(n=2)
+    mapper = InstanceMapper(random_state=0)
     with pytest.warns(PolysemeWarning, match="`n_folds` of `InstanceMapper` is 3 but there are on"):
-        mapper = InstanceMapper(random_state=0).fit(X, points)
-    assert len(mapper.cv_results_[0]["mse_folds"]) == 2
-    assert np.isfinite(mapper.predict(X)).all()
+        mapper.fit(X, points)
+    result = mapper.cv_results_[0]
+    assert len(result["mse_folds"]) == 2
+    predicted = mapper.predict(X)
+    assert np.isfinite(predicted).all()
 
 
 @kinds
-def test_one_instance_and_constant_features_or_points_are_fine(kind):
+def test_one_instance_predicts_its_own_point_everywhere(kind):
+    mapper = InstanceMapper(kind=kind, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        mapper = InstanceMapper(kind=kind, random_state=0).fit([[1.0, 2.0]], [[3.0, -4.0]])
-    assert mapper.predict([[1.0, 2.0], [50.0, 0.0]]).tolist() == [[3.0, -4.0]] * 2
-    same_rows = mapper.fit(np.ones((12, 3)), np.arange(12.0)).predict(np.ones((2, 3)))
-    assert same_rows[0] == same_rows[1]
-    assert 0 <= same_rows[0] <= 11
+        mapper.fit([[1.0, 2.0]], [[3.0, -4.0]])
+    predicted = mapper.predict([[1.0, 2.0], [50.0, 0.0]])
+    assert predicted.tolist() == [[3.0, -4.0]] * 2
+
+
+@kinds
+def test_equal_instances_get_one_point_between_their_points(kind):
+    mapper = InstanceMapper(kind=kind, random_state=0)
+    mapper.fit(np.ones((12, 3)), np.arange(12.0))
+    first, second = mapper.predict(np.ones((2, 3)))
+    assert first == second
+    assert 0 <= first <= 11
+
+
+@kinds
+def test_constant_points_are_predicted(kind):
     X, _ = world(n=12)
-    constant = mapper.fit(X, np.full((12, 2), 0.1)).predict(X)
-    assert np.allclose(constant, 0.1, atol=1e-12)
+    mapper = InstanceMapper(kind=kind, random_state=0)
+    mapper.fit(X, np.full((12, 2), 0.1))
+    predicted = mapper.predict(X)
+    assert np.allclose(predicted, 0.1, atol=1e-12)
 
 
 # ------------------------------------------------------------------ errors
@@ -251,16 +346,31 @@ def test_landmarks_take_over_beyond_the_memory_bound_and_say_so(kind):
     X, points = world(n=520)
     count = landmarks_within(520, 2**20, 4 if kind == "nu-svr" else 0)
     message = rf"has 520 instances.*`memory_mb` is 1: points are predicted from {count} landmarks"
+    mapper = quick(kind, memory_mb=1)
     with pytest.warns(PolysemeWarning, match=message) as caught:
-        mapper = quick(kind, memory_mb=1).fit(X, points)
+        mapper.fit(X, points)
     assert len(caught) == 1
-    assert 0 < mapper.n_landmarks_ == len(mapper.X_fit_) == len(mapper.support_) <= 128
-    rows = (X[mapper.support_] - mapper.mean_) / mapper.scale_
-    assert np.allclose(mapper.X_fit_, rows, atol=1e-5)
+    assert 0 < mapper.n_landmarks_ <= 128
+    assert len(mapper.X_fit_) == mapper.n_landmarks_
+    assert len(mapper.support_) == mapper.n_landmarks_
+    centred = X[mapper.support_] - mapper.mean_
+    assert np.allclose(mapper.X_fit_, centred / mapper.scale_, atol=1e-5)
+
+
+@kinds
+def test_more_landmarks_come_nearer_to_the_exact_solution(kind):
+    X, points = world(n=520)
     exact = quick(kind).fit(X, points)
-    few, more = (quick(kind, n_landmarks=m).fit(X, points).predict(X) for m in (5, 520))
     assert exact.n_landmarks_ is None
-    assert np.abs(more - exact.predict(X)).max() < min(0.05, np.abs(few - exact.predict(X)).max())
+    expected = exact.predict(X)
+    errors = []
+    for n_landmarks in (5, 520):
+        mapper = quick(kind, n_landmarks=n_landmarks).fit(X, points)
+        differences = np.abs(mapper.predict(X) - expected)
+        errors.append(differences.max())
+    error_of_few, error_of_all = errors
+    assert error_of_all < 0.05
+    assert error_of_all < error_of_few
 
 
 @kinds
@@ -276,10 +386,14 @@ def test_landmarks_take_over_beyond_the_memory_bound_and_say_so(kind):
     ids=["constant", "duplicates", "scales", "one row"],
 )
 def test_landmarks_of_degenerate_features_are_fine(kind, X, scaling):
-    mapper = quick(kind, n_landmarks=25, scaling=scaling).fit(X, np.linspace(0, 1, len(X)))
-    assert 1 <= mapper.n_landmarks_ <= min(25, len(np.unique(X, axis=0)))
+    points = np.linspace(0, 1, len(X))
+    mapper = quick(kind, n_landmarks=25, scaling=scaling).fit(X, points)
+    n_distinct = len(np.unique(X, axis=0))
+    assert 1 <= mapper.n_landmarks_ <= min(25, n_distinct)
     predicted = mapper.predict(X)
-    assert np.isfinite(predicted).all() and (predicted >= -1).all() and (predicted <= 2).all()
+    assert np.isfinite(predicted).all()
+    assert predicted.min() >= -1
+    assert predicted.max() <= 2
 
 
 @kinds
@@ -287,13 +401,17 @@ def test_landmarks_of_degenerate_features_are_fine(kind, X, scaling):
 def test_settings_are_searched_on_a_sample_of_many_instances(kind, n_landmarks):
     X, points = world(n=1200)
     searched = {"nu-svr": {"nu": None}, "kernel-ridge": {"penalty": None}}[kind]
-    few, more = (
-        quick(kind, n_landmarks=n_landmarks, search_size=size, **searched).fit(X, points)
-        for size in (60, 600)
-    )
-    errors = [min(one["mse"] for one in mapper.cv_results_) for mapper in (few, more)]
-    assert len(few.cv_results_) > 1 and errors[1] < errors[0]
-    assert few.fit(X, points, np.arange(1200) // 10).cv_results_
+    small_search = quick(kind, n_landmarks=n_landmarks, search_size=60, **searched)
+    large_search = quick(kind, n_landmarks=n_landmarks, search_size=600, **searched)
+    small_search.fit(X, points)
+    large_search.fit(X, points)
+    assert len(small_search.cv_results_) > 1
+    small_error = min(result["mse"] for result in small_search.cv_results_)
+    large_error = min(result["mse"] for result in large_search.cv_results_)
+    assert large_error < small_error
+    groups = np.arange(1200) // 10
+    small_search.fit(X, points, groups)
+    assert small_search.cv_results_
 
 
 # ------------------------------------------------------------------ devices and state
@@ -303,42 +421,61 @@ def test_settings_are_searched_on_a_sample_of_many_instances(kind, n_landmarks):
 @pytest.mark.parametrize("n", [100, 600])  # float64 and float32
 @pytest.mark.parametrize("n_landmarks", [None, 40])
 @forms
-def test_a_device_finds_what_the_processor_finds(kind, n, n_landmarks, form):
-    X, points = counts(n=n)
-    plain = quick(kind, n_landmarks=n_landmarks, device="cpu").fit(form(X), points)
-    device = quick(kind, n_landmarks=n_landmarks, device="cpu:0").fit(form(X), points)
-    expected = plain.predict(X)
-    assert np.abs(device.predict(form(X)) - expected).max() <= (1e-3 if n_landmarks else 2e-3)
-    assert np.allclose(plain.set_params(device="cpu:0").predict(X), expected, atol=1e-4)
+def test_torch_on_the_processor_predicts_as_numpy_does(kind, n, n_landmarks, form):
+    dense, points = counts(n=n)
+    X = form(dense)
+    with_numpy = quick(kind, n_landmarks=n_landmarks, device="cpu").fit(X, points)
+    with_torch = quick(kind, n_landmarks=n_landmarks, device="cpu:0").fit(X, points)
+    expected = with_numpy.predict(dense)
+    predicted = with_torch.predict(X)
+    tolerance = 1e-3 if n_landmarks else 2e-3
+    assert_allclose(predicted, expected, rtol=0, atol=tolerance)
+    with_numpy.set_params(device="cpu:0")
+    predicted_by_torch = with_numpy.predict(dense)
+    assert np.allclose(predicted_by_torch, expected, atol=1e-4)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 @kinds
 @pytest.mark.parametrize("n_landmarks", [None, 100])
-def test_a_gpu_finds_what_the_processor_finds(kind, n_landmarks):
+def test_a_gpu_predicts_as_the_processor_does(kind, n_landmarks):
     X, points = world(n=2000)
-    expected, found = (
-        quick(kind, n_landmarks=n_landmarks, device=device).fit(X, points).predict(X)
-        for device in ("cpu", "cuda")
-    )
-    assert np.abs(found - expected).max() <= 5e-3
+    on_cpu = quick(kind, n_landmarks=n_landmarks, device="cpu")
+    on_gpu = quick(kind, n_landmarks=n_landmarks, device="cuda")
+    expected = on_cpu.fit(X, points).predict(X)
+    predicted = on_gpu.fit(X, points).predict(X)
+    assert_allclose(predicted, expected, rtol=0, atol=5e-3)
 
 
 @kinds
 @forms
 @pytest.mark.parametrize("n", [60, 600])  # float64 and float32
 @pytest.mark.parametrize("n_landmarks", [None, 30])
-def test_restored_mapper_predicts_bit_for_bit_the_same(kind, form, n, n_landmarks):
-    X, points = counts(n=n)
-    given = {"nu": 0.4, "C": 1.0, "n_folds": 2, "search_size": 50, "device": "cpu"}
-    given["random_state"] = np.random.default_rng(0)
-    mapper = InstanceMapper(kind, n_landmarks=n_landmarks, **given).fit(form(X), points[:, 0])
-    config, arrays = mapper.get_state()
-    restored = InstanceMapper.from_state(json.loads(json.dumps(config)), dict(arrays))
-    expected = mapper.predict(form(X))
+def test_a_restored_mapper_predicts_bit_for_bit_the_same(kind, form, n, n_landmarks):
+    dense, points = counts(n=n)
+    X = form(dense)
+    mapper = InstanceMapper(
+        kind,
+        nu=0.4,
+        C=1.0,
+        n_folds=2,
+        search_size=50,
+        n_landmarks=n_landmarks,
+        device="cpu",
+        random_state=np.random.default_rng(0),
+    )
+    mapper.fit(X, points[:, 0])
+    expected = mapper.predict(X)
     assert expected.ndim == 1
-    assert restored.get_params() == mapper.get_params() | {"device": None, "random_state": None}
-    assert restored.get_state()[0] == config
+
+    config, arrays = mapper.get_state()
+    config_of_json = json.loads(json.dumps(config))
+    restored = InstanceMapper.from_state(config_of_json, dict(arrays))
+    expected_parameters = mapper.get_params() | {"device": None, "random_state": None}
+    assert restored.get_params() == expected_parameters
+    restored_config, _ = restored.get_state()
+    assert restored_config == config
     for array in arrays.values():
         array[...] = 0
-    assert np.array_equal(restored.predict(form(X)), expected)
+    predicted = restored.predict(X)
+    assert np.array_equal(predicted, expected)

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 from polyseme.published.pairs import PairSampler
 
@@ -19,7 +20,10 @@ def test_absent_labels_are_absent_and_full_documents_have_none(rows, seed):
     matrix = np.array(rows)
     documents = np.arange(len(matrix)).repeat(20)
     sampler = PairSampler(sp.csr_matrix(matrix), batch_size=4)
-    drawn = sampler.absent_labels(documents, np.random.default_rng(seed))
+    generator = np.random.default_rng(seed)
+    labels = sampler.absent_labels(documents, generator)
     full = matrix.all(axis=1)[documents]
-    np.testing.assert_array_equal(drawn == -1, full)
-    assert not matrix[documents[~full], drawn[~full]].any()
+    assert_array_equal(labels == -1, full)
+    some_absent = documents[~full]
+    absent_labels = labels[~full]
+    assert not matrix[some_absent, absent_labels].any()

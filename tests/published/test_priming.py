@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme import LabelCorpus
 from polyseme import tags as tags_module
@@ -32,16 +33,19 @@ def store_of(embedding, documents, ids=None):
 
 
 def ranker_at(distances, **options):
-    """A ranker and a point at these distances from one concept of each label; inf: from none."""
-    near = np.flatnonzero(np.isfinite(distances))
-    index = ConceptIndex(np.asarray(distances)[near][:, None], near, len(distances))
+    """Return a ranker and a point at these distances from one concept of each label; inf: none."""
+    distances = np.asarray(distances)
+    labels = np.flatnonzero(np.isfinite(distances))
+    points = distances[labels][:, None]
+    index = ConceptIndex(points, labels, len(distances))
     return PrimingRanker(index, 1.0, **options), [[0.0]]
 
 
 def test_scores_are_inverse_distances_that_sum_to_one():
     ranker, point = ranker_at([1.0, 2.0, 4.0])
-    total = 1 + 1 / 2 + 1 / 4
-    np.testing.assert_allclose(ranker.scores(point), [[1 / total, 0.5 / total, 0.25 / total]])
+    inverse = np.array([1, 1 / 2, 1 / 4])
+    expected = inverse / inverse.sum()
+    assert_allclose(ranker.scores(point), [expected])
 
 
 @settings(deadline=None, max_examples=50)
@@ -50,42 +54,60 @@ def test_nearer_labels_score_higher(distances):
     ranker, point = ranker_at(distances)
     (scores,) = ranker.scores(point)
     assert scores.sum() == pytest.approx(1.0)
-    assert np.argsort(-scores).tolist() == np.argsort(distances).tolist()
+    order = np.argsort(-scores)
+    expected_order = np.argsort(distances)
+    assert order.tolist() == expected_order.tolist()
 
 
 @pytest.mark.parametrize("relatedness", ["nearest", "density"])
 def test_a_label_without_concept_scores_zero_and_zero_distance_is_guarded(relatedness):
     ranker, point = ranker_at([0.0, 1.0, np.inf], relatedness=relatedness)
     scores = ranker.scores(point)
-    assert scores[0, 2] == 0.0 and np.isfinite(scores).all()
+    assert np.isfinite(scores).all()
     assert scores[0, 0] == pytest.approx(1.0, abs=1e-5)
-    empty = PrimingRanker(ConceptIndex(np.empty((0, 1)), [], 2), 1.0, relatedness)
-    assert empty.scores(point).tolist() == [[0.0, 0.0]]
+    assert scores[0, 2] == 0.0
+
+
+@pytest.mark.parametrize("relatedness", ["nearest", "density"])
+def test_without_concepts_every_label_scores_zero(relatedness):
+    index = ConceptIndex(np.empty((0, 1)), [], 2)
+    ranker = PrimingRanker(index, 1.0, relatedness)
+    scores = ranker.scores([[0.0]])
+    assert scores.tolist() == [[0.0, 0.0]]
 
 
 def test_density_prefers_the_crowd_and_nearest_the_single_neighbour():
     crowd = [[1.0, 0.0]] * 6
     index = ConceptIndex([[0.9, 0.0], *crowd], [0] + [1] * 6, 2)
-    density = PrimingRanker(index, 1.0, "density", bandwidth=1.0).scores([[0.0, 0.0]])
-    assert PrimingRanker(index, 1.0).scores([[0.0, 0.0]])[0].argmax() == 0
-    assert density[0].argmax() == 1
+    by_density = PrimingRanker(index, 1.0, "density", bandwidth=1.0)
+    by_nearest = PrimingRanker(index, 1.0)
+    (density,) = by_density.scores([[0.0, 0.0]])
+    (nearness,) = by_nearest.scores([[0.0, 0.0]])
+    assert nearness.argmax() == 0
+    assert density.argmax() == 1
     assert density.sum() == pytest.approx(1.0)
+
+
+def test_an_unknown_relatedness_is_refused():
+    index = ConceptIndex([[0.9, 0.0]], [0], 2)
     with pytest.raises(InputError, match="`relatedness` of `PrimingRanker` must be one of"):
         PrimingRanker(index, 1.0, "best")
 
 
 def test_ranking_in_blocks_is_ranking_at_once(monkeypatch):
     generator = np.random.default_rng(0)
-    index = ConceptIndex(generator.normal(size=(60, 3)), generator.integers(9, size=60), 10)
+    concepts = generator.normal(size=(60, 3))
+    index = ConceptIndex(concepts, generator.integers(9, size=60), 10)
     ranker = PrimingRanker(index, 1.0)
     points = generator.normal(size=(11, 3))
     preference = label_preference(index.n_occurrences)
-    wanted = rank_labels(ranker.scores(points), preference, 4)
+    expected_ids, expected_scores = rank_labels(ranker.scores(points), preference, 4)
     monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 25)
     label_ids, scores = ranker.rank(points, 4)
-    np.testing.assert_array_equal(label_ids, wanted[0])
-    np.testing.assert_allclose(scores, wanted[1], rtol=1e-6)
-    assert ranker.rank(points[:0], 4)[0].shape == (0, 4)
+    assert_array_equal(label_ids, expected_ids)
+    assert_allclose(scores, expected_scores, rtol=1e-6)
+    no_ids, _ = ranker.rank(points[:0], 4)
+    assert no_ids.shape == (0, 4)
 
 
 # ------------------------------------------------------------------ the store
@@ -97,29 +119,76 @@ def test_points_are_the_concepts_sorted_by_label(embedding, world, monkeypatch, 
     documents = [*world.documents[:12], ("apple", "zeppelin"), ("sea", "blimp", "apple")]
     documents.append(documents[0][::-1])  # which shares its concepts with the first
     store = store_of(embedding, documents)
-    assert store.sets[-1] == store.sets[0] and store.index(64.0).n_occurrences.sum() > len(
-        store.points
-    )
-    assert np.lexsort((store.set_ids, store.label_ids)).tolist() == list(range(len(store.points)))
-    row_of = {int(number): row for row, number in reversed(list(enumerate(store.sets)))}
-    for point, label, number in zip(store.points, store.label_ids, store.set_ids, strict=True):
-        alone = embedding.transform([store.document(row_of[int(number)])])
-        place = [alone.labels[column] for column in alone.label_ids].index(store.labels[label])
-        np.testing.assert_allclose(point, alone.points[place], atol=1e-5)
+    assert store.sets[-1] == store.sets[0]
+    n_points = len(store.points)
+    n_occurrences = store.index(64.0).n_occurrences
+    assert n_occurrences.sum() > n_points
+    order = np.lexsort((store.set_ids, store.label_ids))
+    assert order.tolist() == list(range(n_points))
+
+    set_numbers = list(store.sets)
+    for point, label_id, set_id in zip(store.points, store.label_ids, store.set_ids, strict=True):
+        row = set_numbers.index(set_id)
+        alone = embedding.transform([store.document(row)])
+        labels = [alone.labels[column] for column in alone.label_ids]
+        place = labels.index(store.labels[label_id])
+        assert_allclose(point, alone.points[place], atol=1e-5)
 
 
-def test_removing_what_was_added_gives_back_what_was_there(embedding):
-    before = store_of(embedding, [("apple", "pie"), ("sea", "sun")], ids=["a", "b"])
-    more = LabelCorpus.from_documents([("apple", "zeppelin"), ("sea", "sun")], ids=["c", "d"])
-    after, ids, _ = before.add(embedding, more)
-    assert ids == ("c", "d") and after.labels[-1] == "zeppelin"
-    old = after.set_ids <= before.set_ids.max()
-    np.testing.assert_array_equal(after.points[old], before.points)
-    for again in (after.remove(["c", "d"]), PrimingStore.from_state(*before.get_state())):
-        assert again.ids == before.ids and again.labels == before.labels
-        for name in ARRAYS:
-            assert np.array_equal(getattr(again, name), getattr(before, name)), name
-        assert (again.matrix != before.matrix).nnz == 0
+def assert_same_store(store, expected):
+    """Check that two stores hold the same, in the same order."""
+    assert store.ids == expected.ids
+    assert store.labels == expected.labels
+    for name in ARRAYS:
+        assert_array_equal(getattr(store, name), getattr(expected, name), err_msg=name)
+    assert (store.matrix != expected.matrix).nnz == 0
+
+
+@pytest.fixture
+def small_store(embedding):
+    return store_of(embedding, [("apple", "pie"), ("sea", "sun")], ids=["a", "b"])
+
+
+def test_removing_what_was_added_gives_the_same_store(embedding, small_store):
+    added = LabelCorpus.from_documents([("apple", "zeppelin"), ("sea", "sun")], ids=["c", "d"])
+    extended, ids, _ = small_store.add(embedding, added)
+    assert ids == ("c", "d")
+    assert extended.labels[-1] == "zeppelin"
+    before = extended.set_ids <= small_store.set_ids.max()
+    assert_array_equal(extended.points[before], small_store.points)
+    assert_same_store(extended.remove(["c", "d"]), small_store)
+
+
+def test_a_store_is_restored_from_its_state(small_store):
+    restored = PrimingStore.from_state(*small_store.get_state())
+    assert_same_store(restored, small_store)
+
+
+SETS = [
+    ("apple", "pie"),
+    ("sea", "sun"),
+    ("apple", "phone"),
+    ("oak",),
+    ("sea", "zeppelin"),
+    ("apple", "pie", "blimp"),
+]
+
+
+def replay(embedding, steps):
+    """Add and remove documents step by step; return the store and the documents left."""
+    store = PrimingStore.empty(embedding)
+    documents = {}
+    for number, (adds, set_number, place) in enumerate(steps):
+        if adds or not documents:
+            name = f"d{number}"
+            documents[name] = SETS[set_number]
+            corpus = LabelCorpus.from_documents([SETS[set_number]], ids=[name])
+            store, _, _ = store.add(embedding, corpus)
+        else:
+            name = sorted(documents)[place % len(documents)]
+            del documents[name]
+            store = store.remove([name])
+    return store, documents
 
 
 @settings(deadline=None, max_examples=40)
@@ -129,42 +198,41 @@ def test_removing_what_was_added_gives_back_what_was_there(embedding):
     )
 )
 def test_any_adding_and_removing_equals_a_store_built_anew(embedding, steps):
-    sets = [("apple", "pie"), ("sea", "sun"), ("apple", "phone"), ("oak",), ("sea", "zeppelin")]
-    sets.append(("apple", "pie", "blimp"))
-    store, documents = PrimingStore.empty(embedding), {}
-    for number, (adding, which, place) in enumerate(steps):
-        if adding or not documents:
-            documents[f"d{number}"] = sets[which]
-            corpus = LabelCorpus.from_documents([sets[which]], ids=[f"d{number}"])
-            store, _, _ = store.add(embedding, corpus)
-        else:
-            name = sorted(documents)[place % len(documents)]
-            del documents[name]
-            store = store.remove([name])
-    assert {name: set(store.document(row)) for row, name in enumerate(store.ids)} == {
-        name: set(labels) for name, labels in documents.items()
-    }
+    store, documents = replay(embedding, steps)
+    label_sets = [set(store.document(row)) for row in range(len(store.ids))]
+    stored = dict(zip(store.ids, label_sets, strict=True))
+    assert stored == {name: set(labels) for name, labels in documents.items()}
     queries = embedding.targets([("apple", "pie"), ("sea", "sun")])
     distances = store.index(64.0).distances(queries)
     if not documents:
         assert np.isinf(distances).all()
         return
-    anew = store_of(embedding, list(documents.values()), ids=list(documents))
-    assert set(anew.labels) == set(store.labels)
-    columns = [anew.labels.index(label) for label in store.labels]
-    expected = anew.index(64.0).distances(queries)[:, columns]
-    np.testing.assert_allclose(distances, expected, atol=1e-5)
-    for column in np.unique(store.label_ids):
-        for concept in store.nearest(queries[0], int(column), k=3):
-            assert concept.label in concept.document
-            assert all(set(documents[n]) == set(concept.document) for n in concept.document_ids)
+
+    expected = store_of(embedding, list(documents.values()), ids=list(documents))
+    assert set(expected.labels) == set(store.labels)
+    columns = [expected.labels.index(label) for label in store.labels]
+    expected_distances = expected.index(64.0).distances(queries)
+    assert_allclose(distances, expected_distances[:, columns], atol=1e-5)
+    for column in np.unique(store.label_ids).tolist():
+        for concept in store.nearest(queries[0], column, k=3):
+            labels = set(concept.document)
+            assert concept.label in labels
+            for name in concept.document_ids:
+                assert set(documents[name]) == labels
 
 
-def test_unknown_and_taken_names_are_refused_and_numbers_are_made_anew(embedding):
+def test_unknown_names_are_not_removed_and_taken_ones_not_added(embedding):
     store = store_of(embedding, [("apple", "pie")], ids=["0"])
     with pytest.raises(InputError, match="No known document is named 'b'; nothing was removed"):
         store.remove(["0", "b"])
+    corpus = LabelCorpus.from_documents([("sea",)], ids=["0"])
     with pytest.raises(InputError, match="named '0' is known already"):
-        store.add(embedding, LabelCorpus.from_documents([("sea",)], ids=["0"]))
-    more, ids, _ = store.add(embedding, LabelCorpus.from_documents([("sea",), ("sun",)]))
-    assert len(set(more.ids)) == 3 and "0" not in ids
+        store.add(embedding, corpus)
+
+
+def test_documents_without_ids_get_numbers_that_are_free(embedding):
+    store = store_of(embedding, [("apple", "pie")], ids=["0"])
+    corpus = LabelCorpus.from_documents([("sea",), ("sun",)])
+    extended, ids, _ = store.add(embedding, corpus)
+    assert len(set(extended.ids)) == 3
+    assert "0" not in ids
