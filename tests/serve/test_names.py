@@ -210,7 +210,7 @@ def label_path(name, action=""):
 @pytest.mark.parametrize("label", LABELS)
 def test_any_label_is_read_changed_and_removed_at_its_address(host, label):
     toy = ModelClient(ExactClient(host))
-    toy.post("/labels", {"documents": [[label, "sand"]]})
+    host.change("add", "", None, lambda tagger: tagger.add_documents([[label, "sand"]]))
     known_label = host.now.known(label)
     assert toy.get(label_path(label))["label"] == known_label
     toy.post(label_path(label, "/block"), {})
