@@ -520,27 +520,30 @@ def test_a_loop_of_links_gets_one_sentence_in_every_command(run, folder, monkeyp
 # ---------------------------------------------------------------------- texts of strangers
 
 
-@pytest.fixture
-def terminal(monkeypatch):
-    """A terminal in place of the standard output."""
-    stream = io.StringIO()
-    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("sys.stdout", stream)
-    return stream
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def print_to_terminal(monkeypatch, record, form):
+    """Return what is printed of a record to a terminal."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    emit([record], form)
+    return terminal.getvalue()
 
 
 @pytest.mark.parametrize("form", [Form.table, Form.csv])
-def test_labels_cannot_control_a_terminal(terminal, form):
-    emit([{"label": "\x1b]0;owned\x07 \x9b31m \u202etxt", "score": -0.5}], form)
-    text = terminal.getvalue()
+def test_labels_cannot_control_a_terminal(monkeypatch, form):
+    record = {"label": "\x1b]0;owned\x07 \x9b31m \u202etxt", "score": -0.5}
+    text = print_to_terminal(monkeypatch, record, form)
     without_colours = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "owned" in text
     assert not set("\x1b\x07\x9b\u202e") & set(without_colours)
 
 
-def test_labels_in_csv_are_no_formulas_and_numbers_stay_numbers(terminal):
-    emit([{"label": "=1+1", "score": -0.5}], Form.csv)
-    text = terminal.getvalue()
+def test_labels_in_csv_are_no_formulas_and_numbers_stay_numbers(monkeypatch):
+    text = print_to_terminal(monkeypatch, {"label": "=1+1", "score": -0.5}, Form.csv)
     assert "'=1+1" in text
     assert ",-0.5" in text
 
