@@ -55,7 +55,8 @@ def tiny_space() -> Callable[..., ConceptSpace]:
     def make(**parameters: Any) -> ConceptSpace:
         plan = SpacePlan(hidden=32, code=32, document_batch=64, item_batch=48, probable_batch=24)
         settings: dict[str, Any] = {"n_folds": 3, "n_steps": 120, "plan": plan}
-        return ConceptSpace(**(settings | parameters))
+        settings |= parameters
+        return ConceptSpace(**settings)
 
     return make
 
@@ -71,7 +72,8 @@ def tiny_embedding() -> Callable[..., ConceptEmbedding]:
             "training": plan,
             "random_state": 0,
         }
-        return ConceptEmbedding(**(settings | parameters))
+        settings |= parameters
+        return ConceptEmbedding(**settings)
 
     return make
 
@@ -134,8 +136,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         monkeypatch.setattr(sys, "argv", ["polyseme", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()
+        code = int(ended.value.code or 0)
         printed = capsys.readouterr()
-        return CommandResult(int(ended.value.code or 0), printed.out, printed.err)
+        return CommandResult(code, printed.out, printed.err)
 
     return call
 

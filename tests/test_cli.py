@@ -302,9 +302,10 @@ def test_an_interrupted_mapping_does_not_lose_the_concept_space(
 def test_a_folder_of_another_program_is_refused_before_training(
     fail, files, inputs, tmp_path, no_training
 ):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("keep me")
-    assert "Refusing to write a model" in fail("fit", tmp_path / "mine", *inputs)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("keep me")
+    assert "Refusing to write a model" in fail("fit", folder, *inputs)
     assert "it is a file" in fail("fit", files / "truth.jsonl", *inputs)
 
 
@@ -349,7 +350,8 @@ def test_a_read_only_folder_is_refused_before_training(
 
 
 def test_a_full_disk_is_reported_before_training(fail, inputs, tmp_path, monkeypatch, no_training):
-    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
+    usage = shutil.disk_usage(tmp_path)
+    usage = usage._replace(free=1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     sentence = fail("fit", tmp_path / "m", *inputs)
     assert "has 0.00 GB left, and 0.0" in sentence
@@ -398,9 +400,11 @@ def test_a_checkpoint_of_another_fit_is_not_overwritten(
     with monkeypatch.context() as patch:
         patch.setattr(polyseme.ZeroShotTagger, "save", interrupt)
         assert run(*words).code == 130
-    before = names(tmp_path / "m.checkpoint")
-    assert "belongs to other data or parameters" in fail(*words, "--seed", 1)
-    assert names(tmp_path / "m.checkpoint") == before
+    checkpoint = tmp_path / "m.checkpoint"
+    before = names(checkpoint)
+    sentence = fail(*words, "--seed", 1)
+    assert "belongs to other data or parameters" in sentence
+    assert names(checkpoint) == before
     succeed(*words)
     assert names(tmp_path) == {"m"}
 
@@ -466,9 +470,10 @@ def test_documents_and_labels_by_name_are_added_without_training(
     assert result.stdout.strip() == str(grown)
     assert "added 2 documents; new labels: jellyfish" in result.stderr
     by_name = ("add", grown, "--label", "coast", "--vectors", files / "words.npz")
-    assert "added 1 label by name; new labels: coast" in succeed(*by_name).stderr
-    repeated = succeed(*by_name)
-    assert "known already, so nothing is added by name: coast" in repeated.stderr
+    result = succeed(*by_name)
+    assert "added 1 label by name; new labels: coast" in result.stderr
+    result = succeed(*by_name)
+    assert "known already, so nothing is added by name: coast" in result.stderr
     rankings = succeed("rank", grown, test_rows, "-k", 50).records
     for labels in column(rankings, "labels"):
         assert {"jellyfish", "coast"} <= set(labels)
@@ -491,12 +496,18 @@ def test_complete_and_evaluate(succeed, files, model):
     check_complete_and_evaluate(succeed, files, model)
 
 
-def test_info_describes_documents_and_models(succeed, files, model, toy_tagger):
-    facts = succeed("info", files / "documents.jsonl", "-f", "jsonl").records[0]
+def test_info_describes_documents(succeed, files):
+    (facts,) = succeed("info", files / "documents.jsonl", "-f", "jsonl").records
     assert facts["documents"] == 300
+
+
+def test_info_describes_models(succeed, model, toy_tagger):
     (facts,) = succeed("info", model, "-f", "jsonl").records
     space, store = toy_tagger.space_, toy_tagger.store_
-    assert [facts[kind] for kind in ("labels", "seen", "unseen", "oov")] == [29, 23, 4, 2]
+    assert facts["labels"] == 29
+    assert facts["seen"] == 23
+    assert facts["unseen"] == 4
+    assert facts["oov"] == 2
     assert facts["known documents"] == 600
     assert facts["different tag sets"] == len(store.points)
     assert facts["members"] == len(space.members_)
@@ -567,12 +578,14 @@ def test_evidence_as_csv_has_a_row_for_each_part(succeed, model, test_rows):
     assert list(total) == ["part", "probability", "logit", "without"]
     assert total["part"] == "sum"
     assert len(rows) == 2 + 2 + 2
-    assert column(rows[:2], "part") == ["how common the tag is", "features"]
+    contributions = column(rows, "part")
+    assert contributions[:2] == ["how common the tag is", "features"]
     for tag in rows[2:4]:
         assert tag["probability"]
         assert tag["without"]
     logits = map(float, column(rows, "logit"))
-    assert sum(logits) == pytest.approx(float(total["logit"]), abs=1e-5)
+    expected = float(total["logit"])
+    assert sum(logits) == pytest.approx(expected, abs=1e-5)
 
 
 def test_evidence_for_people_fits_eighty_columns_and_has_bars(succeed, model, test_rows):
@@ -636,8 +649,8 @@ def test_measures_are_printed_as_a_table(succeed, files, model, test_rows):
     words = ("evaluate", model, test_rows, files / "truth.jsonl", "-f", "table")
     stdout = succeed(*words).stdout
     assert widest_line(stdout) <= 80
-    heads = re.findall(".*measure.*", stdout)[0].split()
-    assert heads[:3] == ["measure", "all", "seen"]
+    header, *_ = re.findall(".*measure.*", stdout)
+    assert header.split()[:3] == ["measure", "all", "seen"]
 
 
 def test_labels_that_look_like_markup_are_printed_unchanged(succeed, world, tiny_space, tmp_path):
@@ -670,8 +683,9 @@ def test_explain_takes_a_published_model(succeed, test_rows, published):
     result = succeed("explain", published, test_rows, "apple", "--row", 0, "-k", 2)
     nearer, farther = result.records
     assert nearer["distance"] <= farther["distance"]
-    assert nearer["times"] >= len(nearer["known_as"]) > 0
     assert "apple" in nearer["document"]
+    known_as = nearer["known_as"]
+    assert nearer["times"] >= len(known_as) > 0
 
 
 def test_info_and_add_take_a_published_model(succeed, files, published, tmp_path):
@@ -905,7 +919,8 @@ def test_verdicts_are_learned_and_logged(succeed, own_model, test_rows, learned,
         assert verdict.who == "me"
         assert verdict.score is not None
     questions = ask(succeed, own_model, test_rows, "-l", "charger", "-k", 50)
-    assert len(questions) == len(world.X_test) - 8, "no item is asked about twice"
+    n_open = len(world.X_test) - 8
+    assert len(questions) == n_open, "no item is asked about twice"
 
 
 def test_verdicts_change_the_rankings_and_not_the_model_file(
@@ -970,7 +985,8 @@ def test_no_question_is_about_a_tag_that_an_item_has(succeed, own_model, tagged_
     assert "joined by id: 25 items" in result.stderr
     tags_by_id = {record["id"]: record["labels"] for record in tagged_pool}
     for question in result.records:
-        assert question["label"] not in tags_by_id[question["item"]]
+        item = question["item"]
+        assert question["label"] not in tags_by_id[item]
 
 
 def test_a_likely_tag_that_an_item_lacks_is_a_likely_error(
@@ -1140,8 +1156,10 @@ def test_an_update_with_other_inputs_is_refused(
     update = update_of(model, tmp_path)
     documents = inputs[:2]
     narrow = write_npy(tmp_path / "narrow.npy", world.X[:, :3])
-    assert "These items have 3 features" in fail(*update, *documents, "-x", narrow)
-    assert "The model of --update has features" in fail(*update, *documents)
+    sentence = fail(*update, *documents, "-x", narrow)
+    assert "These items have 3 features" in sentence
+    sentence = fail(*update, *documents)
+    assert "The model of --update has features" in sentence
     succeed("learn", own_model, "--yes", "sea", 1, "-x", test_rows)
     sentence = fail(*update, *inputs, "-u", test_rows, "--verdicts", own_model)
     assert "have verdicts that differ" in sentence
@@ -1151,7 +1169,8 @@ def test_a_fit_refuses_a_folder_without_verdicts_and_a_pool_for_the_paper(
     fail, files, inputs, test_rows, tmp_path
 ):
     words = ("fit", tmp_path / "x", *inputs, "-u", test_rows)
-    assert "There are no verdicts in" in fail(*words, "--verdicts", files)
+    sentence = fail(*words, "--verdicts", files)
+    assert "There are no verdicts in" in sentence
     sentence = fail(*words, "--preset", "paper")
     assert "`--unlabelled` belongs to the default tagger" in sentence
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -83,9 +82,9 @@ def check_interrupted_fit(folder: Path, module: str, when: str) -> None:
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("tables")
-    documents = [["a", "b"], ["b", "c"], ["a", "c", "d"]] * 5
-    lines = [json.dumps({"labels": labels}) + "\n" for labels in documents]
-    (folder / "d.jsonl").write_text("".join(lines))
+    lines = ['["a", "b"]', '["b", "c"]', '["a", "c", "d"]']
+    text = "\n".join(lines * 5)
+    (folder / "d.jsonl").write_text(text)
     return folder
 
 

@@ -220,7 +220,8 @@ def test_a_wrong_vocabulary_or_checkpoint_is_refused(value):
     ids=["n_components", "hidden"],
 )
 def test_a_size_beyond_the_memory_is_refused_with_the_memory_it_needs(tagger, parameter):
-    message = refusal(tagger.fit, np.zeros((10, 2)), DOCUMENTS)
+    X = np.zeros((10, 2))
+    message = refusal(tagger.fit, X, DOCUMENTS)
     assert "GB of memory" in message
     assert parameter in message
 
@@ -266,7 +267,8 @@ def test_a_long_label_does_not_make_every_cell_of_a_table_long(toy_tagger, most_
     tagger.indicator_ = None
     tagger.set_store(toy_tagger.store_.renamed(toy_tagger.store_.labels[0], label))
     x = np.zeros((200, tagger.n_features_in_))
-    (labels, _), peak = most_bytes(tagger.rank, x, 10)
+    ranking, peak = most_bytes(tagger.rank, x, 10)
+    labels, _ = ranking
     assert labels.shape == (200, 10)
     assert label in tagger.classes_
     _, usual_peak = most_bytes(toy_tagger.rank, x, 10)
@@ -315,7 +317,8 @@ def test_infinite_scores_are_ranked_first_or_last(infinite, finite):
     expected = evaluate(truth, scores)
     scores[0, 0] = infinite
     with np.errstate(all="raise"):
-        assert evaluate(truth, scores) == expected
+        measures = evaluate(truth, scores)
+    assert measures == expected
 
 
 @pytest.mark.parametrize("rows", [[5], [-6], [0.5], ["a"], None, [[0]], HUGE, [HUGE], 2**40])
@@ -399,7 +402,8 @@ def test_a_closed_or_full_standard_error_is_no_error(folder, ending):
     process = run_in_shell(folder, f"$POLYSEME block model apple --out other {ending}")
     assert process.returncode == 0, process.stderr
     assert process.stdout == "other\n"
-    assert "apple" in load(folder / "other").vocabulary_.blocked
+    tagger = load(folder / "other")
+    assert "apple" in tagger.vocabulary_.blocked
 
 
 def test_a_full_disk_is_named(folder):
@@ -476,9 +480,10 @@ def check_refused(result):
 )
 def test_numbers_and_names_of_any_size_get_one_sentence(run, folder, monkeypatch, words):
     monkeypatch.chdir(folder)
-    sentence = check_refused(run(*words.split()))
+    result = run(*words.split())
+    sentence = check_refused(result)
     assert len(sentence) < 700
-    assert not (folder / "new").exists()
+    assert not Path("new").exists()
 
 
 @pytest.mark.parametrize(
@@ -512,9 +517,10 @@ def test_a_loop_of_links_gets_one_sentence_in_every_command(run, folder, monkeyp
     for name, target in (("loop", "back"), ("back", "loop")):
         if not os.path.lexists(name):
             Path(name).symlink_to(target)
-    sentence = check_refused(run(*words.split()))
+    result = run(*words.split())
+    sentence = check_refused(result)
     assert "Errno" not in sentence
-    assert not (folder / "new").exists()
+    assert not Path("new").exists()
 
 
 # ---------------------------------------------------------------------- texts of strangers

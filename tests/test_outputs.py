@@ -207,10 +207,11 @@ def test_through_a_link_the_target_is_replaced_and_the_link_stays(tmp_path, writ
 
 
 def test_a_token_made_through_a_link_is_valid(tmp_path):
-    ann = new_token(tmp_path / "tokens.json", "ann", "read")
-    (tmp_path / "link").symlink_to("tokens.json")
-    bob = new_token(tmp_path / "link", "bob", "admin")
-    tokens = Tokens.read(tmp_path / "tokens.json")
+    file, link = tmp_path / "tokens.json", tmp_path / "link"
+    ann = new_token(file, "ann", "read")
+    link.symlink_to(file)
+    bob = new_token(link, "bob", "admin")
+    tokens = Tokens.read(file)
     assert tokens.caller(ann).name == "ann"
     assert tokens.caller(bob).name == "bob"
 
@@ -352,12 +353,13 @@ def test_a_folder_of_another_program_is_refused_and_unchanged(run, model, tmp_pa
 
 @pytest.mark.parametrize("write", [block, add, rank, sample, save, cut], ids=name_of)
 def test_new_and_empty_folders_and_links_to_them_can_be_written_twice(run, model, tmp_path, write):
+    new, link = tmp_path / "new", tmp_path / "link"
     (tmp_path / "empty").mkdir()
-    (tmp_path / "link").symlink_to("empty")
-    for name in ("new", "link", "new", "link"):
-        assert write(run, model, tmp_path / name) == ""
-        assert len(names(tmp_path / name)) > 1
-    assert (tmp_path / "link").is_symlink()
+    link.symlink_to("empty")
+    for folder in (new, link, new, link):
+        assert write(run, model, folder) == ""
+        assert len(names(folder)) > 1
+    assert link.is_symlink()
 
 
 # ---------------------------------------------------------------------- files inside our folders

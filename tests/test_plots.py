@@ -53,7 +53,8 @@ def test_reliability_is_that_of_the_validation(toy_tagger):
     axes = plot_reliability(toy_tagger)
     curve = toy_tagger.validation_.curves["seen"]
     frequencies = [step[2] for step in curve]
-    np.testing.assert_allclose(axes.lines[1].get_ydata(), frequencies)
+    drawn_line = axes.lines[1]
+    np.testing.assert_allclose(drawn_line.get_ydata(), frequencies)
 
 
 def test_a_tagger_without_a_validation_has_no_reliability(own_tagger):

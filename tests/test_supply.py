@@ -93,7 +93,7 @@ def test_the_lock_has_the_versions_of_the_constraints():
     for name, version in pins:
         canonical_name = canonicalize_name(name)
         (block,) = blocks_by_name[canonical_name]
-        assert block.split()[0] == f"{canonical_name}=={version}"
+        assert block.startswith(f"{canonical_name}=={version} ")
 
 
 def test_all_requirements_of_development_are_locked():

@@ -55,8 +55,11 @@ def out(tmp_path) -> Path:
 def rank(place, out):
     """Rank shards with the model."""
 
-    def rank_into(shards=None, folder=out, **options):
-        return rank_shards(place / "model", shards or place / "cut", folder, **options)
+    model = place / "model"
+    all_shards = place / "cut"
+
+    def rank_into(shards=all_shards, folder=out, **options):
+        return rank_shards(model, shards, folder, **options)
 
     return rank_into
 
@@ -89,8 +92,10 @@ def test_by_default_unseen_labels_without_a_reachable_precision_are_left_out(
 def test_rankings_in_a_folder_are_those_that_are_printed(place, out):
     words = ("rank", place / "model", place / "cut", "-k", 3)
     assert "900 rows of 4 shards ranked" in run(*words, "--out", out).stderr
-    texts = [path.read_text("utf-8") for path in sorted(out.glob("*.jsonl"))]
-    assert "".join(texts) == run(*words).stdout
+    files = sorted(out.glob("*.jsonl"))
+    texts = [file.read_text("utf-8") for file in files]
+    printed = run(*words).stdout
+    assert "".join(texts) == printed
 
 
 def test_rankings_are_those_of_the_tagger(place):
@@ -105,9 +110,10 @@ def test_rankings_are_those_of_the_tagger(place):
 
 def test_the_number_of_threads_does_not_change_the_files(rank, tmp_path, monkeypatch):
     monkeypatch.setattr(ranking, "MOST_ROWS", 16)
-    rank(folder=tmp_path / "serial", workers=1)
-    rank(folder=tmp_path / "parallel", workers=2)
-    assert contents(tmp_path / "serial") == contents(tmp_path / "parallel")
+    serial, parallel = tmp_path / "serial", tmp_path / "parallel"
+    rank(folder=serial, workers=1)
+    rank(folder=parallel, workers=2)
+    assert contents(serial) == contents(parallel)
 
 
 def test_a_manifest_lists_parquet_files_of_many_groups(place, out, monkeypatch):
@@ -228,9 +234,11 @@ def test_damaged_rankings_are_reported_and_computed_again(rank, out, damage, fin
     with pytest.warns(PolysemeWarning, match="Damaged or gone .* made again: part-00001.jsonl"):
         assert rank(**SERIAL).n_before == 3
     assert file.read_bytes() == whole
+    written = contents(out)
     for entry in manifest_of(out)["files"]:
-        content = (out / entry["file"]).read_bytes()
-        assert entry["sha256"] == sha256(content).hexdigest()
+        name = entry["file"]
+        digest = sha256(written[name]).hexdigest()
+        assert entry["sha256"] == digest
 
 
 @pytest.mark.parametrize("name", ["plan.json", "manifest.json", "done.journal"])
@@ -238,13 +246,15 @@ def test_a_flipped_bit_in_the_records_of_a_job_does_not_change_its_files(rank, o
     rank(**SERIAL)
     whole = contents(out)
     if name == "done.journal":
-        entries = manifest_of(out)["files"]
-        lines = [json.dumps(entry) + "\n" for entry in entries]
+        manifest = manifest_of(out)
+        lines = [json.dumps(entry) + "\n" for entry in manifest["files"]]
         (out / name).write_text("".join(lines))
         (out / "manifest.json").unlink()
-    data = (out / name).read_bytes()
+    file = out / name
+    data = file.read_bytes()
     for position in (0, len(data) // 3, len(data) // 2, len(data) - 2):
-        (out / name).write_bytes(flip_bit(data, position, 4))
+        damaged = flip_bit(data, position, 4)
+        file.write_bytes(damaged)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
             rank(**SERIAL)
@@ -257,7 +267,8 @@ def test_only_a_changed_shard_is_ranked_again(place, rank, out, tmp_path):
     write_shards(X, shards, 300)
     rank(shards)
     before = contents(out)
-    np.save(shards / "part-00001.npy", X[300:600][::-1])
+    changed_rows = X[300:600][::-1]
+    np.save(shards / "part-00001.npy", changed_rows)
     assert rank(shards).n_before == 2
     after = contents(out)
     assert after["part-00001.jsonl"] != before["part-00001.jsonl"]
@@ -277,10 +288,11 @@ def test_only_a_changed_shard_is_ranked_again(place, rank, out, tmp_path):
     ids=["top", "precision", "form"],
 )
 def test_a_folder_of_rankings_with_other_options_is_not_changed(place, rank, out, options, message):
-    rank(place / "all.npy", k=3)
+    features = place / "all.npy"
+    rank(features, k=3)
     before = contents(out)
     with pytest.raises(InputError, match=message):
-        rank(place / "all.npy", **options)
+        rank(features, **options)
     assert contents(out) == before
 
 
@@ -295,9 +307,10 @@ def test_a_folder_of_rankings_with_other_options_is_not_changed(place, rank, out
     ],
 )
 def test_a_folder_that_holds_something_else_is_refused(rank, cut, tmp_path, name, message):
-    for folder, file, text in (("mine", "letter.txt", "dear"), ("torn", "plan.json", "[")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / file).write_text(text)
+    for file, text in (("mine/letter.txt", "dear"), ("torn/plan.json", "[")):
+        path = tmp_path / file
+        path.parent.mkdir()
+        path.write_text(text)
     if name == "out":
         rank(cut)
         (cut / "part-00001.npy").unlink()
@@ -309,8 +322,13 @@ def test_options_that_do_not_go_together_are_refused(place, out):
     words = ("rank", place / "model", place / "cut")
     run(*words, "--out", out, "--tags", "x.jsonl", code=2)
     run(*words, "--out", out, "--form", "csv", code=2)
+
+
+def test_an_address_needs_the_engine_ray(place):
+    words = ("rank", place / "model", place / "cut")
     result = run(*words, "--address", "auto", code=1)
-    assert "needs the engine 'ray'" in str(result.exception)
+    sentence = str(result.exception)
+    assert "needs the engine 'ray'" in sentence
 
 
 def start_answering(reply: bytes) -> str:
@@ -341,27 +359,30 @@ def start_answering(reply: bytes) -> str:
 )
 def test_a_wrong_engine_or_address_is_refused(arguments, message):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    with pytest.raises(InputError, match=message):
-        open_engine(*arguments).__enter__()
+    with pytest.raises(InputError, match=message), open_engine(*arguments):
+        pass
 
 
 @pytest.mark.parametrize("reply", [b"HTTP/1.0 400 Bad Request", b""])
 def test_a_server_that_is_not_ray_is_refused(reply):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    with pytest.raises(InputError, match="what answers is not Ray"):
-        open_engine("ray", start_answering(reply)).__enter__()
+    address = start_answering(reply)
+    with pytest.raises(InputError, match="what answers is not Ray"), open_engine("ray", address):
+        pass
 
 
 def test_without_ray_the_extra_to_install_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"needs the extra `ray`; pip install '.\[ray\]'"):
-        open_engine("ray").__enter__()
+    message = r"needs the extra `ray`; pip install '.\[ray\]'"
+    with pytest.raises(InputError, match=message), open_engine("ray"):
+        pass
 
 
 def refusal_of_worker(function, piece, version=None) -> str:
     """Return the sentence with which a worker refuses a piece of work."""
     worker = engine._Worker(function, [piece], version or engine.own_version())
-    ((_, sentence),) = worker({"piece": [0]})["outcome"]
+    result = worker({"piece": [0]})
+    ((_, sentence),) = result["outcome"]
     return sentence
 
 
@@ -374,7 +395,8 @@ def suggestions(place, monkeypatch):
 
 def test_a_worker_refuses_another_model(suggestions):
     suggestions.digest = "0" * 64
-    refusal = refusal_of_worker(partial(media._tag, suggestions, 1, []), [])
+    tag = partial(media._tag, suggestions, 1, [])
+    refusal = refusal_of_worker(tag, [])
     assert "is another one; use a folder that all" in refusal
 
 
@@ -398,8 +420,10 @@ def test_a_worker_refuses_another_version_other_features_and_errors(suggestions)
 def test_suggestions_for_workers_are_small(suggestions):
     suggestions.tagger = SimpleNamespace(classes_=range(100_000))
     assert suggestions.n_rows == 41, "tables of scores stay small"
-    attributes = vars(pickle.loads(pickle.dumps(suggestions)))
-    assert not {"tagger", "n_rows"} & attributes.keys()
+    pickled = pickle.dumps(suggestions)
+    copy = pickle.loads(pickled)
+    assert "tagger" not in vars(copy)
+    assert "n_rows" not in vars(copy)
 
 
 def test_a_head_node_that_is_gone_is_reported_once(monkeypatch, capsys):

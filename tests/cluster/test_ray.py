@@ -30,11 +30,12 @@ RAY = ("--engine", "ray")
 def place(tmp_path_factory, toy_tagger, world) -> Path:
     """A model, and its training items many times over as shards, with their rankings."""
     folder = tmp_path_factory.mktemp("cluster")
-    toy_tagger.save(folder / "model")
+    model, shards = folder / "model", folder / "cut"
+    toy_tagger.save(model)
     X = repeated_features(world, 20)
-    write_shards(X, folder / "cut", 500)
+    write_shards(X, shards, 500)
     write_shards(X[:1300], folder / "columns", 500, "parquet")
-    rank_shards(folder / "model", folder / "cut", folder / "rankings")
+    rank_shards(model, shards, folder / "rankings")
     return folder
 
 
@@ -74,9 +75,11 @@ def stop_at(n: int, done: int, total: int, skipped: int) -> None:
 
 
 def test_workers_that_die_again_and_again_end_the_job_with_a_sentence(engine):
+    results = engine.map(os._exit, [1])
     with pytest.raises(InputError, match=r"Workers died again and again, at 1 or soon") as refusal:
-        list(engine.map(os._exit, [1]))
-    assert "\n" not in str(refusal.value)
+        list(results)
+    sentence = str(refusal.value)
+    assert "\n" not in sentence
 
 
 def test_a_module_that_a_worker_lacks_is_named(engine, tmp_path, monkeypatch):
@@ -93,16 +96,18 @@ def test_a_job_without_work_has_no_results(engine):
 
 def test_rankings_are_the_same_bytes_although_a_worker_dies(engine, place, tmp_path):
     kill = KillOnce()
-    rank_shards(place / "model", place / "cut", tmp_path / "ray", engine=engine, progress=kill)
+    out = tmp_path / "out"
+    rank_shards(place / "model", place / "cut", out, engine=engine, progress=kill)
     assert kill.killed
-    assert contents(tmp_path / "ray") == contents(place / "rankings")
+    assert contents(out) == contents(place / "rankings")
 
 
 def test_rankings_in_parquet_are_the_same_bytes(engine, place, tmp_path):
     arguments = place / "model", place / "columns"
-    rank_shards(*arguments, tmp_path / "local", k=4, form="parquet", engine=None)
-    rank_shards(*arguments, tmp_path / "ray", k=4, form="parquet", engine=engine)
-    assert contents(tmp_path / "local") == contents(tmp_path / "ray")
+    local, distributed = tmp_path / "local", tmp_path / "distributed"
+    rank_shards(*arguments, local, k=4, form="parquet", engine=None)
+    rank_shards(*arguments, distributed, k=4, form="parquet", engine=engine)
+    assert contents(local) == contents(distributed)
 
 
 def test_a_ranking_interrupted_on_ray_is_completed_locally(engine, place, tmp_path):

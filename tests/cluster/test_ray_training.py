@@ -42,18 +42,21 @@ def test_two_workers_train_the_same_model_as_one_process_although_one_is_killed(
     def kill_after_a_checkpoint() -> None:
         deadline = time.monotonic() + 240
         while time.monotonic() < deadline and not killed.is_set():
-            if any(tmp_path.rglob("worker-*")) and kill_one("RayTrainWorker"):
+            has_checkpoint = any(tmp_path.rglob("worker-*"))
+            if has_checkpoint and kill_one("RayTrainWorker"):
                 killed.set()
             time.sleep(0.02)
 
     threading.Thread(target=kill_after_a_checkpoint, daemon=True).start()
     for attempt in range(3):  # a training may be over before anybody is killed
-        trainer = RayTraining(workers=2, storage=tmp_path / str(attempt))
+        storage = tmp_path / str(attempt)
+        trainer = RayTraining(workers=2, storage=storage)
         distributed = tagger().fit(X, TAGS, SETS, trainer=trainer)
         if killed.is_set():
             break
-    assert np.array_equal(distributed.predict_proba(X), local.predict_proba(X))
-    for losses, expected in zip(distributed.space_.history_, local.space_.history_, strict=True):
+    np.testing.assert_array_equal(distributed.predict_proba(X), local.predict_proba(X))
+    histories = zip(distributed.space_.history_, local.space_.history_, strict=True)
+    for losses, expected in histories:
         assert losses == pytest.approx(expected, rel=1e-6)
     assert killed.is_set(), "there was no worker to kill"
 
@@ -81,24 +84,32 @@ def test_a_training_that_keeps_failing_ends_with_a_sentence(engine, monkeypatch)
         raise train.TrainingFailedError("Training failed due to worker errors:\nout of luck")
 
     monkeypatch.setattr("ray.train.torch.TorchTrainer.fit", fail)
+    trainer = RayTraining(workers=1)
     with pytest.raises(InputError, match=r"failed 4 times; the last one said: out of luck$"):
-        tagger().fit(X, TAGS, SETS, trainer=RayTraining(workers=1))
-    with pytest.raises(InputError, match=r"`workers` of `RayTraining` must be a whole number"):
-        tagger().fit(X, TAGS, SETS, trainer=RayTraining(workers=0))
+        tagger().fit(X, TAGS, SETS, trainer=trainer)
+
+
+def test_a_training_without_workers_is_refused():
+    trainer = RayTraining(workers=0)
+    message = r"`workers` of `RayTraining` must be a whole number"
+    with pytest.raises(InputError, match=message):
+        tagger().fit(X, TAGS, SETS, trainer=trainer)
 
 
 def test_a_training_is_resumed_only_with_the_same_data_plan_seed_and_number_of_workers():
     documents = sp.csr_matrix(np.eye(20, 6))
+    features, changed_features = np.ones((20, 3)), np.zeros((20, 3))
     space = ConceptSpace(n_folds=2, n_steps=8, random_state=0)
-    data, seed = space.prepare(documents, np.ones((20, 3)), None, None, None)
-    changed_data, _ = space.prepare(documents, np.zeros((20, 3)), None, None, None)
+    data, seed = space.prepare(documents, features, None, None, None)
+    changed_data, _ = space.prepare(documents, changed_features, None, None, None)
     plan = space.plan_
+    changed_plan = replace(plan, n_steps=9)
     names = {
         run_name(data, plan, seed, 2),
         run_name(changed_data, plan, seed, 2),
         run_name(data, plan, seed + 1, 2),
         run_name(data, plan, seed, 1),
-        run_name(data, replace(plan, n_steps=9), seed, 2),
+        run_name(data, changed_plan, seed, 2),
     }
     assert len(names) == 5
     assert run_name(data, plan, seed, 2) in names
@@ -107,8 +118,9 @@ def test_a_training_is_resumed_only_with_the_same_data_plan_seed_and_number_of_w
 def test_only_checkpoints_of_a_training_are_forgotten(tmp_path):
     foreign = {"polyseme-my-own-notes", "polyseme-1-0123456789abcdef-2-copy", "model"}
     for name in (*foreign, "polyseme-1-0123456789abcdef-2"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").touch()
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "file").touch()
     RayTraining(storage=tmp_path).forget()
     assert {path.name for path in tmp_path.iterdir()} == foreign
     RayTraining(storage=tmp_path / "nowhere").forget()

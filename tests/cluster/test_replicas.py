@@ -27,9 +27,9 @@ MODEL = "/v1/models/model"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, toy_tagger) -> Path:
-    folder = tmp_path_factory.mktemp("replicas") / "model"
-    toy_tagger.save(folder)
-    return folder
+    path = tmp_path_factory.mktemp("replicas") / "model"
+    toy_tagger.save(path)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,8 @@ def wait_for_both(client: Any, version: str | None = None) -> set[str]:
         response = client.get(MODEL)
         assert response.status_code == 200, response.text
         replica = response.headers["X-Replica"]
-        version_by_replica[replica] = response.json()["version"]
+        content = response.json()
+        version_by_replica[replica] = content["version"]
         versions = set(version_by_replica.values())
         is_current = version is None or versions == {version}
         if len(version_by_replica) == 2 and is_current:
@@ -84,7 +85,8 @@ def test_both_replicas_answer_as_the_tagger_does(client, toy_tagger, world):
 @pytest.mark.reproduction
 def test_a_change_at_one_replica_reaches_the_other(client, model, world):
     def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
-        response = client.post(f"{MODEL}{path}", json=body)
+        address = MODEL + path
+        response = client.post(address, json=body)
         assert response.status_code == 200, response.text
         return response.json()
 

@@ -23,8 +23,9 @@ from polyseme.serve.host import ModelHost
 
 @pytest.fixture(scope="session")
 def saved_model(tmp_path_factory, world, tiny_space) -> Path:
-    path = tmp_path_factory.mktemp("serve") / "toy"
-    tagger = ZeroShotTagger(space=tiny_space(), n_validations=1, random_state=0)
+    folder = tmp_path_factory.mktemp("serve")
+    path = folder / "toy"
+    tagger = ZeroShotTagger(tiny_space(), n_validations=1, random_state=0)
     tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     tagger.save(path)
     return path
@@ -73,7 +74,8 @@ def serving() -> Iterator[Callable[..., Any]]:
     with ExitStack() as clients:
 
         def start(*hosts: ModelHost, watch: float = 0, **settings: Any) -> TestClient:
-            app = create_app(hosts, Settings(watch=watch, **settings))
+            all_settings = Settings(watch=watch, **settings)
+            app = create_app(hosts, all_settings)
             client = TestClient(app, "http://localhost", raise_server_exceptions=False)
             return clients.enter_context(client)
 

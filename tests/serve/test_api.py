@@ -56,9 +56,10 @@ def test_tags_of_a_form_may_hold_commas_and_those_of_a_query_are_split_at_commas
 def test_tags_alone_are_completed_and_unknown_ones_are_listed(toy):
     content = toy.post("/suggest", {"tags": ["sand", "canoe"], "k": 2})
     assert content["unknown_tags"] == ["canoe"]
-    assert "sand" not in column(content["suggestions"], "label")
+    suggestions = content["suggestions"]
+    assert "sand" not in column(suggestions, "label")
     completed = toy.post("/complete", {"tags": ["sand"], "k": 2})
-    assert completed["suggestions"] == content["suggestions"]
+    assert completed["suggestions"] == suggestions
 
 
 def test_an_answer_may_come_with_a_place_on_the_map(toy, world):
@@ -66,8 +67,8 @@ def test_an_answer_may_come_with_a_place_on_the_map(toy, world):
     content = toy.post("/suggest?place=true", body)
     place = toy.post("/place", {"item": "item-2"})
     assert content["place"] == pytest.approx(place)
-    assert abs(place["x"]) <= 1
-    assert abs(place["y"]) <= 1
+    assert -1 <= place["x"] <= 1
+    assert -1 <= place["y"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -173,8 +174,8 @@ def test_an_item_beside_its_own_features_is_refused_in_every_form(client, toy, w
     row = features_of(world)
     response = client.post(f"{SUGGEST}?item=item-2", content=row.tobytes(), headers=RAW)
     refused(response, 422, "not both")
-    items = [{"item": "item-2", "features": row.tolist()}, {"item": "nobody"}]
-    content = toy.post("/suggest-batch", {"items": items})
+    both = {"item": "item-2", "features": row.tolist()}
+    content = toy.post("/suggest-batch", {"items": [both, {"item": "nobody"}]})
     errors = column(content["results"], "error")
     assert column(errors, "status") == [422, 404]
     assert "not both" in errors[0]["detail"]
@@ -202,9 +203,11 @@ def test_the_parts_of_an_explanation_add_up_to_the_score(client, toy, world):
     contributions = column(content["parts"], "part")
     assert sum(contributions) == pytest.approx(content["logit"])
     assert content["kind"] == "unseen"
-    assert content["neighbours"][0]["labels"]
+    nearest = content["neighbours"][0]
+    assert nearest["labels"]
     body["label"] = "zzz"
-    refused(client.post(f"{TOY}/explain", json=body), 404, "zzz")
+    response = client.post(f"{TOY}/explain", json=body)
+    refused(response, 404, "zzz")
 
 
 # ---------------------------------------------------------------------- looking around
@@ -255,17 +258,21 @@ def test_documents_have_neighbours_and_shared_labels(client, toy):
 
 def test_labels_are_searched_ordered_and_filtered_by_kind(toy):
     content = toy.get("/labels?query=s&limit=2&order=name")
-    assert column(content["labels"], "label") == ["sand", "screen"]
-    unseen = toy.get("/labels?kind=unseen")
-    assert set(column(unseen["labels"], "label")) == {"charger", "sink", "wave", "tram"}
+    matching = column(content["labels"], "label")
+    assert matching == ["sand", "screen"]
+    content = toy.get("/labels?kind=unseen")
+    unseen = column(content["labels"], "label")
+    assert set(unseen) == {"charger", "sink", "wave", "tram"}
 
 
 def test_the_card_of_a_label_has_its_senses_and_companions(client, toy):
     card = toy.get("/labels/apple")
     assert len(card["senses"]) >= 2
     assert card["companions"]
-    assert sum(column(card["senses"], "count")) == card["count"]
-    refused(client.get(f"{TOY}/labels/zzz"), 404, "zzz")
+    counts = column(card["senses"], "count")
+    assert sum(counts) == card["count"]
+    missing = client.get(f"{TOY}/labels/zzz")
+    refused(missing, 404, "zzz")
 
 
 # ---------------------------------------------------------------------- reviewing
@@ -296,12 +303,16 @@ def test_items_are_searched_suggested_for_and_listed_when_reviewed(client, toy, 
     item = toy.get(f"/items/item-{row}?k=5")
     assert item["tags"] == ["sand"]
     assert item["media"] is None
-    assert set(column(item["suggestions"], "label")) <= set(world.themes["beach"])
+    suggested = column(item["suggestions"], "label")
+    assert set(suggested) <= set(world.themes["beach"])
     toy.learn(verdict("item-3", "bus"))
-    reviewed = toy.get("/items?reviewed=true")
-    assert column(reviewed["items"], "id") == ["item-3"]
-    refused(client.get(f"{TOY}/items/none"), 404)
-    refused(client.get(f"{TOY}/media/item-3"), 404)
+    reviewed = toy.get("/items?reviewed=true")["items"]
+    assert column(reviewed, "id") == ["item-3"]
+
+
+@pytest.mark.parametrize("path", ["items/none", "media/item-3"])
+def test_an_unknown_item_or_one_without_media_is_404(client, path):
+    refused(client.get(f"{TOY}/{path}"), 404)
 
 
 def test_items_without_tags_of_their_own_are_listed_page_by_page(client, toy, world):
@@ -348,7 +359,8 @@ def test_a_verdict_is_not_overwritten_under_another_spelling_or_former_name(clie
     body = {"verdicts": [verdict("item-2", label)], "seen": 0}
     response = client.post(f"{TOY}/learn", json=body)
     refused(response, 409, "was answered no for 'item-2' by ann")
-    assert response.json()["standing"][0]["label"].lower() == "breaker"
+    (standing,) = response.json()["standing"]
+    assert standing["label"].lower() == "breaker"
 
 
 def test_verdicts_are_listed_by_the_present_names_of_labels(toy):
@@ -372,15 +384,16 @@ def test_of_verdicts_on_merged_labels_the_latest_stands(toy):
 
 
 def test_a_verdict_that_was_undone_is_no_conflict(toy):
-    numbers = toy.learn(NO_WAVE, seen=0)["numbers"]
-    toy.undo(*numbers)
+    learned = toy.learn(NO_WAVE, seen=0)
+    toy.undo(*learned["numbers"])
     toy.learn(WAVE, seen=0)
 
 
 def test_a_verdict_that_a_later_one_replaced_is_listed_as_superseded(toy):
     def states():
-        fields = ("number", "undone", "superseded")
-        return [tuple(verdict[field] for field in fields) for verdict in toy.verdicts()]
+        verdicts = toy.verdicts()
+        columns = [column(verdicts, name) for name in ("number", "undone", "superseded")]
+        return list(zip(*columns, strict=True))
 
     for answer in (WAVE, NO_WAVE, WAVE):
         toy.learn(answer)
@@ -426,11 +439,14 @@ def exported_lines(client, form):
 
 def test_accepted_tags_are_exported_in_three_forms(client, toy):
     toy.learn(WAVE, verdict("item-2", "sand", False))
-    assert column(exported_lines(client, "jsonl"), "answer") == [True, False]
-    assert {"id": "item-2", "labels": ["wave"]} in exported_lines(client, "documents")
-    tasks = toy.get("/export?form=label-studio")
-    assert tasks[0]["data"]
-    assert tasks[0]["annotations"][0]["result"][0]["type"] == "taxonomy"
+    verdicts = exported_lines(client, "jsonl")
+    assert column(verdicts, "answer") == [True, False]
+    documents = exported_lines(client, "documents")
+    assert {"id": "item-2", "labels": ["wave"]} in documents
+    task, *_ = toy.get("/export?form=label-studio")
+    assert task["data"]
+    result = task["annotations"][0]["result"]
+    assert result[0]["type"] == "taxonomy"
 
 
 def test_accepted_tags_are_exported_under_the_present_names_of_labels(client, toy):
@@ -466,9 +482,10 @@ def test_changes_of_the_vocabulary_are_versions_that_can_be_restored(client, toy
 
 
 def test_a_label_is_added_by_items(toy):
-    body = {"label": "canoe", "items": ["item-2", "item-7"]}
-    assert toy.post("/labels", body)["added"] == ["canoe"]
-    assert toy.get("/labels/canoe")["verdicts"] == {"yes": 2, "no": 0}
+    content = toy.post("/labels", {"label": "canoe", "items": ["item-2", "item-7"]})
+    assert content["added"] == ["canoe"]
+    card = toy.get("/labels/canoe")
+    assert card["verdicts"] == {"yes": 2, "no": 0}
 
 
 @pytest.mark.parametrize(
@@ -599,9 +616,12 @@ def test_several_models_answer_side_by_side(host, model, serving):
 def test_a_reload_takes_a_changed_model_and_refuses_a_broken_one(client, toy, model):
     load(model).block(["sand"]).save(model)
     toy.post("/reload")
-    assert toy.get("/labels/sand")["blocked"]
-    (model / "manifest.json").write_text("{}")
-    refused(client.post(f"{TOY}/reload"), 422, "former model goes on")
+    card = toy.get("/labels/sand")
+    assert card["blocked"]
+    manifest = model / "manifest.json"
+    manifest.write_text("{}")
+    response = client.post(f"{TOY}/reload")
+    refused(response, 422, "former model goes on")
     toy.post("/suggest", {"tags": ["sea"]})
 
 

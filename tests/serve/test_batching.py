@@ -54,8 +54,10 @@ def test_a_quick_row_is_scored_at_once_and_several_or_slow_rows_by_the_worker(mo
         monkeypatch.setattr(batching, "_QUICK", quick)
         batcher = Batcher(score)
         for row in range(3):
-            assert await batcher.submit(row) == row
-        assert await asyncio.gather(*map(batcher.submit, (4, 5))) == [4, 5]
+            answer = await batcher.submit(row)
+            assert answer == row
+        answers = await asyncio.gather(batcher.submit(4), batcher.submit(5))
+        assert answers == [4, 5]
         await batcher.close()
 
     run(submit(math.inf))

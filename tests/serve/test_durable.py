@@ -56,8 +56,10 @@ class StateOnDisk:
 
     async def __call__(self, scope, receive, send):
         async def send_and_read(message):
-            if message["type"] == "http.response.start" and scope["method"] != "GET":
-                self.state = state_of(load(self.model))
+            begins = message["type"] == "http.response.start"
+            if begins and scope["method"] != "GET":
+                tagger = load(self.model)
+                self.state = state_of(tagger)
             await send(message)
 
         await self.app(scope, receive, send_and_read)
@@ -80,7 +82,8 @@ def test_a_change_is_on_disk_when_its_answer_begins(change, host, model):
     host.learn([Verdict("item-0", "sand", True)])
     host.change("block", "pie", None, lambda tagger: tagger.block(["pie"]))
     before = state_of(host.now.tagger)
-    disk = StateOnDisk(create_app([host], Settings(watch=0)), model)
+    app = create_app([host], Settings(watch=0))
+    disk = StateOnDisk(app, model)
     method, path, body = REQUESTS[change]
     with TestClient(disk, "http://localhost") as client:
         response = client.request(method, path, json=body)

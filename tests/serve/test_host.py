@@ -37,6 +37,14 @@ def rename(label, name):
     return lambda tagger: tagger.rename(label, name)
 
 
+def blocked(host):
+    return set(host.now.tagger.vocabulary_.blocked)
+
+
+def n_verdicts(host):
+    return len(host.now.tagger.verdicts_.standing())
+
+
 def block_on_disk(model, label):
     load(model).block([label]).save(model)
 
@@ -46,12 +54,15 @@ def actions(host):
 
 
 def test_suggestions_are_those_of_the_tagger(host, model, world):
-    requests = [Ask(features_of(world, row), (), 4) for row in range(3)]
-    labels, scores = load(model).rank(world.X_test[:3].astype(np.float32), 4)
-    for row, suggestions in enumerate(suggest(host, *requests)):
+    tagger = load(model)
+    for row in range(3):
+        features = features_of(world, row)
+        labels, scores = tagger.rank(features[None], 4)
+        (suggestions,) = suggest(host, Ask(features, (), 4))
+        expected = dict(zip(labels[0], scores[0], strict=True))
         probabilities = probability_by_label(suggestions)
-        assert list(probabilities) == labels[row].tolist()
-        assert list(probabilities.values()) == pytest.approx(scores[row].tolist())
+        assert list(probabilities) == list(expected)
+        assert probabilities == pytest.approx(expected)
 
 
 def test_requests_of_all_kinds_get_the_same_suggestions_in_a_batch_as_alone(host, world):
@@ -124,8 +135,8 @@ def test_a_restored_version_keeps_the_verdicts(host, model):
     host.change("block", "sand", None, block("sand"))
     host.learn([Verdict("item-2", "sea", True)])
     host.restore(1, "ann")
-    assert "sand" not in host.now.tagger.vocabulary_.blocked
-    assert len(host.now.tagger.verdicts_.standing()) == 1
+    assert "sand" not in blocked(host)
+    assert n_verdicts(host) == 1
     assert actions(host) == ["opened", "block", "restore"]
     assert ModelHost(model).now.version == host.now.version
 
@@ -143,9 +154,10 @@ def test_verdicts_change_scores_at_once_and_undo_restores_them_exactly(host, wor
 def test_a_verdict_on_an_unknown_item_needs_its_features(model, world):
     host = ModelHost(model)
     features = {"x": features_of(world)}
+    verdict = Verdict("x", "sand", True)
     with pytest.raises(UnknownItemError, match="There is no item 'x', and no features"):
-        host.learn([Verdict("x", "sand", True)])
-    host.learn([Verdict("x", "sand", True)], features)
+        host.learn([verdict])
+    host.learn([verdict], features)
     assert host.now.reviewed == {"x"}
     with pytest.raises(UnknownItemError, match="There is no item 'y'"):
         host.learn([Verdict("y", "sand", True)], features)
@@ -156,15 +168,16 @@ def test_a_refresh_reads_what_other_processes_wrote(host, model, world):
     table = Table(features=world.X_test[:1], ids=["x"])
     load(model).learn([("x", "towel", True)], table)
     assert host.refresh()
-    assert len(host.now.tagger.verdicts_.standing()) == 1
+    assert n_verdicts(host) == 1
     block_on_disk(model, "sand")
     assert host.refresh()
-    assert "sand" in host.now.tagger.vocabulary_.blocked
+    assert "sand" in blocked(host)
 
 
 def test_a_change_applies_to_the_model_on_disk(host, model):
     block_on_disk(model, "sand")
     host.change("block", "sun", None, block("sun"))
+    assert blocked(host) == {"sand", "sun"}
     assert set(load(model).vocabulary_.blocked) == {"sand", "sun"}
 
 
@@ -223,7 +236,7 @@ def test_a_model_that_is_copied_file_by_file_serves_when_it_is_complete(host, mo
     shutil.copy(next((tmp_path / "new").glob("config-*")), model)
     assert host.refresh()
     assert host.told.trouble is None
-    assert "sand" in host.now.tagger.vocabulary_.blocked
+    assert "sand" in blocked(host)
 
 
 @pytest.mark.parametrize("content", [b"{}", None], ids=["broken", "missing"])
@@ -271,24 +284,28 @@ def test_for_an_unknown_label_similar_labels_are_proposed(host):
     sentence, _, hint = str(refusal.value).partition("; did you mean ")
     assert sentence == "There is no label 'Sandd'"
     assert hint.startswith("'sand'")
-    assert 1 <= len(hint.split(" or ")) <= 3
+    proposals = hint.split(" or ")
+    assert 1 <= len(proposals) <= 3
     with pytest.raises(UnknownLabelError, match=r"^There is no label 'qqqqqq'\.$"):
         host.now.label("qqqqqq")
     assert host.now.label("  SAND ") == "sand"
 
 
 def test_a_model_of_the_published_method_is_refused(published_tagger, tmp_path):
-    published_tagger.save(tmp_path / "paper")
+    folder = tmp_path / "paper"
+    published_tagger.save(folder)
     with pytest.raises(InputError, match="published method"):
-        ModelHost(tmp_path / "paper")
+        ModelHost(folder)
 
 
 def test_a_model_in_a_folder_that_cannot_be_written_still_answers(model, world, monkeypatch):
     monkeypatch.setattr("polyseme.serve.host._can_write", lambda _: False)
     host = ModelHost(model)
-    (suggestions,) = suggest(host, Ask(features_of(world)))
+    request = Ask(features_of(world))
+    (suggestions,) = suggest(host, request)
     assert suggestions
-    assert not (model / "versions").exists()
+    versions = model / "versions"
+    assert not versions.exists()
 
 
 def test_concurrent_changes_of_the_command_line_and_the_service_are_both_saved(host, model):

@@ -104,10 +104,10 @@ def test_the_address_of_an_unknown_item_is_404(photos, serving, path):
 
 
 def test_an_unknown_item_of_a_batch_is_404(photos, serving):
-    content = ModelClient(serving(photos), PHOTOS).post(
-        "/suggest-batch", {"items": [{"item": "secret.png"}]}
-    )
-    assert content["results"][0]["error"]["status"] == 404
+    model = ModelClient(serving(photos), PHOTOS)
+    content = model.post("/suggest-batch", {"items": [{"item": "secret.png"}]})
+    (result,) = content["results"]
+    assert result["error"]["status"] == 404
 
 
 def test_an_unknown_item_of_photoprism_is_404(photos, serving):
@@ -122,20 +122,23 @@ def test_verdicts_may_be_about_items_sent_listed_or_reviewed_before(photos, serv
     mine = verdict("mine", "cold")
     model.learn(mine, verdict("blue.png", "cold"), features=features)
     model.learn(mine)
-    body = {"verdicts": [mine, verdict("yours", "cold")], "features": features}
-    refused(client.post(f"{PHOTOS}/learn", json=body), 404, "There is no item 'yours'")
+    yours = verdict("yours", "cold")
+    body = {"verdicts": [mine, yours], "features": features}
+    response = client.post(f"{PHOTOS}/learn", json=body)
+    refused(response, 404, "There is no item 'yours'")
     assert set(photos.now.reviewed) == {"mine", "blue.png"}
 
 
 def test_a_tagger_opens_no_file_that_only_a_verdict_names(photos, red_picture, opened):
     tagger = photos.now.tagger
-    verdicts = [Verdict(str(red_picture), "warm", True)]
+    name = str(red_picture)
+    verdicts = [Verdict(name, "warm", True)]
     with pytest.raises(ValueError, match="Nothing is known of the item"):
         tagger.learn(verdicts)
-    assert str(red_picture) not in opened
+    assert name not in opened
     tagger.learn(verdicts, [red_picture])
     (standing,) = tagger.verdicts_.standing()
-    assert standing.item == str(red_picture)
+    assert standing.item == name
 
 
 class ExactClient:
@@ -232,8 +235,9 @@ def saved_exact_model(tmp_path_factory, tiny_space):
     documents = [[label, "sand"] for label in (*LABELS, *SPACED)]
     space = tiny_space(n_steps=20)
     tagger = ZeroShotTagger(space, n_validations=0, normalize_labels=False, random_state=0)
+    tagger.fit(None, documents * 2)
     folder = tmp_path_factory.mktemp("exact") / "toy"
-    tagger.fit(None, documents * 2).save(folder)
+    tagger.save(folder)
     return folder
 
 
@@ -245,11 +249,13 @@ def exact_toy(saved_exact_model, tmp_path):
 
 @pytest.mark.parametrize("label", [*LABELS, *SPACED])
 def test_labels_that_are_not_normalized_have_addresses_too(exact_toy, label):
-    card = exact_toy.get(label_path(label))
+    path = label_path(label)
+    card = exact_toy.get(path)
     assert card["label"] == label
     assert card["count"] == 2
-    exact_toy.delete(label_path(label))
-    assert exact_toy.get(label_path(label))["count"] == 0
+    exact_toy.delete(path)
+    card = exact_toy.get(path)
+    assert card["count"] == 0
 
 
 def test_an_unknown_label_is_404_whatever_its_name(host):

@@ -23,7 +23,8 @@ RED, BLUE = (220, 20, 30), (20, 30, 220)
 def data_url(colour):
     """Return a picture of one colour as a data URL."""
     file = io.BytesIO()
-    Image.new("RGB", (48, 32), colour).save(file, "PNG")
+    picture = Image.new("RGB", (48, 32), colour)
+    picture.save(file, "PNG")
     encoded = base64.b64encode(file.getvalue()).decode()
     return f"data:image/png;base64,{encoded}"
 
@@ -67,8 +68,9 @@ def test_the_number_of_labels_follows_the_options(photos, serving, query, n_labe
 
 
 def test_several_pictures_get_the_labels_of_all(photos, serving):
-    body = {"images": [data_url(RED), data_url(BLUE)]}
-    response = serving(photos).post(LABELS, json=body)
+    pictures = [data_url(RED), data_url(BLUE)]
+    client = serving(photos)
+    response = client.post(LABELS, json={"images": pictures})
     assert set(names(response)) == {"fire", "warm", "sea", "cold"}
 
 
@@ -102,9 +104,11 @@ def test_an_address_names_an_item_of_the_collection_or_is_refused(photos, servin
 def test_a_picture_that_cannot_be_read_is_refused_with_a_sentence(
     photos, serving, body, status, sentence
 ):
-    response = serving(photos).post(LABELS, json=body)
+    client = serving(photos)
+    response = client.post(LABELS, json=body)
     assert response.status_code == status
-    assert sentence in response.json()["error"]
+    error = response.json()["error"]
+    assert sentence in error
 
 
 @pytest.mark.parametrize(
@@ -119,7 +123,8 @@ def test_a_picture_that_cannot_be_read_is_refused_with_a_sentence(
 def test_a_model_of_numbers_takes_no_pictures(client, path, images, status, sentence):
     response = client.post(path, json={"images": images})
     assert response.status_code == status
-    assert sentence in response.json().get("error", "")
+    error = response.json().get("error", "")
+    assert sentence in error
 
 
 def test_by_default_labels_reach_a_precision_of_one_half(client, host, world):

@@ -68,11 +68,13 @@ def test_acknowledged_changes_survive_a_kill(start, model, world):
     process.kill()
     process.wait(60)
     tagger = load(model)
-    assert [event.number for event in tagger.verdicts_.standing()] == numbers
+    standing = tagger.verdicts_.standing()
+    assert [event.number for event in standing] == numbers
     assert "ocean" in tagger.classes_
     _, client = start(model)
-    versions = ModelClient(client).get("/versions")["versions"]
-    assert column(versions, "action") == ["opened", "rename"]
+    content = ModelClient(client).get("/versions")
+    actions = column(content["versions"], "action")
+    assert actions == ["opened", "rename"]
 
 
 def test_acknowledged_annotations_of_label_studio_survive_a_kill(start, model, world):
@@ -107,13 +109,15 @@ def test_sigterm_ends_the_service_without_a_traceback(start, model):
 
 def test_a_changed_folder_is_read_while_the_service_runs(start, model):
     _, client = start(model, "--watch", "0.1")
-    load(model).block(["sand"]).save(model)
+    tagger = load(model).block(["sand"])
+    tagger.save(model)
     wait_until_blocked(client, "sand")
 
 
 def test_sighup_makes_the_service_read_the_folder(start, model):
     process, client = start(model, "--watch", "0")
-    load(model).block(["sand"]).save(model)
+    tagger = load(model).block(["sand"])
+    tagger.save(model)
     process.send_signal(signal.SIGHUP)
     wait_until_blocked(client, "sand")
 
