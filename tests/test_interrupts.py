@@ -12,44 +12,41 @@ import pytest
 import polyseme
 from polyseme import _interrupts
 
-# Presses Ctrl-C when a module is imported, at the first line of it or when it was loaded.
+# Presses Ctrl-C when a module is imported.
 SCRIPT = """
 import os, sys
-wanted, when = sys.argv[1:3]
+module, when = sys.argv[1:3]
 del sys.argv[1:3]
 from polyseme import _interrupts
 _interrupts.heed()
 _interrupts._SECONDS = 0.3
 
-class Press:
-    def find_spec(self, name, path=None, target=None):
-        if name == wanted:
-            sys.meta_path.remove(self)
-            if when == "swallowed":
-                try:
-                    os.kill(os.getpid(), 2)
-                    for _ in range(1000):
-                        pass
-                except BaseException:
-                    pass
-            elif when == "unraisable":
-                class Dropped:
-                    def __del__(self):
-                        os.kill(os.getpid(), 2)
-                        for _ in range(1000):
-                            pass
-                Dropped()
-            elif when == "as another error":
-                try:
-                    os.kill(os.getpid(), 2)
-                    for _ in range(1000):
-                        pass
-                except BaseException:
-                    raise ImportError("half loaded") from None
-            else:
-                os.kill(os.getpid(), 2)
+def press():
+    os.kill(os.getpid(), 2)
+    for _ in range(1000):
+        pass  # the handler runs between two steps of Python
 
-sys.meta_path.insert(0, Press())
+class PressWhenCollected:
+    def __del__(self):
+        press()
+
+class PressAtImport:
+    def find_spec(self, name, path=None, target=None):
+        if name != module:
+            return
+        sys.meta_path.remove(self)
+        if when == "unraisable":
+            PressWhenCollected()
+            return
+        try:
+            press()
+        except BaseException:
+            if when == "as another error":
+                raise ImportError("half loaded") from None
+            if when != "swallowed":
+                raise
+
+sys.meta_path.insert(0, PressAtImport())
 from polyseme.__main__ import main
 main()
 """

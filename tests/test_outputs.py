@@ -216,16 +216,6 @@ def test_a_token_made_through_a_link_is_valid(tmp_path):
     assert tokens.caller(bob).name == "bob"
 
 
-@pytest.mark.parametrize("content", ["", "{}", "dear diary"])
-def test_no_token_is_written_to_a_file_of_another_program(tmp_path, content):
-    file = tmp_path / "letter"
-    file.write_text(content)
-    os.utime(file, (1, 1))
-    with unchanged(file), pytest.raises(InputError, match="is no file of tokens"):
-        new_token(file, "ann", "read")
-    assert file.read_text() == content
-
-
 @pytest.mark.parametrize("name", ["log", "/dev/stdout", "/proc/self/fd/1"])
 def test_the_standard_output_is_refused_as_a_file_to_write(tmp_path, name):
     """In a process of its own, whose standard output is a file."""

@@ -81,14 +81,26 @@ def test_a_file_that_holds_no_tokens_is_refused(file, content):
 
 @pytest.mark.parametrize(
     "content",
-    [b"{", b"[]", b"\xff", b'{"tokens": 5}', b'{"tokens": [{}]}', b"[" * 100_000],
-    ids=range(6),
+    [
+        b"",
+        b"{}",
+        b"dear diary",
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"tokens": 5}',
+        b'{"tokens": [{}]}',
+        b"[" * 100_000,
+    ],
+    ids=range(9),
 )
 def test_no_token_is_added_to_another_file(file, content):
     file.write_bytes(content)
-    with pytest.raises(InputError, match="no file of tokens"):
+    before = file.stat()
+    with pytest.raises(InputError, match="is no file of tokens"):
         new_token(file, "ann", "read")
     assert file.read_bytes() == content
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_a_file_that_other_users_may_read_is_refused(file):

@@ -193,7 +193,6 @@ def test_a_service_computes_the_landscape_of_a_space_once(host, model, monkeypat
         np.testing.assert_array_equal(service.map().landscape.places, learned.places)
     n_axes = learned.landmarks.shape[1]
     assert Landscape.read(model, learned.digest, n_axes) is not None
-    assert Landscape.read(model, "other", n_axes) is None
 
 
 def test_a_landscape_stays_beside_a_model_that_is_saved_again(tmp_path, toy_tagger):
