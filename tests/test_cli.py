@@ -334,7 +334,8 @@ def test_a_read_only_folder_is_refused_before_training(
     os_open = os.open
 
     def open_read_only(path, flags, *mode):
-        if flags & os.O_CREAT and tmp_path in Path(path).parents:
+        is_created = flags & os.O_CREAT
+        if is_created and tmp_path in Path(path).parents:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         return os_open(path, flags, *mode)
 
@@ -442,11 +443,13 @@ def test_rankings_of_another_method_are_not_overwritten(
 
 def test_a_precision_keeps_the_likely_labels(succeed, model, test_rows, toy_tagger, world):
     result = succeed("rank", model, test_rows, "-k", 50, "--precision", 0.5)
-    tags = [set(labels) for labels in column(result.records, "labels")]
-    assert tags == list(map(set, toy_tagger.predict(world.X_test, precision=0.5)))
+    tags = column(result.records, "labels")
+    expected = toy_tagger.predict(world.X_test, precision=0.5)
+    assert list(map(set, tags)) == list(map(set, expected))
     assert 0 < max(map(len, tags)) < len(toy_tagger.classes_)
     result = succeed("rank", model, test_rows, "-k", 1, "-p", 0.5)
-    assert max(map(len, column(result.records, "labels"))) == 1
+    tags = column(result.records, "labels")
+    assert max(map(len, tags)) == 1
 
 
 def test_labels_of_one_kind_can_be_ranked(succeed, model, test_rows):
@@ -972,10 +975,13 @@ def test_questions_without_an_answer_are_ignored(succeed, own_model, test_rows, 
 @pytest.fixture
 def tagged_pool(world, tmp_path):
     """Items with ids, and records of their tags in another order."""
-    ids = [f"p{row}" for row in range(len(world.X_test))]
-    np.savez(tmp_path / "pool.npz", X=world.X_test, ids=np.array(ids))
-    tags = [list(world.themes[theme]) for theme in world.themes_test]
-    return [{"id": ids[row], "labels": tags[row]} for row in reversed(range(len(ids)))]
+    records = []
+    for row, theme in enumerate(world.themes_test):
+        labels = list(world.themes[theme])
+        records.append({"id": f"p{row}", "labels": labels})
+    ids = np.array(column(records, "id"))
+    np.savez(tmp_path / "pool.npz", X=world.X_test, ids=ids)
+    return records[::-1]
 
 
 def test_no_question_is_about_a_tag_that_an_item_has(succeed, own_model, tagged_pool, tmp_path):

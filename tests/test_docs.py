@@ -305,9 +305,9 @@ def test_the_package_exports_a_few_names_with_docstrings() -> None:
 
 
 def test_every_module_and_every_public_name_has_a_docstring() -> None:
-    modules = [importlib.import_module(name) for name in public_modules()]
-    assert not [module.__name__ for module in modules if not module.__doc__]
-    assert not [name for name, value in ALL_PUBLIC.items() if not value.__doc__]
+    modules = {name: importlib.import_module(name) for name in public_modules()}
+    for name, value in (modules | ALL_PUBLIC).items():
+        assert value.__doc__, name
 
 
 def test_the_reference_names_every_module_with_public_names_and_nothing_else() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from jobs import contents, manifest_of, repeated_features, run
 
@@ -101,10 +102,12 @@ def test_rankings_in_a_folder_are_those_that_are_printed(place, out):
 def test_rankings_are_those_of_the_tagger(place):
     stdout = run("rank", place / "model", place / "cut", "-k", 3).stdout
     records = [json.loads(line) for line in stdout.splitlines()]
-    assert [record["row"] for record in records] == list(range(900))
-    labels, scores = load(place / "model").rank(np.load(place / "all.npy"), k=3)
-    np.testing.assert_allclose([record["scores"] for record in records], scores, atol=2e-6)
-    is_equal = np.array([record["labels"] for record in records]) == labels
+    tagger = load(place / "model")
+    labels, scores = tagger.rank(np.load(place / "all.npy"), k=3)
+    rankings = pd.DataFrame(records)
+    assert rankings["row"].tolist() == list(range(900))
+    np.testing.assert_allclose(rankings["scores"].tolist(), scores, atol=2e-6)
+    is_equal = np.array(rankings["labels"].tolist()) == labels
     assert is_equal.mean() > 0.99  # labels with nearly the same score may change places
 
 

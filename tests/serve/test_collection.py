@@ -85,11 +85,15 @@ def test_every_form_of_features_gives_rows_by_the_names_of_items(features, form)
 
 @pytest.mark.parametrize("form", ["array", "sparse", "table"])
 def test_selected_items_can_be_learned_from(own_tagger, features, form):
-    collection = Collection([f"item {row}" for row in range(25)], FORMS[form](features))
-    own_tagger.learn([("item 2", "sand", True)], collection.select(["item 4", "item 2"]))
+    ids = [f"item {row}" for row in range(25)]
+    collection = Collection(ids, FORMS[form](features))
+    selection = collection.select(["item 4", "item 2"])
+    own_tagger.learn([("item 2", "sand", True)], selection)
     collection.items(own_tagger)
-    own_tagger.learn([("item 7", "sand", True)], collection.select(["item 7"]))
-    assert items_of(own_tagger.verdicts_.standing()) == ["item 2", "item 7"]
+    selection = collection.select(["item 7"])
+    own_tagger.learn([("item 7", "sand", True)], selection)
+    standing = own_tagger.verdicts_.standing()
+    assert items_of(standing) == ["item 2", "item 7"]
 
 
 def test_questions_are_those_of_the_tagger(toy_tagger, named, names, features):
@@ -123,9 +127,9 @@ def test_suggestions_are_those_of_the_tagger_without_the_item_s_own_tags(toy_tag
     suggestions = named.suggest(toy_tagger, "beach/2.png", 3)
     labels, scores, kinds = zip(*suggestions, strict=True)
     ranked_labels, ranked_scores = toy_tagger.rank(world.X_test[[2]], 4)
-    is_new = ranked_labels[0] != "sand"
-    assert list(labels) == ranked_labels[0][is_new][:3].tolist()
-    np.testing.assert_allclose(scores, ranked_scores[0][is_new][:3], rtol=1e-6)
+    is_new = ranked_labels != "sand"
+    assert list(labels) == ranked_labels[is_new][:3].tolist()
+    np.testing.assert_allclose(scores, ranked_scores[is_new][:3], rtol=1e-6)
     kind_by_label = dict(zip(toy_tagger.classes_, toy_tagger.kinds_, strict=True))
     assert list(kinds) == [kind_by_label[label] for label in labels]
 

@@ -128,9 +128,10 @@ def test_a_point_between_landmarks_is_the_weighted_mean_of_the_nearest(landscape
 
 
 def test_added_points_move_no_other_point(points, landscape):
-    more_points = np.concatenate([points, islands(30, seed=9)])
-    placed = landscape.place(more_points)[: len(points)]
-    np.testing.assert_array_equal(placed, landscape.place(points))
+    added_points = islands(30, seed=9)
+    before = landscape.place(points)
+    after = landscape.place(np.concatenate([points, added_points]))
+    np.testing.assert_array_equal(after[: len(points)], before)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, module._FEW - 1, module._FEW, 45])
@@ -276,16 +277,21 @@ def test_every_label_of_every_document_is_a_dot_of_its_own(toy_tagger, dots):
 
 def test_a_dot_lies_near_the_place_of_its_document(toy_tagger, dots):
     store = toy_tagger.store_
-    places = Landscape.learn(store.points, "abc").place(store.points)
-    offsets = dots.xy - places[store.sets[dots.documents]]
-    assert np.linalg.norm(offsets, axis=1).max() < 2 * module._SPREAD
+    landscape = Landscape.learn(store.points, "abc")
+    places = landscape.place(store.points)
+    tag_sets = store.sets[dots.documents]
+    offsets = dots.xy - places[tag_sets]
+    distances = np.linalg.norm(offsets, axis=1)
+    assert distances.max() < 2 * module._SPREAD
 
 
 def test_dots_of_equal_documents_and_of_tag_sets_at_one_place_do_not_touch():
     # The last two sets differ in a label that is newer than the space, so that their point is one.
     documents = [["a", "b", "c"]] * 50 + [["a"]] + [["b"]] * 3
-    store = store_of(documents, np.repeat(islands(2), [1, 2], axis=0))
-    dots = concept_positions(store, Landscape.learn(store.points, "abc"))
+    points = np.repeat(islands(2), [1, 2], axis=0)
+    store = store_of(documents, points)
+    landscape = Landscape.learn(points, "abc")
+    dots = concept_positions(store, landscape)
     distances = np.linalg.norm(dots.xy[:, None] - dots.xy[None], axis=2)
     np.fill_diagonal(distances, 1)
     assert distances.min() > 1e-4
@@ -293,7 +299,8 @@ def test_dots_of_equal_documents_and_of_tag_sets_at_one_place_do_not_touch():
     within_first_document = distances[:3, :3]
     same_document = dots.documents[:, None] == dots.documents[None]
     equal_documents = dots.documents < 50
-    to_other_documents = (distances + same_document)[equal_documents][:, equal_documents]
+    other_distances = distances + same_document
+    to_other_documents = other_distances[np.ix_(equal_documents, equal_documents)]
     assert to_other_documents.min() > 0.9 * within_first_document.min()
 
 
@@ -332,9 +339,11 @@ def test_every_used_label_has_captions_near_its_dots(toy_tagger, dots):
 
 def test_a_label_of_two_islands_has_two_captions(toy_tagger, dots):
     store = toy_tagger.store_
-    counts = [caption.count for caption in anchors(dots, store.labels) if caption.label == "apple"]
+    captions = anchors(dots, store.labels)
+    counts = [caption.count for caption in captions if caption.label == "apple"]
     assert len(counts) >= 2
-    assert sum(counts) > 0.9 * store.counts[store.labels.index("apple")]
+    apple = store.labels.index("apple")
+    assert sum(counts) > 0.9 * store.counts[apple]
 
 
 @pytest.fixture
@@ -370,12 +379,13 @@ def test_captions_of_a_zoom_level_do_not_overlap(crowded_dots, level):
 
 
 def overlap(first: Anchor, second: Anchor, zoom: float) -> bool:
-    n_letters = len(first.label) + len(second.label)
+    n_letters = len(first.label + second.label)
     width = module._MARGIN + module._LETTER * n_letters / 2
-    distance_x = abs(first.x - second.x) * zoom
-    distance_y = abs(first.y - second.y) * zoom
-    height = module._HEIGHT
-    return distance_x < width * 0.999 and distance_y < height * 0.999
+    distance_x = abs(first.x - second.x)
+    distance_y = abs(first.y - second.y)
+    overlaps_x = distance_x * zoom < 0.999 * width
+    overlaps_y = distance_y * zoom < 0.999 * module._HEIGHT
+    return overlaps_x and overlaps_y
 
 
 # ---------------------------------------------------------------------- labels that occur together

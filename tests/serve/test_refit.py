@@ -42,9 +42,9 @@ def photos(saved_photos, tmp_path, world) -> ModelHost:
     return ModelHost(model, Collection(NAMES, table, world.documents))
 
 
-def refit(host, who=None):
+def refit(host, user=None):
     """Refit a model and return the status at the end."""
-    host.refitting.start(who)
+    host.refitting.start(user)
     return host.refitting.wait()
 
 

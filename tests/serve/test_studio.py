@@ -222,9 +222,9 @@ def studio(browser, address) -> Iterator[Callable[..., Studio]]:
         assert (unexpected, state_errors, view.elsewhere) == ([], [], [])
 
 
-def without(parts: tuple[str, ...], texts: list[str]) -> list[str]:
-    """Return the texts that hold none of these parts."""
-    return [text for text in texts if not any(part in text for part in parts)]
+def without(fragments: tuple[str, ...], texts: list[str]) -> list[str]:
+    """Return the texts that hold none of these fragments."""
+    return [text for text in texts if not any(fragment in text for fragment in fragments)]
 
 
 def tiles_of(page: Any, label: str) -> Any:
