@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from rest import column, ok
 
 from polyseme.serve.annif import label_of, uri_of
@@ -222,7 +224,12 @@ def test_learning_needs_a_scope(
     assert response.status_code == document_status
 
 
-@pytest.mark.parametrize("label", ["sea", "new york", "a/b?c#d", "<é>", "100%"])
+@settings(deadline=None)
+@example("new york")
+@example("a/b?c#d")
+@example("<é>")
+@example("100%")
+@given(st.text(min_size=1))
 def test_a_label_and_its_uri_are_converted_into_each_other(label):
     uri = uri_of(label)
     assert label_of(uri) == label

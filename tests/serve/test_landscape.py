@@ -9,6 +9,8 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import save, save_file
 from sklearn.manifold import trustworthiness
 from threadpoolctl import threadpool_limits
@@ -214,13 +216,24 @@ def test_a_landscape_of_another_space_is_not_loaded(tmp_path, landscape):
     assert Landscape.read(tmp_path, "abc", 15) is None
 
 
-def test_a_truncated_file_is_not_loaded(tmp_path, landscape):
-    landscape.save(tmp_path)
-    file = tmp_path / FILE
-    whole = file.read_bytes()
-    for length in (0, 7, 100, len(whole) // 2, len(whole) - 1):
-        file.write_bytes(whole[:length])
-        assert Landscape.read(tmp_path, "abc", 16) is None
+@pytest.fixture(scope="module")
+def saved_file(tmp_path_factory, landscape):
+    """A saved landscape, and its content."""
+    folder = tmp_path_factory.mktemp("landscape")
+    landscape.save(folder)
+    file = folder / FILE
+    return file, file.read_bytes()
+
+
+@settings(deadline=None)
+@example(0)
+@example(7)
+@example(-1)
+@given(st.integers())
+def test_a_truncated_file_is_not_loaded(saved_file, length):
+    file, content = saved_file
+    file.write_bytes(content[: length % len(content)])
+    assert Landscape.read(file.parent, "abc", 16) is None
 
 
 def test_a_folder_in_place_of_the_file_is_not_loaded(tmp_path):
