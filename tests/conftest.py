@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tracemalloc
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -24,6 +25,20 @@ from polyseme.published.mapping import InstanceMapper
 from polyseme.published.training import TrainingPlan
 from polyseme.tagger import Tagger
 
+
+class CommandResult(NamedTuple):
+    """What a command returned and printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The records that were printed as lines of JSON."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+
 # Test processes share two cores; one thread each keeps them out of each other's way.
 torch.set_num_threads(1)
 
@@ -35,12 +50,13 @@ def world() -> ToyWorld:
 
 @pytest.fixture(scope="session")
 def tiny_space() -> Callable[..., ConceptSpace]:
-    """Make unfitted spaces that learn in a second what the toy world has to teach."""
+    """Return unfitted spaces that learn the toy world in a second."""
 
     def make(**parameters: Any) -> ConceptSpace:
         plan = SpacePlan(hidden=32, code=32, document_batch=64, item_batch=48, probable_batch=24)
         settings: dict[str, Any] = {"n_folds": 3, "n_steps": 120, "plan": plan}
-        return ConceptSpace(**(settings | parameters))
+        settings |= parameters
+        return ConceptSpace(**settings)
 
     return make
 
@@ -56,7 +72,8 @@ def tiny_embedding() -> Callable[..., ConceptEmbedding]:
             "training": plan,
             "random_state": 0,
         }
-        return ConceptEmbedding(**(settings | parameters))
+        settings |= parameters
+        return ConceptEmbedding(**settings)
 
     return make
 
@@ -82,7 +99,7 @@ def toy_tagger(world: ToyWorld, tiny_space: Callable[..., ConceptSpace]) -> Zero
 @pytest.fixture
 def own_tagger(toy_tagger: ZeroShotTagger, tmp_path: Path) -> Tagger:
     """A copy of the fitted tagger that a test may change."""
-    # Who saves a tagger has its verdicts in that folder from then on, so a copy does it.
+    # A tagger that was saved has its verdicts in that folder from then on, so a copy is saved.
     copy(toy_tagger).save(tmp_path / "model")
     return polyseme.load(tmp_path / "model")
 
@@ -113,21 +130,47 @@ def published_tagger(world: ToyWorld, trained_embedding: ConceptEmbedding) -> Pu
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Run the command in this process; give exit code, stdout and stderr."""
+    """Run the command in this process; return exit code, stdout and stderr."""
 
-    def call(*words: object) -> tuple[int, str, str]:
+    def call(*words: object) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["polyseme", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()
+        code = int(ended.value.code or 0)
         printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
+        return CommandResult(code, printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture
+def succeed(run: Callable[..., CommandResult]) -> Callable[..., CommandResult]:
+    """Run a command that must succeed; return its result."""
+
+    def call(*words: object) -> CommandResult:
+        result = run(*words)
+        assert result.code == 0, result.stderr
+        return result
+
+    return call
+
+
+@pytest.fixture
+def fail(run: Callable[..., CommandResult]) -> Callable[..., str]:
+    """Run a command that must fail; return its sentence, which is the last line."""
+
+    def call(*words: object) -> str:
+        result = run(*words)
+        assert result.code == 1, result.stderr
+        assert result.stdout == ""
+        return result.stderr.splitlines()[-1]
 
     return call
 
 
 @pytest.fixture(scope="session")
 def most_bytes() -> Callable[..., tuple[Any, int]]:
-    """Call a function and give what it returns and the most memory it held, in bytes."""
+    """Call a function; return what it returns and its peak memory in bytes."""
 
     def measure(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
         tracemalloc.start()
@@ -142,7 +185,7 @@ def most_bytes() -> Callable[..., tuple[Any, int]]:
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real corpora; tests that need it are skipped where there is none."""
-    found = os.environ.get("POLYSEME_DATA")
-    if not found or not Path(found).is_dir():
+    folder = os.environ.get("POLYSEME_DATA")
+    if not folder or not Path(folder).is_dir():
         pytest.skip("real corpora are not here: POLYSEME_DATA names no folder")
-    return Path(found)
+    return Path(folder)

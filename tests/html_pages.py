@@ -1,4 +1,4 @@
-"""What tests of pages share: a reader that checks how elements are nested."""
+"""What tests of pages share: a parser that checks how elements are nested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Parsed(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
+        attributes = dict(attrs)
+        self.elements.append((tag, attributes))
         if tag not in VOID:
             self.open.append(tag)
 
@@ -33,11 +34,15 @@ class Parsed(HTMLParser):
         self.text.append(data)
 
     def of_class(self, *names: str) -> list[tuple[str, dict[str, str | None]]]:
-        return [
-            (tag, attributes)
-            for tag, attributes in self.elements
-            if set(names) <= set((attributes.get("class") or "").split())
-        ]
+        """Return the elements that have all of these classes."""
+        elements = []
+        for tag, attributes in self.elements:
+            classes = (attributes.get("class") or "").split()
+            if set(names) <= set(classes):
+                elements.append((tag, attributes))
+        return elements
 
     def values(self, name: str) -> list[str]:
-        return [found or "" for _, one in self.elements if (found := one.get(name)) is not None]
+        """Return the values of an attribute, in the order of the elements that have it."""
+        values = [attributes.get(name) for _, attributes in self.elements]
+        return [value for value in values if value is not None]

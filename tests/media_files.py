@@ -1,4 +1,4 @@
-"""What tests of media share: makers of odd and broken picture files."""
+"""Odd and broken picture files, written byte by byte where Pillow cannot."""
 
 from __future__ import annotations
 
@@ -20,31 +20,38 @@ DRAWING = f'<svg {SVG} viewBox="0 0 8 8"><rect width="4" height="8" fill="#dc141
 
 
 def quadrants(width: int = 48, height: int = 32) -> NDArray[np.uint8]:
-    """A picture (height, width, 3): red and green above, blue and yellow below."""
+    """Return a picture (height, width, 3): red and green above, blue and yellow below."""
     pixels = np.empty((height, width, 3), np.uint8)
-    top, left = height // 2, width // 2
-    pixels[:top, :left], pixels[:top, left:] = RED, GREEN
-    pixels[top:, :left], pixels[top:, left:] = BLUE, YELLOW
+    top = height // 2
+    left = width // 2
+    pixels[:top, :left] = RED
+    pixels[:top, left:] = GREEN
+    pixels[top:, :left] = BLUE
+    pixels[top:, left:] = YELLOW
     return pixels
 
 
 def png(
     rows: bytes, size: tuple[int, int], *before: tuple[bytes, bytes], depth: int, colour: int
 ) -> bytes:
-    """A PNG of raw rows (each after its filter byte), with chunks before the pixels."""
+    """Return a PNG of raw rows (each after its filter byte), with chunks before the pixels."""
     header = struct.pack(">IIBBBBB", *size, depth, colour, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n"
-    for kind, data in [(b"IHDR", header), *before, (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]:
-        check = struct.pack(">I", zlib.crc32(kind + data))
-        content += struct.pack(">I", len(data)) + kind + data + check
+    pixels = (b"IDAT", zlib.compress(rows))
+    for kind, data in [(b"IHDR", header), *before, pixels, (b"IEND", b"")]:
+        length = struct.pack(">I", len(data))
+        checksum = struct.pack(">I", zlib.crc32(kind + data))
+        content += length + kind + data + checksum
     return content
 
 
 def png16(pixels: NDArray[np.uint16], *before: tuple[bytes, bytes]) -> bytes:
-    """A PNG of 16 bits a value, gray (h, w) or colour (h, w, 3)."""
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
-    size = (pixels.shape[1], pixels.shape[0])
-    return png(rows, size, *before, depth=16, colour=2 if pixels.ndim == 3 else 0)
+    """Return a PNG of 16 bits a value, gray (h, w) or colour (h, w, 3)."""
+    big_endian = pixels.astype(">u2")
+    rows = [b"\0" + row.tobytes() for row in big_endian]
+    height, width = pixels.shape[:2]
+    colour = 2 if pixels.ndim == 3 else 0
+    return png(b"".join(rows), (width, height), *before, depth=16, colour=colour)
 
 
 def tiff(
@@ -55,41 +62,58 @@ def tiff(
     packed: bool = False,
     planar: bool = False,
 ) -> bytes:
-    """A TIFF of any bit depth, gray (h, w) or with channels (h, w, c), in one strip a plane."""
+    """Return a TIFF of any bit depth, gray (h, w) or with channels (h, w, c), a strip a plane."""
     order = ">" if big_endian else "<"
     height, width, channels = (*pixels.shape, 1)[:3]
     ordered = pixels.astype(pixels.dtype.newbyteorder(order))
     planes = np.moveaxis(ordered, 2, 0) if planar else [ordered]
-    strips = [zlib.compress(plane.tobytes()) if packed else plane.tobytes() for plane in planes]
-    *starts, end = np.cumsum([8, *map(len, strips)]).tolist()
-    kinds = {"u": 1, "i": 2, "f": 3}
-    tags = {256: [width], 257: [height], 258: [pixels.dtype.itemsize * 8] * channels}
-    tags |= {259: [8 if packed else 1], 262: [photometric], 273: starts, 277: [channels]}
-    tags |= {278: [height], 279: [len(strip) for strip in strips], 284: [2 if planar else 1]}
-    tags |= {339: [kinds[pixels.dtype.kind]] * channels}
-    directory, extra = struct.pack(order + "H", len(tags)), b""
+    strips = [plane.tobytes() for plane in planes]
+    if packed:
+        strips = [zlib.compress(strip) for strip in strips]
+    lengths = [len(strip) for strip in strips]
+    *starts, end = np.cumsum([8, *lengths]).tolist()
+    sample_format = {"u": 1, "i": 2, "f": 3}[pixels.dtype.kind]
+    tags = {
+        256: [width],
+        257: [height],
+        258: [pixels.dtype.itemsize * 8] * channels,
+        259: [8 if packed else 1],  # compression
+        262: [photometric],
+        273: starts,
+        277: [channels],
+        278: [height],  # rows of a strip
+        279: lengths,
+        284: [2 if planar else 1],
+        339: [sample_format] * channels,
+    }
+    directory = struct.pack(order + "H", len(tags))
+    long_values = b""
+    long_values_start = end + 2 + 12 * len(tags) + 4
     for tag, values in tags.items():
         content = struct.pack(f"{order}{len(values)}I", *values)
         if len(values) > 1:
-            place = struct.pack(order + "I", end + 2 + 12 * len(tags) + 4 + len(extra))
-            content, extra = place, extra + content
+            address = long_values_start + len(long_values)
+            long_values += content
+            content = struct.pack(order + "I", address)
         directory += struct.pack(order + "HHI", tag, 4, len(values)) + content
-    start = (b"MM" if big_endian else b"II") + struct.pack(order + "HI", 42, end)
-    return start + b"".join(strips) + directory + bytes(4) + extra
+    header = b"MM" if big_endian else b"II"
+    header += struct.pack(order + "HI", 42, end)
+    return header + b"".join(strips) + directory + bytes(4) + long_values
 
 
 def svg_bomb(levels: int = 12) -> str:
-    """An SVG of a few kilobytes that draws 10 ** (levels - 1) squares."""
-    parts = ['<g id="a0"><rect width="1" height="1"/></g>']
-    parts += [
-        f'<g id="a{i}">' + f'<use xlink:href="#a{i - 1}"/>' * 10 + "</g>" for i in range(1, levels)
-    ]
+    """Return an SVG of a few kilobytes that draws 10 ** (levels - 1) squares."""
+    groups = ['<g id="a0"><rect width="1" height="1"/></g>']
+    for level in range(1, levels):
+        uses = f'<use xlink:href="#a{level - 1}"/>' * 10
+        groups.append(f'<g id="a{level}">{uses}</g>')
+    definitions = "".join(groups)
     use = f'<use xlink:href="#a{levels - 1}"/>'
-    return f'<svg {SVG} width="9" height="9"><defs>{"".join(parts)}</defs>{use}</svg>'
+    return f'<svg {SVG} width="9" height="9"><defs>{definitions}</defs>{use}</svg>'
 
 
 def slow_svg() -> str:
-    """An SVG of one element that takes minutes to draw."""
+    """Return an SVG of one element that takes minutes to draw."""
     noise = '<filter id="f"><feTurbulence numOctaves="100000000" baseFrequency="0.1"/></filter>'
     rect = '<rect width="9" height="9" filter="url(#f)"/>'
     return f'<svg {SVG} width="9" height="9">{noise}{rect}</svg>'
@@ -99,27 +123,30 @@ def make_odd_pictures(folder: Path) -> dict[str, str]:
     """Write odd picture files and things that only look like them, one of each family.
 
     Returns for each relative path: "good" (must be read), "broken" (named like a picture, must be
-    skipped with a reason) or "other" (no picture by its name or kind, must be passed over).
+    skipped with a reason) or "other" (no picture by its name or kind, must be ignored).
     """
     (folder / "sub folder").mkdir(parents=True, exist_ok=True)
     good = [*_saved(folder), *_write(folder, _good_bytes())]
-    verdicts = dict.fromkeys(good, "good")
-    verdicts |= dict.fromkeys(_write(folder, _broken_bytes(folder)), "broken")
+    kinds = dict.fromkeys(good, "good")
+    kinds |= dict.fromkeys(_write(folder, _broken_bytes(folder)), "broken")
     photo = (folder / "photo.jpg").read_bytes()
-    others = {"notes.txt": b"a text", "no-suffix": photo, ".hidden.jpg": photo}
-    verdicts |= dict.fromkeys(_write(folder, others), "other")
+    no_pictures = {"notes.txt": b"a text", "no-suffix": photo, ".hidden.jpg": photo}
+    kinds |= dict.fromkeys(_write(folder, no_pictures), "other")
     (folder / "folder.png").mkdir(exist_ok=True)
-    verdicts["folder.png"] = "other"
+    kinds["folder.png"] = "other"
     if hasattr(os, "mkfifo"):
         os.mkfifo(folder / "pipe.png")
-        verdicts["pipe.png"] = "other"
-    links = {"link.jpg": ("photo.jpg", "good"), "lost-link.jpg": ("nowhere.jpg", "broken")}
-    links |= {"circle.png": ("circle.png", "broken")}
-    for name, (goal, verdict) in links.items():
+        kinds["pipe.png"] = "other"
+    links = [
+        ("link.jpg", "photo.jpg", "good"),
+        ("lost-link.jpg", "nowhere.jpg", "broken"),
+        ("circle.png", "circle.png", "broken"),
+    ]
+    for name, target, kind in links:
         with contextlib.suppress(OSError):  # not every system lets everyone make links
-            (folder / name).symlink_to(goal)
-            verdicts[name] = verdict
-    return verdicts
+            (folder / name).symlink_to(target)
+            kinds[name] = kind
+    return kinds
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> list[str]:
@@ -129,10 +156,12 @@ def _write(folder: Path, files: dict[str, bytes]) -> list[str]:
 
 
 def _saved(folder: Path) -> list[str]:
-    """Write what Pillow can make."""
-    photo, pixels = Image.fromarray(quadrants()), quadrants()
-    other = Image.fromarray(pixels[::-1].copy())
-    half = Image.fromarray(np.dstack([pixels, np.full((32, 48), 128, np.uint8)]))
+    """Write what Pillow can write."""
+    pixels = quadrants()
+    photo = Image.fromarray(pixels)
+    flipped = Image.fromarray(pixels[::-1].copy())
+    opacity = np.full((32, 48), 128, np.uint8)
+    transparent = Image.fromarray(np.dstack([pixels, opacity]))
     broken_exif = b"Exif\0\0II*\0\xff\xff\xff\xff" + b"\xff" * 40
     pictures: dict[str, tuple[Image.Image, dict[str, Any]]] = {
         "photo.jpg": (photo, {"quality": 95}),
@@ -148,10 +177,10 @@ def _saved(folder: Path) -> list[str]:
         "plain.bmp": (photo, {}),
         "plain.ppm": (photo, {}),
         "still.webp": (photo, {}),
-        "moving.gif": (photo, {"save_all": True, "append_images": [other], "duration": 50}),
+        "moving.gif": (photo, {"save_all": True, "append_images": [flipped], "duration": 50}),
         "dot.png": (photo.resize((1, 1)), {}),
         "wide.png": (Image.fromarray(quadrants(20000, 1)), {}),
-        "rgba.png": (half, {}),
+        "rgba.png": (transparent, {}),
         "clear.gif": (photo.quantize(4), {"transparency": 0}),
         "pages.tif": (photo, {"save_all": True, "append_images": [photo.convert("L")]}),
         "lzw.tiff": (photo, {"compression": "tiff_lzw"}),
@@ -163,7 +192,7 @@ def _saved(folder: Path) -> list[str]:
 
 
 def _good_bytes() -> dict[str, bytes]:
-    """Files that Pillow reads but does not write, and drawings."""
+    """Return files that Pillow reads but does not write, and drawings."""
     deep = quadrants().astype(np.uint16) * 257
     gray = np.linspace(0, 1, 32 * 48, dtype=np.float32).reshape(32, 48)
     return {
@@ -178,13 +207,12 @@ def _good_bytes() -> dict[str, bytes]:
 
 
 def _broken_bytes(folder: Path) -> dict[str, bytes]:
-    """Files that are cut off, no pictures, of kinds that are not read, or too much."""
-    cut = {
-        f"cut{Path(name).suffix}": (folder / name).read_bytes()[:-n]
-        for name, n in (("photo.jpg", 400), ("rgb16.png", 60), ("lzw.tiff", 400))
-    }
+    """Return files that are cut off, no pictures, of kinds that are not read, or too large."""
     bomb = (b"zTXt", b"a\0\0" + zlib.compress(bytes(100_000_000), 9))
-    return cut | {
+    return {
+        "cut.jpg": (folder / "photo.jpg").read_bytes()[:-400],
+        "cut.png": (folder / "rgb16.png").read_bytes()[:-60],
+        "cut.tiff": (folder / "lzw.tiff").read_bytes()[:-400],
         "cut.gif": (folder / "moving.gif").read_bytes()[:40],
         "cut.svgz": gzip.compress(DRAWING.encode(), mtime=0)[:30],
         "empty.jpg": b"",

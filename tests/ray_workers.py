@@ -9,19 +9,28 @@ from pathlib import Path
 
 
 def kill_one(kind: str) -> bool:
-    """Kill one worker of a kind, of this test's own cluster; say whether there was one."""
-    parents, found = {}, []
+    """Kill one worker of a kind, of this test's own cluster; return whether there was one."""
+    parents: dict[int, int] = {}
+    workers = []
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            parents[int(folder.name)] = int(fields[1])
-            if kind.encode() in (folder / "cmdline").read_bytes() and fields[0] != "Z":
-                found.append(int(folder.name))
-    for pid in found:
-        ancestor = pid
-        while ancestor in parents and ancestor != os.getpid():
-            ancestor = parents[ancestor]
-        if ancestor == os.getpid():
-            os.kill(pid, signal.SIGKILL)
+            pid = int(folder.name)
+            state, parent, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+            parents[pid] = int(parent)
+            command = (folder / "cmdline").read_bytes()
+            if kind.encode() in command and state != "Z":
+                workers.append(pid)
+    for worker in workers:
+        if os.getpid() in ancestors(worker, parents):
+            os.kill(worker, signal.SIGKILL)
             return True
     return False
+
+
+def ancestors(pid: int, parents: dict[int, int]) -> list[int]:
+    """Return the processes that a process descends from."""
+    chain = []
+    while pid in parents:
+        pid = parents[pid]
+        chain.append(pid)
+    return chain

@@ -1,4 +1,4 @@
-"""A folder of odd and broken sound files, and what is to become of each."""
+"""Odd and broken sound files, and how each must be treated."""
 
 from __future__ import annotations
 
@@ -15,40 +15,43 @@ Signal = NDArray[np.float64]
 
 
 def tone(seconds: float = 0.5, rate: int = 22050, n_channels: int = 1) -> Signal:
-    """A quiet chord with a little noise, (n_samples, n_channels), the same at every call."""
+    """Return a quiet chord with a little noise, (n_samples, n_channels), always the same."""
     time = np.arange(round(seconds * rate)) / rate
-    chord = sum(np.sin(2 * np.pi * pitch * time) for pitch in (220.0, 277.0, 330.0))
-    noise = np.random.default_rng(0).normal(scale=0.005, size=len(time))
-    return np.stack([(0.2 * chord + noise) / (1 + channel) for channel in range(n_channels)], 1)
+    signal = np.random.default_rng(0).normal(scale=0.005, size=len(time))
+    for pitch in (220.0, 277.0, 330.0):
+        signal += 0.2 * np.sin(2 * np.pi * pitch * time)
+    loudness = 1 / np.arange(1, n_channels + 1)
+    return np.outer(signal, loudness)
 
 
 def encoded(samples: NDArray[Any], rate: int, **options: str) -> bytes:
-    """The bytes of a sound file."""
+    """Return the bytes of a sound file."""
     buffer = BytesIO()
     soundfile.write(buffer, samples, rate, **options)
     return buffer.getvalue()
 
 
 def wav(samples: NDArray[Any], rate: int = 22050, subtype: str = "PCM_16") -> bytes:
-    """The bytes of a WAV file."""
+    """Return the bytes of a WAV file."""
     return encoded(samples, rate, format="WAV", subtype=subtype)
 
 
 def raw_wav(
     data: bytes, *, channels: int = 1, rate: int = 22050, claimed: int | None = None
 ) -> bytes:
-    """A 16-bit WAV file byte by byte, whose header may say what is not so."""
+    """Return a 16-bit WAV file byte by byte, whose header may be wrong."""
     size = len(data) if claimed is None else claimed
     width = min(2 * channels, 65535)
-    form = struct.pack("<HHIIHH", 1, channels, rate, (rate * width) & 0xFFFFFFFF, width, 16)
-    riff = struct.pack("<4sI4s", b"RIFF", min(size + 36, 0xFFFFFFFF), b"WAVE")
-    return (
-        riff + struct.pack("<4sI", b"fmt ", 16) + form + struct.pack("<4sI", b"data", size) + data
-    )
+    bytes_per_second = (rate * width) & 0xFFFFFFFF
+    content = struct.pack("<4sI4s", b"RIFF", min(size + 36, 0xFFFFFFFF), b"WAVE")
+    content += struct.pack("<4sI", b"fmt ", 16)
+    content += struct.pack("<HHIIHH", 1, channels, rate, bytes_per_second, width, 16)
+    content += struct.pack("<4sI", b"data", size)
+    return content + data
 
 
 def id3(body: bytes) -> bytes:
-    """An ID3v2 tag with any body, as it stands in front of an MP3 stream."""
+    """Return an ID3v2 tag with any body, as it stands in front of an MP3 stream."""
     size = bytes((len(body) >> shift) & 0x7F for shift in (21, 14, 7, 0))
     return b"ID3\x03\x00\x00" + size + body
 
@@ -59,28 +62,30 @@ def make_odd_sounds(folder: Path) -> dict[str, str]:
     Returns for each file name "good" (must be read), "broken" (has the suffix of a sound but must
     be skipped with a reason) or "other" (is not to be looked at).
     """
-    others = {"notes.txt": b"a text", "wav": wav(tone())}
-    verdicts = {}
-    for verdict, files in (("good", _good()), ("broken", _broken()), ("other", others)):
+    no_sounds = {"notes.txt": b"a text", "wav": wav(tone())}
+    kinds = {}
+    for kind, files in (("good", _good()), ("broken", _broken()), ("other", no_sounds)):
         for name, content in files.items():
             (folder / name).write_bytes(content)
-            verdicts[name] = verdict
-    return verdicts
+            kinds[name] = kind
+    return kinds
 
 
 def _good() -> dict[str, bytes]:
-    """Unusual but right: ways to store samples, rates, lengths, cut and damaged further on."""
-    one, long = tone(), tone(3.0)
-    whole, mp3 = wav(one), encoded(long, 22050, format="MP3")
-    flac, vorbis = (encoded(long, 22050, format=kind) for kind in ("FLAC", "OGG"))
+    """Return unusual but readable files: encodings, rates, lengths, and damage near the end."""
+    short, long = tone(), tone(3.0)
+    whole = wav(short)
+    mp3 = encoded(long, 22050, format="MP3")
+    flac = encoded(long, 22050, format="FLAC")
+    vorbis = encoded(long, 22050, format="OGG")
     return {
-        "8bit.wav": wav(one, subtype="PCM_U8"),
-        "24bit.wav": wav(one, subtype="PCM_24"),
-        "beyond full scale.wav": wav(one * 5, subtype="FLOAT"),
-        "adpcm.wav": wav(one, subtype="IMA_ADPCM"),
+        "8bit.wav": wav(short, subtype="PCM_U8"),
+        "24bit.wav": wav(short, subtype="PCM_24"),
+        "beyond full scale.wav": wav(short * 5, subtype="FLOAT"),
+        "adpcm.wav": wav(short, subtype="IMA_ADPCM"),
         "stereo.aiff": encoded(tone(n_channels=2), 44100, format="AIFF"),
         "six channels.wav": wav(tone(n_channels=6), rate=48000),
-        "7777 Hz.wav": wav(one, rate=7777),
+        "7777 Hz.wav": wav(short, rate=7777),
         "one sample.wav": wav(np.full((1, 1), 0.5), rate=768_000),
         "silence.wav": wav(np.zeros((11025, 1))),
         "many.dots and größe.WAVE": whole,
@@ -99,16 +104,13 @@ def _good() -> dict[str, bytes]:
 
 
 def _broken() -> dict[str, bytes]:
-    """Files with a sound's name that hold none."""
-    whole, floats = wav(tone()), wav(tone(), subtype="FLOAT")
+    """Return files with a sound's name that hold none."""
+    whole = wav(tone())
     flac = encoded(tone(3.0), 22050, format="FLAC")
-    # Written byte by byte: a NaN that makes arithmetic complain, infinity, and 1e30.
-    odd = {"NaN": 0x7FA00000, "infinite": 0x7F800000, "huge": 0x7149F2CA}
-    samples = {
-        f"{name}.wav": floats[:-400] + struct.pack("<I", bits) + floats[-396:]
-        for name, bits in odd.items()
-    }
-    return samples | {
+    return {
+        "NaN.wav": _with_sample(0x7FA00000),  # a NaN that makes arithmetic complain
+        "infinite.wav": _with_sample(0x7F800000),
+        "huge.wav": _with_sample(0x7149F2CA),  # 1e30
         "empty.wav": b"",
         "page.mp3": b"<!doctype html><title>404</title>" * 40,
         "random.mp3": _noise(30_000),
@@ -125,6 +127,12 @@ def _broken() -> dict[str, bytes]:
     }
 
 
+def _with_sample(bits: int) -> bytes:
+    """Return a WAV file of floats with one sample written bit by bit."""
+    content = wav(tone(), subtype="FLOAT")
+    return content[:-400] + struct.pack("<I", bits) + content[-396:]
+
+
 def _noise(n_bytes: int) -> bytes:
-    """Random bytes, the same at every call."""
+    """Return random bytes, the same at every call."""
     return np.random.default_rng(1).bytes(n_bytes)

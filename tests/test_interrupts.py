@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,68 +12,75 @@ import pytest
 import polyseme
 from polyseme import _interrupts
 
-# Presses Ctrl-C when a module is imported, at the first line of it or when it was loaded.
+# Presses Ctrl-C when a module is imported.
 SCRIPT = """
 import os, sys
-wanted, when = sys.argv[1:3]
+module, when = sys.argv[1:3]
 del sys.argv[1:3]
 from polyseme import _interrupts
 _interrupts.heed()
 _interrupts._SECONDS = 0.3
 
-class Press:
-    def find_spec(self, name, path=None, target=None):
-        if name == wanted:
-            sys.meta_path.remove(self)
-            if when == "swallowed":
-                try:
-                    os.kill(os.getpid(), 2)
-                    for _ in range(1000):
-                        pass
-                except BaseException:
-                    pass
-            elif when == "unraisable":
-                class Dropped:
-                    def __del__(self):
-                        os.kill(os.getpid(), 2)
-                        for _ in range(1000):
-                            pass
-                Dropped()
-            elif when == "as another error":
-                try:
-                    os.kill(os.getpid(), 2)
-                    for _ in range(1000):
-                        pass
-                except BaseException:
-                    raise ImportError("half loaded") from None
-            else:
-                os.kill(os.getpid(), 2)
+def press():
+    os.kill(os.getpid(), 2)
+    for _ in range(1000):
+        pass  # the handler runs between two steps of Python
 
-sys.meta_path.insert(0, Press())
+class PressWhenCollected:
+    def __del__(self):
+        press()
+
+class PressAtImport:
+    def find_spec(self, name, path=None, target=None):
+        if name != module:
+            return
+        sys.meta_path.remove(self)
+        if when == "unraisable":
+            PressWhenCollected()
+            return
+        try:
+            press()
+        except BaseException:
+            if when == "as another error":
+                raise ImportError("half loaded") from None
+            if when != "swallowed":
+                raise
+
+sys.meta_path.insert(0, PressAtImport())
 from polyseme.__main__ import main
 main()
 """
 
 
-def pressed(folder: Path, module: str, when: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in which Ctrl-C is pressed when a module is imported."""
+def run_python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with this package in a process of its own."""
     assert polyseme.__file__ is not None
     source = str(Path(polyseme.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT, module, when, *words],
+        [sys.executable, *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
 
 
+def check_interrupted_fit(folder: Path, module: str, when: str) -> None:
+    """Check that Ctrl-C while a module is imported ends `fit` with one line."""
+    command = ("fit", f"model-{when[:3]}", "-d", "d.jsonl")
+    process = run_python(folder, "-c", SCRIPT, module, when, *command)
+    assert process.returncode == 130, process.stderr
+    assert process.stderr.count("interrupted") == 1
+    assert "Traceback" not in process.stderr
+
+
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("tables")
-    rows = [["a", "b"], ["b", "c"], ["a", "c", "d"]] * 5
-    text = "".join(json.dumps({"labels": row}) + "\n" for row in rows)
+    lines = ['["a", "b"]', '["b", "c"]', '["a", "c", "d"]']
+    text = "\n".join(lines * 5)
     (folder / "d.jsonl").write_text(text)
     return folder
 
@@ -83,20 +89,16 @@ def tables(tmp_path_factory) -> Path:
     "module",
     ["polyseme.cli", "typer", "numpy", "scipy.sparse", "polyseme.tagger", "polyseme.steps"],
 )
-def test_ctrl_c_while_something_is_loaded_is_one_line(tables, module):
-    done = pressed(tables, module, "at once", "fit", "model", "-d", "d.jsonl")
-    assert done.returncode == 130, done.stderr
-    assert done.stderr.count("interrupted") == 1 and "Traceback" not in done.stderr
+def test_ctrl_c_during_an_import_ends_the_command_with_one_line(tables, module):
+    check_interrupted_fit(tables, module, "at once")
 
 
 @pytest.mark.parametrize("when", ["swallowed", "unraisable", "as another error"])
-def test_ctrl_c_that_a_library_swallows_is_not_ignored(tables, when):
-    done = pressed(tables, "polyseme.tagger", when, "fit", f"model-{when[:3]}", "-d", "d.jsonl")
-    assert done.returncode == 130, done.stderr
-    assert done.stderr.count("interrupted") == 1 and "Traceback" not in done.stderr
+def test_ctrl_c_that_a_library_swallows_still_ends_the_command(tables, when):
+    check_interrupted_fit(tables, "polyseme.tagger", when)
 
 
-def test_an_interrupt_is_told_once_a_command(capsys, monkeypatch):
+def test_an_interrupt_is_reported_once_a_command(capsys, monkeypatch):
     monkeypatch.setattr(_interrupts._State, "told", False)
     _interrupts.tell("one")
     _interrupts.tell("two")
@@ -109,17 +111,10 @@ def test_an_interrupt_is_told_once_a_command(capsys, monkeypatch):
         _interrupts.begin()
 
 
-def test_ctrl_c_when_everything_is_done_changes_nothing(tables):
+def test_ctrl_c_at_the_end_of_a_command_changes_nothing(tables):
     code = "import atexit, os; atexit.register(lambda: os.kill(os.getpid(), 2)); "
     code += "from polyseme.__main__ import main; main()"
-    assert polyseme.__file__ is not None
-    source = str(Path(polyseme.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", code, "info", "d.jsonl"],
-        cwd=tables,
-        env={**os.environ, "PYTHONPATH": source},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "") and '"documents": 15' in done.stdout
+    process = run_python(tables, "-c", code, "info", "d.jsonl")
+    assert process.returncode == 0
+    assert process.stderr == ""
+    assert '"documents": 15' in process.stdout

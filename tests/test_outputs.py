@@ -1,12 +1,13 @@
-"""What is written where something else stands already: one rule for everything that people name.
+"""Outputs never overwrite what a user has: one rule for every file and folder that people name.
 
-A file that is named may be missing, a regular file, or a link to one, which stays a link. A folder
-may be missing, empty, or ours, or a link to such a one. Devices, pipes, sockets, links to nothing
-and whatever somebody else made are refused, before any work, and stay as they are.
+A file may be missing, a regular file, or a link to one, which stays a link. A folder may be
+missing, empty, or written by polyseme, or a link to such a one. Devices, pipes, sockets, dangling
+links and files of other programs are refused before any work, and stay as they are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -19,12 +20,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyseme import ZeroShotTagger
+from polyseme import ZeroShotTagger, load
 from polyseme._validation import InputError
 from polyseme.io import folders
 from polyseme.io.folders import MARK, mark_folder, replacing
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import merge_tags
+from polyseme.persistence import read_cache, write_cache
 from polyseme.serve.access import Tokens, new_token
 from polyseme.verdicts import Verdict, VerdictLog, write_verdicts
 
@@ -38,7 +40,7 @@ def make_pipe(path: Path) -> None:
 
 
 def make_device(path: Path) -> None:
-    """A node of its own that swallows what is written to it, as /dev/null does."""
+    """Make a device that discards what is written to it, as /dev/null does."""
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     except OSError as error:
@@ -46,13 +48,9 @@ def make_device(path: Path) -> None:
 
 
 def make_socket(path: Path) -> None:
-    before = Path.cwd()
-    os.chdir(path.parent)  # names of sockets are short
-    try:
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(path.name)
-    finally:
-        os.chdir(before)
+    # Names of sockets are short.
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as server:
+        server.bind(path.name)
 
 
 def make_dangling_link(path: Path) -> None:
@@ -69,12 +67,12 @@ NO_FILE = [*REFUSED, Path.mkdir]
 NO_FOLDER = [*REFUSED, Path.touch]
 
 
-def name_of(make: Callable[[Path], None]) -> str:
+def name_of(make: Callable[..., object]) -> str:
     return make.__name__.removeprefix("make_").replace("_", " ")
 
 
 def state(path: Path) -> State:
-    """What changes when something is replaced or written to."""
+    """Return what changes when a file is replaced or written to."""
     info = path.lstat()
     return info.st_mode, info.st_ino, info.st_rdev, info.st_mtime_ns
 
@@ -83,17 +81,28 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@contextlib.contextmanager
+def unchanged(path: Path) -> Iterator[None]:
+    """Check that a file, and the names beside it, stay as they are."""
+    before = state(path)
+    names_before = names(path.parent)
+    yield
+    assert state(path) == before
+    assert names(path.parent) == names_before
+
+
 def work(*_: object, **__: object) -> None:
-    raise AssertionError("work was done before the output was looked at")
+    raise AssertionError("work was done before the output was checked")
 
 
 @pytest.fixture(scope="module")
 def model(toy_tagger, tmp_path_factory) -> Path:
+    """A folder with a model, shards, documents and media."""
     folder = tmp_path_factory.mktemp("outputs")
     toy_tagger.save(folder / "model")
-    np.save(folder / "x.npy", np.zeros((40, toy_tagger.n_features_in_)))
     (folder / "shards").mkdir()
-    np.save(folder / "shards" / "x.npy", np.zeros((4, toy_tagger.n_features_in_)))
+    X = np.zeros((4, toy_tagger.n_features_in_))
+    np.save(folder / "shards" / "x.npy", X)
     (folder / "documents.jsonl").write_text('["apple", "pear"]\n["pear", "nut"]\n' * 20)
     (folder / "media").mkdir()
     (folder / "media" / "a.png").write_bytes(b"no picture")
@@ -104,9 +113,11 @@ def model(toy_tagger, tmp_path_factory) -> Path:
 
 
 def write_page(run, model: Path, page: Path) -> None:
-    """`polyseme validate`; refused or not, its features are missing, so that it ends at once."""
-    code, _, err = run("validate", "-x", model / "missing.npy", "-d", model / "missing", "-o", page)
-    raise InputError(err) if code else AssertionError("it went on")
+    """Run `polyseme validate` with missing features, so that it ends at once in any case."""
+    words = ("validate", "-x", model / "missing.npy", "-d", model / "missing", "-o", page)
+    code, _, stderr = run(*words)
+    assert code, "it continued"
+    raise InputError(stderr)
 
 
 def write_demo(run, model: Path, page: Path) -> None:
@@ -118,12 +129,12 @@ def write_demo(run, model: Path, page: Path) -> None:
 
 def write_token(run, model: Path, tokens: Path) -> None:
     pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-    code, _, err = run("token", tokens, "ann")
+    code, _, stderr = run("token", tokens, "ann")
     if code:
-        raise InputError(err)
+        raise InputError(stderr)
 
 
-def write_answers(run, model: Path, file: Path) -> None:
+def write_exported_verdicts(run, model: Path, file: Path) -> None:
     def verdicts() -> Iterator[Verdict]:
         work()
         yield Verdict("a", "b", True)
@@ -135,7 +146,7 @@ def write_sidecar(run, model: Path, sidecar: Path) -> None:
     merge_tags(sidecar, ["sea"])
 
 
-def write_whole(run, model: Path, file: Path) -> None:
+def write_any_file(run, model: Path, file: Path) -> None:
     with replacing(file) as stream:
         work()
         stream.write(b"new")
@@ -145,206 +156,200 @@ FILES = {
     "validate --page": (write_page, "page.html"),
     "demo --out": (write_demo, "page.html"),
     "token": (write_token, "tokens.json"),
-    "write_verdicts": (write_answers, "answers.jsonl"),
+    "write_verdicts": (write_exported_verdicts, "answers.jsonl"),
     "tag --sidecars": (write_sidecar, "a.jpg.xmp"),
-    "every other file": (write_whole, "file"),
+    "every other file": (write_any_file, "file"),
 }
 
 
 @pytest.mark.parametrize("make", NO_FILE, ids=name_of)
 @pytest.mark.parametrize(("write", "name"), FILES.values(), ids=FILES)
-def test_what_is_no_file_is_refused_and_left_alone(run, model, tmp_path, write, name, make):
-    place = tmp_path / name
-    make(place)
-    before, beside = state(place), names(tmp_path)
-    with pytest.raises(InputError) as refused:
-        write(run, model, place)
-    sentence = str(refused.value)
-    assert name in sentence and "missing.npy" not in sentence and "Errno" not in sentence
-    assert state(place) == before and names(tmp_path) == beside
+def test_an_output_that_is_no_regular_file_is_refused_and_unchanged(
+    run, model, tmp_path, write, name, make
+):
+    path = tmp_path / name
+    make(path)
+    with unchanged(path), pytest.raises(InputError) as refusal:
+        write(run, model, path)
+    sentence = str(refusal.value)
+    assert name in sentence
+    assert "missing.npy" not in sentence
+    assert "Errno" not in sentence
 
 
-def page_of(place: Path) -> None:
-    """Write a page as `validate` and `demo` do once they have it."""
-    with replacing(folders.check_file(place)) as stream:
+def replace_page(path: Path) -> None:
+    """Write a page as `validate` and `demo` do."""
+    with replacing(folders.check_file(path)) as stream:
         stream.write(b"new")
 
 
-def answers_of(place: Path) -> None:
-    write_verdicts([Verdict("a", "b", True)], place)
+def replace_verdicts(path: Path) -> None:
+    write_verdicts([Verdict("a", "b", True)], path)
 
 
-@pytest.mark.parametrize(
-    "write", [page_of, answers_of, lambda place: new_token(place, "ann", "read")]
-)
-def test_of_a_link_the_file_that_it_leads_to_is_replaced_and_the_link_stays(tmp_path, write):
-    (tmp_path / "other").mkdir()
-    target, link = tmp_path / "other" / "file.jsonl", tmp_path / "link.jsonl"
+def replace_token(path: Path) -> None:
+    new_token(path, "ann", "read")
+
+
+@pytest.mark.parametrize("write", [replace_page, replace_verdicts, replace_token], ids=name_of)
+def test_through_a_link_the_target_is_replaced_and_the_link_stays(tmp_path, write):
+    target = tmp_path / "other" / "file.jsonl"
+    target.parent.mkdir()
     write(target)
-    before = target.stat().st_ino
+    inode = target.stat().st_ino
+    link = tmp_path / "link.jsonl"
     link.symlink_to(Path("other") / "file.jsonl")
     write(link)
-    assert link.is_symlink() and target.stat().st_ino != before and target.stat().st_size
-    assert names(tmp_path / "other") == {"file.jsonl"}
+    assert link.is_symlink()
+    assert target.stat().st_ino != inode
+    assert target.stat().st_size
+    assert names(target.parent) == {"file.jsonl"}
 
 
-def test_a_token_made_through_a_link_is_known_to_the_service(tmp_path):
-    first = new_token(tmp_path / "tokens.json", "ann", "read")
-    (tmp_path / "link").symlink_to("tokens.json")
-    second = new_token(tmp_path / "link", "bob", "admin")
-    tokens = Tokens.read(tmp_path / "tokens.json")
-    assert [tokens.caller(token).name for token in (first, second)] == ["ann", "bob"]
-
-
-@pytest.mark.parametrize("content", ["", "{}", "dear diary"])
-def test_a_foreign_file_is_no_file_of_tokens_and_is_not_touched(tmp_path, content):
-    file = tmp_path / "letter"
-    file.write_text(content)
-    os.utime(file, (1, 1))
-    before = state(file)
-    with pytest.raises(InputError, match="is no file of tokens"):
-        new_token(file, "ann", "read")
-    assert state(file) == before and file.read_text() == content
+def test_a_token_made_through_a_link_is_valid(tmp_path):
+    file, link = tmp_path / "tokens.json", tmp_path / "link"
+    ann = new_token(file, "ann", "read")
+    link.symlink_to(file)
+    bob = new_token(link, "bob", "admin")
+    tokens = Tokens.read(file)
+    assert tokens.caller(ann).name == "ann"
+    assert tokens.caller(bob).name == "bob"
 
 
 @pytest.mark.parametrize("name", ["log", "/dev/stdout", "/proc/self/fd/1"])
-def test_where_a_command_prints_no_file_is_written(tmp_path, name):
+def test_the_standard_output_is_refused_as_a_file_to_write(tmp_path, name):
     """In a process of its own, whose standard output is a file."""
     if name != "log" and not Path("/proc/self/fd").is_dir():
         pytest.skip("descriptors have no names here")
-    code = f"from pathlib import Path; from polyseme.io.folders import check_file as c; c(Path('{name}'))"
+    code = "import pathlib, sys; from polyseme.io.folders import check_file; "
+    code += "check_file(pathlib.Path(sys.argv[1]))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with (tmp_path / "log").open("ab") as stream:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
+        process = subprocess.run(
+            [sys.executable, "-c", code, name],
             stdout=stream,
             stderr=subprocess.PIPE,
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env=environment,
             text=True,
             check=False,
         )
-    assert f"'{name}' is where this command prints" in done.stderr
+    assert f"'{name}' is where this command prints" in process.stderr
     assert names(tmp_path) == {"log"}
 
 
-def test_a_file_that_has_no_name_any_more_is_not_written(tmp_path):
-    with (tmp_path / "gone").open("wb") as stream:
-        place = Path(f"/proc/self/fd/{stream.fileno()}")
-        if not place.exists():
+def test_an_open_file_that_was_deleted_is_not_written(tmp_path):
+    file = tmp_path / "gone"
+    with file.open("wb") as stream:
+        descriptor = Path(f"/proc/self/fd/{stream.fileno()}")
+        if not descriptor.exists():
             pytest.skip("descriptors have no names here")
-        (tmp_path / "gone").unlink()
+        file.unlink()
         with pytest.raises(InputError, match="is no regular file"):
-            folders.check_file(place)
+            folders.check_file(descriptor)
 
 
 # ---------------------------------------------------------------------- folders that people name
 
 
-def complaint(done: tuple[int, str, str]) -> str:
-    """What a command says that could not do its work."""
-    code, _, err = done
-    return err if code else ""
+def error_of(result: tuple[int, str, str]) -> str:
+    """Return the message of a command that failed."""
+    code, _, stderr = result
+    return stderr if code else ""
+
+
+def refusal_of(function: Callable[..., object], *arguments: object) -> str:
+    """Return the message of the InputError that a call raises."""
+    try:
+        function(*arguments)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def fit(run, model: Path, out: Path) -> str:
-    return complaint(run("fit", out, "-d", model / "missing.jsonl"))
+    return error_of(run("fit", out, "-d", model / "missing.jsonl"))
 
 
 def block(run, model: Path, out: Path) -> str:
-    return complaint(run("block", model / "model", "apple", "--out", out))
+    return error_of(run("block", model / "model", "apple", "--out", out))
 
 
 def rename(run, model: Path, out: Path) -> str:
-    return complaint(run("rename", model / "model", "apple", "fruit", "--out", out))
+    return error_of(run("rename", model / "model", "apple", "fruit", "--out", out))
 
 
 def add(run, model: Path, out: Path) -> str:
-    return complaint(run("add", model / "model", "-d", model / "documents.jsonl", "--out", out))
+    return error_of(run("add", model / "model", "-d", model / "documents.jsonl", "--out", out))
 
 
 def rank(run, model: Path, out: Path) -> str:
-    return complaint(run("rank", model / "model", model / "shards", "--out", out))
+    return error_of(run("rank", model / "model", model / "shards", "--out", out))
 
 
 def extract(run, model: Path, out: Path) -> str:
     pytest.importorskip("PIL", reason="needs the extra `image`")
-    return complaint(run("extract", "image", model / "media", "--out", out))
+    return error_of(run("extract", "image", model / "media", "--out", out))
 
 
 def sample(run, model: Path, out: Path) -> str:
     pytest.importorskip("polyseme_experiments")
-    return complaint(run("sample", "image", out, "--limit", 2))
+    return error_of(run("sample", "image", out, "--limit", 2))
 
 
 def reproduce(run, model: Path, out: Path) -> str:
     pytest.importorskip("polyseme_experiments")
-    return complaint(run("reproduce", "fig5", "--quick", "--from-records", "--out", out))
+    return error_of(run("reproduce", "fig5", "--quick", "--from-records", "--out", out))
 
 
 def save(run, model: Path, out: Path) -> str:
-    from polyseme import load
-
-    tagger = load(model / "model")
-    try:
-        tagger.save(out)
-    except InputError as error:
-        return str(error)
-    return ""
+    return refusal_of(load(model / "model").save, out)
 
 
 def cut(run, model: Path, out: Path) -> str:
-    try:
-        write_shards(np.zeros((4, 2)), out)
-    except InputError as error:
-        return str(error)
-    return ""
+    return refusal_of(write_shards, np.zeros((4, 2)), out)
 
 
-def keep_checkpoint(run, model: Path, out: Path) -> str:
+def fit_with_checkpoint(run, model: Path, out: Path) -> str:
     tagger = ZeroShotTagger(checkpoint=out, n_validations=0, random_state=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("polyseme.space.ConceptSpace.fit", work)
-        try:
-            tagger.fit(np.eye(4), [["a", "b"], ["b"], ["a"], ["b"]])
-        except InputError as error:
-            return str(error)
-    return ""
+        return refusal_of(tagger.fit, np.eye(4), [["a", "b"], ["b"], ["a"], ["b"]])
 
 
-FOLDERS = [fit, block, rename, add, rank, extract, sample, reproduce, save, cut, keep_checkpoint]
+FOLDER_COMMANDS = [fit, block, rename, add, rank, extract, sample, reproduce, save, cut]
 
 
 @pytest.mark.parametrize("make", NO_FOLDER, ids=name_of)
-@pytest.mark.parametrize("write", FOLDERS, ids=lambda write: write.__name__)
-def test_what_is_no_folder_is_refused_and_left_alone(run, model, tmp_path, write, make):
-    place = tmp_path / "out"
-    make(place)
-    before, beside = state(place), names(tmp_path)
-    sentence = write(run, model, place)
-    assert "'" in sentence and str(place) in sentence and "Errno" not in sentence
-    assert "missing.jsonl" not in sentence, "it was looked at first"
-    assert state(place) == before and names(tmp_path) == beside
+@pytest.mark.parametrize("write", [*FOLDER_COMMANDS, fit_with_checkpoint], ids=name_of)
+def test_an_output_that_is_no_folder_is_refused_and_unchanged(run, model, tmp_path, write, make):
+    path = tmp_path / "out"
+    make(path)
+    with unchanged(path):
+        sentence = write(run, model, path)
+    assert f"'{path}'" in sentence
+    assert "Errno" not in sentence
+    assert "missing.jsonl" not in sentence, "the output is checked before the input"
 
 
-@pytest.mark.parametrize(
-    "write", [write for write in FOLDERS if write is not keep_checkpoint], ids=lambda w: w.__name__
-)
-def test_a_folder_of_somebody_else_is_refused_and_left_alone(run, model, tmp_path, write):
-    place = tmp_path / "home"
-    place.mkdir()
-    (place / "letter.txt").write_text("dear")
-    assert "'letter.txt'" in write(run, model, place)
-    assert names(place) == {"letter.txt"}
+@pytest.mark.parametrize("write", FOLDER_COMMANDS, ids=name_of)
+def test_a_folder_of_another_program_is_refused_and_unchanged(run, model, tmp_path, write):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "letter.txt").write_text("dear")
+    assert "'letter.txt'" in write(run, model, folder)
+    assert names(folder) == {"letter.txt"}
 
 
-@pytest.mark.parametrize("write", [block, add, rank, sample, save, cut], ids=lambda w: w.__name__)
-def test_new_and_empty_folders_and_links_to_them_are_written_and_again(run, model, tmp_path, write):
+@pytest.mark.parametrize("write", [block, add, rank, sample, save, cut], ids=name_of)
+def test_new_and_empty_folders_and_links_to_them_can_be_written_twice(run, model, tmp_path, write):
+    new, link = tmp_path / "new", tmp_path / "link"
     (tmp_path / "empty").mkdir()
-    (tmp_path / "link").symlink_to("empty")
-    for name in ("new", "link", "new", "link"):
-        assert write(run, model, tmp_path / name) == ""
-        assert len(names(tmp_path / name)) > 1
-    assert (tmp_path / "link").is_symlink()
+    link.symlink_to("empty")
+    for folder in (new, link, new, link):
+        assert write(run, model, folder) == ""
+        assert len(names(folder)) > 1
+    assert link.is_symlink()
 
 
 # ---------------------------------------------------------------------- files inside our folders
@@ -352,38 +357,45 @@ def test_new_and_empty_folders_and_links_to_them_are_written_and_again(run, mode
 
 @pytest.mark.parametrize("make", REFUSED, ids=name_of)
 @pytest.mark.parametrize("name", ["journal.jsonl", "cache.sqlite", "features.npy", "anything"])
-def test_a_folder_of_ours_holds_no_links_and_pipes(tmp_path, make, name):
-    mark_folder(tmp_path / "out", "numbers")
-    make(tmp_path / "out" / name)
-    before = state(tmp_path / "out" / name)
-    with pytest.raises(InputError, match="' must be a regular file"):
-        mark_folder(tmp_path / "out", "numbers")
-    assert state(tmp_path / "out" / name) == before
+def test_a_marked_folder_with_a_link_or_pipe_is_refused(tmp_path, make, name):
+    folder = tmp_path / "out"
+    mark_folder(folder, "numbers")
+    make(folder / name)
+    with unchanged(folder / name), pytest.raises(InputError, match="' must be a regular file"):
+        mark_folder(folder, "numbers")
 
 
 def test_sample_files_are_not_written_through_a_link_to_a_folder(run, tmp_path):
-    pictures, elsewhere = tmp_path / "pictures", tmp_path / "elsewhere"
-    assert run("sample", "image", pictures, "--limit", 2)[0] == 0
+    command = ("sample", "image", tmp_path / "pictures", "--limit", 2)
+    code, _, _ = run(*command)
+    assert code == 0
+    emoji = tmp_path / "pictures" / "noto"
+    emoji.rename(tmp_path / "noto")
+    elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (pictures / "noto").rename(tmp_path / "noto")
-    (pictures / "noto").symlink_to(elsewhere)
-    code, _, error = run("sample", "image", pictures, "--limit", 2)
-    assert code == 1 and "noto' must be a regular file" in error
-    assert not list(elsewhere.iterdir())
+    emoji.symlink_to(elsewhere)
+    code, _, stderr = run(*command)
+    assert code == 1
+    assert "noto' must be a regular file" in stderr
+    assert not names(elsewhere)
 
 
 @pytest.mark.parametrize("name", ["cache.sqlite", "extraction.json", "files.jsonl", "features.npy"])
-def test_no_file_outside_is_written_by_a_link_in_an_extraction(run, model, tmp_path, name):
-    extract(run, model, tmp_path / "out")
-    (tmp_path / "thesis").write_text("mine")
-    (tmp_path / "out" / name).unlink(missing_ok=True)
-    (tmp_path / "out" / name).symlink_to(tmp_path / "thesis")
-    assert "must be a regular file" in extract(run, model, tmp_path / "out")
-    assert (tmp_path / "thesis").read_text() == "mine" and (tmp_path / "out" / name).is_symlink()
+def test_an_extraction_does_not_write_through_a_link(run, model, tmp_path, name):
+    folder = tmp_path / "out"
+    extract(run, model, folder)
+    thesis = tmp_path / "thesis"
+    thesis.write_text("mine")
+    link = folder / name
+    link.unlink(missing_ok=True)
+    link.symlink_to(thesis)
+    assert "must be a regular file" in extract(run, model, folder)
+    assert thesis.read_text() == "mine"
+    assert link.is_symlink()
 
 
 @pytest.mark.parametrize("make", REFUSED, ids=name_of)
-def test_a_log_is_never_written_through_anything(tmp_path, make):
+def test_a_verdict_log_that_is_no_regular_file_is_refused(tmp_path, make):
     log = tmp_path / "verdicts.sqlite"
     make(log)
     before = state(log)
@@ -393,43 +405,46 @@ def test_a_log_is_never_written_through_anything(tmp_path, make):
 
 
 @pytest.mark.parametrize("make", NO_FILE, ids=name_of)
-def test_a_cache_that_cannot_be_kept_is_not(tmp_path, make):
-    from polyseme.persistence import read_cache, write_cache
+def test_a_cache_that_is_no_regular_file_is_neither_written_nor_read(tmp_path, make):
+    cache = tmp_path / "cache"
+    make(cache)
+    before = state(cache)
+    write_cache(cache, {"a": np.zeros(2)})
+    assert state(cache) == before
+    assert read_cache(cache) == {}
 
-    make(tmp_path / "cache")
-    before = state(tmp_path / "cache")
-    write_cache(tmp_path / "cache", {"a": np.zeros(2)})
-    assert state(tmp_path / "cache") == before and read_cache(tmp_path / "cache") == {}
 
-
-@pytest.mark.parametrize("make", [*REFUSED, Path.mkdir], ids=name_of)
-def test_records_are_not_read_from_or_written_to_a_pipe(tmp_path, make):
+@pytest.mark.parametrize("make", NO_FILE, ids=name_of)
+def test_experiment_records_that_are_no_regular_file_are_refused(tmp_path, make):
     records = pytest.importorskip("polyseme_experiments.records")
-    make(tmp_path / "hsun.jsonl")
-    before = state(tmp_path / "hsun.jsonl")
+    file = tmp_path / "hsun.jsonl"
+    make(file)
+    before = state(file)
     with pytest.raises(InputError, match="must be a regular file"):
         records.RecordStore(tmp_path).find("hsun", "tagger", 0, {})
-    assert state(tmp_path / "hsun.jsonl") == before
+    assert state(file) == before
 
 
 @pytest.mark.parametrize("make", [make_pipe, make_device, make_socket, Path.touch], ids=name_of)
-def test_versions_belong_into_a_folder(tmp_path, make):
+def test_a_file_in_place_of_the_folder_of_versions_is_refused(tmp_path, make):
     pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
     from polyseme.serve.versions import Versions
 
     make(tmp_path / "versions")
-    with (
-        pytest.raises(InputError, match="is a file where versions belong"),
-        Versions(tmp_path).writing(),
-    ):
+    message = "is a file where versions belong"
+    with pytest.raises(InputError, match=message), Versions(tmp_path).writing():
         pass
 
 
-def test_samples_lie_beside_what_people_add_and_nothing_is_overwritten(run, tmp_path):
+def test_samples_overwrite_no_file_of_the_user(run, tmp_path):
     pytest.importorskip("polyseme_experiments")
-    sample(run, tmp_path, tmp_path / "photos")
-    assert json.loads((tmp_path / "photos" / MARK).read_bytes())["kind"] == "sample files"
-    (tmp_path / "photos" / "mine.jpg").write_bytes(b"mine")
-    assert sample(run, tmp_path, tmp_path / "photos") == ""
-    assert (tmp_path / "photos" / "mine.jpg").read_bytes() == b"mine"
-    assert "is not the file that would be written" in run("sample", "audio", tmp_path / "photos")[2]
+    folder = tmp_path / "photos"
+    sample(run, tmp_path, folder)
+    mark = json.loads((folder / MARK).read_bytes())
+    assert mark["kind"] == "sample files"
+    photo = folder / "mine.jpg"
+    photo.write_bytes(b"mine")
+    assert sample(run, tmp_path, folder) == ""
+    assert photo.read_bytes() == b"mine"
+    _, _, stderr = run("sample", "audio", folder)
+    assert "is not the file that would be written" in stderr

@@ -1,4 +1,4 @@
-"""Plots: what is drawn is what the tagger knows."""
+"""Plots show what the tagger knows."""
 
 from __future__ import annotations
 
@@ -13,34 +13,53 @@ matplotlib.use("Agg")
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def closed_figures():
     yield
     matplotlib.pyplot.close("all")
 
 
-def test_every_known_tag_set_is_a_dot_and_labels_stand_where_they_lie(toy_tagger):
-    drawn = plot_space(toy_tagger, labels=["sea", "desk"])
+def texts(artists):
+    return [artist.get_text() for artist in artists]
+
+
+def test_documents_are_dots_and_labels_stand_in_the_middle_of_their_documents(toy_tagger):
+    axes = plot_space(toy_tagger, labels=["sea", "desk"])
     store = toy_tagger.store_
-    np.testing.assert_allclose(drawn.collections[0].get_offsets(), store.points[store.sets][:, :2])
-    assert [text.get_text() for text in drawn.texts] == ["sea", "desk"]
-    rows = [row for row in range(len(store.ids)) if "sea" in store.document(row)]
-    wanted = store.points[store.sets][rows, :2].mean(axis=0)
-    np.testing.assert_allclose(drawn.texts[0].xy, wanted, atol=1e-6)
-    assert 4 <= len(plot_space(toy_tagger).texts) < len(toy_tagger.classes_), "none covers another"
+    positions = store.points[store.sets][:, :2]
+    np.testing.assert_allclose(axes.collections[0].get_offsets(), positions)
+    assert texts(axes.texts) == ["sea", "desk"]
+    sea = store.labels.index("sea")
+    rows = store.matrix[:, [sea]].nonzero()[0]
+    centre = positions[rows].mean(axis=0)
+    np.testing.assert_allclose(axes.texts[0].xy, centre, atol=1e-6)
 
 
-def test_senses_of_a_label_have_colours_of_their_own(toy_tagger):
-    drawn = plot_label(toy_tagger, "apple")
-    names = [text.get_text() for text in drawn.get_legend().get_texts()]
-    assert len(names) >= 2 and any("phone" in name or "desk" in name for name in names)
+def test_by_default_labels_are_shown_where_there_is_room(toy_tagger):
+    axes = plot_space(toy_tagger)
+    assert 4 <= len(axes.texts) < len(toy_tagger.classes_)
+
+
+def test_every_sense_of_a_label_has_its_colour(toy_tagger):
+    axes = plot_label(toy_tagger, "apple")
+    names = texts(axes.get_legend().get_texts())
+    assert len(names) >= 2
+    assert any("phone" in name or "desk" in name for name in names)
+
+
+def test_an_unknown_label_is_refused(toy_tagger):
     with pytest.raises(InputError, match="Unknown label 'zebra'"):
         plot_label(toy_tagger, "zebra")
 
 
-def test_reliability_is_that_of_the_validation(toy_tagger, own_tagger):
-    drawn = plot_reliability(toy_tagger)
+def test_reliability_is_that_of_the_validation(toy_tagger):
+    axes = plot_reliability(toy_tagger)
     curve = toy_tagger.validation_.curves["seen"]
-    np.testing.assert_allclose(drawn.lines[1].get_ydata(), [step[2] for step in curve])
+    frequencies = [step[2] for step in curve]
+    drawn_line = axes.lines[1]
+    np.testing.assert_allclose(drawn_line.get_ydata(), frequencies)
+
+
+def test_a_tagger_without_a_validation_has_no_reliability(own_tagger):
     own_tagger.validation_ = None
     with pytest.raises(InputError, match="was not validated"):
         plot_reliability(own_tagger)

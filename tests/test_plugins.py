@@ -1,4 +1,4 @@
-"""What other packages add: found by its name, and passed over where it cannot be loaded."""
+"""Plugins of other packages are found by name, and ignored where they cannot be loaded."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from polyseme import _plugins
 from polyseme._validation import PolysemeWarning
 
 
-def test_what_others_offer_is_loaded_but_for_a_package_that_is_half_removed(monkeypatch):
-    offers = {"lost": "no_such_package_at_all:thing", "tau": "math:tau"}
-    points = [EntryPoint(name, value, "some.group") for name, value in offers.items()]
-    monkeypatch.setattr(_plugins, "entry_points", lambda group: points)
+def test_plugins_are_loaded_except_those_of_a_package_that_is_half_removed(monkeypatch):
+    entry_points = [
+        EntryPoint("lost", "no_such_package_at_all:thing", "some.group"),
+        EntryPoint("tau", "math:tau", "some.group"),
+    ]
+    monkeypatch.setattr(_plugins, "entry_points", lambda group: entry_points)
     message = "'lost'.* cannot be loaded and is passed over: No module"
     with pytest.warns(PolysemeWarning, match=message):
         assert _plugins.load_plugins("some.group") == {"tau": math.tau}

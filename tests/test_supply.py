@@ -1,9 +1,10 @@
-"""What polyseme asks for: every file locked by its hash, every licence listed."""
+"""Dependencies: every file is locked by its hash, every licence is listed."""
 
 import importlib.metadata
 import importlib.util
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,45 +19,58 @@ OURS = {"polyseme", "polyseme-experiments"}
 
 def entries() -> dict[str, list[str]]:
     """Return the blocks of the lock, one or more for each package."""
-    found: dict[str, list[str]] = {}
-    for block in re.split(r"(?m)^(?=[a-z0-9])", LOCK.partition("\n")[2]):
+    blocks_by_name: dict[str, list[str]] = {}
+    _, _, text = LOCK.partition("\n")
+    for block in re.split(r"(?m)^(?=[a-z0-9])", text):
         if block:
-            found.setdefault(block.partition("==")[0], []).append(block)
-    return found
+            name = block.partition("==")[0]
+            blocks_by_name.setdefault(name, []).append(block)
+    return blocks_by_name
 
 
-def declared(which: str) -> dict[str, list[Requirement]]:
-    """Return what one of the two packages asks for, by extra."""
-    project = tomllib.loads((ROOT / which).read_text("utf-8"))
-    asked = {"": project["project"]["dependencies"], "build": project["build-system"]["requires"]}
-    asked |= project["project"]["optional-dependencies"]
-    return {extra: [Requirement(text) for text in texts] for extra, texts in asked.items()}
+def requirements_of(file: str) -> dict[str, list[Requirement]]:
+    """Return the requirements of one of the two packages, by extra."""
+    content = tomllib.loads((ROOT / file).read_text("utf-8"))
+    texts_by_extra = content["project"]["optional-dependencies"]
+    texts_by_extra[""] = content["project"]["dependencies"]
+    texts_by_extra["build"] = content["build-system"]["requires"]
+    return {extra: list(map(Requirement, texts)) for extra, texts in texts_by_extra.items()}
 
 
-def reached(start: list[Requirement]) -> set[str]:
-    """Return the names of all that is asked for, as far as it is installed here."""
-    todo, done, names = list(start), set(), set()
-    while todo:
-        asked = todo.pop()
-        name = canonicalize_name(asked.name)
-        if (name, *asked.extras) in done or name in OURS:
-            continue
-        done.add((name, *asked.extras))
-        names.add(name)
-        try:
-            texts = importlib.metadata.requires(name) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        for one in map(Requirement, texts):
-            extras = asked.extras | {""}
-            if one.marker is None or any(one.marker.evaluate({"extra": each}) for each in extras):
-                todo.append(one)
+def required_by(requirement: Requirement) -> list[Requirement]:
+    """Return what a required package requires, as far as it is installed here."""
+    try:
+        texts = importlib.metadata.requires(requirement.name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    environments = [{"extra": extra} for extra in ("", *requirement.extras)]
+    required = []
+    for dependency in map(Requirement, texts):
+        marker = dependency.marker
+        if marker is None or any(map(marker.evaluate, environments)):
+            required.append(dependency)
+    return required
+
+
+def all_required_names(requirements: list[Requirement]) -> set[str]:
+    """Return the names of all required packages and of what they require."""
+    pending = list(requirements)
+    visited = set()
+    names = set()
+    while pending:
+        requirement = pending.pop()
+        name = canonicalize_name(requirement.name)
+        key = (name, *requirement.extras)
+        if key not in visited and name not in OURS:
+            visited.add(key)
+            names.add(name)
+            pending += required_by(requirement)
     return names
 
 
 @pytest.fixture(scope="module")
-def page():
-    """Return the script that makes the page."""
+def licence_script():
+    """The script that writes the page of licences."""
     spec = importlib.util.spec_from_file_location("licences", ROOT / "deploy" / "licences.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
@@ -64,50 +78,54 @@ def page():
 
 
 def test_every_locked_package_has_a_version_and_hashes_and_names_no_index():
+    entry = r"[a-z0-9-]+==\S+( ; [^\\\n]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+\n"
     assert len(entries()) > 200
     for blocks in entries().values():
         for block in blocks:
-            assert re.fullmatch(
-                r"[a-z0-9-]+==\S+( ; [^\\\n]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+\n", block
-            ), block[:100]
+            assert re.fullmatch(entry, block), block[:100]
     assert "://" not in LOCK
 
 
 def test_the_lock_has_the_versions_of_the_constraints():
     pins = re.findall(r"(?m)^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text("utf-8"))
     assert len(pins) > 40
+    blocks_by_name = entries()
     for name, version in pins:
-        blocks = entries()[canonicalize_name(name)]
-        assert [block.split()[0] for block in blocks] == [f"{canonicalize_name(name)}=={version}"]
+        canonical_name = canonicalize_name(name)
+        (block,) = blocks_by_name[canonical_name]
+        assert block.startswith(f"{canonical_name}=={version} ")
 
 
-def test_all_that_development_asks_for_is_locked():
-    core, experiments = declared("pyproject.toml"), declared("experiments/pyproject.toml")
-    made_of = ("frames", "arff", "plots", "image", "lite2", "audio", "heic", "aac", "ray", "serve")
-    extras = ("", "build", *made_of, "ray-serve", "test", "lint", "docs", "bench")
-    asked = [one for extra in extras for one in core[extra]] + experiments[""]
-    assert reached(asked) - set(entries()) == set()
+def test_all_requirements_of_development_are_locked():
+    core = requirements_of("pyproject.toml")
+    requirements = requirements_of("experiments/pyproject.toml")[""]
+    features = "frames arff plots image lite2 audio heic aac ray serve ray-serve"
+    tools = "test lint docs bench"
+    for extra in ("", "build", *features.split(), *tools.split()):
+        requirements += core[extra]
+    assert all_required_names(requirements) - set(entries()) == set()
 
 
 def test_every_dependency_of_every_extra_has_its_licence_on_the_page():
     listed = set(re.findall(r"(?m)^\| ([a-z0-9-]+) \| \S", PAGE))
-    for which in ("pyproject.toml", "experiments/pyproject.toml"):
-        asked = [one for texts in declared(which).values() for one in texts]
-        assert reached(asked) - listed == set(), "run make licences"
+    for file in ("pyproject.toml", "experiments/pyproject.toml"):
+        requirements = list(chain.from_iterable(requirements_of(file).values()))
+        assert all_required_names(requirements) - listed == set(), "run make licences"
     assert set(entries()) - listed == set(), "run make licences"
 
 
-def test_the_page_states_the_licences_that_the_installed_packages_state(page):
-    compared = 0
-    for name, stated in re.findall(r"(?m)^\| ([a-z0-9-]+) \| ([^|;]+?)(?:;[^|]*)? \|", PAGE):
+def test_the_page_states_the_licences_that_the_installed_packages_state(licence_script):
+    n_compared = 0
+    rows = re.findall(r"(?m)^\| ([a-z0-9-]+) \| ([^|;]+?)(?:;[^|]*)? \|", PAGE)
+    for name, licence in rows:
         try:
-            found = importlib.metadata.distribution(name)
+            installed = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-        if any(block.startswith(f"{name}=={found.version} ") for block in entries().get(name, ())):
-            assert page.licence(found.metadata.json) == stated, name
-            compared += 1
-    if not compared:
+        if f"{name}=={installed.version} " in "".join(entries().get(name, ())):
+            assert licence_script.licence(installed.metadata.json) == licence, name
+            n_compared += 1
+    if not n_compared:
         pytest.skip("none of the locked versions is installed")
 
 
@@ -122,5 +140,5 @@ def test_the_page_states_the_licences_that_the_installed_packages_state(page):
         ("MIT", ""),
     ],
 )
-def test_licences_that_ask_for_sources_are_marked(page, licence, mark):
-    assert page.copyleft(licence) == mark
+def test_copyleft_licences_are_marked(licence_script, licence, mark):
+    assert licence_script.copyleft(licence) == mark

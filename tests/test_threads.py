@@ -1,4 +1,4 @@
-"""Threads: how many there are, how BLAS is limited, and how calls are shared out."""
+"""Threads: how many there are, how BLAS is limited, and how calls are distributed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from polyseme import _threads
 from polyseme._threads import n_cores, n_threads, one_blas_thread, one_thread, run_all
 
 
-@pytest.mark.parametrize(("wanted", "expected"), [("1", 1), ("1,4", 1), ("", None), ("many", None)])
-def test_threads_follow_the_environment(monkeypatch, wanted, expected):
-    monkeypatch.setenv("OMP_NUM_THREADS", wanted)
-    assert n_threads() == (n_cores() if expected is None else expected)
+@pytest.mark.parametrize(
+    ("setting", "expected"), [("1", 1), ("1,4", 1), ("", n_cores()), ("many", n_cores())]
+)
+def test_the_number_of_threads_follows_the_environment(monkeypatch, setting, expected):
+    monkeypatch.setenv("OMP_NUM_THREADS", setting)
+    assert n_threads() == expected
 
 
-def test_searches_keep_to_one_thread_where_everything_does(monkeypatch):
+def test_there_is_one_thread_inside_of_one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setattr(_threads, "n_cores", lambda: 4)
     assert n_threads() == 2
@@ -28,50 +30,61 @@ def test_searches_keep_to_one_thread_where_everything_does(monkeypatch):
     assert n_threads() == 2
 
 
-def test_threads_of_blas_are_given_back_by_the_last_that_took_them():
-    def threads():
-        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
-    before = threads()
-    inside, leave = threading.Barrier(3), threading.Event()
 
-    def first():
+def test_the_last_of_several_limits_restores_the_threads_of_blas():
+    before = blas_threads()
+    both_limited = threading.Barrier(3)
+    may_leave = threading.Event()
+
+    def leave_first():
         with one_blas_thread():
-            inside.wait()
+            both_limited.wait()
 
-    def last():
+    def leave_last():
         with one_blas_thread():
-            inside.wait()
-            leave.wait()
+            both_limited.wait()
+            may_leave.wait()
 
-    workers = [threading.Thread(target=work, daemon=True) for work in (first, last)]
-    for worker in workers:
-        worker.start()
-    inside.wait()
-    workers[0].join()
-    assert set(threads()) <= {1}
-    leave.set()
-    workers[1].join()
-    assert threads() == before
+    first = threading.Thread(target=leave_first, daemon=True)
+    last = threading.Thread(target=leave_last, daemon=True)
+    first.start()
+    last.start()
+    both_limited.wait()
+    first.join()
+    assert set(blas_threads()) <= {1}
+    may_leave.set()
+    last.join()
+    assert blas_threads() == before
 
 
-def test_calls_are_all_made_and_what_fails_is_raised(monkeypatch):
-    done = []
+@pytest.fixture
+def calls():
+    """The calls that were made so far."""
+    return []
 
+
+def test_all_calls_are_made(calls):
+    run_all([lambda: calls.append(1)] * 20, 3)
+    assert len(calls) == 20
+    run_all([], 2)
+
+
+def test_an_error_in_a_call_is_raised(calls):
     def fail():
         raise IndexError("no room")
 
-    run_all([lambda: done.append(1)] * 20, 3)
-    assert len(done) == 20
     with pytest.raises(IndexError, match="no room"):
-        run_all([fail, *[lambda: done.append(1)] * 3], 2)
-    run_all([], 2)
+        run_all([fail, *[lambda: calls.append(1)] * 3], 2)
 
+
+def test_all_calls_are_made_where_no_thread_can_be_started(calls, monkeypatch):
     class Exhausted:
         def submit(self, *_):
             raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(_threads, "_pool", Exhausted)
-    done.clear()
-    run_all([lambda: done.append(1)] * 5, 3)
-    assert len(done) == 5
+    run_all([lambda: calls.append(1)] * 5, 3)
+    assert len(calls) == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,96 +27,98 @@ MODEL = "/v1/models/model"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, toy_tagger) -> Path:
-    folder = tmp_path_factory.mktemp("replicas") / "model"
-    toy_tagger.save(folder)
-    return folder
+    path = tmp_path_factory.mktemp("replicas") / "model"
+    toy_tagger.save(path)
+    return path
 
 
 @pytest.fixture(scope="module")
 def client(model) -> Iterator[Any]:
     """Two replicas, behind one address."""
-    with socket.create_server(("127.0.0.1", 0)) as line:
-        port = line.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     plan = {"models": [str(model)], "watch": 0.2, "deadline": PATIENCE}
     with (
         replicas.replicas(make_app, plan, "127.0.0.1", port, 2),
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as made,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as http_client,
     ):
-        yield made
+        yield http_client
 
 
-def until(client: Any, enough: Callable[[dict[str, str]], bool]) -> dict[str, str]:
-    """Ask until each replica's version is as it should be; give what each said last."""
-    said: dict[str, str] = {}
+def wait_for_both(client: Any, version: str | None = None) -> set[str]:
+    """Send requests until both replicas have answered, and with this version; return their ids."""
+    version_by_replica: dict[str, str] = {}
     end = time.monotonic() + PATIENCE
-    while not enough(said):
-        assert time.monotonic() < end, said
-        answer = client.get(MODEL)
-        assert answer.status_code == 200, answer.text
-        said[answer.headers["X-Replica"]] = answer.json()["version"]
-    return said
+    while True:
+        response = client.get(MODEL)
+        assert response.status_code == 200, response.text
+        replica = response.headers["X-Replica"]
+        content = response.json()
+        version_by_replica[replica] = content["version"]
+        versions = set(version_by_replica.values())
+        is_current = version is None or versions == {version}
+        if len(version_by_replica) == 2 and is_current:
+            return set(version_by_replica)
+        assert time.monotonic() < end, version_by_replica
 
 
 @pytest.mark.reproduction
-def test_both_answer_as_the_tagger_does(client, toy_tagger, world):
+def test_both_replicas_answer_as_the_tagger_does(client, toy_tagger, world):
     row = np.asarray(world.X[:1], dtype="<f4")
-    labels = toy_tagger.rank(row, 3)[0][0].tolist()
-    seen: set[str] = set()
+    labels, _ = toy_tagger.rank(row, 3)
+    headers = {"Content-Type": "application/octet-stream", "X-Request-Id": "mine"}
+    replicas_seen: set[str] = set()
     end = time.monotonic() + PATIENCE
-    while len(seen) < 2:
-        assert time.monotonic() < end, seen
-        answer = client.post(
-            f"{MODEL}/suggest?k=3",
-            content=row.tobytes(),
-            headers={"Content-Type": "application/octet-stream", "X-Request-Id": "mine"},
-        )
-        assert [one["label"] for one in answer.json()["suggestions"]] == labels
-        assert answer.headers.get_list("X-Request-Id") == ["mine"]
-        seen.add(answer.headers["X-Replica"])
-    wrong = client.post(f"{MODEL}/suggest", json={"features": [1.0]})
-    assert wrong.status_code == 422
-    assert wrong.headers["Content-Type"] == "application/problem+json"
+    while len(replicas_seen) < 2:
+        assert time.monotonic() < end, replicas_seen
+        path = f"{MODEL}/suggest?k=3"
+        response = client.post(path, content=row.tobytes(), headers=headers)
+        suggestions = response.json()["suggestions"]
+        assert [suggestion["label"] for suggestion in suggestions] == labels[0].tolist()
+        assert response.headers.get_list("X-Request-Id") == ["mine"]
+        replicas_seen.add(response.headers["X-Replica"])
+    response = client.post(f"{MODEL}/suggest", json={"features": [1.0]})
+    assert response.status_code == 422
+    assert response.headers["Content-Type"] == "application/problem+json"
 
 
 @pytest.mark.reproduction
-def test_what_one_is_told_the_other_learns(client, model, world):
-    row = np.asarray(world.X[0], dtype=float).tolist()
-    until(client, lambda said: len(said) == 2)
-    told = client.post(
-        f"{MODEL}/learn",
-        json={
-            "verdicts": [{"item": "a", "label": "sand", "answer": True}],
-            "features": {"a": row},
-        },
-    )
-    assert told.status_code == 200, told.text
-    version, numbers = told.json()["version"], told.json()["numbers"]
-    until(client, lambda said: len(said) == 2 and set(said.values()) == {version})
-    assert [one.number for one in VerdictLog(model).standing()] == numbers
-    renamed = client.post(f"{MODEL}/labels/sand/rename", json={"name": "beach sand"})
-    assert renamed.status_code == 200, renamed.text
-    version = renamed.json()["version"]
-    until(client, lambda said: len(said) == 2 and set(said.values()) == {version})
+def test_a_change_at_one_replica_reaches_the_other(client, model, world):
+    def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        address = MODEL + path
+        response = client.post(address, json=body)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    wait_for_both(client)
+    features = {"a": np.asarray(world.X[0], dtype=float).tolist()}
+    verdict = {"item": "a", "label": "sand", "answer": True}
+    learned = post("/learn", {"verdicts": [verdict], "features": features})
+    wait_for_both(client, learned["version"])
+    standing = VerdictLog(model).standing()
+    assert [event.number for event in standing] == learned["numbers"]
+    renamed = post("/labels/sand/rename", {"name": "beach sand"})
+    wait_for_both(client, renamed["version"])
 
 
 @pytest.mark.reproduction
-def test_one_that_is_killed_is_replaced(client):
-    before = set(until(client, lambda said: len(said) == 2))
+def test_a_killed_replica_is_replaced(client):
+    before = wait_for_both(client)
     assert kill_one("ServeReplica")
-    replica, said, end = None, set[str](), time.monotonic() + PATIENCE
-    while replica is None:
-        assert time.monotonic() < end, said
+    replicas_seen: set[str] = set()
+    end = time.monotonic() + PATIENCE
+    while replicas_seen <= before:
+        assert time.monotonic() < end, replicas_seen
         try:
-            answer = client.get(MODEL)
+            response = client.get(MODEL)
         except httpx.HTTPError:
             continue
-        # What was under way in the killed process is lost, and told by Ray's proxy.
-        if answer.status_code == 200:
-            said.add(answer.headers["X-Replica"])
-            replica = next(iter(said - before), None)
+        # A request that the killed process was answering is lost, and Ray's proxy reports it.
+        if response.status_code == 200:
+            replicas_seen.add(response.headers["X-Replica"])
 
 
-def test_what_is_wrong_is_told_before_anything_is_started(tmp_path):
+def test_a_missing_model_is_reported_before_anything_is_started(tmp_path):
     plan = {"models": [str(tmp_path / "nothing")]}
     with (
         pytest.raises(InputError, match=re.escape(str(tmp_path / "nothing"))),
@@ -125,12 +127,12 @@ def test_what_is_wrong_is_told_before_anything_is_started(tmp_path):
         pass
 
 
-def test_paths_are_made_absolute(tmp_path, monkeypatch):
+def test_replicas_get_absolute_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    seen: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
 
     def stop(**plan: Any) -> None:
-        seen.update(plan)
+        settings.update(plan)
         raise InputError("enough")
 
     with (
@@ -138,4 +140,4 @@ def test_paths_are_made_absolute(tmp_path, monkeypatch):
         replicas.replicas(stop, {"items": Path("photos"), "watch": 2.0}, "127.0.0.1", 1, 2),
     ):
         pass
-    assert seen == {"items": tmp_path.resolve() / "photos", "watch": 2.0}
+    assert settings == {"items": tmp_path.resolve() / "photos", "watch": 2.0}

@@ -9,60 +9,98 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rest import column, ok
 
-from polyseme.serve.access import Tokens, new_token
 from polyseme.serve.annif import label_of, uri_of
 
+PROJECT = "/v1/projects/toy"
+SEA = [{"uri": uri_of("sea")}]
 
-def suggest(client, **fields):
-    return client.post("/v1/projects/toy/suggest", data=fields)
+
+def suggest(client, text="", **fields):
+    return client.post(f"{PROJECT}/suggest", data={"text": text} | fields)
+
+
+def suggest_batch(client, body, query=""):
+    return client.post(f"{PROJECT}/suggest-batch{query}", json=body)
+
+
+def learn(client, documents, **options):
+    return client.post(f"{PROJECT}/learn", json=documents, **options)
+
+
+def results(response):
+    return ok(response)["results"]
+
+
+def check_refused(response, sentence):
+    assert response.status_code == 400
+    detail = response.json()["detail"]
+    assert sentence in detail
 
 
 def labels(response):
-    assert response.status_code == 200, response.text
-    return [one["label"] for one in response.json()["results"]]
+    return column(results(response), "label")
 
 
-def test_models_are_projects_and_their_labels_a_vocabulary(client, host):
-    (vocabulary,) = client.get("/v1/vocabs").json()["vocabs"]
+@pytest.fixture
+def features(world):
+    """The features of an item as a text of numbers."""
+    return ",".join(map(str, world.X_test[0].tolist()))
+
+
+def test_a_model_is_a_project_and_its_labels_are_a_vocabulary(client, host):
+    (vocabulary,) = ok(client.get("/v1/vocabs"))["vocabs"]
     size = len(host.now.kinds)
     assert vocabulary == {"vocab_id": "toy", "languages": ["und"], "size": size, "loaded": True}
-    (project,) = client.get("/v1/projects").json()["projects"]
-    assert project == client.get("/v1/projects/toy").json()
-    assert project["project_id"] == "toy" and project["is_trained"] is True
-    assert project["vocab"] == vocabulary and project["backend"] == {"backend_id": "polyseme"}
-    missing = client.get("/v1/projects/other")
-    assert missing.status_code == 404
-    assert missing.headers["content-type"] == "application/problem+json"
+    (project,) = ok(client.get("/v1/projects"))["projects"]
+    assert project == ok(client.get(PROJECT))
+    assert project["project_id"] == "toy"
+    assert project["is_trained"] is True
+    assert project["vocab"] == vocabulary
+    assert project["backend"] == {"backend_id": "polyseme"}
+
+
+def test_an_unknown_project_is_a_problem_with_status_404(client):
+    response = client.get("/v1/projects/other")
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
 
 
 def test_tags_in_a_text_are_completed(client, host):
-    first = suggest(client, text="Sand, sea\nnobody knows this, ", limit="3")
+    response = suggest(client, "Sand, sea\nnobody knows this, ", limit="3")
     expected, scores = host.now.tagger.complete(["sand", "sea"], k=3)
-    assert labels(first) == expected.tolist()
-    assert [one["score"] for one in first.json()["results"]] == pytest.approx(scores, abs=1e-5)
-    assert first.json()["results"][0]["uri"] == uri_of(expected[0])
-    assert first.headers["x-model-version"] == host.now.version
-    likely = suggest(client, text="sand;sea", threshold=str(scores[1]))
+    assert labels(response) == expected.tolist()
+    assert column(results(response), "score") == pytest.approx(scores, abs=1e-5)
+    assert results(response)[0]["uri"] == uri_of(expected[0])
+    assert response.headers["x-model-version"] == host.now.version
+    likely = suggest(client, "sand;sea", threshold=str(scores[1]))
     assert labels(likely) == expected[:2].tolist()
-    assert labels(suggest(client, text="sand", limit="0")) == []
+    assert labels(suggest(client, "sand", limit="0")) == []
 
 
-def test_a_text_without_a_known_tag_gets_nothing_and_is_not_taken_for_tags(client, host):
-    for text in ("", "a long text, in words; of which\nnone is a tag", "x" * 100_000):
-        assert labels(suggest(client, text=text)) == []
+@pytest.mark.parametrize(
+    "text", ["", "a long text, in words; of which\nnone is a tag", "x" * 100_000], ids=range(3)
+)
+def test_a_text_without_a_known_tag_gets_no_labels_and_no_candidates(client, host, text):
+    assert labels(suggest(client, text)) == []
     assert not host.told.typed
 
 
 def test_features_are_numbers_or_base64_and_may_have_tags_beside_them(client, host, world):
     row = world.X_test[0].astype(np.float32)
     numbers = ",".join(map(str, row.tolist()))
-    raw = base64.b64encode(row.tobytes()).decode()
-    first = suggest(client, text="", metadata_features=numbers, limit="4")
-    assert labels(first) == host.now.tagger.rank(row[None], 4)[0][0].tolist()
-    assert first.json() == suggest(client, text="", metadata_features=raw, limit="4").json()
-    with_tag = suggest(client, text="phone", metadata_features=raw, limit="4")
-    assert "phone" not in labels(with_tag) and with_tag.json() != first.json()
+    encoded = base64.b64encode(row.tobytes()).decode()
+    expected, _ = host.now.tagger.rank(row[None], 4)
+    by_numbers = suggest(client, metadata_features=numbers, limit="4")
+    assert labels(by_numbers) == expected[0].tolist()
+    by_base64 = suggest(client, metadata_features=encoded, limit="4")
+    assert by_base64.json() == by_numbers.json()
+    with_tag = suggest(client, "phone", metadata_features=encoded, limit="4")
+    assert "phone" not in labels(with_tag)
+    assert with_tag.json() != by_base64.json()
 
 
 @pytest.mark.parametrize(
@@ -80,123 +118,153 @@ def test_features_are_numbers_or_base64_and_may_have_tags_beside_them(client, ho
         ({"text": "", "metadata_features": "!!!!"}, "cannot be decoded"),
         ({"text": "", "metadata_features": "A" * 600_000}, "65536 numbers at the most"),
     ],
+    ids=range(11),
 )
-def test_what_cannot_be_used_is_a_bad_request_with_a_sentence(client, fields, sentence):
-    refused = suggest(client, **fields)
-    assert refused.status_code == 400 and sentence in refused.json()["detail"]
-    assert refused.headers["content-type"] == "application/problem+json"
+def test_a_wrong_field_is_a_bad_request_with_a_sentence(client, fields, sentence):
+    response = client.post(f"{PROJECT}/suggest", data=fields)
+    check_refused(response, sentence)
+    assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_a_batch_has_ids_and_up_to_32_documents(client, world):
-    features = ",".join(map(str, world.X_test[0].tolist()))
+def test_documents_of_a_batch_keep_their_ids(client, features):
     documents = [
         {"text": "sand, sea", "document_id": "one"},
         {"text": "nothing known"},
         {"text": "", "metadata": {"features": features}},
     ]
-    found = client.post(
-        "/v1/projects/toy/suggest-batch?limit=2", json={"documents": documents}
-    ).json()
-    assert [one["document_id"] for one in found] == ["one", None, None]
-    assert [len(one["results"]) for one in found] == [2, 0, 2]
-    assert found[0]["results"] == suggest(client, text="sand, sea", limit="2").json()["results"]
-    for body, sentence in (
+    batch = suggest_batch(client, {"documents": documents}, "?limit=2").json()
+    assert column(batch, "document_id") == ["one", None, None]
+    n_results = [len(document["results"]) for document in batch]
+    assert n_results == [2, 0, 2]
+    assert batch[0]["results"] == results(suggest(client, "sand, sea", limit="2"))
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
         ({"documents": [{"text": "sand"}] * 33}, "at most 32 items"),
         ({"documents": [{"text": 3}]}, "`documents.0.text`"),
         ([], "The body cannot be read"),
         ({"documents": [{"text": "", "metadata": {"features": "1,2"}}]}, "takes 5 features"),
-    ):
-        refused = client.post("/v1/projects/toy/suggest-batch", json=body)
-        assert refused.status_code == 400 and sentence in refused.json()["detail"]
-    broken = client.post("/v1/projects/toy/suggest-batch", content=b"{")
-    assert broken.status_code == 400
+    ],
+    ids=range(4),
+)
+def test_a_wrong_batch_is_a_bad_request_with_a_sentence(client, body, sentence):
+    check_refused(suggest_batch(client, body), sentence)
 
 
-def learn(client, documents, **options):
-    return client.post("/v1/projects/toy/learn", json=documents, **options)
+@pytest.mark.parametrize("route", ["suggest-batch", "learn"])
+@pytest.mark.parametrize("content", [b"{", b"[", b"[" * 100_000], ids=range(3))
+def test_broken_json_is_a_bad_request(client, route, content):
+    assert client.post(f"{PROJECT}/{route}", content=content).status_code == 400
 
 
 def test_documents_with_subjects_become_known_and_may_bring_new_labels(client, host):
-    before = len(host.now.tagger.store_.ids)
-    subjects = [{"uri": uri_of("sea")}, {"uri": "http://example.org/7", "label": "pebble"}]
-    done = learn(client, [{"text": "sand, words that are no tag", "subjects": subjects}])
-    assert done.status_code == 204 and done.content == b""
+    n_documents = len(host.now.tagger.store_.ids)
+    subjects = [*SEA, {"uri": "http://example.org/7", "label": "pebble"}]
+    response = learn(client, [{"text": "sand, words that are no tag", "subjects": subjects}])
+    assert response.status_code == 204
+    assert response.content == b""
     store = host.now.tagger.store_
-    assert len(store.ids) == before + 1
-    assert sorted(store.document(before)) == ["pebble", "sand", "sea"]
-    assert learn(client, [{"text": "sand"}]).status_code == 204
-    assert len(host.now.tagger.store_.ids) == before + 1
+    assert len(store.ids) == n_documents + 1
+    labels_of_document = store.document(n_documents)
+    assert set(labels_of_document) == {"pebble", "sand", "sea"}
 
 
-def test_subjects_of_items_with_features_are_answers(client, host, world):
-    row = ",".join(map(str, world.X_test[0].tolist()))
-    score = host.now.tagger.predict_proba(world.X_test[:1])
+def test_a_document_without_subjects_is_not_learned(client, host):
+    n_documents = len(host.now.tagger.store_.ids)
+    response = learn(client, [{"text": "sand"}])
+    assert response.status_code == 204
+    assert len(host.now.tagger.store_.ids) == n_documents
+
+
+def test_subjects_of_an_item_with_features_are_verdicts(client, host, world, features):
     document = {
         "document_id": "my item",
         "text": "",
-        "metadata": {"features": row},
-        "subjects": [{"uri": uri_of("sea")}],
+        "metadata": {"features": features},
+        "subjects": SEA,
     }
+    sea = host.now.tagger.classes_.tolist().index("sea")
+    score_before = host.now.tagger.predict_proba(world.X_test[:1])[0, sea]
     assert learn(client, [document, document]).status_code == 204
-    (said,) = host.now.said["my item"]
-    assert (said.label, said.answer) == ("sea", True)
-    column = host.now.tagger.classes_.tolist().index("sea")
-    after = host.now.tagger.predict_proba(world.X_test[:1])
-    assert after[0, column] > score[0, column]
+    (verdict,) = host.now.said["my item"]
+    assert (verdict.label, verdict.answer) == ("sea", True)
+    score_after = host.now.tagger.predict_proba(world.X_test[:1])[0, sea]
+    assert score_after > score_before
 
 
-def test_what_cannot_be_learned_is_told(client):
-    for body, sentence in (
+@pytest.mark.parametrize(
+    ("documents", "sentence"),
+    [
         ([{"text": "sand", "subjects": [{"uri": "http://example.org/1"}]}], "is no URI of a label"),
         ([{"text": "sand", "subjects": [{}]}], "`documents.0.subjects.0"),
         ({"text": "sand"}, "`documents`"),
-        ([{"text": "", "metadata": {"features": "1"}, "subjects": [{"uri": uri_of("sea")}]}], ""),
-    ):
-        refused = learn(client, body)
-        assert refused.status_code == 400 and sentence in refused.json()["detail"]
-    for body in (b"[", b"[" * 100_000):
-        assert client.post("/v1/projects/toy/learn", content=body).status_code == 400
+        ([{"text": "", "metadata": {"features": "1"}, "subjects": SEA}], ""),
+    ],
+    ids=range(4),
+)
+def test_a_document_that_cannot_be_learned_is_a_bad_request(client, documents, sentence):
+    check_refused(learn(client, documents), sentence)
 
 
-def test_learning_needs_a_scope(host, serving, tmp_path, world):
-    file = tmp_path / "tokens.json"
-    tokens = {scope: new_token(file, scope, scope) for scope in ("read", "review", "admin")}
-    client = serving(host, tokens=Tokens.read(file))
-    row = ",".join(map(str, world.X_test[0].tolist()))
-    subjects = [{"uri": uri_of("sea")}]
-    answer = [{"text": "", "metadata": {"features": row}, "subjects": subjects}]
-    document = [{"text": "sand", "subjects": subjects}]
-    for scope, expected in (("read", (403, 403)), ("review", (204, 403)), ("admin", (204, 204))):
-        headers = {"authorization": f"Bearer {tokens[scope]}"}
-        found = tuple(learn(client, one, headers=headers).status_code for one in (answer, document))
-        assert found == expected, scope
+@pytest.mark.parametrize(
+    ("scope", "verdict_status", "document_status"),
+    [("read", 403, 403), ("review", 204, 403), ("admin", 204, 204)],
+)
+def test_learning_needs_a_scope(
+    guarded_client, bearer, features, scope, verdict_status, document_status
+):
+    headers = bearer(scope)
+    verdict = {"text": "", "metadata": {"features": features}, "subjects": SEA}
+    response = learn(guarded_client, [verdict], headers=headers)
+    assert response.status_code == verdict_status
+    document = {"text": "sand", "subjects": SEA}
+    response = learn(guarded_client, [document], headers=headers)
+    assert response.status_code == document_status
 
 
-@pytest.mark.parametrize("label", ["sea", "new york", "a/b?c#d", "<é>", "100%"])
-def test_uris_name_labels_both_ways(label):
-    assert label_of(uri_of(label)) == label
-    assert not set(uri_of(label)) & set(" <>\t/?#")
+@settings(deadline=None)
+@example("new york")
+@example("a/b?c#d")
+@example("<é>")
+@example("100%")
+@given(st.text(min_size=1))
+def test_a_label_and_its_uri_are_converted_into_each_other(label):
+    uri = uri_of(label)
+    assert label_of(uri) == label
+    assert not set(uri) & set(" <>\t/?#")
     assert label_of("http://example.org/" + label) is None
 
 
-def test_the_description_of_all_interfaces_refers_to_nothing_that_is_not_there(client):
-    described = client.get("/openapi.json").json()
+def references(schema):
+    """Yield all references in an OpenAPI description."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"]
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for value in schema:
+            yield from references(value)
 
-    def references(part):
-        if isinstance(part, dict):
-            yield from [part["$ref"]] if isinstance(part.get("$ref"), str) else []
-        values = part.values() if isinstance(part, dict) else part
-        for one in values if isinstance(part, (dict, list)) else ():
-            yield from references(one)
 
-    found = set(references(described))
-    assert found
-    for reference in found:
-        place = described
+def test_every_reference_in_the_openapi_description_leads_somewhere(client):
+    description = ok(client.get("/openapi.json"))
+    all_references = set(references(description))
+    assert all_references
+    for reference in all_references:
+        target = description
         for step in reference.removeprefix("#/").split("/"):
-            place = place[step]
-    names = [one["operationId"] for path in described["paths"].values() for one in path.values()]
-    assert len(names) == len(set(names))
+            target = target[step]
+
+
+def test_every_operation_of_the_openapi_description_has_its_own_id(client):
+    description = ok(client.get("/openapi.json"))
+    ids = []
+    for operations in description["paths"].values():
+        for operation in operations.values():
+            ids.append(operation["operationId"])
+    assert len(ids) == len(set(ids))
 
 
 # ---------------------------------------------------------------------- with Annif itself
@@ -205,47 +273,52 @@ def test_the_description_of_all_interfaces_refers_to_nothing_that_is_not_there(c
 @pytest.fixture
 def annif():
     """The modules of Annif that are used; it is no dependency of polyseme's."""
-    found = pytest.importorskip("annif", reason="Annif is not installed")
+    package = pytest.importorskip("annif", reason="Annif is not installed")
     pytest.importorskip("annif.backend.http", reason="Annif's http backend needs requests")
-    return found
+    return package
 
 
-def test_answers_are_as_annif_publishes_them(annif, client, world):
+def test_answers_follow_the_schema_that_annif_publishes(annif, client):
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    text = (Path(annif.__file__).parent / "openapi" / "annif.yaml").read_text("utf-8")
-    published = yaml.safe_load(text)
+    file = Path(annif.__file__).parent / "openapi" / "annif.yaml"
+    published = yaml.safe_load(file.read_text("utf-8"))
+    components = as_json_schema(published["components"])
 
     def check(path, method, response):
-        described = published["paths"][path][method]["responses"][str(response.status_code)]
+        operation = published["paths"][path][method]
+        status = str(response.status_code)
+        described = operation["responses"][status]
         schema = described["content"]["application/json"]["schema"]
-        whole = schema | {"components": _nullable(published["components"])}
-        jsonschema.validate(response.json(), whole)
+        jsonschema.validate(response.json(), schema | {"components": components})
 
     check("/", "get", client.get("/v1/"))
     check("/vocabs", "get", client.get("/v1/vocabs"))
     check("/projects", "get", client.get("/v1/projects"))
-    check("/projects/{project_id}", "get", client.get("/v1/projects/toy"))
-    check("/projects/{project_id}/suggest", "post", suggest(client, text="sand"))
-    documents = {"documents": [{"text": "sand", "document_id": "a"}, {"text": ""}]}
-    batch = client.post("/v1/projects/toy/suggest-batch", json=documents)
+    check("/projects/{project_id}", "get", client.get(PROJECT))
+    check("/projects/{project_id}/suggest", "post", suggest(client, "sand"))
+    documents = [{"text": "sand", "document_id": "a"}, {"text": ""}]
+    batch = suggest_batch(client, {"documents": documents})
     check("/projects/{project_id}/suggest-batch", "post", batch)
 
 
-def _nullable(schema):
-    """Let what OpenAPI 3.0 calls nullable be null, as JSON Schema says it."""
+def as_json_schema(schema):
+    """Return a schema of OpenAPI 3.0 as JSON Schema: what is nullable may be null."""
     if isinstance(schema, list):
-        return [_nullable(one) for one in schema]
+        return [as_json_schema(value) for value in schema]
     if not isinstance(schema, dict):
         return schema
-    changed = {key: _nullable(value) for key, value in schema.items()}
-    if changed.get("nullable") is True and "type" in changed:
-        changed["type"] = [changed["type"], "null"]
-    # 3.0 has them as yes or no.
-    return {key: value for key, value in changed.items() if key != "exclusiveMaximum"}
+    converted = {key: as_json_schema(value) for key, value in schema.items()}
+    if converted.get("nullable") is True and "type" in converted:
+        converted["type"] = [converted["type"], "null"]
+    # In OpenAPI 3.0 it is true or false, in JSON Schema a number.
+    converted.pop("exclusiveMaximum", None)
+    return converted
 
 
-def test_annif_takes_a_model_for_its_http_backend(annif, client, host, monkeypatch, tmp_path):
+def test_annif_suggests_with_a_model_as_its_http_backend(
+    annif, client, host, monkeypatch, tmp_path
+):
     import annif.backend.http as backends
     from annif.corpus import Document
     from annif.vocab.subject_file import VocabFileTSV
@@ -266,12 +339,13 @@ def test_annif_takes_a_model_for_its_http_backend(annif, client, host, monkeypat
     subjects.load_subjects(VocabFileTSV(str(file), "und"))
     assert len(subjects) == len(host.now.kinds)
     project = SimpleNamespace(subjects=subjects, datadir=str(tmp_path))
-    parameters = {"endpoint": "http://localhost/v1/projects/toy/suggest", "limit": "5"}
+    parameters = {"endpoint": f"http://localhost{PROJECT}/suggest", "limit": "5"}
     backend = backends.HTTPBackend("http", parameters, project)
     assert backend.is_trained is True
     assert backend.modification_time.isoformat() == host.changed
-    (found,) = backend.suggest([Document(text="sand, sea")])
-    named = [subjects[one.subject_id].labels["und"] for one in found]
+    (suggestions,) = backend.suggest([Document(text="sand, sea")])
+    names = [subjects[suggestion.subject_id].labels["und"] for suggestion in suggestions]
     expected, scores = host.now.tagger.complete(["sand", "sea"], k=5)
-    assert named == expected.tolist()
-    assert [one.score for one in found] == pytest.approx(scores, abs=1e-5)
+    assert names == expected.tolist()
+    suggested_scores = [suggestion.score for suggestion in suggestions]
+    assert suggested_scores == pytest.approx(scores, abs=1e-5)

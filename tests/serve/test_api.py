@@ -4,88 +4,71 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
+import time
 
 import numpy as np
 import pytest
+from rest import NPY, RAW, TOY, ModelClient, column, npy, ok, refused, verdict
 
 from polyseme import load
-from polyseme.serve.access import Tokens, new_token
 from polyseme.serve.host import ModelHost
 
-SUGGEST = "/v1/models/toy/suggest"
+SUGGEST = f"{TOY}/suggest"
+BATCH = f"{TOY}/suggest-batch"
 
 
-def numbers(world, row=2):
+def features_of(world, row=2):
     return world.X_test[row].astype("<f4")
-
-
-def ok(response):
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-def refused(response, status, sentence=""):
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    content = response.json()
-    assert content["status"] == status and content["request_id"] == response.headers["x-request-id"]
-    assert sentence in content["detail"]
-    return content["detail"]
 
 
 # ---------------------------------------------------------------------- asking
 
 
-def test_every_form_of_features_gives_the_same_answer(client, world):
-    row = numbers(world)
-    file = io.BytesIO()
-    np.save(file, row)
+def test_every_form_of_features_gets_the_same_suggestions(client, world):
+    row = features_of(world)
     encoded = {"base64": base64.b64encode(row.tobytes()).decode()}
-    answers = [
+    responses = [
         client.post(SUGGEST, json={"features": row.tolist(), "k": 3}),
         client.post(SUGGEST, json={"features": encoded, "k": 3}),
-        client.post(
-            f"{SUGGEST}?k=3",
-            content=row.tobytes(),
-            headers={"content-type": "application/octet-stream"},
-        ),
-        client.post(
-            f"{SUGGEST}?k=3", content=file.getvalue(), headers={"content-type": "application/x-npy"}
-        ),
+        client.post(f"{SUGGEST}?k=3", content=row.tobytes(), headers=RAW),
+        client.post(f"{SUGGEST}?k=3", content=npy(row), headers=NPY),
         client.post(SUGGEST, json={"item": "item-2", "k": 3}),
     ]
-    found = [ok(one)["suggestions"] for one in answers]
-    assert all(one == found[0] for one in found) and len(found[0]) == 3
-    assert {one["label"] for one in found[0]} <= set(world.themes["beach"])
-    assert answers[0].headers["x-model-version"] == answers[0].json()["version"]
+    suggestions, *repeated = [ok(response)["suggestions"] for response in responses]
+    assert len(suggestions) == 3
+    assert repeated == [suggestions] * 4
+    assert set(column(suggestions, "label")) <= set(world.themes["beach"])
+    version = responses[0].json()["version"]
+    assert responses[0].headers["x-model-version"] == version
 
 
-def test_tags_of_a_form_are_repeated_and_may_hold_commas_those_of_a_query_are_split(client, world):
+def test_tags_of_a_form_may_hold_commas_and_those_of_a_query_are_split_at_commas(client, world):
     form = [("tags", (None, "sand")), ("tags", (None, "rock, paper"))]
-    content = ok(client.post("/v1/models/toy/suggest", files=form))
+    content = ok(client.post(SUGGEST, files=form))
     assert content["unknown_tags"] == ["rock, paper"]
-    numbers = world.X_test[0].astype("<f4").tobytes()
-    headers = {"Content-Type": "application/octet-stream"}
-    path = "/v1/models/toy/suggest?tags=sand,rock, paper"
-    content = ok(client.post(path, content=numbers, headers=headers))
+    row = features_of(world).tobytes()
+    path = f"{SUGGEST}?tags=sand,rock, paper"
+    content = ok(client.post(path, content=row, headers=RAW))
     assert content["unknown_tags"] == ["rock", "paper"]
 
 
-def test_tags_alone_are_completed_and_unknown_ones_told(client):
-    content = ok(client.post(SUGGEST, json={"tags": ["sand", "canoe"], "k": 2}))
+def test_tags_alone_are_completed_and_unknown_ones_are_listed(toy):
+    content = toy.post("/suggest", {"tags": ["sand", "canoe"], "k": 2})
     assert content["unknown_tags"] == ["canoe"]
-    assert "sand" not in [one["label"] for one in content["suggestions"]]
-    again = ok(client.post("/v1/models/toy/complete", json={"tags": ["sand"], "k": 2}))
-    assert again["suggestions"] == content["suggestions"]
+    suggestions = content["suggestions"]
+    assert "sand" not in column(suggestions, "label")
+    completed = toy.post("/complete", {"tags": ["sand"], "k": 2})
+    assert completed["suggestions"] == suggestions
 
 
-def test_a_place_on_the_map_comes_with_the_answer(client, world):
-    content = ok(client.post(f"{SUGGEST}?place=true", json={"features": numbers(world).tolist()}))
-    place = ok(client.post("/v1/models/toy/place", json={"item": "item-2"}))
+def test_an_answer_may_come_with_a_place_on_the_map(toy, world):
+    body = {"features": features_of(world).tolist()}
+    content = toy.post("/suggest?place=true", body)
+    place = toy.post("/place", {"item": "item-2"})
     assert content["place"] == pytest.approx(place)
-    assert -1 <= place["x"] <= 1 and -1 <= place["y"] <= 1
+    assert -1 <= place["x"] <= 1
+    assert -1 <= place["y"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -104,527 +87,563 @@ def test_a_place_on_the_map_comes_with_the_answer(client, world):
         ({"tags": ["sand"], "precision": 0.5}, 422, "threshold"),
     ],
 )
-def test_what_cannot_be_asked_is_told_in_a_sentence(client, body, status, sentence):
+def test_a_wrong_request_for_suggestions_is_refused_with_a_sentence(client, body, status, sentence):
     refused(client.post(SUGGEST, json=body), status, sentence)
 
 
-def test_bodies_that_cannot_be_read_are_refused(client):
-    def send(content, kind):
-        return client.post(SUGGEST, content=content, headers={"content-type": kind})
-
-    refused(send(b"{", "application/json"), 422)
-    refused(send(b"[1, NaN]", "application/json"), 422)
-    refused(send(b"abc", "application/octet-stream"), 422, "4 bytes")
-    refused(send(b"abc", "application/x-npy"), 422, "no .npy file")
-    refused(send(b"abc", "text/plain"), 415, "text/plain")
-    refused(send(b"abc", "image/png"), 422, "takes numbers")
-    objects = io.BytesIO()
-    np.save(objects, np.array([{}], dtype=object), allow_pickle=True)
-    refused(send(objects.getvalue(), "application/x-npy"), 422, "no .npy file")
-    # What numpy reads a header by: syntax errors, those of the tokenizer, and recursion.
-    for header in (b"(" * 5000, b"{'descr': (", b"[" * 90 + b"]" * 90, b"1 +" * 20_000 + b"1"):
-        length = len(header).to_bytes(2, "little")
-        refused(send(b"\x93NUMPY\1\0" + length + header, "application/x-npy"), 422, "no .npy file")
+def npy_with_header(header):
+    return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header
 
 
-def test_a_batch_answers_for_each_and_a_bad_one_harms_none(client, world):
+@pytest.mark.parametrize(
+    ("content", "content_type", "status", "sentence"),
+    [
+        (b"{", "application/json", 422, ""),
+        (b"[1, NaN]", "application/json", 422, ""),
+        (b"abc", "application/octet-stream", 422, "4 bytes"),
+        (b"abc", "application/x-npy", 422, "no .npy file"),
+        (b"abc", "text/plain", 415, "text/plain"),
+        (b"abc", "image/png", 422, "takes numbers"),
+        (
+            npy(np.array([{}], dtype=object), allow_pickle=True),
+            "application/x-npy",
+            422,
+            "no .npy file",
+        ),
+        # What numpy reads a header by: syntax errors, those of the tokenizer, and recursion.
+        (npy_with_header(b"(" * 5000), "application/x-npy", 422, "no .npy file"),
+        (npy_with_header(b"{'descr': ("), "application/x-npy", 422, "no .npy file"),
+        (npy_with_header(b"[" * 90 + b"]" * 90), "application/x-npy", 422, "no .npy file"),
+        (npy_with_header(b"1 +" * 20_000 + b"1"), "application/x-npy", 422, "no .npy file"),
+    ],
+    ids=range(11),
+)
+def test_a_body_that_cannot_be_read_is_refused(client, content, content_type, status, sentence):
+    response = client.post(SUGGEST, content=content, headers={"content-type": content_type})
+    refused(response, status, sentence)
+
+
+def test_a_wrong_item_of_a_batch_does_not_harm_the_others(toy, world):
     items = [
-        {"id": "a", "features": numbers(world).tolist()},
+        {"id": "a", "features": features_of(world).tolist()},
         {"id": "b", "features": [1.0]},
         {"id": "c", "tags": ["sand"]},
         {"id": "d", "item": "item-0"},
     ]
-    content = ok(client.post(f"{SUGGEST}-batch", json={"items": items, "k": 2}))
-    a, b, c, d = content["results"]
-    assert a["id"] == "a" and len(a["suggestions"]) == len(c["suggestions"]) == 2
-    assert "takes 5 features" in b["error"]["detail"] and d["suggestions"]
-    file = io.BytesIO()
-    np.save(file, world.X_test[:3])
-    rows = client.post(
-        f"{SUGGEST}-batch?k=1",
-        content=file.getvalue(),
-        headers={"content-type": "application/x-npy"},
-    )
-    assert [len(one["suggestions"]) for one in ok(rows)["results"]] == [1, 1, 1]
-    for option in ("k=many", "k=0", "threshold=2", "precision="):
-        rows = client.post(
-            f"{SUGGEST}-batch?{option}",
-            content=file.getvalue(),
-            headers={"content-type": "application/x-npy"},
-        )
-        refused(rows, 422, option.partition("=")[0])
+    content = toy.post("/suggest-batch", {"items": items, "k": 2})
+    features, wrong, tags, item = content["results"]
+    assert features["id"] == "a"
+    assert len(features["suggestions"]) == len(tags["suggestions"]) == 2
+    assert "takes 5 features" in wrong["error"]["detail"]
+    assert item["suggestions"]
 
 
-def test_rows_of_a_batch_heed_every_option_and_refuse_what_is_none(client, world):
-    def post(options):
-        file = io.BytesIO()
-        np.save(file, world.X_test[:2].astype("<f4"))
-        headers = {"content-type": "application/x-npy"}
-        path = f"/v1/models/toy/suggest-batch?{options}"
-        return client.post(path, content=file.getvalue(), headers=headers)
-
-    found = ok(post("k=3&kinds=unseen"))["results"]
-    assert [one["id"] for one in found] == ["0", "1"]
-    kinds = {one["kind"] for result in found for one in result["suggestions"]}
-    assert kinds == {"unseen"}
-    for options, sentence in (("k=many", "`k`"), ("kinds=odd", "`kinds"), ("top=3", "`top`")):
-        refused(post(options), 422, sentence)
+def test_a_batch_may_be_the_rows_of_a_npy_file(client, world):
+    rows = npy(world.X_test[:3])
+    content = ok(client.post(f"{BATCH}?k=1", content=rows, headers=NPY))
+    n_suggestions = [len(result["suggestions"]) for result in content["results"]]
+    assert n_suggestions == [1, 1, 1]
 
 
-def test_an_item_beside_its_own_numbers_is_refused_in_every_form(client, world):
-    row = numbers(world)
-    headers = {"content-type": "application/octet-stream"}
-    sent = client.post(f"{SUGGEST}?item=item-2", content=row.tobytes(), headers=headers)
-    refused(sent, 422, "not both")
-    both = {"items": [{"item": "item-2", "features": row.tolist()}, {"item": "nobody"}]}
-    errors = [one["error"] for one in ok(client.post(f"{SUGGEST}-batch", json=both))["results"]]
-    assert [one["status"] for one in errors] == [422, 404]
+def test_rows_of_a_batch_heed_the_options(client, world):
+    rows = npy(world.X_test[:2].astype("<f4"))
+    content = ok(client.post(f"{BATCH}?k=3&kinds=unseen", content=rows, headers=NPY))
+    assert column(content["results"], "id") == ["0", "1"]
+    for result in content["results"]:
+        assert set(column(result["suggestions"], "kind")) == {"unseen"}
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("k=many", "`k`"),
+        ("k=0", "k"),
+        ("threshold=2", "threshold"),
+        ("precision=", "precision"),
+        ("kinds=odd", "`kinds"),
+        ("top=3", "`top`"),
+    ],
+)
+def test_a_wrong_option_of_a_batch_is_refused(client, world, option, sentence):
+    rows = npy(world.X_test[:2].astype("<f4"))
+    response = client.post(f"{BATCH}?{option}", content=rows, headers=NPY)
+    refused(response, 422, sentence)
+
+
+def test_an_item_beside_its_own_features_is_refused_in_every_form(client, toy, world):
+    row = features_of(world)
+    response = client.post(f"{SUGGEST}?item=item-2", content=row.tobytes(), headers=RAW)
+    refused(response, 422, "not both")
+    both = {"item": "item-2", "features": row.tolist()}
+    content = toy.post("/suggest-batch", {"items": [both, {"item": "nobody"}]})
+    errors = column(content["results"], "error")
+    assert column(errors, "status") == [422, 404]
     assert "not both" in errors[0]["detail"]
 
 
-def test_a_batch_names_the_state_that_answered(host, serving, monkeypatch):
-    client, before = serving(host), host.now.version
+def test_a_batch_names_the_version_of_the_model_that_answered(host, serving, monkeypatch):
+    client = serving(host)
+    version = host.now.version
     suggest = host.suggest
 
-    def renamed_meanwhile(asks):
-        found = suggest(asks)
+    def suggest_and_rename(asks):
+        suggestions = suggest(asks)
         host.change("rename", "", None, lambda tagger: tagger.rename("sand", "grit"))
-        return found
+        return suggestions
 
-    monkeypatch.setattr(host, "suggest", renamed_meanwhile)
-    response = client.post(f"{SUGGEST}-batch", json={"items": [{"tags": ["sand"]}]})
-    assert ok(response)["version"] == response.headers["x-model-version"] == before
+    monkeypatch.setattr(host, "suggest", suggest_and_rename)
+    response = client.post(BATCH, json={"items": [{"tags": ["sand"]}]})
+    assert ok(response)["version"] == version
+    assert response.headers["x-model-version"] == version
 
 
-def test_parts_of_a_score_add_up(client, world):
-    body = {"features": numbers(world).tolist(), "label": "wave", "k": 4}
-    content = ok(client.post("/v1/models/toy/explain", json=body))
-    assert sum(one["part"] for one in content["parts"]) == pytest.approx(content["logit"])
-    assert content["kind"] == "unseen" and content["neighbours"][0]["labels"]
-    refused(client.post("/v1/models/toy/explain", json=body | {"label": "zzz"}), 404, "zzz")
+def test_the_parts_of_an_explanation_add_up_to_the_score(client, toy, world):
+    body = {"features": features_of(world).tolist(), "label": "wave", "k": 4}
+    content = toy.post("/explain", body)
+    contributions = column(content["parts"], "part")
+    assert sum(contributions) == pytest.approx(content["logit"])
+    assert content["kind"] == "unseen"
+    nearest = content["neighbours"][0]
+    assert nearest["labels"]
+    body["label"] = "zzz"
+    response = client.post(f"{TOY}/explain", json=body)
+    refused(response, 404, "zzz")
 
 
 # ---------------------------------------------------------------------- looking around
 
 
-def test_models_are_described(client, world):
-    content = ok(client.get("/v1/models/toy"))
+def test_a_model_is_described_alone_and_in_the_list(client, toy):
+    content = toy.get()
     assert content == ok(client.get("/v1/models"))["models"][0]
-    assert content["kinds"]["unseen"] == 4 and content["n_features"] == 5
-    assert content["collection"]["n_items"] == 25 and content["quality"]["seen"]["e_map"] > 0
+    assert content["kinds"]["unseen"] == 4
+    assert content["n_features"] == 5
+    assert content["collection"]["n_items"] == 25
+    assert content["quality"]["seen"]["e_map"] > 0
     assert content["scopes"] == ["read", "review", "admin"]
     refused(client.get("/v1/models/none"), 404, "there is toy")
 
 
-def test_the_map_has_every_concept_once(client, model):
-    header = ok(client.get("/v1/models/toy/space"))
-    answer = client.get(header["points"])
-    store, n = load(model).store_, header["n_points"]
-    assert n == store.matrix.nnz and len(answer.content) == 16 * n
-    xy = np.frombuffer(answer.content, "<f4", 2 * n).reshape(n, 2)
-    assert np.isfinite(xy).all() and len(np.unique(xy, axis=0)) == n
-    labels = np.frombuffer(answer.content, "<u4", n, 8 * n)
-    documents = np.frombuffer(answer.content, "<u4", n, 12 * n)
-    assert (store.matrix[documents, labels]).all()
-    again = client.get(header["points"], headers={"if-none-match": answer.headers["etag"]})
-    assert again.status_code == 304 and not again.content
+def test_the_map_has_a_point_for_every_label_of_every_document(client, toy, model):
+    header = toy.get("/space")
+    response = client.get(header["points"])
+    matrix = load(model).store_.matrix
+    n_points = header["n_points"]
+    assert n_points == matrix.nnz
+    assert len(response.content) == 16 * n_points
+    xy = np.frombuffer(response.content, "<f4", 2 * n_points).reshape(n_points, 2)
+    assert np.isfinite(xy).all()
+    assert len(np.unique(xy, axis=0)) == n_points
+    labels = np.frombuffer(response.content, "<u4", n_points, 8 * n_points)
+    documents = np.frombuffer(response.content, "<u4", n_points, 12 * n_points)
+    assert matrix[documents, labels].all()
+    etag = response.headers["etag"]
+    unchanged = client.get(header["points"], headers={"if-none-match": etag})
+    assert unchanged.status_code == 304
+    assert not unchanged.content
 
 
-def test_documents_have_neighbours_and_shared_tags(client):
-    content = ok(client.get("/v1/models/toy/documents/0"))
-    assert content["labels"] and content["neighbours"][0]["labels"]
-    assert all(one["document"] != 0 for one in content["neighbours"])
-    shared = ok(client.post("/v1/models/toy/documents/shared", json={"documents": [0, 5, 10]}))
-    assert shared["n"] == 3 and shared["labels"][0]["lift"] > 1
-    refused(client.get("/v1/models/toy/documents/99999"), 404)
-    near = ok(client.post("/v1/models/toy/neighbours", json={"tags": ["sand", "sea"], "k": 3}))
+def test_documents_have_neighbours_and_shared_labels(client, toy):
+    content = toy.get("/documents/0")
+    assert content["labels"]
+    assert content["neighbours"][0]["labels"]
+    assert 0 not in column(content["neighbours"], "document")
+    shared = toy.post("/documents/shared", {"documents": [0, 5, 10]})
+    assert shared["n"] == 3
+    assert shared["labels"][0]["lift"] > 1
+    refused(client.get(f"{TOY}/documents/99999"), 404)
+    near = toy.post("/neighbours", {"tags": ["sand", "sea"], "k": 3})
     assert len(near["neighbours"]) == 3
 
 
-def test_labels_are_found_ordered_and_told_apart(client):
-    content = ok(client.get("/v1/models/toy/labels?query=s&limit=2&order=name"))
-    assert [one["label"] for one in content["labels"]] == ["sand", "screen"]
-    unseen = ok(client.get("/v1/models/toy/labels?kind=unseen"))
-    assert {one["label"] for one in unseen["labels"]} == {"charger", "sink", "wave", "tram"}
-    card = ok(client.get("/v1/models/toy/labels/apple"))
-    assert len(card["senses"]) >= 2 and card["companions"]
-    assert sum(one["count"] for one in card["senses"]) == card["count"]
-    refused(client.get("/v1/models/toy/labels/zzz"), 404, "zzz")
+def test_labels_are_searched_ordered_and_filtered_by_kind(toy):
+    content = toy.get("/labels?query=s&limit=2&order=name")
+    matching = column(content["labels"], "label")
+    assert matching == ["sand", "screen"]
+    content = toy.get("/labels?kind=unseen")
+    unseen = column(content["labels"], "label")
+    assert set(unseen) == {"charger", "sink", "wave", "tram"}
+
+
+def test_the_card_of_a_label_has_its_senses_and_companions(client, toy):
+    card = toy.get("/labels/apple")
+    assert len(card["senses"]) >= 2
+    assert card["companions"]
+    counts = column(card["senses"], "count")
+    assert sum(counts) == card["count"]
+    missing = client.get(f"{TOY}/labels/zzz")
+    refused(missing, 404, "zzz")
 
 
 # ---------------------------------------------------------------------- reviewing
 
 
-def test_yes_and_no_change_what_is_asked_and_can_be_taken_back(client):
-    asked = ok(
-        client.post("/v1/models/toy/ask", json={"label": "wave", "k": 5, "strategy": "likeliest"})
-    )
-    first = asked["questions"][0]
-    said = {
-        "item": first["item"],
-        "label": "wave",
-        "answer": False,
-        "score": first["probability"],
-        "rank": first["rank"],
-    }
-    told = ok(client.post("/v1/models/toy/learn", json={"verdicts": [said], "who": "ann"}))
-    again = ok(
-        client.post("/v1/models/toy/ask", json={"label": "wave", "k": 5, "strategy": "likeliest"})
-    )
-    assert first["item"] not in [one["item"] for one in again["questions"]]
-    event = ok(client.get("/v1/models/toy/verdicts"))["verdicts"][0]
-    assert (event["item"], event["who"], event["undone"]) == (first["item"], "ann", False)
-    item = ok(client.get(f"/v1/models/toy/items/{first['item']}"))
-    assert item["verdicts"][0]["answer"] is False
-    ok(client.post("/v1/models/toy/undo", json={"numbers": told["numbers"]}))
-    last = ok(
-        client.post("/v1/models/toy/ask", json={"label": "wave", "k": 5, "strategy": "likeliest"})
-    )
-    assert last["questions"] == asked["questions"]
-    refused(client.post("/v1/models/toy/undo", json={"numbers": [99]}), 422, "99")
+def test_a_verdict_changes_the_next_questions_and_can_be_undone(client, toy):
+    request = {"label": "wave", "k": 5, "strategy": "likeliest"}
+    questions = toy.post("/ask", request)["questions"]
+    first = questions[0]
+    item = first["item"]
+    evidence = {"score": first["probability"], "rank": first["rank"]}
+    learned = toy.learn(verdict(item, "wave", False) | evidence, who="ann")
+    next_questions = toy.post("/ask", request)["questions"]
+    assert item not in column(next_questions, "item")
+    event = toy.verdicts()[0]
+    assert (event["item"], event["who"], event["undone"]) == (item, "ann", False)
+    assert toy.get(f"/items/{item}")["verdicts"][0]["answer"] is False
+    toy.undo(*learned["numbers"])
+    assert toy.post("/ask", request)["questions"] == questions
+    refused(client.post(f"{TOY}/undo", json={"numbers": [99]}), 422, "99")
 
 
-def test_items_are_listed_found_and_suggested_for(client, world):
-    content = ok(client.get("/v1/models/toy/items?query=item-2&limit=3"))
-    assert content["total"] == 6 and content["items"][0]["id"] == "item-2"
-    beach = world.themes_test.index("beach")
-    item = ok(client.get(f"/v1/models/toy/items/item-{beach}?k=5"))
-    assert item["tags"] == ["sand"] and item["media"] is None
-    assert {one["label"] for one in item["suggestions"]} <= set(world.themes["beach"])
-    ok(
-        client.post(
-            "/v1/models/toy/learn",
-            json={"verdicts": [{"item": "item-3", "label": "bus", "answer": True}]},
-        )
-    )
-    reviewed = ok(client.get("/v1/models/toy/items?reviewed=true"))
-    assert [one["id"] for one in reviewed["items"]] == ["item-3"]
-    refused(client.get("/v1/models/toy/items/none"), 404)
-    refused(client.get("/v1/models/toy/media/item-3"), 404)
+def test_items_are_searched_suggested_for_and_listed_when_reviewed(client, toy, world):
+    content = toy.get("/items?query=item-2&limit=3")
+    assert content["total"] == 6
+    assert content["items"][0]["id"] == "item-2"
+    row = world.themes_test.index("beach")
+    item = toy.get(f"/items/item-{row}?k=5")
+    assert item["tags"] == ["sand"]
+    assert item["media"] is None
+    suggested = column(item["suggestions"], "label")
+    assert set(suggested) <= set(world.themes["beach"])
+    toy.learn(verdict("item-3", "bus"))
+    reviewed = toy.get("/items?reviewed=true")["items"]
+    assert column(reviewed, "id") == ["item-3"]
 
 
-def test_items_without_tags_of_their_own_are_listed_page_by_page(client, world):
+@pytest.mark.parametrize("path", ["items/none", "media/item-3"])
+def test_an_unknown_item_or_one_without_media_is_404(client, path):
+    refused(client.get(f"{TOY}/{path}"), 404)
+
+
+def test_items_without_tags_of_their_own_are_listed_page_by_page(client, toy, world):
     untagged = [f"item-{row}" for row, theme in enumerate(world.themes_test) if theme != "beach"]
-    first = ok(client.get("/v1/models/toy/items?tagged=false&limit=3"))
-    assert first["total"] == len(untagged)
-    rest = ok(client.get("/v1/models/toy/items?tagged=false&offset=3&limit=1000"))
-    assert [one["id"] for one in first["items"] + rest["items"]] == untagged
-    tagged = ok(client.get("/v1/models/toy/items?tagged=true&query=sand"))
+    first_page = toy.get("/items?tagged=false&limit=3")
+    assert first_page["total"] == len(untagged)
+    second_page = toy.get("/items?tagged=false&offset=3&limit=1000")
+    assert column(first_page["items"] + second_page["items"], "id") == untagged
+    tagged = toy.get("/items?tagged=true&query=sand")
     assert tagged["total"] == len(world.themes_test) - len(untagged)
-    assert ok(client.get("/v1/models/toy"))["collection"]["n_untagged"] == len(untagged)
-    said = [{"item": untagged[1], "label": "bus", "answer": False}]
-    ok(client.post("/v1/models/toy/learn", json={"verdicts": said}))
-    both = ok(client.get("/v1/models/toy/items?tagged=false&reviewed=true"))
-    assert [one["id"] for one in both["items"]] == [untagged[1]]
-    refused(client.get("/v1/models/toy/items?tagged=perhaps"), 422, "tagged")
+    assert toy.get()["collection"]["n_untagged"] == len(untagged)
+    toy.learn(verdict(untagged[1], "bus", False))
+    reviewed = toy.get("/items?tagged=false&reviewed=true")
+    assert column(reviewed["items"], "id") == [untagged[1]]
+    refused(client.get(f"{TOY}/items?tagged=perhaps"), 422, "tagged")
 
 
-def learn_of(client, answer, item="item-2", **more):
-    said = [{"item": item, "label": "wave", "answer": answer}]
-    return client.post("/v1/models/toy/learn", json={"verdicts": said} | more)
+WAVE = verdict("item-2", "wave")
+NO_WAVE = verdict("item-2", "wave", False)
 
 
-def test_an_answer_that_was_not_seen_is_not_overwritten_and_nothing_of_the_batch_is_taken(client):
-    seen = ok(client.get("/v1/models/toy"))["verdicts"]["last"]
-    (number,) = ok(learn_of(client, False, who="ann", seen=seen))["numbers"]
-    both = [{"item": item, "label": "wave", "answer": True} for item in ("item-3", "item-2")]
-    body = {"verdicts": both, "who": "bob", "seen": seen}
-    response = client.post("/v1/models/toy/learn", json=body)
+def test_a_verdict_that_the_caller_has_not_seen_is_not_overwritten(client, toy):
+    seen = toy.get()["verdicts"]["last"]
+    (number,) = toy.learn(NO_WAVE, who="ann", seen=seen)["numbers"]
+    body = {"verdicts": [verdict("item-3", "wave"), WAVE], "who": "bob", "seen": seen}
+    response = client.post(f"{TOY}/learn", json=body)
     refused(response, 409, "Meanwhile 'wave' was answered no for 'item-2' by ann")
     (standing,) = response.json()["standing"]
     assert standing.pop("time")
-    assert standing == {
-        "item": "item-2",
-        "label": "wave",
-        "answer": False,
-        "who": "ann",
-        "number": number,
-    }
-    assert ok(client.get("/v1/models/toy"))["verdicts"] == {
-        "standing": 1,
-        "undone": 0,
-        "last": number,
-    }
+    assert standing == NO_WAVE | {"who": "ann", "number": number}
+    # Nothing of the batch was learned.
+    assert toy.get()["verdicts"] == {"standing": 1, "undone": 0, "last": number}
     # The same answer is no conflict, and who has seen it may answer otherwise.
-    ok(learn_of(client, False, who="bob", seen=seen))
-    ok(learn_of(client, True, who="bob", seen=number + 1))
-    # Clients that do not say what they have seen answer as before.
-    ok(learn_of(client, False))
+    toy.learn(NO_WAVE, who="bob", seen=seen)
+    toy.learn(WAVE, who="bob", seen=number + 1)
+    # Clients that do not say what they have seen overwrite it.
+    toy.learn(NO_WAVE)
 
 
-def test_an_answer_is_not_overwritten_under_another_spelling_or_former_name(client):
-    ok(learn_of(client, False, who="ann"))
-    ok(client.post("/v1/models/toy/labels/wave/rename", json={"name": "breaker"}))
-    for label in ("breaker", "wave", "Breaker ", "WAVE"):
-        said = [{"item": "item-2", "label": label, "answer": True}]
-        response = client.post("/v1/models/toy/learn", json={"verdicts": said, "seen": 0})
-        refused(response, 409, "was answered no for 'item-2' by ann")
-        assert response.json()["standing"][0]["label"].lower() == "breaker"
+@pytest.mark.parametrize("label", ["breaker", "wave", "Breaker ", "WAVE"])
+def test_a_verdict_is_not_overwritten_under_another_spelling_or_former_name(client, toy, label):
+    toy.learn(NO_WAVE, who="ann")
+    toy.rename("wave", "breaker")
+    body = {"verdicts": [verdict("item-2", label)], "seen": 0}
+    response = client.post(f"{TOY}/learn", json=body)
+    refused(response, 409, "was answered no for 'item-2' by ann")
+    (standing,) = response.json()["standing"]
+    assert standing["label"].lower() == "breaker"
 
 
-def test_answers_are_listed_by_the_names_that_labels_have_now(client):
-    ok(learn_of(client, True))
-    ok(client.post("/v1/models/toy/labels/wave/rename", json={"name": "breaker"}))
-    (verdict,) = ok(client.get("/v1/models/toy/verdicts"))["verdicts"]
-    assert verdict["label"] == "breaker"
-    (verdict,) = ok(client.get("/v1/models/toy/items/item-2"))["verdicts"]
-    assert verdict["label"] == "breaker"
+def test_verdicts_are_listed_by_the_present_names_of_labels(toy):
+    toy.learn(WAVE)
+    toy.rename("wave", "breaker")
+    for verdicts in (toy.verdicts(), toy.get("/items/item-2")["verdicts"]):
+        assert column(verdicts, "label") == ["breaker"]
 
 
-def test_a_label_has_all_its_former_names_also_after_another_change(client):
-    for old, new in (("wave", "breaker"), ("breaker", "surf")):
-        ok(client.post(f"/v1/models/toy/labels/{old}/rename", json={"name": new}))
-    assert ok(client.get("/v1/models/toy/labels/surf"))["aliases"] == ["wave", "breaker"]
+def test_a_label_that_was_renamed_twice_has_both_former_names(toy):
+    toy.rename("wave", "breaker")
+    toy.rename("breaker", "surf")
+    assert toy.get("/labels/surf")["aliases"] == ["wave", "breaker"]
 
 
-def test_of_answers_to_merged_labels_an_item_has_the_latest(client):
-    said = [
-        {"item": "item-2", "label": label, "answer": answer}
-        for label, answer in (("wave", True), ("sand", False))
-    ]
-    ok(client.post("/v1/models/toy/learn", json={"verdicts": said}))
-    ok(client.post("/v1/models/toy/labels/wave/merge", json={"into": "sand"}))
-    (verdict,) = ok(client.get("/v1/models/toy/items/item-2"))["verdicts"]
-    assert (verdict["label"], verdict["answer"], verdict["number"]) == ("sand", False, 2)
+def test_of_verdicts_on_merged_labels_the_latest_stands(toy):
+    toy.learn(WAVE, verdict("item-2", "sand", False))
+    toy.post("/labels/wave/merge", {"into": "sand"})
+    (standing,) = toy.get("/items/item-2")["verdicts"]
+    assert (standing["label"], standing["answer"], standing["number"]) == ("sand", False, 2)
 
 
-def test_an_answer_that_was_taken_back_is_no_conflict(client):
-    numbers = ok(learn_of(client, False, seen=0))["numbers"]
-    ok(client.post("/v1/models/toy/undo", json={"numbers": numbers}))
-    ok(learn_of(client, True, seen=0))
+def test_a_verdict_that_was_undone_is_no_conflict(toy):
+    learned = toy.learn(NO_WAVE, seen=0)
+    toy.undo(*learned["numbers"])
+    toy.learn(WAVE, seen=0)
 
 
-def test_an_answer_that_a_later_one_replaced_is_listed_as_superseded(client):
-    for answer in (True, False, True):
-        ok(learn_of(client, answer))
-    states = [
-        (one["number"], one["undone"], one["superseded"])
-        for one in ok(client.get("/v1/models/toy/verdicts"))["verdicts"]
-    ]
-    assert states == [(3, False, False), (2, False, True), (1, False, True)]
-    ok(client.post("/v1/models/toy/undo", json={"numbers": [3]}))
-    states = [
-        (one["number"], one["undone"], one["superseded"])
-        for one in ok(client.get("/v1/models/toy/verdicts"))["verdicts"]
-    ]
-    assert states == [(3, True, False), (2, False, False), (1, False, True)]
+def test_a_verdict_that_a_later_one_replaced_is_listed_as_superseded(toy):
+    def states():
+        verdicts = toy.verdicts()
+        columns = [column(verdicts, name) for name in ("number", "undone", "superseded")]
+        return list(zip(*columns, strict=True))
+
+    for answer in (WAVE, NO_WAVE, WAVE):
+        toy.learn(answer)
+    assert states() == [(3, False, False), (2, False, True), (1, False, True)]
+    toy.undo(3)
+    assert states() == [(3, True, False), (2, False, False), (1, False, True)]
 
 
-def test_what_changed_after_an_event_can_be_asked_for(client):
-    ok(learn_of(client, True))
-    ok(learn_of(client, True, "item-3"))
-    assert ok(client.get("/v1/models/toy/verdicts?after=2")) == {"verdicts": [], "last": 2}
-    found = ok(client.get("/v1/models/toy/verdicts?after=1"))
-    assert [one["item"] for one in found["verdicts"]] == ["item-3"]
-    ok(client.post("/v1/models/toy/undo", json={"numbers": [1]}))
-    found = ok(client.get("/v1/models/toy/verdicts?after=2"))
-    assert found["last"] == 3
-    assert [(one["item"], one["undone"]) for one in found["verdicts"]] == [("item-2", True)]
+def test_verdicts_are_listed_from_an_event_on(toy):
+    toy.learn(WAVE)
+    toy.learn(verdict("item-3", "wave"))
+    assert toy.get("/verdicts?after=2") == {"verdicts": [], "last": 2}
+    assert column(toy.verdicts("?after=1"), "item") == ["item-3"]
+    toy.undo(1)
+    content = toy.get("/verdicts?after=2")
+    assert content["last"] == 3
+    assert column(content["verdicts"], "item") == ["item-2"]
+    assert column(content["verdicts"], "undone") == [True]
 
 
-def test_of_many_changes_none_is_passed_over(client):
-    for item in range(2, 9):
-        ok(learn_of(client, True, f"item-{item}"))
-    ok(client.post("/v1/models/toy/undo", json={"numbers": [1]}))
-    after, items = 0, []
-    while (found := ok(client.get(f"/v1/models/toy/verdicts?after={after}&limit=3")))["verdicts"]:
-        assert found["last"] > after
-        after = found["last"]
-        items += [verdict["item"] for verdict in found["verdicts"]]
-    assert after == 8 and set(items) == {f"item-{item}" for item in range(2, 9)}
+def test_all_events_are_listed_page_by_page(toy):
+    items = {f"item-{number}" for number in range(2, 9)}
+    for item in sorted(items):
+        toy.learn(verdict(item, "wave"))
+    toy.undo(1)
+    last = 0
+    listed = set()
+    while True:
+        page = toy.get(f"/verdicts?after={last}&limit=3")
+        if not page["verdicts"]:
+            break
+        assert page["last"] > last
+        last = page["last"]
+        listed.update(column(page["verdicts"], "item"))
+    assert last == 8
+    assert listed == items
 
 
-def test_accepted_tags_are_exported(client):
-    said = [
-        {"item": "item-2", "label": "wave", "answer": True},
-        {"item": "item-2", "label": "sand", "answer": False},
-    ]
-    ok(client.post("/v1/models/toy/learn", json={"verdicts": said}))
-    lines = client.get("/v1/models/toy/export?form=jsonl").text.splitlines()
-    assert [json.loads(line)["answer"] for line in lines] == [True, False]
-    documents = client.get("/v1/models/toy/export?form=documents").text.splitlines()
-    assert {"id": "item-2", "labels": ["wave"]} in [json.loads(line) for line in documents]
-    tasks = ok(client.get("/v1/models/toy/export?form=label-studio"))
-    assert tasks[0]["data"] and tasks[0]["annotations"][0]["result"][0]["type"] == "taxonomy"
+def exported_lines(client, form):
+    lines = client.get(f"{TOY}/export?form={form}").text.splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_accepted_tags_are_exported_in_three_forms(client, toy):
+    toy.learn(WAVE, verdict("item-2", "sand", False))
+    verdicts = exported_lines(client, "jsonl")
+    assert column(verdicts, "answer") == [True, False]
+    documents = exported_lines(client, "documents")
+    assert {"id": "item-2", "labels": ["wave"]} in documents
+    task, *_ = toy.get("/export?form=label-studio")
+    assert task["data"]
+    result = task["annotations"][0]["result"]
+    assert result[0]["type"] == "taxonomy"
+
+
+def test_accepted_tags_are_exported_under_the_present_names_of_labels(client, toy):
+    toy.learn(verdict("item-0", "sun"), verdict("item-2", "sand", False))
+    toy.rename("sun", "daylight")
+    toy.rename("sand", "grit")
+    documents = exported_lines(client, "documents")
+    labels_by_item = {document["id"]: document["labels"] for document in documents}
+    assert "daylight" in labels_by_item["item-0"]
+    assert "sun" not in labels_by_item["item-0"]
+    assert "item-2" not in labels_by_item
 
 
 # ---------------------------------------------------------------------- vocabulary
 
 
-def test_what_was_accepted_is_exported_under_the_label_s_name_of_now(client):
-    said = [{"item": "item-0", "label": "sun", "answer": True}]
-    said.append({"item": "item-2", "label": "sand", "answer": False})
-    ok(client.post("/v1/models/toy/learn", json={"verdicts": said}))
-    ok(client.post("/v1/models/toy/labels/sun/rename", json={"name": "daylight"}))
-    ok(client.post("/v1/models/toy/labels/sand/rename", json={"name": "grit"}))
-    lines = client.get("/v1/models/toy/export?form=documents").text.splitlines()
-    tags = {one["id"]: one["labels"] for one in map(json.loads, lines)}
-    assert "daylight" in tags["item-0"] and "sun" not in tags["item-0"]
-    assert "item-2" not in tags
-
-
-def test_the_vocabulary_is_cared_for_and_rolled_back(client, model):
-    added = ok(client.post("/v1/models/toy/labels", json={"documents": [["canoe", "sea"]]}))
+def test_changes_of_the_vocabulary_are_versions_that_can_be_restored(client, toy, model):
+    added = toy.post("/labels", {"documents": [["canoe", "sea"]]})
     assert added["added"] == ["canoe"]
-    ok(client.post("/v1/models/toy/labels/canoe/rename", json={"name": "kayak"}))
-    ok(client.post("/v1/models/toy/labels/sun/block", json={}))
-    ok(client.post("/v1/models/toy/labels/shell/merge", json={"into": "sand"}))
-    ok(client.delete("/v1/models/toy/labels/tram"))
+    toy.rename("canoe", "kayak")
+    toy.post("/labels/sun/block", {})
+    toy.post("/labels/shell/merge", {"into": "sand"})
+    toy.delete("/labels/tram")
     assert "kayak" in load(model).classes_
-    listed = ok(client.get("/v1/models/toy/versions"))
-    actions = [one["action"] for one in listed["versions"]]
+    content = toy.get("/versions")
+    actions = column(content["versions"], "action")
     assert actions == ["opened", "add", "rename", "block", "merge", "remove"]
-    assert listed["current"] == 6
-    ok(client.post("/v1/models/toy/versions/1/restore"))
+    assert content["current"] == 6
+    toy.post("/versions/1/restore")
     assert "kayak" not in load(model).classes_
-    refused(client.post("/v1/models/toy/versions/99/restore"), 404)
-    refused(client.post("/v1/models/toy/labels/sun/rename", json={"name": "sea"}), 422, "merge")
+    refused(client.post(f"{TOY}/versions/99/restore"), 404)
+    refused(client.post(f"{TOY}/labels/sun/rename", json={"name": "sea"}), 422, "merge")
 
 
-def test_labels_are_added_by_items_and_names_need_vectors(client):
-    body = {"label": "canoe", "items": ["item-2", "item-7"]}
-    assert ok(client.post("/v1/models/toy/labels", json=body))["added"] == ["canoe"]
-    assert ok(client.get("/v1/models/toy/labels/canoe"))["verdicts"] == {"yes": 2, "no": 0}
-    refused(client.post("/v1/models/toy/labels", json={"labels": ["x"]}), 422, "--word-vectors")
-    refused(client.post("/v1/models/toy/labels", json={}), 422, "Give `documents`")
-    refused(client.post("/v1/models/toy/labels", json={"label": "x", "items": ["none"]}), 404)
+def test_a_label_is_added_by_items(toy):
+    content = toy.post("/labels", {"label": "canoe", "items": ["item-2", "item-7"]})
+    assert content["added"] == ["canoe"]
+    card = toy.get("/labels/canoe")
+    assert card["verdicts"] == {"yes": 2, "no": 0}
 
 
-def test_tags_outside_the_vocabulary_are_candidates(client):
-    client.post(SUGGEST, json={"tags": ["sand", "canoe"]})
-    content = ok(client.get("/v1/models/toy/candidates"))
-    assert content["candidates"] == [{"label": "canoe", "count": 1, "source": "asked"}]
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        ({"labels": ["x"]}, 422, "--word-vectors"),
+        ({}, 422, "Give `documents`"),
+        ({"label": "x", "items": ["none"]}, 404, ""),
+    ],
+)
+def test_a_label_that_cannot_be_added_is_refused(client, body, status, sentence):
+    refused(client.post(f"{TOY}/labels", json=body), status, sentence)
 
 
-def test_reliability_and_thresholds_are_told(client):
-    content = ok(client.get("/v1/models/toy/reliability"))
-    assert content["seen"][0]["n"] > 0 and len(content["thresholds"]) == 9
+def test_tags_outside_the_vocabulary_become_candidates(toy):
+    toy.post("/suggest", {"tags": ["sand", "canoe"]})
+    candidates = toy.get("/candidates")["candidates"]
+    assert candidates == [{"label": "canoe", "count": 1, "source": "asked"}]
+
+
+def test_reliability_comes_with_thresholds(toy):
+    content = toy.get("/reliability")
+    assert content["seen"][0]["n"] > 0
+    assert len(content["thresholds"]) == 9
 
 
 # ---------------------------------------------------------------------- limits and access
 
 
-def test_scopes_hold(host, serving, tmp_path):
-    file = tmp_path / "tokens.json"
-    tokens = {scope: new_token(file, scope, scope) for scope in ("read", "review", "admin")}
-    client = serving(host, tokens=Tokens.read(file))
+def test_a_request_without_a_valid_token_is_refused(guarded_client, tokens):
+    def get(**options):
+        return guarded_client.get("/v1/models", **options)
 
-    def ask(scope, method, path, **more):
-        headers = {"authorization": f"Bearer {tokens[scope]}"} if scope else {}
-        return client.request(method, path, headers=headers, **more)
-
-    said = {"verdicts": [{"item": "item-2", "label": "wave", "answer": True}]}
-    refused(ask(None, "GET", "/v1/models"), 401, "token")
-    refused(client.get("/v1/models", headers={"authorization": "Bearer ps_x"}), 401)
-    assert ok(ask("read", "GET", "/v1/models"))["models"][0]["scopes"] == ["read"]
-    # Programs that know names and passwords alone send it as the password.
-    ok(client.get("/v1/models", auth=("anybody", tokens["read"])))
-    refused(client.get("/v1/models", auth=("anybody", "ps_x")), 401)
-    refused(client.get("/v1/models", headers={"authorization": "Basic !"}), 401)
-    refused(ask("read", "POST", "/v1/models/toy/learn", json=said), 403, "review")
-    ok(ask("review", "POST", "/v1/models/toy/learn", json=said))
-    assert ok(ask("read", "GET", "/v1/models/toy/verdicts"))["verdicts"][0]["who"] == "review"
-    refused(ask("review", "DELETE", "/v1/models/toy/labels/sand"), 403, "admin")
-    ok(ask("admin", "DELETE", "/v1/models/toy/labels/sand"))
-    assert client.get("/health/live").status_code == 200
-    refused(client.get("/metrics"), 401)
+    refused(get(), 401, "token")
+    refused(get(headers={"authorization": "Bearer ps_x"}), 401)
+    refused(get(headers={"authorization": "Basic !"}), 401)
+    refused(get(auth=("anybody", "ps_x")), 401)
+    # Programs that know names and passwords alone send the token as the password.
+    ok(get(auth=("anybody", tokens["read"])))
+    assert guarded_client.get("/health/live").status_code == 200
+    refused(guarded_client.get("/metrics"), 401)
 
 
-def test_other_pages_and_other_names_of_this_machine_are_refused(client):
-    refused(client.get("/v1/models", headers={"host": "testserver"}), 403, "this machine")
-    refused(client.get("/v1/models", headers={"origin": "http://elsewhere.example"}), 403)
-    refused(client.get("/v1/models", headers={"host": "elsewhere.example"}), 403)
-    ok(
-        client.get(
-            "/v1/models", headers={"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"}
-        )
-    )
+def test_a_scope_permits_what_it_names_and_no_more(guarded_client, bearer):
+    def request(scope, method, path, **options):
+        return guarded_client.request(method, path, headers=bearer(scope), **options)
+
+    (described,) = ok(request("read", "GET", "/v1/models"))["models"]
+    assert described["scopes"] == ["read"]
+    body = {"verdicts": [WAVE]}
+    refused(request("read", "POST", f"{TOY}/learn", json=body), 403, "review")
+    ok(request("review", "POST", f"{TOY}/learn", json=body))
+    content = ok(request("read", "GET", f"{TOY}/verdicts"))
+    assert content["verdicts"][0]["who"] == "review"
+    refused(request("review", "DELETE", f"{TOY}/labels/sand"), 403, "admin")
+    ok(request("admin", "DELETE", f"{TOY}/labels/sand"))
 
 
-def test_more_than_is_allowed_is_refused_whatever_its_length_is_said_to_be(host, serving):
+@pytest.mark.parametrize(
+    ("headers", "sentence"),
+    [
+        ({"host": "testserver"}, "this machine"),
+        ({"origin": "http://elsewhere.example"}, ""),
+        ({"host": "elsewhere.example"}, ""),
+    ],
+)
+def test_other_sites_and_other_names_of_this_machine_are_refused(client, headers, sentence):
+    refused(client.get("/v1/models", headers=headers), 403, sentence)
+
+
+def test_a_page_of_the_service_itself_is_answered(client):
+    headers = {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"}
+    ok(client.get("/v1/models", headers=headers))
+
+
+def test_a_body_that_is_too_large_is_refused_whatever_length_it_states(host, serving):
     client = serving(host, max_body=1000)
-    raw = {"content-type": "application/octet-stream"}
-    refused(client.post(SUGGEST, content=b"x" * 1001, headers=raw), 413)
+    refused(client.post(SUGGEST, content=b"x" * 1001, headers=RAW), 413)
     chunks = iter([b"x" * 600, b"x" * 600])
-    refused(client.post(SUGGEST, content=chunks, headers=raw), 413)
+    refused(client.post(SUGGEST, content=chunks, headers=RAW), 413)
     chunks = iter([b" " * 600, b" " * 600])
-    refused(
-        client.post(
-            "/v1/models/toy/learn", content=chunks, headers={"content-type": "application/json"}
-        ),
-        413,
-    )
+    headers = {"content-type": "application/json"}
+    refused(client.post(f"{TOY}/learn", content=chunks, headers=headers), 413)
 
 
-def test_what_takes_too_long_is_ended(host, serving, monkeypatch):
-    import time
-
+def test_a_request_that_takes_too_long_is_ended(host, serving, monkeypatch):
     client = serving(host, deadline=0.2)
-    monkeypatch.setattr(host, "suggest", lambda asks: time.sleep(1))
-    host.scoring._score = host.suggest
+    monkeypatch.setattr(host.scoring, "_score", lambda asks: time.sleep(1))
     refused(client.post(SUGGEST, json={"tags": ["sand"]}), 503, "longer than")
 
 
-def test_too_much_waiting_is_told_with_when_to_come_again(host, serving):
+def test_a_full_queue_is_refused_with_the_time_to_retry(host, serving):
     host.scoring.most_waiting = 0
-    answer = serving(host).post(SUGGEST, json={"tags": ["sand"]})
-    refused(answer, 429)
-    assert answer.headers["retry-after"] == "1"
+    response = serving(host).post(SUGGEST, json={"tags": ["sand"]})
+    refused(response, 429)
+    assert response.headers["retry-after"] == "1"
 
 
-def test_a_failure_of_ours_is_told_without_its_insides(host, serving, monkeypatch):
+def test_an_internal_error_is_reported_without_details(host, serving, monkeypatch):
     client = serving(host)
     monkeypatch.setattr(type(host.now.tagger), "similar_labels", lambda *_: 1 / 0)
-    detail = refused(client.get("/v1/models/toy/merges"), 500)
+    detail = refused(client.get(f"{TOY}/merges"), 500)
     assert "ZeroDivision" not in detail
 
 
-def test_answers_carry_a_name_and_headers_that_keep_pages_safe(client):
-    answer = client.get("/v1/models", headers={"x-request-id": "mine-1"})
-    assert answer.headers["x-request-id"] == "mine-1"
-    assert "default-src 'self'" in answer.headers["content-security-policy"]
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert (
-        client.get("/v1/models", headers={"x-request-id": "a b"}).headers["x-request-id"] != "a b"
-    )
+def test_answers_carry_the_request_id_and_security_headers(client):
+    headers = client.get("/v1/models", headers={"x-request-id": "mine-1"}).headers
+    assert headers["x-request-id"] == "mine-1"
+    assert "default-src 'self'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_health_and_metrics(client):
+def test_health_and_metrics(client, toy):
     assert ok(client.get("/health/live")) == {"status": "live"}
-    ok(client.post(SUGGEST, json={"tags": ["sand"]}))
+    toy.post("/suggest", {"tags": ["sand"]})
     text = client.get("/metrics").text
     assert 'polyseme_requests_total{route="/v1/models/{model}/suggest",status="200"} 1.0' in text
     assert 'polyseme_model_labels{model="toy"' in text
 
 
 def test_several_models_answer_side_by_side(host, model, serving):
-    other = ModelHost(model, name="other")
-    client = serving(host, other)
-    assert [one["id"] for one in ok(client.get("/v1/models"))["models"]] == ["toy", "other"]
-    ok(client.post("/v1/models/other/suggest", json={"tags": ["sand"]}))
+    client = serving(host, ModelHost(model, name="other"))
+    assert column(ok(client.get("/v1/models"))["models"], "id") == ["toy", "other"]
+    second = ModelClient(client, "/v1/models/other")
+    second.post("/suggest", {"tags": ["sand"]})
 
 
-def test_a_reload_is_taken_or_refused(client, model):
+def test_a_reload_takes_a_changed_model_and_refuses_a_broken_one(client, toy, model):
     load(model).block(["sand"]).save(model)
-    ok(client.post("/v1/models/toy/reload"))
-    assert ok(client.get("/v1/models/toy/labels/sand"))["blocked"]
-    (model / "manifest.json").write_text("{}")
-    refused(client.post("/v1/models/toy/reload"), 422, "former model goes on")
-    ok(client.post(SUGGEST, json={"tags": ["sea"]}))
+    toy.post("/reload")
+    card = toy.get("/labels/sand")
+    assert card["blocked"]
+    manifest = model / "manifest.json"
+    manifest.write_text("{}")
+    response = client.post(f"{TOY}/reload")
+    refused(response, 422, "former model goes on")
+    toy.post("/suggest", {"tags": ["sea"]})
 
 
-def test_who_leaves_while_sending_is_no_failure(client, caplog):
+def test_a_client_that_leaves_while_sending_is_no_failure(client, caplog):
     sent = []
 
-    async def leave():
+    async def receive():
         return {"type": "http.disconnect"}
 
     async def send(message):
         sent.append(message)
 
-    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": SUGGEST, "headers": headers}
-    scope |= {"query_string": b"", "http_version": "1.1", "root_path": ""}
-    asyncio.run(client.app(scope, leave, send))
-    assert not sent and not caplog.records
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": SUGGEST,
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+        "query_string": b"",
+        "http_version": "1.1",
+        "root_path": "",
+    }
+    asyncio.run(client.app(scope, receive, send))
+    assert not sent
+    assert not caplog.records
     assert 'status="499"' in client.get("/metrics").text

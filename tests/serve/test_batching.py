@@ -17,86 +17,91 @@ def run(coroutine):
 
 
 def test_rows_that_wait_while_a_batch_is_scored_are_the_next_batch():
-    sizes, free = [], threading.Event()
+    sizes = []
+    free = threading.Event()
 
     def score(rows):
         sizes.append(len(rows))
         free.wait(10)
         return [2 * row for row in rows]
 
-    async def ask():
+    async def submit():
         batcher = Batcher(score, largest=4)
         first = asyncio.create_task(batcher.submit(1))
         while not sizes:
             await asyncio.sleep(0.001)
-        others = [asyncio.create_task(batcher.submit(row)) for row in range(2, 8)]
+        waiting = [asyncio.create_task(batcher.submit(row)) for row in range(2, 8)]
         await asyncio.sleep(0)
         assert batcher.n_waiting == 6
         free.set()
-        answers = await asyncio.gather(first, *others)
+        answers = await asyncio.gather(first, *waiting)
         await batcher.close()
         return answers
 
-    assert run(ask()) == [2, 4, 6, 8, 10, 12, 14]
+    assert run(submit()) == [2, 4, 6, 8, 10, 12, 14]
     assert sizes == [1, 4, 2]
 
 
-def test_a_quick_row_is_scored_at_once_and_several_or_slow_ones_by_the_worker(monkeypatch):
-    threads = []
+def test_a_quick_row_is_scored_at_once_and_several_or_slow_rows_by_the_worker(monkeypatch):
+    in_main_thread = []
 
     def score(rows):
-        threads.append(threading.current_thread() is threading.main_thread())
+        thread = threading.current_thread()
+        in_main_thread.append(thread is threading.main_thread())
         return rows
 
-    async def ask(quick):
+    async def submit(quick):
         monkeypatch.setattr(batching, "_QUICK", quick)
         batcher = Batcher(score)
         for row in range(3):
-            assert await batcher.submit(row) == row
-        assert await asyncio.gather(*map(batcher.submit, (4, 5))) == [4, 5]
+            answer = await batcher.submit(row)
+            assert answer == row
+        answers = await asyncio.gather(batcher.submit(4), batcher.submit(5))
+        assert answers == [4, 5]
         await batcher.close()
 
-    run(ask(math.inf))
-    assert threads == [False, True, True, False], "the first says how long it takes"
-    threads.clear()
-    run(ask(0.0))
-    assert threads == [False] * 4
+    run(submit(math.inf))
+    assert in_main_thread == [False, True, True, False], "the first measures the time"
+    in_main_thread.clear()
+    run(submit(0.0))
+    assert in_main_thread == [False] * 4
 
 
-def test_a_row_that_fails_fails_alone_and_the_next_is_scored():
+def test_a_row_that_fails_harms_no_other_row():
     def score(rows):
         if "bad" in rows:
             raise ValueError("bad row")
         return rows
 
-    async def ask():
+    async def submit():
         batcher = Batcher(score)
-        answers = await asyncio.gather(
-            *(batcher.submit(row) for row in ("a", "bad", "b")), return_exceptions=True
-        )
+        rows = map(batcher.submit, ("a", "bad", "b"))
+        answers = await asyncio.gather(*rows, return_exceptions=True)
         later = await batcher.submit("c")
         await batcher.close()
         return answers, later
 
-    (first, failed, third), later = run(ask())
+    (first, failed, third), later = run(submit())
     assert (first, third, later) == ("a", "b", "c")
-    assert isinstance(failed, ValueError) and str(failed) == "bad row"
+    assert isinstance(failed, ValueError)
+    assert str(failed) == "bad row"
 
 
-def test_results_that_do_not_fit_their_rows_are_errors_and_not_somebody_elses():
-    async def ask():
+def test_a_wrong_number_of_results_is_an_error_for_every_row():
+    async def submit():
         batcher = Batcher(lambda rows: rows[:-1])
         answers = await asyncio.gather(batcher.submit(1), batcher.submit(2), return_exceptions=True)
         await batcher.close()
         return answers
 
-    assert all(isinstance(one, RuntimeError) for one in run(ask()))
+    for answer in run(submit()):
+        assert isinstance(answer, RuntimeError)
 
 
-def test_more_than_may_wait_is_refused_at_once():
+def test_a_full_or_closed_queue_refuses_rows_at_once():
     free = threading.Event()
 
-    async def ask():
+    async def submit():
         batcher = Batcher(lambda rows: [free.wait(10) for _ in rows], most_waiting=2)
         running = asyncio.create_task(batcher.submit(0))
         await asyncio.sleep(0.05)
@@ -110,30 +115,31 @@ def test_more_than_may_wait_is_refused_at_once():
         with pytest.raises(QueueFullError):
             await batcher.submit(4)
 
-    run(ask())
+    run(submit())
 
 
-def test_who_has_gone_is_not_scored():
-    scored, free = [], threading.Event()
+def test_a_cancelled_row_is_not_scored():
+    scored = []
+    free = threading.Event()
 
     def score(rows):
         scored.extend(rows)
         free.wait(10)
         return rows
 
-    async def ask():
+    async def submit():
         batcher = Batcher(score)
         first = asyncio.create_task(batcher.submit("first"))
         while not scored:
             await asyncio.sleep(0.001)
-        gone = asyncio.create_task(batcher.submit("gone"))
+        cancelled = asyncio.create_task(batcher.submit("cancelled"))
         await asyncio.sleep(0)
-        gone.cancel()
+        cancelled.cancel()
         await asyncio.sleep(0)
         free.set()
         await first
         assert await batcher.submit("last") == "last"
         await batcher.close()
 
-    run(ask())
+    run(submit())
     assert scored == ["first", "last"]

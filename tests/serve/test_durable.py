@@ -1,15 +1,15 @@
-"""What is acknowledged is on disk: at the instant at which the answer begins, not soon after."""
+"""What is acknowledged is on disk at the instant at which the answer begins, not soon after."""
 
 from __future__ import annotations
 
 import pytest
 from fastapi.testclient import TestClient
+from rest import TOY, verdict
 
 from polyseme import load
 from polyseme.serve.app import Settings, create_app
 from polyseme.verdicts import Verdict
 
-MODEL = "/v1/models/toy"
 CHOICES = """<View><Text name="t" value="$item"/>
 <Choices name="tags" toName="t" choice="multiple"><Choice value="pie"/></Choices></View>"""
 WEBHOOK = {
@@ -21,18 +21,17 @@ WEBHOOK = {
         "result": [{"from_name": "tags", "type": "choices", "value": {"choices": ["pie"]}}],
     },
 }
-VERDICTS = [{"item": "item-1", "label": "sand", "answer": True}]
-# What is asked for: method, path and body.
+# Every change: method, path and body.
 REQUESTS = {
-    "learn": ("POST", f"{MODEL}/learn", {"verdicts": VERDICTS}),
-    "undo": ("POST", f"{MODEL}/undo", {"numbers": [1]}),
-    "new label by an item": ("POST", f"{MODEL}/labels", {"label": "dune", "items": ["item-0"]}),
-    "new documents": ("POST", f"{MODEL}/labels", {"documents": [["dune", "sand"]]}),
-    "rename": ("POST", f"{MODEL}/labels/sand/rename", {"name": "grit"}),
-    "merge": ("POST", f"{MODEL}/labels/sand/merge", {"into": "sea"}),
-    "block": ("POST", f"{MODEL}/labels/sand/block", {}),
-    "remove": ("DELETE", f"{MODEL}/labels/sand", None),
-    "restore": ("POST", f"{MODEL}/versions/1/restore", {}),
+    "learn": ("POST", f"{TOY}/learn", {"verdicts": [verdict("item-1", "sand")]}),
+    "undo": ("POST", f"{TOY}/undo", {"numbers": [1]}),
+    "new label by an item": ("POST", f"{TOY}/labels", {"label": "dune", "items": ["item-0"]}),
+    "new documents": ("POST", f"{TOY}/labels", {"documents": [["dune", "sand"]]}),
+    "rename": ("POST", f"{TOY}/labels/sand/rename", {"name": "grit"}),
+    "merge": ("POST", f"{TOY}/labels/sand/merge", {"into": "sea"}),
+    "block": ("POST", f"{TOY}/labels/sand/block", {}),
+    "remove": ("DELETE", f"{TOY}/labels/sand", None),
+    "restore": ("POST", f"{TOY}/versions/1/restore", {}),
     "annotation": ("POST", "/label-studio/toy/webhook", WEBHOOK),
     "document": (
         "POST",
@@ -42,32 +41,31 @@ REQUESTS = {
     "document with features": (
         "POST",
         "/v1/projects/toy/learn",
-        [
-            {
-                "metadata": {"features": "1,0,0,0,0"},
-                "subjects": [{"uri": "urn:polyseme:sand"}],
-            }
-        ],
+        [{"metadata": {"features": "1,0,0,0,0"}, "subjects": [{"uri": "urn:polyseme:sand"}]}],
     ),
 }
 
 
-class Witness:
-    """An application that reads the model on disk whenever an answer begins."""
+class StateOnDisk:
+    """An application that reads the model on disk whenever an answer to a change begins."""
 
     def __init__(self, app, model):
-        self.app, self.model, self.seen = app, model, None
+        self.app = app
+        self.model = model
+        self.state = None
 
     async def __call__(self, scope, receive, send):
-        async def sending(message):
-            if message["type"] == "http.response.start" and scope["method"] != "GET":
-                self.seen = _state(load(self.model))
+        async def send_and_read(message):
+            begins = message["type"] == "http.response.start"
+            if begins and scope["method"] != "GET":
+                tagger = load(self.model)
+                self.state = state_of(tagger)
             await send(message)
 
-        await self.app(scope, receive, sending)
+        await self.app(scope, receive, send_and_read)
 
 
-def _state(tagger):
+def state_of(tagger):
     """Return what a change may change."""
     store = tagger.store_
     return {
@@ -79,15 +77,16 @@ def _state(tagger):
     }
 
 
-@pytest.mark.parametrize("what", REQUESTS)
-def test_what_is_acknowledged_is_on_disk_when_the_answer_begins(what, host, model):
+@pytest.mark.parametrize("change", REQUESTS)
+def test_a_change_is_on_disk_when_its_answer_begins(change, host, model):
     host.learn([Verdict("item-0", "sand", True)])
     host.change("block", "pie", None, lambda tagger: tagger.block(["pie"]))
-    before = _state(host.now.tagger)
-    witness = Witness(create_app([host], Settings(watch=0)), model)
-    method, path, body = REQUESTS[what]
-    with TestClient(witness, "http://localhost") as client:
+    before = state_of(host.now.tagger)
+    app = create_app([host], Settings(watch=0))
+    disk = StateOnDisk(app, model)
+    method, path, body = REQUESTS[change]
+    with TestClient(disk, "http://localhost") as client:
         response = client.request(method, path, json=body)
     assert response.status_code in (200, 201, 204), response.text
-    assert witness.seen == _state(host.now.tagger)
-    assert witness.seen != before
+    assert disk.state == state_of(host.now.tagger)
+    assert disk.state != before

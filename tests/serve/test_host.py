@@ -8,47 +8,87 @@ import threading
 import numpy as np
 import pytest
 
-from polyseme import load
+from polyseme import ZeroShotTagger, load
 from polyseme._validation import InputError
+from polyseme.io import Table
 from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import Ask, ModelHost, UnknownLabelError
 from polyseme.verdicts import Verdict
 
 
-def row(world, number=0):
-    return world.X_test[number].astype(np.float32)
+def features_of(world, row=0):
+    return world.X_test[row].astype(np.float32)
 
 
-def test_answers_are_those_of_the_tagger(host, model, world):
+def suggest(host, *requests):
+    """Return the suggestions for each request."""
+    return [suggestions for _, suggestions in host.suggest(requests)]
+
+
+def probability_by_label(suggestions):
+    return {suggestion.label: suggestion.probability for suggestion in suggestions}
+
+
+def block(*labels):
+    return lambda tagger: tagger.block(labels)
+
+
+def rename(label, name):
+    return lambda tagger: tagger.rename(label, name)
+
+
+def blocked(host):
+    return set(host.now.tagger.vocabulary_.blocked)
+
+
+def n_verdicts(host):
+    return len(host.now.tagger.verdicts_.standing())
+
+
+def block_on_disk(model, label):
+    load(model).block([label]).save(model)
+
+
+def actions(host):
+    return [version.action for version in host.versions.all()]
+
+
+def test_suggestions_are_those_of_the_tagger(host, model, world):
     tagger = load(model)
-    asks = [Ask(row(world, number), (), 4) for number in range(3)]
-    labels, scores = tagger.rank(world.X_test[:3].astype(np.float32), 4)
-    for (_, found), names, values in zip(host.suggest(asks), labels, scores, strict=True):
-        assert [one.label for one in found] == names.tolist()
-        assert [one.probability for one in found] == pytest.approx(values.tolist())
+    for row in range(3):
+        features = features_of(world, row)
+        labels, scores = tagger.rank(features[None], 4)
+        (suggestions,) = suggest(host, Ask(features, (), 4))
+        expected = dict(zip(labels[0], scores[0], strict=True))
+        probabilities = probability_by_label(suggestions)
+        assert list(probabilities) == list(expected)
+        assert probabilities == pytest.approx(expected)
 
 
-def test_questions_of_all_kinds_are_answered_in_one_batch_as_they_would_be_alone(host, world):
-    asks = [
-        Ask(row(world), (), 3),
+def test_requests_of_all_kinds_get_the_same_suggestions_in_a_batch_as_alone(host, world):
+    requests = [
+        Ask(features_of(world), (), 3),
         Ask(None, ("sand", "sea"), 3),
-        Ask(row(world, 1), ("oven",), 3),
-        Ask(row(world, 2), (), 3, kinds=("unseen",)),
-        Ask(row(world, 2), (), 30, threshold=0.5),
-        Ask(row(world, 2), (), 30, precision=0.5),
+        Ask(features_of(world, 1), ("oven",), 3),
+        Ask(features_of(world, 2), (), 3, kinds=("unseen",)),
+        Ask(features_of(world, 2), (), 30, threshold=0.5),
+        Ask(features_of(world, 2), (), 30, precision=0.5),
     ]
-    together = [found for _, found in host.suggest(asks)]
-    alone = [host.suggest([ask])[0][1] for ask in asks]
-    for one, other in zip(together, alone, strict=True):
-        assert [s.label for s in one] == [s.label for s in other]
-        assert [s.probability for s in one] == pytest.approx([s.probability for s in other])
-    assert "oven" not in [one.label for one in together[2]]
-    assert {one.kind for one in together[3]} == {"unseen"}
-    assert all(one.probability >= 0.5 for one in together[4])
+    batch = suggest(host, *requests)
+    for request, suggestions in zip(requests, batch, strict=True):
+        (alone,) = suggest(host, request)
+        expected = probability_by_label(alone)
+        probabilities = probability_by_label(suggestions)
+        assert list(probabilities) == list(expected)
+        assert probabilities == pytest.approx(expected)
+    _, _, beside_oven, unseen, likely, _ = batch
+    assert "oven" not in probability_by_label(beside_oven)
+    assert {suggestion.kind for suggestion in unseen} == {"unseen"}
+    assert min(probability_by_label(likely).values(), default=1) >= 0.5
 
 
 @pytest.mark.parametrize(
-    ("ask", "sentence"),
+    ("request_", "sentence"),
     [
         (Ask(None), "Give features"),
         (Ask(None, ("zzz",)), "None of the tags is known: zzz"),
@@ -56,212 +96,233 @@ def test_questions_of_all_kinds_are_answered_in_one_batch_as_they_would_be_alone
         (Ask(np.full(5, np.nan, np.float32)), "must be finite"),
         (Ask(None, ("sand",), precision=0.5), "for tags alone"),
     ],
+    ids=range(5),
 )
-def test_what_cannot_be_answered_is_refused_before_it_waits(host, ask, sentence):
+def test_a_wrong_request_is_refused_before_it_waits(host, request_, sentence):
     with pytest.raises(InputError, match=sentence):
-        host.check(ask)
+        host.check(request_)
 
 
-def test_unknown_tags_are_told_and_noted(host, world):
-    ask, unknown = host.check(Ask(row(world), ("Sand", "canoe", "canoe")))
-    assert ask.tags == ("sand",) and unknown == ["canoe"]
+def test_unknown_tags_are_returned_and_counted(host, world):
+    request, unknown = host.check(Ask(features_of(world), ("Sand", "canoe", "canoe")))
+    assert request.tags == ("sand",)
+    assert unknown == ["canoe"]
     assert host.told.typed == {"canoe": 1}
 
 
-def test_a_change_is_saved_kept_as_a_version_and_answers_at_once(host, model):
+def test_a_change_is_saved_as_a_version_and_serves_at_once(host, model):
     before = host.now
-    host.change("rename", "sand", "ann", lambda tagger: tagger.rename("sand", "grit"))
+    host.change("rename", "sand", "ann", rename("sand", "grit"))
     assert host.now.known("grit") == host.now.known("sand") == "grit"
-    assert "sand" in before.kinds and before.tagger is not host.now.tagger
     assert "grit" in load(model).classes_
-    assert [(one.action, one.who) for one in host.versions.all()] == [
-        ("opened", None),
-        ("rename", "ann"),
-    ]
+    versions = [(version.action, version.who) for version in host.versions.all()]
+    assert versions == [("opened", None), ("rename", "ann")]
     assert host.now.version != before.version
+    # Who still reads the former state sees it as it was.
+    assert "sand" in before.kinds
+    assert before.tagger is not host.now.tagger
 
 
-def test_a_change_that_fails_changes_nothing(host, model):
+def test_a_change_that_fails_changes_nothing(host):
     before = host.now
     with pytest.raises(InputError, match="already"):
-        host.change("rename", "", None, lambda tagger: tagger.rename("sand", "sea"))
-    assert host.now is before and len(host.versions.all()) == 1
+        host.change("rename", "", None, rename("sand", "sea"))
+    assert host.now is before
+    assert actions(host) == ["opened"]
 
 
-def test_a_version_is_put_back_and_answers_stay(host, model):
-    host.change("block", "sand", None, lambda tagger: tagger.block(["sand"]))
+def test_a_restored_version_keeps_the_verdicts(host, model):
+    host.change("block", "sand", None, block("sand"))
     host.learn([Verdict("item-2", "sea", True)])
     host.restore(1, "ann")
-    assert "sand" not in host.now.tagger.vocabulary_.blocked
-    assert len(host.now.tagger.verdicts_.standing()) == 1
-    assert [one.action for one in host.versions.all()] == ["opened", "block", "restore"]
+    assert "sand" not in blocked(host)
+    assert n_verdicts(host) == 1
+    assert actions(host) == ["opened", "block", "restore"]
     assert ModelHost(model).now.version == host.now.version
 
 
-def test_verdicts_move_scores_at_once_and_undo_takes_them_back_to_the_bit(host, world):
-    ask = [Ask(row(world, 0), (), 30)]
-    before = host.suggest(ask)[0][1]
+def test_verdicts_change_scores_at_once_and_undo_restores_them_exactly(host, world):
+    request = Ask(features_of(world), (), 30)
+    (before,) = suggest(host, request)
     numbers = host.learn([Verdict(f"item-{n}", "towel", True) for n in (0, 5, 10)])
-    after = {one.label: one.probability for one in host.suggest(ask)[0][1]}
-    assert after["towel"] > {one.label: one.probability for one in before}["towel"]
+    (after,) = suggest(host, request)
+    assert probability_by_label(after)["towel"] > probability_by_label(before)["towel"]
     host.undo(numbers)
-    assert host.suggest(ask)[0][1] == before
+    assert suggest(host, request) == [before]
 
 
-def test_items_that_nobody_knows_need_features(model, world):
+def test_a_verdict_on_an_unknown_item_needs_its_features(model, world):
     host = ModelHost(model)
+    features = {"x": features_of(world)}
+    verdict = Verdict("x", "sand", True)
     with pytest.raises(UnknownItemError, match="There is no item 'x', and no features"):
-        host.learn([Verdict("x", "sand", True)])
-    host.learn([Verdict("x", "sand", True)], {"x": row(world)})
+        host.learn([verdict])
+    host.learn([verdict], features)
     assert host.now.reviewed == {"x"}
     with pytest.raises(UnknownItemError, match="There is no item 'y'"):
-        host.learn([Verdict("y", "sand", True)], {"x": row(world)})
+        host.learn([Verdict("y", "sand", True)], features)
 
 
-def test_what_others_write_to_the_folder_is_taken_up(host, model, world):
+def test_a_refresh_reads_what_other_processes_wrote(host, model, world):
     assert not host.refresh()
-    other = load(model)
-    other.learn([("x", "towel", True)], _named(world))
-    assert host.refresh() and len(host.now.tagger.verdicts_.standing()) == 1
-    load(model).block(["sand"]).save(model)
-    assert host.refresh() and "sand" in host.now.tagger.vocabulary_.blocked
-    # A change of ours is made to what is there now, not to what was.
-    load(model).block(["sea"]).save(model)
-    host.change("block", "sun", None, lambda tagger: tagger.block(["sun"]))
-    assert set(load(model).vocabulary_.blocked) == {"sand", "sea", "sun"}
+    table = Table(features=world.X_test[:1], ids=["x"])
+    load(model).learn([("x", "towel", True)], table)
+    assert host.refresh()
+    assert n_verdicts(host) == 1
+    block_on_disk(model, "sand")
+    assert host.refresh()
+    assert "sand" in blocked(host)
 
 
-def _named(world):
-    from polyseme.io import Table
+def test_a_change_applies_to_the_model_on_disk(host, model):
+    block_on_disk(model, "sand")
+    host.change("block", "sun", None, block("sun"))
+    assert blocked(host) == {"sand", "sun"}
+    assert set(load(model).vocabulary_.blocked) == {"sand", "sun"}
 
-    return Table(features=world.X_test[:1], ids=["x"])
 
-
-def test_a_model_that_cannot_be_used_is_not_taken_and_the_old_one_goes_on(host, model, world):
+def test_a_damaged_model_is_refused_and_the_former_one_serves_on(host, model):
     before = host.now
     arrays = next(model.glob("arrays-*"))
     content = arrays.read_bytes()
     arrays.write_bytes(content[:-1])
     with pytest.raises(InputError, match="former model goes on"):
         host.reload()
-    assert host.now is before and "refused" in host.told.trouble
-    assert not host.refresh()  # which does not try it again
+    assert host.now is before
+    assert "refused" in host.told.trouble
+    assert not host.refresh(), "it is not tried again"
     arrays.write_bytes(content)
     host.reload()
     assert host.told.trouble is None
 
 
-def test_a_model_of_other_features_is_not_taken(host, model, world, tiny_space, tmp_path):
-    from polyseme import ZeroShotTagger
-
-    wide = np.hstack([world.X, world.X])
-    other = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=0, random_state=0)
-    other.fit(wide, world.documents).save(tmp_path / "wide")
-    for name in [one.name for one in (tmp_path / "wide").iterdir()]:
-        shutil.copy(tmp_path / "wide" / name, model / name)
+def test_a_model_with_another_number_of_features_is_refused(
+    host, model, world, tiny_space, tmp_path
+):
+    tagger = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=0, random_state=0)
+    tagger.fit(np.hstack([world.X, world.X]), world.documents)
+    tagger.save(tmp_path / "wide")
+    for file in list((tmp_path / "wide").iterdir()):
+        shutil.copy(file, model)
     with pytest.raises(InputError, match="takes 10 features, and callers send 5"):
         host.reload()
 
 
-def test_a_reload_that_fails_to_answer_is_taken_back(host, model, world, monkeypatch):
-    load(model).block(["sand"]).save(model)
+def test_a_reloaded_model_that_fails_to_answer_is_replaced_by_the_former_one(
+    host, model, world, monkeypatch
+):
+    def fail(*_, **__):
+        raise RuntimeError("broken")
+
+    block_on_disk(model, "sand")
     before = host.now
     host.reload()
-    broken = host.now
-    assert broken is not before
-    monkeypatch.setattr(
-        type(broken.tagger), "rank", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("broken"))
-    )
+    assert host.now is not before
+    monkeypatch.setattr(type(host.now.tagger), "rank", fail)
     for _ in range(3):
         with pytest.raises(RuntimeError):
-            host.suggest([Ask(row(world))])
-    assert host.now is before and "taken back" in host.told.trouble
-    assert not host.refresh() and host.now is before, "nor is it tried again as it is"
+            suggest(host, Ask(features_of(world)))
+    assert host.now is before
+    assert "taken back" in host.told.trouble
+    assert not host.refresh(), "it is not tried again"
+    assert host.now is before
 
 
-def test_a_model_that_comes_file_by_file_is_taken_up_when_all_are_there(host, model, tmp_path):
+def test_a_model_that_is_copied_file_by_file_serves_when_it_is_complete(host, model, tmp_path):
     load(model).block(["sand"]).save(tmp_path / "new")
     shutil.copy(tmp_path / "new" / "manifest.json", model)
     with pytest.raises(InputError, match="former model goes on"):
         host.refresh()
     shutil.copy(next((tmp_path / "new").glob("config-*")), model)
-    assert host.refresh() and host.told.trouble is None
-    assert "sand" in host.now.tagger.vocabulary_.blocked
+    assert host.refresh()
+    assert host.told.trouble is None
+    assert "sand" in blocked(host)
 
 
-def test_trouble_is_over_when_the_former_model_is_back(host, model):
-    manifest = (model / "manifest.json").read_bytes()
-    for broken in (b"{}", None):
-        (model / "manifest.json").unlink()
-        if broken is not None:
-            (model / "manifest.json").write_bytes(broken)
-        with pytest.raises(InputError, match="former model goes on"):
-            host.refresh()
-        assert "refused" in host.told.trouble and host.changed
-        assert not host.refresh(), "which does not try it again"
-        (model / "manifest.json").write_bytes(manifest)
+@pytest.mark.parametrize("content", [b"{}", None], ids=["broken", "missing"])
+def test_trouble_is_over_when_the_former_model_is_back(host, model, content):
+    manifest = model / "manifest.json"
+    whole = manifest.read_bytes()
+    manifest.unlink()
+    if content is not None:
+        manifest.write_bytes(content)
+    with pytest.raises(InputError, match="former model goes on"):
         host.refresh()
-        assert host.told.trouble is None
+    assert "refused" in host.told.trouble
+    assert host.changed
+    assert not host.refresh(), "it is not tried again"
+    manifest.write_bytes(whole)
+    host.refresh()
+    assert host.told.trouble is None
 
 
-def test_readers_see_whole_states_while_the_model_is_changed(host, world):
-    wrong, stop = [], threading.Event()
+def test_readers_see_consistent_states_while_the_model_changes(host, world):
+    inconsistent = []
+    stop = threading.Event()
 
     def read():
         while not stop.is_set():
-            now, found = host.suggest([Ask(row(world), (), 30)])[0]
-            if {one.label for one in found} - set(now.kinds):
-                wrong.append(found)
+            ((state, suggestions),) = host.suggest([Ask(features_of(world), (), 30)])
+            if not set(probability_by_label(suggestions)) <= set(state.kinds):
+                inconsistent.append(suggestions)
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
-    for name in ("grit", "sand", "grit", "sand"):
-        old = "sand" if name == "grit" else "grit"
-        host.change("rename", name, None, lambda tagger, o=old, n=name: tagger.rename(o, n))
+    for _ in range(2):
+        host.change("rename", "", None, rename("sand", "grit"))
+        host.change("rename", "", None, rename("grit", "sand"))
     stop.set()
     for reader in readers:
         reader.join()
-    assert not wrong
+    assert not inconsistent
 
 
-def test_an_unknown_label_is_named_with_likely_ones_only(host):
-    with pytest.raises(UnknownLabelError) as told:
+def test_for_an_unknown_label_similar_labels_are_proposed(host):
+    with pytest.raises(UnknownLabelError) as refusal:
         host.now.label("Sandd")
-    sentence, _, hint = str(told.value).partition("; did you mean ")
-    assert sentence == "There is no label 'Sandd'" and hint.startswith("'sand'")
-    assert 1 <= len(hint.split(" or ")) <= 3
+    sentence, _, hint = str(refusal.value).partition("; did you mean ")
+    assert sentence == "There is no label 'Sandd'"
+    assert hint.startswith("'sand'")
+    proposals = hint.split(" or ")
+    assert 1 <= len(proposals) <= 3
     with pytest.raises(UnknownLabelError, match=r"^There is no label 'qqqqqq'\.$"):
         host.now.label("qqqqqq")
     assert host.now.label("  SAND ") == "sand"
 
 
 def test_a_model_of_the_published_method_is_refused(published_tagger, tmp_path):
-    published_tagger.save(tmp_path / "paper")
+    folder = tmp_path / "paper"
+    published_tagger.save(folder)
     with pytest.raises(InputError, match="published method"):
-        ModelHost(tmp_path / "paper")
+        ModelHost(folder)
 
 
-def test_a_folder_that_cannot_be_written_still_answers(model, world, monkeypatch):
+def test_a_model_in_a_folder_that_cannot_be_written_still_answers(model, world, monkeypatch):
     monkeypatch.setattr("polyseme.serve.host._can_write", lambda _: False)
     host = ModelHost(model)
-    assert host.suggest([Ask(row(world))])[0][1]
-    assert not (model / "versions").exists()
+    request = Ask(features_of(world))
+    (suggestions,) = suggest(host, request)
+    assert suggestions
+    versions = model / "versions"
+    assert not versions.exists()
 
 
-def test_a_change_at_the_command_line_and_one_of_the_service_are_both_kept(host, model):
-    """Whichever is second reads what the first has saved, however long that one takes."""
+def test_concurrent_changes_of_the_command_line_and_the_service_are_both_saved(host, model):
+    """The second one reads what the first one saved, however long the first one takes."""
     from polyseme.cli.commands import _change
 
-    def rename(tagger):
-        # Without a lock this one would end first, and be overwritten.
-        other.start()
-        other.join(1)
+    arguments = ("block", "", None, block("sand"))
+    service = threading.Thread(target=host.change, args=arguments)
+
+    def rename_slowly(tagger):
+        # Without a lock the service would end first, and its change would be overwritten.
+        service.start()
+        service.join(1)
         tagger.rename("sea", "ocean")
 
-    changed = host.change
-    other = threading.Thread(target=changed, args=("block", "", None, lambda t: t.block(["sand"])))
-    _change(model, None, "rename", rename)
-    other.join()
+    _change(model, None, "rename", rename_slowly)
+    service.join()
     tagger = load(model)
-    assert "ocean" in tagger.classes_ and "sand" in tagger.vocabulary_.blocked
+    assert "ocean" in tagger.classes_
+    assert "sand" in tagger.vocabulary_.blocked

@@ -8,6 +8,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
+from rest import column
 
 from polyseme._validation import InputError
 from polyseme.features.base import Extracted
@@ -19,10 +20,13 @@ LABELS = "/api/v1/vision/labels"
 RED, BLUE = (220, 20, 30), (20, 30, 220)
 
 
-def picture(colour):
-    written = io.BytesIO()
-    Image.new("RGB", (48, 32), colour).save(written, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(written.getvalue()).decode()}"
+def data_url(colour):
+    """Return a picture of one colour as a data URL."""
+    file = io.BytesIO()
+    picture = Image.new("RGB", (48, 32), colour)
+    picture.save(file, "PNG")
+    encoded = base64.b64encode(file.getvalue()).decode()
+    return f"data:image/png;base64,{encoded}"
 
 
 @pytest.fixture
@@ -32,39 +36,57 @@ def photos(pictures_model):
 
 def names(response):
     assert response.status_code == 200, response.text
-    return [one["name"] for one in response.json()["result"]["labels"]]
+    return column(response.json()["result"]["labels"], "name")
 
 
-def test_pictures_have_labels_with_confidence_and_topicality(photos, serving):
+def test_pictures_get_labels_with_confidence_and_topicality(photos, serving):
     client = serving(photos)
-    sent = {"id": "abc", "model": "nasnet", "version": "1", "images": [picture(RED)], "suffix": ""}
-    response = client.post(f"{LABELS}/photos", json=sent)
+    body = {
+        "id": "abc",
+        "model": "nasnet",
+        "version": "1",
+        "images": [data_url(RED)],
+        "suffix": "",
+    }
+    response = client.post(f"{LABELS}/photos", json=body)
     content = response.json()
     assert (content["id"], content["code"]) == ("abc", 200)
     assert content["model"] == {"type": "labels", "name": "photos", "version": photos.now.version}
     assert set(names(response)) == {"fire", "warm"}
-    for one in content["result"]["labels"]:
-        assert 0.5 <= one["confidence"] <= 1 and 0.5 <= one["topicality"] <= 1
-        assert one["source"] == "image" and one["categories"] == []
-    assert client.post(LABELS, json=sent).json() == content
-    several = client.post(LABELS, json={"images": [picture(RED), picture(BLUE)]})
-    assert set(names(several)) == {"fire", "warm", "sea", "cold"}
-    assert len(names(client.post(f"{LABELS}?k=1", json=sent))) == 1
-    assert len(names(client.post(f"{LABELS}/photos?threshold=0", json=sent))) == 4
+    for label in content["result"]["labels"]:
+        assert 0.5 <= label["confidence"] <= 1
+        assert 0.5 <= label["topicality"] <= 1
+        assert label["source"] == "image"
+        assert label["categories"] == []
+    assert client.post(LABELS, json=body).json() == content
 
 
-def test_an_address_is_an_item_of_the_collection_or_refused(photos, serving, monkeypatch):
+@pytest.mark.parametrize(("query", "n_labels"), [("?k=1", 1), ("/photos?threshold=0", 4)])
+def test_the_number_of_labels_follows_the_options(photos, serving, query, n_labels):
+    response = serving(photos).post(LABELS + query, json={"images": [data_url(RED)]})
+    assert len(names(response)) == n_labels
+
+
+def test_several_pictures_get_the_labels_of_all(photos, serving):
+    pictures = [data_url(RED), data_url(BLUE)]
+    client = serving(photos)
+    response = client.post(LABELS, json={"images": pictures})
+    assert set(names(response)) == {"fire", "warm", "sea", "cold"}
+
+
+def test_an_address_names_an_item_of_the_collection_or_is_refused(photos, serving, monkeypatch):
     monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("went outside"))
     extractor = photos.extractor
-    raw = np.stack(extractor.extract_batch([np.full((32, 32, 3), BLUE, np.uint8)]))
-    numbers = Extracted("image", extractor.preprocessing(), ("blue.png",), raw)
-    photos.collection = Collection(["album/blue.png"], numbers)
+    features = np.stack(extractor.extract_batch([np.full((32, 32, 3), BLUE, np.uint8)]))
+    items = Extracted("image", extractor.preprocessing(), ("blue.png",), features)
+    photos.collection = Collection(["album/blue.png"], items)
     client = serving(photos)
-    found = client.post(LABELS, json={"url": "https://photos.example/album/blue.png"})
-    assert set(names(found)) == {"sea", "cold"}
-    refused = client.post(LABELS, json={"id": "x", "url": "http://127.0.0.1:1/other.png"})
-    content = refused.json()
-    assert refused.status_code == content["code"] == 404 and content["id"] == "x"
+    response = client.post(LABELS, json={"url": "https://photos.example/album/blue.png"})
+    assert set(names(response)) == {"sea", "cold"}
+    response = client.post(LABELS, json={"id": "x", "url": "http://127.0.0.1:1/other.png"})
+    content = response.json()
+    assert response.status_code == content["code"] == 404
+    assert content["id"] == "x"
     assert "nothing is fetched from elsewhere" in content["error"] == content["detail"]
 
 
@@ -79,29 +101,42 @@ def test_an_address_is_an_item_of_the_collection_or_refused(photos, serving, mon
         ({"images": ["file:///etc/hostname"]}, 404, "nothing is fetched from elsewhere"),
     ],
 )
-def test_what_is_no_picture_is_told_in_a_sentence(photos, serving, body, status, sentence):
-    refused = serving(photos).post(LABELS, json=body)
-    assert refused.status_code == status and sentence in refused.json()["error"]
+def test_a_picture_that_cannot_be_read_is_refused_with_a_sentence(
+    photos, serving, body, status, sentence
+):
+    client = serving(photos)
+    response = client.post(LABELS, json=body)
+    assert response.status_code == status
+    error = response.json()["error"]
+    assert sentence in error
 
 
-def test_a_model_of_numbers_takes_no_pictures(client):
-    assert client.post(LABELS, json={"images": [picture(RED)]}).status_code == 404
-    refused = client.post(f"{LABELS}/toy", json={"images": [picture(RED)]})
-    assert refused.status_code == 422 and "takes numbers, not files" in refused.json()["error"]
-    assert client.post(f"{LABELS}/toy", json={"images": ["x"] * 9}).status_code == 422
+@pytest.mark.parametrize(
+    ("path", "images", "status", "sentence"),
+    [
+        (LABELS, [data_url(RED)], 404, ""),
+        (f"{LABELS}/toy", [data_url(RED)], 422, "takes numbers, not files"),
+        (f"{LABELS}/toy", ["x"] * 9, 422, ""),
+    ],
+    ids=["any model", "this model", "too many"],
+)
+def test_a_model_of_numbers_takes_no_pictures(client, path, images, status, sentence):
+    response = client.post(path, json={"images": images})
+    assert response.status_code == status
+    error = response.json().get("error", "")
+    assert sentence in error
 
 
-def test_half_of_what_is_given_should_be_true_where_that_can_be_promised(client, host, world):
-    name = f"item-{world.themes_test.index('beach')}"
-    found = client.post(f"{LABELS}/toy", json={"url": name}).json()["result"]["labels"]
-    least = host.now.least(0.5)
-    scores = host.now.tagger.predict_proba(host.collection.row(name)[None])[0]
-    expected = {
-        label
-        for label, score in zip(host.now.tagger.classes_, scores, strict=True)
-        if score >= least[label]
+def test_by_default_labels_reach_a_precision_of_one_half(client, host, world):
+    row = world.themes_test.index("beach")
+    response = client.post(f"{LABELS}/toy", json={"url": f"item-{row}"})
+    tagger = host.now.tagger
+    features = host.collection.row(f"item-{row}")
+    scores = dict(zip(tagger.classes_, tagger.predict_proba(features[None])[0], strict=True))
+    thresholds = host.now.least(0.5)
+    assert set(names(response)) == {
+        label for label, score in scores.items() if score >= thresholds[label]
     }
-    assert {one["name"] for one in found} == expected
 
 
 # ---------------------------------------------------------------------- references
@@ -124,16 +159,27 @@ def test_half_of_what_is_given_should_be_true_where_that_can_be_promised(client,
         ("x/" * 4000 + "a/b.png", None),
     ],
 )
-def test_items_are_found_by_what_an_address_ends_with(reference, name):
+def test_an_item_is_found_by_the_end_of_an_address(reference, name):
     collection = Collection(["a/b.png", "c d.png"], np.zeros((2, 1)))
     assert item_of(collection, reference) == name
     assert item_of(None, reference) is None
 
 
-def test_data_urls_are_decoded_and_others_are_none():
-    assert data_of("data:image/png;base64,AAEC") == b"\0\1\2"
-    assert data_of("data:;charset=utf-8;base64,AAEC") == b"\0\1\2"
-    assert data_of("a.png") is None
-    for wrong in ("data:", "data:image/png", "data:image/png;base64", "data:x;base64,A"):
-        with pytest.raises(InputError, match="A data URL must be"):
-            data_of(wrong)
+@pytest.mark.parametrize(
+    ("reference", "content"),
+    [
+        ("data:image/png;base64,AAEC", b"\0\1\2"),
+        ("data:;charset=utf-8;base64,AAEC", b"\0\1\2"),
+        ("a.png", None),
+    ],
+)
+def test_data_urls_are_decoded(reference, content):
+    assert data_of(reference) == content
+
+
+@pytest.mark.parametrize(
+    "reference", ["data:", "data:image/png", "data:image/png;base64", "data:x;base64,A"]
+)
+def test_a_malformed_data_url_is_refused(reference):
+    with pytest.raises(InputError, match="A data URL must be"):
+        data_of(reference)

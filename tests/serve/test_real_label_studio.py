@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from PIL import Image
+from rest import column
 
 from polyseme import load
 
@@ -35,14 +35,14 @@ N_TASKS, AT_ONCE = 20, 10
 @pytest.fixture
 def start(tmp_path):
     """Start programs; every one is ended with the test."""
-    running = []
+    processes = []
 
     def run(name, words, address, path, **environment):
         with (tmp_path / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [*map(str, words)], stdout=log, stderr=log, env=os.environ | environment
             )
-        running.append(process)
+        processes.append(process)
         for _ in range(1800):
             assert process.poll() is None, (tmp_path / f"{name}.log").read_text()[-3000:]
             try:
@@ -54,7 +54,7 @@ def start(tmp_path):
         raise AssertionError(f"{name} does not answer")
 
     yield run
-    for process in running:
+    for process in processes:
         process.kill()
         process.wait()
 
@@ -95,33 +95,33 @@ def post(client: httpx.Client, path: str, body) -> dict:
 
 def pictures(folder: Path) -> list[str]:
     """Draw half of the pictures into a folder; return all as Label Studio shows them."""
-    shown = []
+    addresses = []
     for number in range(N_TASKS):
         file = folder / f"{number}.png"
         Image.new("RGB", (40, 30), (200 + number, 20, 30)).save(file)
         if number % 2:
             content = base64.b64encode(file.read_bytes()).decode()
-            shown.append(f"data:image/png;base64,{content}")
+            addresses.append(f"data:image/png;base64,{content}")
             file.unlink()
         else:
-            shown.append(f"/data/local-files/?d=photos/{number}.png")
-    return shown
+            addresses.append(f"/data/local-files/?d=photos/{number}.png")
+    return addresses
 
 
-def annotate(label_studio: httpx.Client, backend: str, shown: list[str]) -> None:
+def annotate(label_studio: httpx.Client, backend: str, addresses: list[str]) -> None:
     """Connect a model to a new project, and annotate a task for each picture."""
     project = post(label_studio, "/api/projects/", {"title": "test", "label_config": CONFIG})["id"]
     post(label_studio, "/api/ml/", {"url": backend, "project": project})
     (webhook,) = label_studio.get(f"/api/webhooks/?project={project}").json()
     assert webhook["url"] == f"{backend}/webhook"
-    tasks = [{"image": one} for one in shown]
+    tasks = [{"image": address} for address in addresses]
     post(label_studio, f"/api/projects/{project}/import", tasks)
-    listed = label_studio.get("/api/tasks/", params={"project": project, "page_size": 100})
-    numbers = sorted(task["id"] for task in listed.json()["tasks"])
+    response = label_studio.get("/api/tasks/", params={"project": project, "page_size": 100})
+    numbers = sorted(column(response.json()["tasks"], "id"))
 
     def choose(number: int) -> None:
-        chosen = {"taxonomy": [["fire"], [f"picture {number}"]]}
-        result = {"from_name": "tags", "to_name": "picture", "type": "taxonomy", "value": chosen}
+        paths = {"taxonomy": [["fire"], [f"picture {number}"]]}
+        result = {"from_name": "tags", "to_name": "picture", "type": "taxonomy", "value": paths}
         path = f"/api/tasks/{numbers[number]}/annotations/"
         post(label_studio, path, {"result": [result]})
 
@@ -130,28 +130,30 @@ def annotate(label_studio: httpx.Client, backend: str, shown: list[str]) -> None
         list(annotators.map(choose, range(len(numbers))))
 
 
-def test_what_label_studio_was_acknowledged_is_there_after_a_kill(start, pictures_model, tmp_path):
+def test_annotations_acknowledged_to_label_studio_survive_a_kill(start, pictures_model, tmp_path):
     model = Path(shutil.copytree(pictures_model, tmp_path / "model"))
     (tmp_path / "photos").mkdir()
-    shown = pictures(tmp_path / "photos")
+    addresses = pictures(tmp_path / "photos")
     address = free_address()
     words = [sys.executable, "-m", "polyseme", "serve", model, "--items", tmp_path / "photos"]
     words += ["--port", address.rpartition(":")[2], "--log", "json"]
     label_studio = start_label_studio(start, tmp_path)
     service = start("service", words, address, "/health/ready")
 
-    annotate(label_studio, f"{address}/label-studio/model", shown)
-    service.send_signal(signal.SIGKILL)
+    annotate(label_studio, f"{address}/label-studio/model", addresses)
+    service.kill()
     service.wait()
 
     lines = (tmp_path / "service.log").read_text().splitlines()
-    answered = [json.loads(line) for line in lines if line.startswith("{")]
-    statuses = [one["status"] for one in answered if one["path"].endswith("/webhook")]
-    assert set(statuses) == {201}
+    requests = [json.loads(line) for line in lines if line.startswith("{")]
+    webhooks = [request for request in requests if request["path"].endswith("/webhook")]
+    assert set(column(webhooks, "status")) == {201}
     start("service", words, address, "/health/ready")
-    listed = httpx.get(f"{address}/v1/models/model/verdicts?limit=1000").json()["verdicts"]
+    response = httpx.get(f"{address}/v1/models/model/verdicts?limit=1000")
+    verdicts = response.json()["verdicts"]
     expected = {"fire", *(f"picture {number}" for number in range(N_TASKS))}
-    assert {one["label"] for one in listed} == expected
-    assert len(listed) == len(load(model).verdicts_.standing()) == 2 * N_TASKS
-    assert set(load(model).classes_) >= expected
-    print(f"\n{len(statuses)} webhooks acknowledged, {len(listed)} answers after the kill")
+    assert set(column(verdicts, "label")) == expected
+    tagger = load(model)
+    assert len(verdicts) == len(tagger.verdicts_.standing()) == 2 * N_TASKS
+    assert set(tagger.classes_) >= expected
+    print(f"\n{len(webhooks)} webhooks acknowledged, {len(verdicts)} verdicts after the kill")

@@ -1,12 +1,14 @@
-"""A refit in the background: the model answers meanwhile, answers stay, and errors change nothing."""
+"""A refit in the background: the model answers meanwhile, verdicts stay, errors change nothing."""
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rest import ModelClient
 
 import polyseme
 from polyseme import ZeroShotTagger
@@ -34,110 +36,133 @@ def saved_photos(tmp_path_factory, world, tiny_space) -> Path:
 
 @pytest.fixture
 def photos(saved_photos, tmp_path, world) -> ModelHost:
-    """A copy of it, with all items of the toy world."""
-    import shutil
-
+    """A copy of the saved model, with all items of the toy world."""
     model = Path(shutil.copytree(saved_photos, tmp_path / "photos"))
     table = Table(features=world.X, ids=NAMES)
     return ModelHost(model, Collection(NAMES, table, world.documents))
 
 
-def test_a_refit_learns_accepted_tags_and_stays_in_the_folds(photos, world):
-    at_beach = np.flatnonzero(world.X[:, list(world.themes).index("beach")] > 0.5).tolist()
-    photos.learn([Verdict(NAMES[row], "zeppelin", True) for row in at_beach[:20]])
+def refit(host, user=None):
+    """Refit a model and return the status at the end."""
+    host.refitting.start(user)
+    return host.refitting.wait()
+
+
+ZEPPELIN = Verdict(NAMES[0], "zeppelin", True)
+
+
+@pytest.fixture
+def zeppelin_refit(photos, world):
+    """A model before and after a refit to a new label at the beach, and the status at its end."""
+    beach = list(world.themes).index("beach")
+    rows = np.flatnonzero(world.X[:, beach] > 0.5)[:20]
+    photos.learn([Verdict(NAMES[row], "zeppelin", True) for row in rows])
     before = photos.now
-    assert before.kinds["zeppelin"] == "oov"
-    photos.refitting.start("ada")
-    status = photos.refitting.wait()
+    status = refit(photos, "ada")
+    return before, photos.now, status
+
+
+def test_a_refit_learns_accepted_tags(zeppelin_refit, world):
+    before, after, status = zeppelin_refit
     assert (status.state, status.reason) == ("done", None)
     assert status.rounds_done == status.rounds > 0
-    after = photos.now
-    assert after.digest != before.digest and after.kinds["zeppelin"] == "seen"
-    tagger, former = after.tagger, before.tagger
-    assert tagger.space_.plan_.n_steps < former.space_.plan_.n_steps
-    assert tagger.validation_.get_state() == former.validation_.get_state()
-    assert len(tagger.verdicts_.standing()) == 20
-    assert photos.versions.all()[-1].action == "refit" and photos.versions.all()[-1].who == "ada"
-    place = tagger.classes_.tolist().index("zeppelin")
-    scores = tagger.predict_proba(world.X_test)[:, place]
-    on_beach = np.array([theme == "beach" for theme in world.themes_test])
-    assert scores[on_beach].mean() > 2 * scores[~on_beach].mean()
-    # What others read from disk is what answers here.
-    loaded = polyseme.load(photos.path)
-    np.testing.assert_array_equal(
-        loaded.predict_proba(world.X_test), tagger.predict_proba(world.X_test)
-    )
-    # Every item that both fits had is where it was.
-    keys, former_keys = tagger._keys, former._keys
-    rows = {key: row for row, key in enumerate(keys.items.tolist()) if key}
-    for row in np.flatnonzero(former_keys.items):
-        again = rows[int(former_keys.items[row])]
-        assert tagger.space_.folds_[again] == former.space_.folds_[row]
+    assert after.digest != before.digest
+    assert before.kinds["zeppelin"] == "oov"
+    assert after.kinds["zeppelin"] == "seen"
+    assert len(after.tagger.verdicts_.standing()) == 20
+    zeppelin = after.tagger.classes_.tolist().index("zeppelin")
+    scores = after.tagger.predict_proba(world.X_test)[:, zeppelin]
+    at_beach = np.array(world.themes_test) == "beach"
+    assert scores[at_beach].mean() > 2 * scores[~at_beach].mean()
 
 
-def test_known_tag_sets_without_items_are_kept(photos, world):
-    unseen = set(world.unseen)
-    photos.refitting.start()
-    assert photos.refitting.wait().state == "done"
-    kinds = photos.now.kinds
-    assert all(kinds[label] == "unseen" for label in unseen)
-    held = [set(photos.now.tagger.store_.document(row)) for row in range(len(world.label_sets))]
-    assert any(unseen & tags for tags in held)
+def test_a_refit_takes_fewer_steps_and_keeps_the_folds_and_the_validation(zeppelin_refit):
+    before, after, _ = zeppelin_refit
+    former, refitted = before.tagger, after.tagger
+    assert refitted.space_.plan_.n_steps < former.space_.plan_.n_steps
+    assert refitted.validation_.get_state() == former.validation_.get_state()
+    former_keys = former._keys.items.tolist()
+    row_by_key = {key: row for row, key in enumerate(refitted._keys.items.tolist()) if key}
+    for former_row, key in enumerate(former_keys):
+        if key:
+            row = row_by_key[key]
+            assert refitted.space_.folds_[row] == former.space_.folds_[former_row]
 
 
-def test_answers_given_meanwhile_count_and_the_old_model_answers_until_then(photos, monkeypatch):
-    reached, go_on = threading.Event(), threading.Event()
+def test_a_refit_is_saved_as_a_version(zeppelin_refit, photos, world):
+    _, after, _ = zeppelin_refit
+    version = photos.versions.all()[-1]
+    assert (version.action, version.who) == ("refit", "ada")
+    scores = polyseme.load(photos.path).predict_proba(world.X_test)
+    np.testing.assert_array_equal(scores, after.tagger.predict_proba(world.X_test))
+
+
+def test_a_refit_keeps_known_tag_sets_without_items(photos, world):
+    assert refit(photos).state == "done"
+    for label in world.unseen:
+        assert photos.now.kinds[label] == "unseen"
+    store = photos.now.tagger.store_
+    tag_sets = [set(store.document(row)) for row in range(len(world.label_sets))]
+    assert not set(world.unseen).isdisjoint(set().union(*tag_sets))
+
+
+def test_verdicts_during_a_refit_are_kept_and_the_former_model_answers_until_its_end(
+    photos, monkeypatch
+):
+    is_fitted, may_adopt = threading.Event(), threading.Event()
     adopt = ModelHost.adopt
 
-    def late(host, *given):
-        reached.set()
-        assert go_on.wait(60)
-        adopt(host, *given)
+    def wait_and_adopt(host, *arguments):
+        is_fitted.set()
+        assert may_adopt.wait(60)
+        adopt(host, *arguments)
 
-    monkeypatch.setattr(ModelHost, "adopt", late)
+    monkeypatch.setattr(ModelHost, "adopt", wait_and_adopt)
     photos.refitting.start()
-    assert reached.wait(60)
+    assert is_fitted.wait(60)
     before = photos.now
     with pytest.raises(RefitRunningError):
         photos.refitting.start()
-    photos.learn([Verdict(NAMES[0], "zeppelin", True), Verdict(NAMES[290], "sun", False)])
+    photos.learn([ZEPPELIN, Verdict(NAMES[290], "sun", False)])
     assert photos.now.digest == before.digest
     assert photos.collection.ask(photos.now.tagger, "sun", 3, "likeliest")
-    go_on.set()
+    may_adopt.set()
     assert photos.refitting.wait().state == "done"
     tagger = photos.now.tagger
-    said = {(one.item, one.label, one.answer) for one in tagger.verdicts_.standing()}
-    assert said == {(NAMES[0], "zeppelin", True), (NAMES[290], "sun", False)}
-    places = [tagger.classes_.tolist().index(label) for label in ("zeppelin", "sun")]
-    assert set(places) <= set(tagger._answers.corrections)
-    # And answers after it find their items coded in the new space.
+    standing = {(event.item, event.label, event.answer) for event in tagger.verdicts_.standing()}
+    assert standing == {(NAMES[0], "zeppelin", True), (NAMES[290], "sun", False)}
+    labels = tagger.classes_.tolist()
+    assert {labels.index("zeppelin"), labels.index("sun")} <= set(tagger._answers.corrections)
+    # Items of later verdicts are encoded in the new space.
     photos.learn([Verdict(NAMES[1], "sun", True)])
     assert len(photos.now.tagger.verdicts_.standing()) == 3
 
 
-def test_a_change_meanwhile_or_an_error_leaves_the_model_in_service(photos, monkeypatch):
+def test_a_change_during_a_refit_makes_it_fail_and_stays(photos, monkeypatch):
     run = Refitting._run
 
-    def changed_first(self, *given):
-        self.host.change("block", "sun", None, lambda tagger: tagger.block(["sun"]))
-        run(self, *given)
+    def change_and_run(refitting, *arguments):
+        refitting.host.change("block", "sun", None, lambda tagger: tagger.block(["sun"]))
+        run(refitting, *arguments)
 
-    monkeypatch.setattr(Refitting, "_run", changed_first)
-    photos.refitting.start()
-    status = photos.refitting.wait()
-    assert status.state == "failed" and "was changed meanwhile" in status.reason
+    monkeypatch.setattr(Refitting, "_run", change_and_run)
+    status = refit(photos)
+    assert status.state == "failed"
+    assert "was changed meanwhile" in status.reason
     assert photos.now.tagger.vocabulary_.blocked == ("sun",)
-    monkeypatch.setattr(Refitting, "_run", run)
 
-    def broken(*given, **options):
+
+def test_an_error_during_a_refit_leaves_the_model_in_service(photos, monkeypatch):
+    def fail(*_, **__):
         raise MemoryError("no room for it")
 
-    monkeypatch.setattr(ZeroShotTagger, "fit", broken)
+    monkeypatch.setattr(ZeroShotTagger, "fit", fail)
     before = photos.now
-    photos.refitting.start()
-    status = photos.refitting.wait()
-    assert status.state == "failed" and status.reason == "Not refitted: no room for it"
-    assert photos.now is before and photos.suggest([]) == []
+    status = refit(photos)
+    assert status.state == "failed"
+    assert status.reason == "Not refitted: no room for it"
+    assert photos.now is before
+    assert photos.suggest([]) == []
 
 
 def test_a_refit_that_would_lose_items_is_refused(host, photos, world):
@@ -151,23 +176,27 @@ def test_a_refit_that_would_lose_items_is_refused(host, photos, world):
         photos.refitting.start()
 
 
-def test_the_routes_start_a_refit_and_tell_how_far_it_is(photos, serving):
+def test_the_routes_start_a_refit_and_return_its_progress(photos, serving):
     client = serving(photos)
-    assert client.get("/v1/models/photos/refit").json()["state"] == "none"
-    begun = client.post("/v1/models/photos/refit")
-    assert begun.status_code == 202 and begun.json()["state"] in ("running", "done")
+    model = ModelClient(client, "/v1/models/photos")
+    assert model.get("/refit")["state"] == "none"
+    response = client.post("/v1/models/photos/refit")
+    assert response.status_code == 202
+    assert response.json()["state"] in ("running", "done")
     photos.refitting.wait()
-    told = client.get("/v1/models/photos/refit").json()
-    assert told["state"] == "done" and told["rounds_done"] == told["rounds"]
-    assert client.get("/v1/models/photos").json()["version"] == photos.now.version
-    assert client.get("/v1/models/photos/versions").json()["versions"][-1]["action"] == "refit"
+    status = model.get("/refit")
+    assert status["state"] == "done"
+    assert status["rounds_done"] == status["rounds"]
+    assert model.get()["version"] == photos.now.version
+    assert model.get("/versions")["versions"][-1]["action"] == "refit"
 
 
-def test_one_refit_at_a_time_is_a_409(photos, serving, monkeypatch):
-    go_on = threading.Event()
-    monkeypatch.setattr(Refitting, "_run", lambda self, *given: go_on.wait(60))
+def test_a_second_refit_at_the_same_time_is_a_409(photos, serving, monkeypatch):
+    may_end = threading.Event()
+    monkeypatch.setattr(Refitting, "_run", lambda *_: may_end.wait(60))
     client = serving(photos)
     assert client.post("/v1/models/photos/refit").status_code == 202
-    again = client.post("/v1/models/photos/refit")
-    go_on.set()
-    assert again.status_code == 409 and "running already" in again.json()["detail"]
+    response = client.post("/v1/models/photos/refit")
+    may_end.set()
+    assert response.status_code == 409
+    assert "running already" in response.json()["detail"]

@@ -1,4 +1,4 @@
-"""Versions of a model: whole, shared where nothing changed, and put back."""
+"""Versions of a model: complete, shared where nothing changed, and restored."""
 
 from __future__ import annotations
 
@@ -15,34 +15,38 @@ from polyseme.serve.host import ModelHost
 from polyseme.serve.versions import FOLDER, Versions
 
 
-def kept(versions, action="change"):
+def keep(versions, action="change"):
     with versions.writing():
         return versions.keep(action, "detail", "ann", 1, 2)
 
 
-def test_every_saved_state_is_kept_once_with_what_changed(model):
+def actions(versions):
+    return [version.action for version in versions.all()]
+
+
+def test_every_saved_state_is_a_version_with_the_action_that_led_to_it(model):
     versions = Versions(model)
-    first = kept(versions, "opened")
-    assert kept(versions).number == first.number
-    tagger = load(model)
-    tagger.block(["sand"]).save(model)
-    second = kept(versions, "block")
-    assert [one.action for one in versions.all()] == ["opened", "block"]
+    first = keep(versions, "opened")
+    assert keep(versions).number == first.number
+    load(model).block(["sand"]).save(model)
+    second = keep(versions, "block")
+    assert actions(versions) == ["opened", "block"]
     assert second.digest == versions.current() != first.digest
-    config, _ = versions.state(1)
-    assert config["vocabulary"] != versions.state(2)[0]["vocabulary"]
+    first_config, _ = versions.state(1)
+    second_config, _ = versions.state(2)
+    assert first_config["vocabulary"] != second_config["vocabulary"]
 
 
-def test_files_are_shared_and_the_model_itself_loads_beside_them(model):
+def test_versions_share_the_files_of_the_model(model):
     versions = Versions(model)
-    kept(versions)
+    keep(versions)
     for file in (model / "versions" / "0001").iterdir():
         if file.name not in (MANIFEST, "change.json"):
             assert file.samefile(model / file.name)
     load(model).save(model)  # the folder is still one of ours
 
 
-def test_a_disk_that_is_full_is_told_in_a_sentence(model, monkeypatch):
+def test_a_full_disk_is_reported_with_a_sentence(model, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -51,30 +55,31 @@ def test_a_disk_that_is_full_is_told_in_a_sentence(model, monkeypatch):
         patch.setattr(os, "link", full)
         patch.setattr(shutil, "copyfile", full)
         with pytest.raises(ModelFileError, match=r"is saved, and no version .* \(No space left"):
-            kept(versions)
-    assert versions.all() == [] and kept(versions).number == 1
+            keep(versions)
+    assert versions.all() == []
+    assert keep(versions).number == 1
 
 
-def test_the_oldest_go_when_there_are_too_many(model):
-    versions, tagger = Versions(model, most=2), load(model)
+def test_the_oldest_versions_are_removed_when_there_are_too_many(model):
+    versions = Versions(model, most=2)
+    tagger = load(model)
     for label in ("sand", "sea", "sun"):
         tagger.block([label]).save(model)
-        kept(versions, label)
-    assert [one.action for one in versions.all()] == ["sea", "sun"]
+        keep(versions, label)
+    assert actions(versions) == ["sea", "sun"]
     with pytest.raises(InputError, match="kept are 2 to 3"):
         versions.state(1)
 
 
-def test_what_a_kill_leaves_and_what_was_damaged_is_passed_over(model):
+def test_unfinished_and_damaged_versions_are_ignored(model):
     versions = Versions(model)
-    kept(versions)
-    (model / "versions" / ".0002.unfinished").mkdir()
-    (model / "versions" / "0007").mkdir()
-    (model / "versions" / "0008").mkdir()
+    keep(versions)
+    for name in (".0002.unfinished", "0007", "0008"):
+        (model / "versions" / name).mkdir()
     (model / "versions" / "0008" / "change.json").write_text("{}")
-    assert [one.number for one in versions.all()] == [1]
+    assert [version.number for version in versions.all()] == [1]
     load(model).block(["sand"]).save(model)
-    assert kept(versions).number == 9
+    assert keep(versions).number == 9
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX links")
