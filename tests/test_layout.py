@@ -67,6 +67,7 @@ ALLOWED = {
     # the data
     "io": {"_text", "_validation"},
     "verdicts": BASE | {"io"},
+    "verdict_files": BASE | {"io", "verdicts"},
     "corpus": BASE | {"io"},
     "documents": BASE | {"corpus"},
     "concepts": set(),
@@ -81,7 +82,7 @@ ALLOWED = {
     "gpu_training": {"steps", "training"},
     "growth": BASE | {"linear_path", "training"},
     "calibration": set(),
-    "corrections": {"_validation", "calibration", "persistence"},
+    "corrections": {"_validation", "calibration"},
     "linear_path": {"_validation", "calibration", "metrics"},
     "space": BASE | {"members", "training", "calibration", "corrections", "linear_path"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},

@@ -665,7 +665,7 @@ def test_taggers_without_features_or_with_numbers_of_a_grid_search_are_saved_too
 @pytest.fixture
 def unsaved(toy_tagger):
     """A tagger of which nobody has said anything."""
-    return copy.copy(toy_tagger).take_up(VerdictLog())
+    return copy.copy(toy_tagger).use_log(VerdictLog())
 
 
 def test_verdicts_in_memory_go_to_the_folder_where_a_tagger_is_saved_and_on_from_there(
@@ -968,7 +968,7 @@ def test_only_some_kinds_are_given_where_that_is_asked_for(toy_tagger, world):
 
 def apart(tagger):
     """Copy a tagger that has been told nothing, with a log of its own."""
-    return copy.deepcopy(tagger).take_up(VerdictLog())
+    return copy.deepcopy(tagger).use_log(VerdictLog())
 
 
 def answers_of(world, theme, label, n=4):
@@ -1101,7 +1101,7 @@ def test_a_loaded_tagger_learns_what_its_folder_was_told_meanwhile(own_tagger, w
         other.decision_function(world.X_test), own_tagger.decision_function(world.X_test)
     )
     own_tagger.save(own_tagger.verdicts_.file.parent)
-    other.take_up(VerdictLog())
+    other.use_log(VerdictLog())
     assert "parasol" not in other.classes_
 
 
@@ -1380,7 +1380,7 @@ def test_a_fit_that_is_not_saved_keeps_nothing_in_the_folder_of_another(told, wo
     told.fit(world.X, world.documents, unlabelled=world.X_test)
     assert told._answers.corrections
     told.learn([("2", "sun", True)], world.X_test)
-    told.take_up(VerdictLog())
+    told.use_log(VerdictLog())
     told.learn([("2", "sun", True)], world.X_test)
     assert file.read_bytes() == before
 
@@ -1395,14 +1395,14 @@ def both(told):
 
 def test_a_tagger_catches_up_with_what_another_was_told(told, world):
     one, other = both(told)
-    assert not other.catch_up()
+    assert not other.refresh()
     numbers = one.learn(answers_of(world, "beach", "canoe"), world.X_test)
     one.learn([("1", "phone", True)])
-    assert other.catch_up() and not other.catch_up()
+    assert other.refresh() and not other.refresh()
     assert_same(other, one, world)
     one.undo((*numbers[:1], 1))
     one.undo(numbers[1:])
-    assert other.catch_up() and "canoe" not in other.classes_
+    assert other.refresh() and "canoe" not in other.classes_
     assert_same(other, one, world)
     assert_same(other, learned_anew(folder_of(one)), world)
 
@@ -1417,7 +1417,7 @@ def test_only_labels_that_were_answered_for_are_corrected_anew(told, world, monk
         return correct(self, reading, usual, column, *given)
 
     monkeypatch.setattr(Answers, "_fit", seen)
-    assert other.catch_up() and columns == ["phone"]
+    assert other.refresh() and columns == ["phone"]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -1435,7 +1435,7 @@ def test_whoever_speaks_in_whatever_order_all_end_where_a_new_one_begins(told, w
         new = polyseme.load(folder_of(told))
         assert_same(tagger, new, world)
     for tagger in taggers:
-        tagger.catch_up()
+        tagger.refresh()
         assert_same(tagger, learned_anew(folder_of(told)), world)
 
 
@@ -1445,7 +1445,7 @@ def test_an_item_that_another_has_placed_again_moves_its_labels(told, world):
     vector = other._answers.feedback.vectors([item])[item]
     one.verdicts_.append([], {item: vector[::-1]}, one.space_.digest_)
     before = other.decision_function(world.X_test)
-    assert other.catch_up()
+    assert other.refresh()
     assert not np.array_equal(other.decision_function(world.X_test), before)
     assert_same(other, polyseme.load(folder_of(told)), world)
 
@@ -1456,7 +1456,7 @@ def test_answers_that_could_not_be_learned_are_learned_later(told, world, monkey
         patched.setattr("polyseme.answers.correct", fail)
         told.learn([("1", "canoe", True)])
     np.testing.assert_array_equal(told.decision_function(world.X_test), before)
-    assert "canoe" not in told.classes_ and told.catch_up()
+    assert "canoe" not in told.classes_ and told.refresh()
     assert_same(told, polyseme.load(folder_of(told)), world)
 
 
@@ -1474,12 +1474,12 @@ def doings(world):
     yield lambda one: one.learn(answers_of(world, "beach", "phone", 7), world.X_test)
     yield lambda one: one.learn([("7", "zebra", True), ("1", "phone", False)], world.X_test)
     yield lambda one: one.undo([1, 2])
-    yield lambda one: one.catch_up()
+    yield lambda one: one.refresh()
     yield lambda one: one.add_documents([["canoe", "sea"], ["phone", "sand"]])
     yield lambda one: one.set_store(one.store_, one.named_)
     yield lambda one: one.block(["sun"])
     yield lambda one: one.rename("shell", "scallop")
-    yield lambda one: one.take_up(VerdictLog())
+    yield lambda one: one.use_log(VerdictLog())
 
 
 def looks(tagger, world):
