@@ -26,7 +26,8 @@ from polyseme.io.folders import MARK, mark_folder, replacing
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import merge_tags
 from polyseme.serve.access import Tokens, new_token
-from polyseme.verdicts import Verdict, VerdictLog, write_verdicts
+from polyseme.verdict_files import write_verdicts
+from polyseme.verdicts import Verdict, VerdictLog
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 

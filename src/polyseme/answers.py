@@ -7,20 +7,20 @@ label that verdicts are about (`polyseme.corrections`).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyseme._threads import one_blas_thread
 from polyseme.corrections import Correction, CorrectionTable, fit_correction
 from polyseme.feedback import Feedback
 from polyseme.persistence import ModelFileError
 from polyseme.reading import CodedItems, Reading
+from polyseme.space import ConceptSpace
 from polyseme.verdicts import VerdictLog
 
 # Returns the column of a label that verdicts are about; None where the label is not known.
@@ -61,14 +61,15 @@ class Corrections:
     _total_votes: Mapping[bytes, float] = field(default_factory=dict)  # by digests of vectors
 
     @classmethod
-    def load(cls, log: VerdictLog, space_digest: str) -> Self:
+    def load(cls, log: VerdictLog, space: ConceptSpace) -> Self:
         """Load the verdicts of a log, and the corrections that are cached there."""
         cache: dict[bytes, Correction] = {}
         for key, weights, intercept in log.cached_corrections():
-            with suppress(TypeError, ValueError):
-                weight_array = np.frombuffer(weights, dtype="<f8")
-                cache[bytes(key)] = Correction(weight_array, float(intercept), bytes(key))
-        return cls(Feedback(log, space_digest), _cache=cache, _stored_keys=frozenset(cache))
+            if type(key) is bytes:
+                correction = _cached_correction(key, weights, intercept, space.n_sketch)
+                if correction is not None:
+                    cache[key] = correction
+        return cls(Feedback(log, space.digest_), _cache=cache, _stored_keys=frozenset(cache))
 
     def refreshed(self) -> tuple[Self, set[str]]:
         """Return them with the verdicts that stand by now, and the labels to be updated."""
@@ -112,7 +113,7 @@ class Corrections:
                 if not verdict_digest:
                     continue  # every verdict on this label was undone
                 key = _cache_key(scorer, reference, column, verdict_digest)
-                if not _is_usable(cache.get(key), scorer.space.n_sketch):
+                if key not in cache:
                     correction = self._fit(scorer, reference, column, names, total_votes)
                     cache[key] = correction._replace(key=key)
                 by_column[column] = cache[key]
@@ -235,9 +236,15 @@ def _digest(*values: Any) -> bytes:
     return digest.digest()
 
 
-def _is_usable(correction: Correction | None, n_projections: int) -> bool:
-    """Whether a correction from a cache, which anybody may have written, can be used."""
-    if correction is None or correction.weights.shape != (n_projections,):
-        return False
-    values: NDArray[np.float64] = np.append(correction.weights, correction.intercept)
-    return bool(np.isfinite(values).all())
+def _cached_correction(
+    key: bytes, weights: object, intercept: object, n_projections: int
+) -> Correction | None:
+    """Return a correction from the cache of a log, which may be a stranger's; None if damaged."""
+    if type(weights) is not bytes or len(weights) != 8 * n_projections:
+        return None
+    correction = Correction(np.frombuffer(weights, dtype="<f8"), 0.0, key)
+    if type(intercept) is not float or not math.isfinite(intercept):
+        return None
+    if not np.isfinite(correction.weights).all():
+        return None
+    return correction._replace(intercept=intercept)

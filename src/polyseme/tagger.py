@@ -2066,7 +2066,7 @@ def load(path: str | Path) -> Tagger:
     with reading(path):
         if config.get("method") == "space":
             tagger = ZeroShotTagger.from_state(config, arrays)
-            corrections = Corrections.load(VerdictLog(path), tagger.space_.digest_)
+            corrections = Corrections.load(VerdictLog(path), tagger.space_)
             tagger._use_corrections(corrections, corrections.feedback.labels)
             return tagger
         from polyseme.published.tagger import PublishedTagger

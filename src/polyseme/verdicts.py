@@ -652,7 +652,8 @@ def check_verdict(
             f"{where} must be a `Verdict` or a tuple (item, label, answer); got {shown(verdict)}."
         )
     missing = [None] * (9 - len(verdict))
-    item, label, answer, score, rank, model, who, time, number = (*verdict, *missing)
+    values: Row = (*verdict, *missing)
+    item, label, answer, score, rank, model, who, time, number = values
     if not isinstance(answer, (bool, np.bool_)):
         raise InputError(f"{where} must have True or False as `answer`; got {shown(answer)}.")
     if score is not None:
