@@ -330,22 +330,28 @@ class VerdictLog:
             condition = "AND number > ? AND item = ? GROUP BY item"
             values = [(space_digest, after, item) for item in items]
             rows = self._read_each(f"{query} {condition}", values)
-        return {str(item): VectorKey(number, bytes(digest)) for item, number, digest in rows}
+        keys: dict[str, VectorKey] = {}
+        for item, number, digest in rows:
+            if type(item) is not str or type(digest) is not bytes:
+                raise self._unusable(f"vector {number} has no item or no digest")
+            keys[item] = VectorKey(number, digest)
+        return keys
 
     def vectors(self, numbers: Collection[int]) -> NDArray[np.float32]:
         """Return vectors by their numbers, (n, n_numbers), all of one space."""
         query = "SELECT vector FROM item_vectors WHERE number = ?"
         rows = self._read_each(query, [(number,) for number in numbers])
-        vectors = [np.frombuffer(vector, dtype="<f4") for (vector,) in rows]
-        n_numbers = {len(vector) for vector in vectors}
-        if len(rows) != len(numbers) or len(n_numbers) > 1:
+        sizes = {len(vector) if type(vector) is bytes else 0 for (vector,) in rows}
+        if (
+            len(rows) != len(numbers)
+            or len(sizes) > 1
+            or any(size % 4 or not size for size in sizes)
+        ):
             raise self._unusable("vectors are missing or differ in length")
-        if not vectors:
-            return np.zeros((0, 0), dtype=np.float32)
-        table = np.stack(vectors).astype(np.float32, copy=False)
-        if not np.isfinite(table).all():
+        values = np.frombuffer(b"".join(vector for (vector,) in rows), dtype="<f4")
+        if not np.isfinite(values).all():
             raise self._unusable("a vector is not finite")
-        return table
+        return values.astype(np.float32, copy=False).reshape(len(rows), -1 if rows else 0)
 
     def cached_corrections(self) -> list[Row]:
         """Return what `cache_corrections` wrote; the file may be a stranger's."""
@@ -594,8 +600,16 @@ def _checked_number(number: int | None) -> int:
 def _insert_vectors(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
     """Insert vectors that a log does not have: space digest, item, digest and vector of each."""
     number = _last_number(connection, "item_vectors")
+    first_of_space = "SELECT length(vector) / 4 FROM item_vectors WHERE space_digest = ? LIMIT 1"
     query = "SELECT 1 FROM item_vectors WHERE space_digest = ? AND item = ? AND digest = ?"
     for row in rows:
+        n_numbers = len(row[-1]) // 4
+        known = connection.execute(first_of_space, row[:1]).fetchone()
+        if known not in (None, (n_numbers,)):
+            raise InputError(
+                f"Vectors of one space have one length; got {n_numbers} where the log has "
+                f"{known[0]}: give another `space_digest`."
+            )
         if connection.execute(query, row[:3]).fetchone() is None:
             number += 1
             connection.execute(_INSERT_VECTOR, (number, *row))
@@ -719,7 +733,8 @@ def _vector_rows(vectors: Mapping[str, ArrayLike], space_digest: str | None) -> 
         return []
     _check_text(space_digest, "space_digest", "An append with vectors")
     try:
-        table = np.array([*vectors.values()], dtype="<f4")
+        with np.errstate(over="ignore"):
+            table = np.array([*vectors.values()], dtype="<f4")
     except (TypeError, ValueError):
         table = np.empty(0)
     has_rows = table.ndim == 2 and 0 < table[0].nbytes < _MAX_BYTES
