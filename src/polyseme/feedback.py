@@ -287,6 +287,8 @@ class Feedback:
             Returns the projections of some rows, (n, n_projections).
         """
         vectors = self.vectors(rows)
+        if not vectors:
+            return set()
         projections = project([rows[item] for item in vectors])
         changed: set[str] = set()
         for projection, (item, vector) in zip(projections, vectors.items(), strict=True):

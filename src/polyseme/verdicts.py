@@ -250,8 +250,16 @@ class VerdictLog:
                     )
             for rows in self._pages(_EVENTS, n_target, position.event):
                 connection.executemany(_INSERT_EVENT, rows)
+            n_vectors = _last_number(connection, "item_vectors")
+            query = (
+                "SELECT 1 FROM item_vectors "
+                "WHERE space_digest = ? AND item = ? AND digest = ? AND number <= ?"
+            )
             for rows in self._pages(_VECTORS, 0, position.vector):
-                _insert_vectors(connection, [row[1:] for row in rows])
+                for _, *row in rows:
+                    known = connection.execute(query, (*row[:3], n_vectors)).fetchone()
+                    if known is None:
+                        _insert_vectors(connection, [tuple(row)])
             query = "INSERT OR IGNORE INTO corrections (key, weights, intercept) VALUES (?, ?, ?)"
             connection.executemany(query, self.cached_corrections())
 
@@ -342,11 +350,8 @@ class VerdictLog:
         query = "SELECT vector FROM item_vectors WHERE number = ?"
         rows = self._read_each(query, [(number,) for number in numbers])
         sizes = {len(vector) if type(vector) is bytes else 0 for (vector,) in rows}
-        if (
-            len(rows) != len(numbers)
-            or len(sizes) > 1
-            or any(size % 4 or not size for size in sizes)
-        ):
+        are_vectors = all(size > 0 and size % 4 == 0 for size in sizes)
+        if len(rows) != len(numbers) or len(sizes) > 1 or not are_vectors:
             raise self._unusable("vectors are missing or differ in length")
         values = np.frombuffer(b"".join(vector for (vector,) in rows), dtype="<f4")
         if not np.isfinite(values).all():
@@ -601,7 +606,7 @@ def _insert_vectors(connection: sqlite3.Connection, rows: Sequence[Row]) -> None
     """Insert vectors that a log does not have: space digest, item, digest and vector of each."""
     number = _last_number(connection, "item_vectors")
     first_of_space = "SELECT length(vector) / 4 FROM item_vectors WHERE space_digest = ? LIMIT 1"
-    query = "SELECT 1 FROM item_vectors WHERE space_digest = ? AND item = ? AND digest = ?"
+    latest = "SELECT digest, max(number) FROM item_vectors WHERE space_digest = ? AND item = ?"
     for row in rows:
         n_numbers = len(row[-1]) // 4
         known = connection.execute(first_of_space, row[:1]).fetchone()
@@ -610,7 +615,7 @@ def _insert_vectors(connection: sqlite3.Connection, rows: Sequence[Row]) -> None
                 f"Vectors of one space have one length; got {n_numbers} where the log has "
                 f"{known[0]}: give another `space_digest`."
             )
-        if connection.execute(query, row[:3]).fetchone() is None:
+        if connection.execute(latest, row[:2]).fetchone()[0] != row[2]:
             number += 1
             connection.execute(_INSERT_VECTOR, (number, *row))
 
