@@ -393,16 +393,6 @@ def test_a_log_is_never_written_through_anything(tmp_path, make):
     assert state(log) == before
 
 
-@pytest.mark.parametrize("make", NO_FILE, ids=name_of)
-def test_a_cache_that_cannot_be_kept_is_not(tmp_path, make):
-    from polyseme.persistence import read_cache, write_cache
-
-    make(tmp_path / "cache")
-    before = state(tmp_path / "cache")
-    write_cache(tmp_path / "cache", {"a": np.zeros(2)})
-    assert state(tmp_path / "cache") == before and read_cache(tmp_path / "cache") == {}
-
-
 @pytest.mark.parametrize("make", [*REFUSED, Path.mkdir], ids=name_of)
 def test_records_are_not_read_from_or_written_to_a_pipe(tmp_path, make):
     records = pytest.importorskip("polyseme_experiments.records")

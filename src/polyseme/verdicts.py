@@ -53,7 +53,12 @@ CREATE INDEX item_vectors_by_item ON item_vectors (space_digest, item, digest);
 CREATE TABLE corrections (key BLOB PRIMARY KEY, weights BLOB NOT NULL, intercept REAL NOT NULL);
 """
 # A commit is on disk when it returns (FULL), and the database may come from a stranger.
-_PRAGMAS = ("synchronous = FULL", "foreign_keys = ON", "trusted_schema = OFF")
+_PRAGMAS = (
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "trusted_schema = OFF",
+    "journal_size_limit = 16777216",
+)
 _VALUES = "item, label, answer, score, rank, model, who, time"
 _INSERT_EVENT = f"INSERT INTO events (number, {_VALUES}, undoes) VALUES (?,?,?,?,?,?,?,?,?,?)"
 _INSERT_VECTOR = (
