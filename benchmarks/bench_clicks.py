@@ -163,10 +163,8 @@ def _loading(folder: Path, amount: Amount, labels: list[str], pool: Any) -> tupl
     title = f"A model with {len(said):,} answers on {len(asked)} labels is loaded"
     first, then = list(seconds.values())[:2]
     rows: list[list[Any]] = [[name, value] for name, value in seconds.items()]
-    note = (
-        "Both ways give the same bits. At full size, before corrections were kept and solved with "
-    )
-    note += "few curvatures, every load took 30 s of processor time (AMD EPYC, one thread)."
+    note = "Both ways give the same scores. At full size, before corrections were kept and solved "
+    note += "with few curvatures, every load took 30 s of processor time (AMD EPYC, one thread)."
     ratio = Ratio(
         "loading with what was kept, times as fast", round(first / then, 1), LOADING_TARGET
     )

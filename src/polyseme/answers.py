@@ -84,8 +84,13 @@ class Corrections:
 
     def with_scorer(self, scorer: Reading, column_of: ColumnOf) -> Self:
         """Fit all corrections for another scorer; cached ones are reused."""
-        corrections = replace(self, by_column={}, _reference=None, _total_votes={})
-        corrections = replace(corrections, table=CorrectionTable.of({}))
+        corrections = replace(
+            self,
+            by_column={},
+            table=CorrectionTable.of({}),
+            _reference=None,
+            _total_votes={},
+        )
         return corrections.update(scorer, self.feedback.labels, column_of)
 
     def update(self, scorer: Reading, labels: Collection[str], column_of: ColumnOf) -> Self:
@@ -184,9 +189,10 @@ class Corrections:
         return replace(self, _stored_keys=keys)
 
     def saved_to(self, folder: Path) -> Self:
-        """Copy verdicts and cache to a model's folder, where verdicts in memory are kept from now.
+        """Copy verdicts and cache to a model's folder; verdicts in memory move there.
 
-        Verdicts that the folder has and the log has not are a `ModelFileError`.
+        Verdicts that the folder has and the log has not are a `ModelFileError`. Where the log is
+        another one afterwards, `refreshed` is to be called.
         """
         corrections = self.stored(all_of_them=True)
         log = self.feedback.log

@@ -166,11 +166,11 @@ class Feedback:
     def refreshed(self) -> tuple[Feedback, set[str]]:
         """Return what stands by now, and the labels that differ; itself if nothing is new."""
         position = self.log.position
-        known = self._position
-        if position == known:
+        before = self._position
+        if position == before:
             return self, set()
-        was_replaced = position.log_id != known.log_id
-        if was_replaced or position.event < known.event or position.vector < known.vector:
+        was_replaced = position.log_id != before.log_id
+        if was_replaced or position.event < before.event or position.vector < before.vector:
             feedback = Feedback(self.log, self.space_digest)
             return feedback, {*self.labels, *feedback.labels}
         feedback = copy(self)
@@ -184,7 +184,7 @@ class Feedback:
             if answers != self._answers.get(label, {}):
                 changed_labels.add(label)
 
-        new_keys = self.log.vector_keys(self.space_digest, after=known.vector)
+        new_keys = self.log.vector_keys(self.space_digest, after=before.vector)
         if new_keys:
             feedback._vector_keys = self._vector_keys | new_keys
             for label, answers in all_answers.items():
@@ -210,8 +210,10 @@ class Feedback:
         return updates
 
     def with_log(self, log: VerdictLog) -> Feedback:
-        """Return the same for another log, to which this one's was copied."""
-        return Feedback(log, self.space_digest)
+        """Return the same for another log, to which this one's was copied; to be refreshed."""
+        feedback = copy(self)
+        feedback.log = log
+        return feedback
 
     def numbers(self, labels: Collection[str]) -> list[int]:
         """Return the numbers of the standing verdicts on labels."""
@@ -248,7 +250,8 @@ class Feedback:
         numbered_answers: list[tuple[str, tuple[int, bool]]] = []
         for label in labels:
             numbered_answers.extend(self._answers.get(label, {}).items())
-        return {item: answer for item, (_, answer) in sorted(numbered_answers)}
+        numbered_answers.sort()
+        return {item: answer for item, (_, answer) in numbered_answers}
 
     def digest(self, labels: Collection[str]) -> bytes:
         """Return a digest of `examples`, without reading vectors; empty if there are none."""

@@ -1862,7 +1862,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         # Verdicts come first: no model is there without what it learned from.
         corrections = self._corrections.saved_to(Path(path))
         write_model(path, "tagger", *self.get_state())
+        has_moved = corrections.feedback.log is not self.verdicts_
         self._corrections = corrections
+        if has_moved:
+            self.refresh()
 
     def get_state(self) -> State:
         """Return the fitted tagger as JSON values and arrays; see `from_state`."""

@@ -262,8 +262,8 @@ class VerdictLog:
             )
             for rows in self._pages(_VECTORS, 0, position.vector):
                 for _, *row in rows:
-                    known = connection.execute(query, (*row[:3], n_vectors)).fetchone()
-                    if known is None:
+                    values = (*row[:3], n_vectors)
+                    if connection.execute(query, values).fetchone() is None:
                         _insert_vectors(connection, [tuple(row)])
             query = "INSERT OR IGNORE INTO corrections (key, weights, intercept) VALUES (?, ?, ?)"
             connection.executemany(query, self.cached_corrections())
@@ -311,14 +311,17 @@ class VerdictLog:
             pages = self._pages(_EVENTS, 0, self.count)
         else:
             pages = [self._read(f"{_EVENT} WHERE label = ?", (label,)) for label in labels]
-        undone = {undo for (undo,) in self._read("SELECT undoes FROM events WHERE undoes > 0")}
+        undone_rows = self._read("SELECT undoes FROM events WHERE undoes > 0")
+        undone = {number for (number,) in undone_rows}
         latest: dict[tuple[str, str], Row] = {}
         for rows in pages:
             for row in rows:
                 number, item, label = row[:3]
-                if row[-1] is None and number not in undone:
+                is_verdict = row[-1] is None
+                if is_verdict and number not in undone:
                     latest[item, label] = row
-        return [self._verdict(row[:-1]) for row in sorted(latest.values())]
+        standing = sorted(latest.values())  # by number
+        return [self._verdict(row[:-1]) for row in standing]
 
     def labels_of(self, numbers: Iterable[int]) -> set[str]:
         """Return the labels that verdicts of some numbers are about."""
@@ -354,14 +357,20 @@ class VerdictLog:
         """Return vectors by their numbers, (n, n_numbers), all of one space."""
         query = "SELECT vector FROM item_vectors WHERE number = ?"
         rows = self._read_each(query, [(number,) for number in numbers])
-        sizes = {len(vector) if type(vector) is bytes else 0 for (vector,) in rows}
-        are_vectors = all(size > 0 and size % 4 == 0 for size in sizes)
-        if len(rows) != len(numbers) or len(sizes) > 1 or not are_vectors:
+        blobs = [blob for (blob,) in rows if type(blob) is bytes]
+        if not numbers:
+            return np.zeros((0, 0), dtype=np.float32)
+        sizes = {len(blob) for blob in blobs}
+        if len(blobs) != len(numbers) or len(sizes) > 1:
             raise self._unusable("vectors are missing or differ in length")
-        values = np.frombuffer(b"".join(vector for (vector,) in rows), dtype="<f4")
-        if not np.isfinite(values).all():
+        try:
+            values = np.frombuffer(b"".join(blobs), dtype="<f4")
+            vectors = values.reshape(len(blobs), -1)
+        except ValueError as error:
+            raise self._unusable("vectors have no length") from error
+        if not np.isfinite(vectors).all():
             raise self._unusable("a vector is not finite")
-        return values.astype(np.float32, copy=False).reshape(len(rows), -1 if rows else 0)
+        return vectors.astype(np.float32, copy=False)
 
     def cached_corrections(self) -> list[Row]:
         """Return what `cache_corrections` wrote; the file may be a stranger's."""
@@ -470,9 +479,10 @@ class VerdictLog:
         if undoes is None:
             return self._verdict(tuple(values))
         number, *_, who, time = values
-        if type(undoes) is int and type(time) is str and (who is None or type(who) is str):
-            return Undo(undoes, who, time, number)
-        raise self._unusable(f"event {number} holds values of other types")
+        have_types = type(undoes) is int and type(time) is str
+        if not have_types or type(who) not in (str, type(None)):
+            raise self._unusable(f"event {number} holds values of other types")
+        return Undo(undoes, who, time, number)
 
     def _verdict(self, row: Row) -> Verdict:
         """Return number and values of a row as a verdict, or raise."""
@@ -614,11 +624,11 @@ def _insert_vectors(connection: sqlite3.Connection, rows: Sequence[Row]) -> None
     latest = "SELECT digest, max(number) FROM item_vectors WHERE space_digest = ? AND item = ?"
     for row in rows:
         n_numbers = len(row[-1]) // 4
-        known = connection.execute(first_of_space, row[:1]).fetchone()
-        if known not in (None, (n_numbers,)):
+        first_row = connection.execute(first_of_space, row[:1]).fetchone()
+        if first_row not in (None, (n_numbers,)):
             raise InputError(
                 f"Vectors of one space have one length; got {n_numbers} where the log has "
-                f"{known[0]}: give another `space_digest`."
+                f"{first_row[0]}: give another `space_digest`."
             )
         if connection.execute(latest, row[:2]).fetchone()[0] != row[2]:
             number += 1
@@ -639,12 +649,13 @@ def _check_conflicts(
     latest: dict[tuple[str, Hashable], Verdict] = {}
     for row in connection.execute(query, (min(seen, _MAX_NUMBER),)):
         verdict = Verdict(*row)
-        latest[verdict.item, key(verdict.label)] = verdict._replace(answer=bool(verdict.answer))
+        verdict = verdict._replace(answer=bool(verdict.answer))
+        latest[verdict.item, key(verdict.label)] = verdict
     conflicts: list[Verdict] = []
     for verdict in verdicts:
-        other = latest.get((verdict.item, key(verdict.label)))
-        if other is not None and other.answer != verdict.answer:
-            conflicts.append(other._replace(label=verdict.label))  # by its present name
+        standing = latest.get((verdict.item, key(verdict.label)))
+        if standing is not None and standing.answer != verdict.answer:
+            conflicts.append(standing._replace(label=verdict.label))  # by its present name
     if conflicts:
         raise ConflictError(conflicts)
 
