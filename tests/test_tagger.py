@@ -1131,7 +1131,7 @@ def test_what_cannot_be_learned_is_said_and_leaves_no_trace(
 def test_a_row_of_another_table_is_not_taken_for_an_item_that_is_known(own_tagger, world):
     own_tagger.learn([(0, "sea", True)], world.X_test)
     own_tagger.learn([(0, "sea", False)], world.X_test)
-    with pytest.raises(InputError, match="Row 0 of X is not the item '0' that verdicts were given"):
+    with pytest.raises(InputError, match="Row 0 is not the item '0' that verdicts were given"):
         own_tagger.learn([(0, "sea", True)], world.X_test[::-1])
 
 

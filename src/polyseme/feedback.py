@@ -300,6 +300,14 @@ class Feedback:
                 changed.add(item)
         return changed
 
+    def check_rows(self, rows: Mapping[str, int], project: Project) -> None:
+        """Raise if a row is another item than the one that verdicts were given on by its number."""
+        for item in sorted(self.changed_items(rows, project)):
+            raise InputError(
+                f"Row {item} is not the item '{item}' that verdicts were given on before; give "
+                "items names of their own, by a column `id`."
+            )
+
 
 def _by_label(verdicts: Iterable[Verdict]) -> dict[str, dict[str, tuple[int, bool]]]:
     """Return numbers and answers of verdicts, by label and item."""

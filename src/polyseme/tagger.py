@@ -1630,12 +1630,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             )
         if ids is None:
             repeated = {name: rows[name] for name in vectors if name in rows}
-            project = partial(self._project, features)
-            for name in sorted(self._corrections.feedback.changed_items(repeated, project)):
-                raise InputError(
-                    f"Row {name} of X is not the item '{name}' that verdicts were given on before; "
-                    "give items names of their own, by a column `id`."
-                )
+            self._corrections.feedback.check_rows(repeated, partial(self._project, features))
         if not new:
             return {}
         new_features = _rows(features, [rows[name] for name in new])

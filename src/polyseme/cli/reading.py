@@ -420,12 +420,7 @@ def check_rows(tagger: ZeroShotTagger, X: Any) -> None:
         return
     table = in_order(X, getattr(tagger, "feature_names_in_", None), owner="learn")
     features = check_features(table, owner="learn")
-    changed_items = feedback.changed_items(rows, lambda rows: tagger.space_.sketch(features[rows]))
-    for item in sorted(changed_items):
-        raise InputError(
-            f"Row {item} was answered for in another table, where it is another item; give items "
-            "an `id`, or take a model without these answers."
-        )
+    feedback.check_rows(rows, lambda numbers: tagger.space_.sketch(features[numbers]))
 
 
 def _names_within(names: Sequence[str], X: Any, place: Path) -> list[str]:
