@@ -91,12 +91,16 @@ ALLOWED = {
     "senses": {"_validation", "concepts"},
     "simple_rankers": {"corpus", "linear_path", "training"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics", "simple_rankers"},
-    "feedback": BASE | {"verdicts", "calibration"},
+    "feedback": BASE | {"verdicts"},
+    "active_learning": BASE | {"calibration"},
     "encoded": {"_validation"},
     "training_set": DATA | {"space", "feedback", "verdicts"},
     "warm_start": DATA | {"space", "training", "training_set"},
     "answers": BASE | {"corrections", "feedback", "reading", "space", "verdicts"},
-    "tagger": DATA | SPACE | FITTED | {"metrics", "published", "holdout", "verdicts", "feedback"},
+    "tagger": DATA
+    | SPACE
+    | FITTED
+    | {"metrics", "published", "holdout", "verdicts", "feedback", "active_learning"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both
@@ -107,7 +111,7 @@ ALLOWED = {
     "baselines": DATA | {"published", "metrics"},
     "cluster": TAGGERS,
     "plots": TAGGERS,
-    "serve": TAGGERS | {"cluster", "feedback"},
+    "serve": TAGGERS | {"cluster", "active_learning"},
     # on top: nothing below imports these
     "cli": ANYTHING,
     "__init__": ANYTHING,

@@ -43,6 +43,7 @@ from polyseme._validation import (
     warn_dropped,
     without_ids,
 )
+from polyseme.active_learning import Block, Question, check_strategy, choose
 from polyseme.answers import Corrections
 from polyseme.calibration import sigmoid
 from polyseme.checkpoints import check_room_for, unless_refused
@@ -60,15 +61,7 @@ from polyseme.encoded import EncodedItems
 from polyseme.evidence import Evidence, evidence_of
 from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, one_item
-from polyseme.feedback import (
-    Block,
-    Feedback,
-    Question,
-    answer_table,
-    as_verdict,
-    check_strategy,
-    choose,
-)
+from polyseme.feedback import Feedback, answer_table, as_verdict
 from polyseme.growth import cost_of_fit, tell_cost
 from polyseme.holdout import MOST_TRAINED, Validation, validate
 from polyseme.metrics import evaluate, example_map
@@ -1774,7 +1767,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         of the other items without it. Items without any tag are left out: nobody has tagged them.
         Items of the training are scored by all members of the ensemble, most of which have seen
         their tags. On tags with errors made on purpose such lists are as precise as those of a
-        model that has not seen the items, or more so; see `Spread` in `polyseme.feedback`.
+        model that has not seen the items, or more so; see `Spread` in `polyseme.active_learning`.
         """
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)

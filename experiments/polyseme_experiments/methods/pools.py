@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from polyseme import baselines, corrections, feedback
 from polyseme._validation import IntArray, PolysemeWarning
+from polyseme.active_learning import Block, choose
 from polyseme.calibration import sigmoid
 from polyseme.corrections import fit_correction
-from polyseme.feedback import Block, choose
 from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
