@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme import baselines, corrections, feedback
+from polyseme import active_learning, baselines, corrections
 from polyseme._validation import IntArray, PolysemeWarning
 from polyseme.active_learning import Block, choose
 from polyseme.calibration import sigmoid
@@ -90,7 +90,7 @@ def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
     """Return all that decides what is learned with a pool and answers."""
     constants = {name: repr(getattr(corrections, name)) for name in _DECIDE}
     constants |= _SOLVED
-    constants["STRATEGIES"] = repr(feedback.STRATEGIES)
+    constants["STRATEGIES"] = repr(active_learning.STRATEGIES)
     plan = make_space(config).planned(10_000)
     pool_fields = {}
     for name, value in vars(plan).items():
