@@ -1102,7 +1102,7 @@ def test_only_numbers_of_standing_verdicts_can_be_undone(succeed, fail, test_row
 
 def test_numbers_of_rows_belong_to_one_table(succeed, fail, files, inputs, test_rows, own_model):
     succeed("learn", own_model, "--yes", "sea", 1, "-x", test_rows)
-    message = "Row 1 was answered for in another table"
+    message = "Row 1 is not the item '1' that verdicts were given on"
     assert message in fail("learn", own_model, "--no", "sand", 1, "-x", files / "features.npy")
     assert message in fail("fit", own_model, *inputs)
 

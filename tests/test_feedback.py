@@ -1,4 +1,4 @@
-"""What people said, by label, and what to ask them next."""
+"""The verdicts that stand, by label, and the vectors of their items."""
 
 from __future__ import annotations
 
@@ -7,171 +7,8 @@ import pytest
 
 from polyseme import feedback as module
 from polyseme._validation import InputError
-from polyseme.feedback import (
-    STRATEGIES,
-    Block,
-    Feedback,
-    answer_table,
-    as_verdict,
-    check_strategy,
-    choose,
-)
+from polyseme.feedback import Feedback, answer_table, as_verdict
 from polyseme.verdicts import Verdict, VerdictLog
-
-N, N_LABELS = 23, 5
-
-
-def drawn(seed=0):
-    """Logits, what was answered and what is tagged, of 23 items and 5 labels."""
-    rng = np.random.default_rng(seed)
-    shape = (N, N_LABELS)
-    logits = rng.normal(size=shape)
-    logits[:, 4] = -np.inf
-    return logits, rng.random(shape) < 0.2, rng.random(shape) < 0.3
-
-
-def blocks_of(size, tables):
-    for start in range(0, N, size):
-        yield Block(start, *(table[start : start + size] for table in tables))
-
-
-def chosen(strategy, k=6, size=N, seed=0):
-    return choose(lambda: blocks_of(size, drawn()), k, strategy, np.random.default_rng(seed))
-
-
-@pytest.mark.parametrize("size", [1, 4, N - 1])
-@pytest.mark.parametrize("strategy", ["active", "likeliest"])
-@pytest.mark.parametrize("k", [1, 6, 1000])
-def test_questions_are_the_same_in_blocks_and_from_one_table(strategy, k, size):
-    assert chosen(strategy, k, size) == chosen(strategy, k)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_nothing_is_asked_that_was_answered_or_must_not_be_asked(strategy):
-    logits, answered, tagged = drawn()
-    found = chosen(strategy, k=1000)
-    places = [(row, column) for row, column, _, _ in found]
-    assert len(places) == len(set(places)) > 0 or strategy == "errors"
-    for row, column in places:
-        assert np.isfinite(logits[row, column]) and not answered[row, column]
-        assert strategy == "errors" or not tagged[row, column]
-
-
-@pytest.mark.parametrize("strategy", ["active", "likeliest", "random"])
-def test_enough_questions_come_where_there_are_enough(strategy):
-    assert len(chosen(strategy, k=8)) == 8
-
-
-def test_the_likeliest_come_first():
-    logits, answered, tagged = drawn()
-    may = np.where(answered | tagged, -np.inf, logits)
-    expected = np.sort(may, axis=None)[::-1][:6]
-    found = chosen("likeliest")
-    np.testing.assert_array_equal([logits[row, column] for row, column, _, _ in found], expected)
-    np.testing.assert_allclose([one[2] for one in found], 1 / (1 + np.exp(-expected)))
-    assert {one[3] for one in found} == {"likely"}
-
-
-def test_an_active_choice_is_half_likely_and_half_uncertain():
-    logits = drawn()[0]
-    found = chosen("active", k=6)
-    assert [one[3] for one in found] == ["likely"] * 3 + ["uncertain"] * 3
-    assert found[:3] == chosen("likeliest", k=3)
-    sizes = [abs(logits[row, column]) for row, column, _, _ in found[3:]]
-    assert sizes == sorted(sizes) and max(sizes) < 0.5
-
-
-def errors_of(logits, tagged, k=100):
-    """Rows that are listed as errors of one label, by reason."""
-    logits, tagged = np.array([logits]).T, np.array([tagged], dtype=bool).T
-    block = Block(0, logits, np.zeros_like(tagged), tagged)
-    found = choose(lambda: [block], k, "errors", np.random.default_rng(0))
-    reasons = ("doubtful", "missing")
-    return {reason: [row for row, _, _, why in found if why == reason] for reason in reasons}
-
-
-NONE = {"doubtful": [], "missing": []}
-
-
-def test_tags_that_the_model_agrees_with_are_no_errors():
-    # As a person met it: holders at 0.94 and 0.83, and one without at 0.07.
-    logits = [2.75, 1.6, 3.1, -2.6, -4.0, -5.0]
-    assert errors_of(logits, [1, 1, 1, 0, 0, 0]) == NONE
-
-
-def test_a_tag_is_doubtful_where_it_is_far_below_the_others_that_have_it():
-    logits = [3.0, 2.0, 1.0, 2.0, -4.5, -4.0, -5.0, -6.0]
-    assert errors_of(logits, [1, 1, 1, 1, 1, 0, 0, 0]) == NONE | {"doubtful": [4]}
-
-
-def test_a_tag_that_is_hard_to_see_is_not_doubtful_wherever_it_is_unlikely():
-    logits = [-1.0, -1.5, -2.0, -2.5, -6.0, -6.5, -7.0]
-    assert errors_of(logits, [1, 1, 1, 1, 0, 0, 0]) == NONE
-
-
-def test_a_tag_is_perhaps_missing_where_it_is_far_above_the_others_without_it():
-    without_tag = np.linspace(-7, -5, 40).tolist()
-    tagged = [1, 1, 0] + [0] * 40
-    assert errors_of([2.0, 1.0, 1.5, *without_tag], tagged) == NONE | {"missing": [2]}
-    # Less likely than not, it is not listed, however far it is above the others.
-    assert errors_of([2.0, 1.0, -0.1, *without_tag], tagged) == NONE
-
-
-def test_a_label_that_often_seems_to_be_there_is_not_missing_wherever_it_is_likely():
-    logits = [2.0, 1.0, 0.5, -1.0, -2.0, 1.0, -3.0]
-    assert errors_of(logits, [1, 1, 0, 0, 0, 0, 0]) == NONE
-
-
-@pytest.mark.parametrize("tagged", [0, 1])
-def test_an_item_that_no_other_can_be_compared_with_is_no_error(tagged):
-    assert errors_of([3.0 - 6.0 * tagged], [tagged]) == NONE
-
-
-def mistaken(n=300, seed=0):
-    """Logits and tags of items, of which some have been tagged wrongly."""
-    rng = np.random.default_rng(seed)
-    truth = rng.random((n, N_LABELS)) < 0.3
-    logits = np.where(truth, 3, -5) + rng.normal(size=truth.shape)
-    wrong = rng.random(truth.shape) < 0.03
-    return logits, np.zeros_like(wrong), truth ^ wrong, wrong
-
-
-def test_mistaken_tags_are_found_in_any_blocks_the_most_surprising_first():
-    *tables, wrong = mistaken()
-    logits, _, tagged = tables
-
-    def found_in(size):
-        starts = range(0, len(wrong), size)
-        blocks = [Block(at, *(table[at : at + size] for table in tables)) for at in starts]
-        return choose(lambda: iter(blocks), 1000, "errors", np.random.default_rng(0))
-
-    found = found_in(len(wrong))
-    assert [one[:2] for one in found_in(7)] == [one[:2] for one in found]
-    listed = np.zeros_like(wrong)
-    listed[[row for row, *_ in found], [column for _, column, *_ in found]] = True
-    assert wrong[listed].mean() > 0.9 and listed[wrong].mean() > 0.9
-    surprise = [logits[r, c] if why == "missing" else -logits[r, c] for r, c, _, why in found]
-    assert surprise == sorted(surprise, reverse=True)
-    assert {one[3] for one in found} == {"missing", "doubtful"}
-    assert all(tagged[r, c] == (why == "doubtful") for r, c, _, why in found)
-
-
-def test_random_questions_follow_their_seed():
-    assert chosen("random", seed=1) == chosen("random", seed=1) != chosen("random", seed=2)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_no_items_give_no_questions(strategy):
-    assert choose(list, 3, strategy, np.random.default_rng(0)) == []
-
-
-@pytest.mark.parametrize(
-    ("strategy", "message"), [("best", "must be one of active"), ("errors", "give the items' tags")]
-)
-def test_strategies_that_cannot_be_are_refused(strategy, message):
-    with pytest.raises(InputError, match=message):
-        check_strategy(strategy, tagged=False)
-
 
 # ------------------------------------------------------------------ tables and verdicts
 
@@ -212,7 +49,7 @@ def told(log):
 
 
 def facts(one):
-    vectors, answers = one.placed(["x", "y"])
+    vectors, _, answers = one.examples(["x", "y"])
     return sorted(one.labels), list(one.items()), len(one), vectors.tolist(), answers.tolist()
 
 
@@ -225,10 +62,10 @@ def test_the_latest_verdicts_stand_with_the_vectors_of_their_items(log):
 def test_undoing_brings_back_what_stood_before_and_says_for_which_labels(log):
     found = told(log)
     log.undo([4])
-    found, labels = found.caught_up()
+    found, labels = found.refreshed()
     assert labels == {"x"} and found.answers(["x"]) == {"a": True, "c": True}
     log.undo([3])
-    found, labels = found.caught_up()
+    found, labels = found.refreshed()
     assert labels == {"y"} and found.labels == ("x",)
     assert found.numbers(["x"]) == [1, 2]
 
@@ -241,17 +78,17 @@ def test_of_two_names_the_latest_answer_counts(log):
 
 def test_vectors_of_another_space_are_passed_over(log):
     told(log)
-    vectors, answers = Feedback(log, "other").placed(["x"])
-    assert vectors.shape == (0, 0) and answers.shape == (0,)
+    vectors, digests, answers = Feedback(log, "other").examples(["x"])
+    assert vectors.shape == (0, 0) and answers.shape == (0,) and digests == []
 
 
-def test_vectors_beyond_what_is_held_are_read_again(log, monkeypatch):
+def test_vectors_beyond_the_cache_are_read_again(log, monkeypatch):
     expected = facts(told(log))
-    monkeypatch.setattr(module, "_HELD_BYTES", 24)  # two of three
+    monkeypatch.setattr(module, "_CACHE_BYTES", 24)  # two of three
     small = Feedback(log, "space")
     for _ in range(2):
         assert facts(small)[3] == expected[3]
-        assert len(small._held) <= 2
+        assert len(small._vector_cache) <= 2
 
 
 # ------------------------------------------------------------------ events of others
@@ -269,36 +106,36 @@ def one_event(log, rng):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_caught_up_with_is_what_a_new_look_at_the_log_gives(log, seed):
+def test_refreshed_feedback_is_what_a_new_look_at_the_log_gives(log, seed):
     rng, found = np.random.default_rng(seed), Feedback(log, "space")
     for _ in range(25):
         for _ in range(rng.integers(1, 4)):
             one_event(log, rng)
-        before, (found, differ) = found, found.caught_up()
+        before, (found, differ) = found, found.refreshed()
         new = Feedback(log, "space")
-        assert (found._answers, found._places) == (new._answers, new._places)
+        assert (found._answers, found._vector_keys) == (new._answers, new._vector_keys)
         for label in "xyz":
             assert found.digest([label]) == new.digest([label])
-            np.testing.assert_array_equal(found.placed([label])[0], new.placed([label])[0])
+            np.testing.assert_array_equal(found.examples([label])[0], new.examples([label])[0])
             same = found.digest([label]) == before.digest([label])
             assert same or label in differ
             assert found.answers([label]) == before.answers([label]) or label in differ
 
 
-def test_catching_up_leaves_what_was_known_before_and_itself_where_nothing_is_new(log):
+def test_refreshing_leaves_what_was_known_before_and_itself_where_nothing_is_new(log):
     before = told(log)
     expected = facts(before)
     log.append([("a", "x", False), ("d", "z", True)], {"d": np.ones(3), "a": np.ones(3)}, "space")
     log.undo([3])
-    after, differ = before.caught_up()
+    after, differ = before.refreshed()
     assert differ == {"x", "y", "z"} and facts(after) != expected == facts(before)
-    assert after.caught_up() == (after, set())
+    assert after.refreshed() == (after, set())
 
 
 def test_an_answer_that_was_replaced_before_it_was_undone_changes_nothing(log):
     found = told(log)
     log.undo([1])
-    after, differ = found.caught_up()
+    after, differ = found.refreshed()
     assert not differ and facts(after) == facts(found)
 
 
@@ -311,7 +148,7 @@ def test_a_log_that_another_has_taken_the_place_of_is_read_anew(tmp_path):
     for end in ("-wal", "-shm"):
         (tmp_path / f"log.sqlite{end}").unlink(missing_ok=True)
     (tmp_path / "other.sqlite").replace(tmp_path / "log.sqlite")
-    after, differ = found.caught_up()
+    after, differ = found.refreshed()
     assert after.labels == ("z",) and differ == {"x", "y", "z"}
 
 
@@ -324,17 +161,38 @@ def test_a_digest_tells_of_answers_items_and_vectors(log):
         ([], {"c": np.ones(3)}),
     ):
         log.append(said, vectors, "space")
-        found, _ = found.caught_up()
+        found, _ = found.refreshed()
         digests.append(found.digest(["x"]))
     assert len(set(digests)) == len(digests) and found.digest(["nothing"]) == b""
     log.append([("a", "y", True)], {"d": np.ones(3)}, "space")
-    assert found.caught_up()[0].digest(["x"]) == digests[-1], "what is new is not about it"
+    assert found.refreshed()[0].digest(["x"]) == digests[-1], "what is new is not about it"
 
 
-def test_a_digest_tells_logs_apart_that_have_other_vectors_under_the_same_numbers():
-    digests = set()
-    for value in (1.0, 2.0):
+def test_equal_answers_and_vectors_have_equal_digests_in_any_log():
+    digests = []
+    for first, vector in (("a", 1.0), ("b", 1.0), ("b", 2.0)):
         log = VerdictLog()
-        log.append([("b", "x", True)], {"a": np.full(3, value), "b": np.ones(3)}, "space")
-        digests.add(Feedback(log, "space").digest(["x"]))
-    assert len(digests) == 2
+        log.append([], {first: np.zeros(3)}, "space")
+        vectors = {"a": np.zeros(3), "b": np.full(3, vector)}
+        log.append([("b", "x", True), ("a", "x", False)], vectors, "space")
+        digests.append(Feedback(log, "space").digest(["x"]))
+    assert digests[0] == digests[1] != digests[2]
+
+
+# ------------------------------------------------------------------ rows without names
+
+
+def test_rows_that_are_other_items_now_are_known_by_their_vectors(log):
+    projections = np.eye(3, dtype=np.float32)
+    codes = np.ones((3, 2), dtype=np.float32)
+    vectors = dict(zip("012", np.hstack([projections, codes]), strict=True))
+    log.append([("0", "x", True), ("1", "x", False)], vectors, "space")
+    feedback = Feedback(log, "space")
+    rows = {"0": 0, "1": 1, "7": 2}
+
+    def project(table):
+        return lambda rows: table[list(rows)]
+
+    assert feedback.changed_items(rows, project(projections + np.float32(1e-6))) == set()
+    assert feedback.changed_items(rows, project(projections[[0, 2, 1]])) == {"1"}
+    assert Feedback(log, "other").changed_items(rows, project(projections[[0, 2, 1]])) == set()

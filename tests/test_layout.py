@@ -67,6 +67,7 @@ ALLOWED = {
     # the data
     "io": {"_text", "_validation"},
     "verdicts": BASE | {"io"},
+    "verdict_files": BASE | {"io", "verdicts"},
     "corpus": BASE | {"io"},
     "documents": BASE | {"corpus"},
     "concepts": set(),
@@ -81,7 +82,7 @@ ALLOWED = {
     "gpu_training": {"steps", "training"},
     "growth": BASE | {"linear_path", "training"},
     "calibration": set(),
-    "corrections": {"_validation", "calibration", "persistence"},
+    "corrections": {"_validation", "calibration"},
     "linear_path": {"_validation", "calibration", "metrics"},
     "space": BASE | {"members", "training", "calibration", "corrections", "linear_path"},
     "store": BASE | {"corpus", "concepts", "documents", "space"},
@@ -90,12 +91,16 @@ ALLOWED = {
     "senses": {"_validation", "concepts"},
     "simple_rankers": {"corpus", "linear_path", "training"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics", "simple_rankers"},
-    "feedback": BASE | {"verdicts", "calibration"},
+    "feedback": BASE | {"verdicts"},
+    "active_learning": BASE | {"calibration"},
     "encoded": {"_validation"},
     "training_set": DATA | {"space", "feedback", "verdicts"},
     "warm_start": DATA | {"space", "training", "training_set"},
     "answers": BASE | {"corrections", "feedback", "reading", "space", "verdicts"},
-    "tagger": DATA | SPACE | FITTED | {"metrics", "published", "holdout", "verdicts", "feedback"},
+    "tagger": DATA
+    | SPACE
+    | FITTED
+    | {"metrics", "published", "holdout", "verdicts", "feedback", "active_learning"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both
@@ -106,7 +111,7 @@ ALLOWED = {
     "baselines": DATA | {"published", "metrics"},
     "cluster": TAGGERS,
     "plots": TAGGERS,
-    "serve": TAGGERS | {"cluster", "feedback"},
+    "serve": TAGGERS | {"cluster", "active_learning"},
     # on top: nothing below imports these
     "cli": ANYTHING,
     "__init__": ANYTHING,

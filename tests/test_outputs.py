@@ -26,9 +26,9 @@ from polyseme.io import folders
 from polyseme.io.folders import MARK, mark_folder, replacing
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import merge_tags
-from polyseme.persistence import read_cache, write_cache
 from polyseme.serve.access import Tokens, new_token
-from polyseme.verdicts import Verdict, VerdictLog, write_verdicts
+from polyseme.verdict_files import write_verdicts
+from polyseme.verdicts import Verdict, VerdictLog
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 
@@ -402,16 +402,6 @@ def test_a_verdict_log_that_is_no_regular_file_is_refused(tmp_path, make):
     with pytest.raises(InputError, match="must be a regular file"):
         VerdictLog(log).append([Verdict("a", "b", True)])
     assert state(log) == before
-
-
-@pytest.mark.parametrize("make", NO_FILE, ids=name_of)
-def test_a_cache_that_is_no_regular_file_is_neither_written_nor_read(tmp_path, make):
-    cache = tmp_path / "cache"
-    make(cache)
-    before = state(cache)
-    write_cache(cache, {"a": np.zeros(2)})
-    assert state(cache) == before
-    assert read_cache(cache) == {}
 
 
 @pytest.mark.parametrize("make", NO_FILE, ids=name_of)

@@ -250,7 +250,7 @@ def test_verdicts_are_learned_from_and_kept(tiny_space, world, tmp_path):
     warm = tiny_tagger(tiny_space)
     warm.fit(world.X, corpus, warm_start_from=loaded)
     assert len(warm.verdicts_.standing()) == 12
-    assert warm._answers.corrections.keys() == loaded._answers.corrections.keys()
+    assert warm._corrections.by_column.keys() == loaded._corrections.by_column.keys()
 
 
 def test_a_validation_stays_until_items_are_a_tenth_more(tiny_space, world):

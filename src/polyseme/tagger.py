@@ -43,7 +43,8 @@ from polyseme._validation import (
     warn_dropped,
     without_ids,
 )
-from polyseme.answers import Answers
+from polyseme.active_learning import Block, Question, check_strategy, choose
+from polyseme.answers import Corrections
 from polyseme.calibration import sigmoid
 from polyseme.checkpoints import check_room_for, unless_refused
 from polyseme.concepts import Concepts
@@ -60,15 +61,7 @@ from polyseme.encoded import EncodedItems
 from polyseme.evidence import Evidence, evidence_of
 from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, one_item
-from polyseme.feedback import (
-    Block,
-    Feedback,
-    Question,
-    answer_table,
-    as_verdict,
-    check_strategy,
-    choose,
-)
+from polyseme.feedback import Feedback, answer_table, as_verdict
 from polyseme.growth import cost_of_fit, tell_cost
 from polyseme.holdout import MOST_TRAINED, Validation, validate
 from polyseme.metrics import evaluate, example_map
@@ -116,7 +109,6 @@ from polyseme.training import VALIDATION_STEPS
 from polyseme.training_set import (
     TrainingSet,
     gather,
-    is_kept,
     item_names,
     item_vectors,
     warn_of_lost_features,
@@ -398,7 +390,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             )
         rows = data.rows()
         if verdicts is None:
-            rows = source._unchanged(rows, data)
+            rows = source._without_changed_items(rows, data)
         column_by_key = {self._key_of(label): column for column, label in enumerate(data.labels)}
         answers, pool = data.answered(
             log.standing(),
@@ -453,10 +445,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         self.normalize_labels_ = self.normalize_labels
         self.vocabulary_ = vocabulary
         self.pooled_ = pooled
-        self._answers = Answers(feedback)
+        self._corrections = Corrections(feedback)
         self.indicator_ = data.corpus.labels if is_indicator(y) else None
         self.set_store(store)
-        self._take_answers(())
+        self._update_corrections(())
         if features is not None:
             warn_of_lost_features(features, space)
         return self
@@ -635,31 +627,27 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         log.append(verdicts)
         return log
 
-    def _unchanged(self, rows: dict[str, int], data: TrainingSet) -> dict[str, int]:
-        """Return the rows by item, without numbers of rows that are other items now.
-
-        Those are the numbers that verdicts were given on when another item had that row.
-        """
-        if not hasattr(self, "_answers") or data.features is None:
+    def _without_changed_items(self, rows: dict[str, int], data: TrainingSet) -> dict[str, int]:
+        """Return the rows by item, without numbers of rows that are other items now."""
+        if not hasattr(self, "_corrections") or data.features is None:
             return rows
-        feedback = self._answers.feedback
-        numbers = [item for item in feedback.items() if item in rows and item.isdecimal()]
-        vectors: dict[str, NDArray[np.float32]] = {}
+        feedback = self._corrections.feedback
+        numbered = {item for item in feedback.items() if item in rows and item.isdecimal()}
+        same_items: set[str] = set()
         if data.n_features == self.n_features_in_:
-            vectors = feedback.vectors(numbers)
+            same_items = set(feedback.vectors(numbered))
         for table, first_row in data.parts():
-            last_row = first_row + table.shape[0] - 1
-            table_items = [item for item in vectors if first_row <= rows[item] <= last_row]
-            table_rows = [rows[item] - first_row for item in table_items]
-            sketches = self._sketches(table, table_rows)
-            for item, sketch in zip(table_items, sketches, strict=True):
-                if not is_kept(sketch, vectors[item]):
-                    del vectors[item]
-        changed = set(numbers) - set(vectors)
-        return {item: row for item, row in rows.items() if item not in changed}
+            table_rows: dict[str, int] = {}
+            for item in same_items:
+                row = rows[item] - first_row
+                if 0 <= row < table.shape[0]:
+                    table_rows[item] = row
+            same_items -= feedback.changed_items(table_rows, partial(self._project, table))
+        changed_items = numbered - same_items
+        return {item: row for item, row in rows.items() if item not in changed_items}
 
-    def _sketches(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return the sketches of some rows, (n, n_sketch)."""
+    def _project(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Return the projections of some rows, (n, n_sketch)."""
         return self.space_.sketch(_rows(features, rows))
 
     def _key_of(self, label: str) -> str:
@@ -697,7 +685,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         counts = np.zeros(len(self._labels))
         counts[: len(store.labels)] = store.counts
         self._preference = label_preference(self._show(counts, 0))
-        self._answers = self._answers.read_anew(reading, self._place)
+        self._corrections = self._corrections.with_scorer(reading, self._place)
         return self
 
     def _without_documented(self, named: NamedLabels, store: ConceptStore) -> NamedLabels | None:
@@ -971,7 +959,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             raised = _pairs_within(raised, columns)
             in_use = in_use[np.array(columns)]
         unused = np.flatnonzero(~in_use)
-        blocks = self._reading.blocks(features, tags, self._answers.table, method, columns)
+        blocks = self._reading.blocks(features, tags, self._corrections.table, method, columns)
         for rows, scores, block_tags in blocks:
             plain_scores = scores.copy() if raised else scores
             for source, target in raised:
@@ -1290,7 +1278,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             )
         evidence = evidence_of(
             self._reading,
-            self._answers.table,
+            self._corrections.table,
             features,
             tag_matrix,
             column,
@@ -1317,7 +1305,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if not sources:
             return column
         codes = self._reading.codes(features, tags)
-        logits = self._reading.logits(codes, features, self._answers.table)[0]
+        logits = self._reading.logits(codes, features, self._corrections.table)[0]
         return max([column, *sources], key=lambda candidate: logits[candidate])
 
     def _kind(self, column: int) -> str:
@@ -1374,7 +1362,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         left = set(store.ids)
         self.n_fitted_ = sum(name in left for name in self.store_.ids[: self.n_fitted_])
         # A label that is known by answers as well stays for as long as these do.
-        self.set_store(store, self.named_)._take_answers(())
+        self.set_store(store, self.named_)._update_corrections(())
         return self
 
     def add_labels(
@@ -1422,7 +1410,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         ----------
         labels : collection of str
         """
-        self.catch_up()
+        self.refresh()
         columns = {self._column(label) for label in self._names(labels)}
         removed = {self._labels[column] for column in columns}
         named = _without(self.named_, removed)
@@ -1432,15 +1420,15 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         # Answers about them stay in the log, but count no more; behind one there may be another.
         answered = self._answered_at(columns)
         while answered:
-            self.verdicts_.undo(self._answers.feedback.numbers(answered))
-            self._answers = self._answers.caught_up()[0]
+            self.verdicts_.undo(self._corrections.feedback.numbers(answered))
+            self._corrections, _ = self._corrections.refreshed()
             answered = self._answered_at(columns)
-        self.set_store(store, named)._take_answers(())
+        self.set_store(store, named)._update_corrections(())
         return self
 
     def _answered_at(self, columns: Collection[int]) -> list[str]:
         """Return the labels with standing verdicts that have one of some columns."""
-        labels = self._answers.feedback.labels
+        labels = self._corrections.feedback.labels
         return [label for label in labels if self._place(label) in columns]
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
@@ -1558,7 +1546,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     @property
     def verdicts_(self) -> VerdictLog:
         """What people said about its tags, as events."""
-        return self._answers.feedback.log
+        return self._corrections.feedback.log
 
     def learn(
         self,
@@ -1592,11 +1580,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_iterable(verdicts, "verdicts")
         digest = self.space_.digest_
         checked = self._with_resolved_labels([as_verdict(verdict, digest) for verdict in verdicts])
-        self.catch_up()  # others may have told of these items
+        self.refresh()  # others may have told of these items
         items = list(dict.fromkeys(verdict.item for verdict in checked))
         vectors = self._new_vectors(items, X)
         numbers = self.verdicts_.append(checked, vectors, digest, seen, self._key_of_name)
-        self.catch_up()
+        self.refresh()
         return tuple(numbers)
 
     def _with_resolved_labels(self, verdicts: list[Verdict]) -> list[Verdict]:
@@ -1613,7 +1601,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _new_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
         """Return the vectors of items that verdicts are about and that have none yet."""
-        vectors = self._answers.feedback.vectors(names)
+        vectors = self._corrections.feedback.vectors(names)
         new = [name for name in names if name not in vectors]
         if X is None:
             if new:
@@ -1633,15 +1621,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 f"X has no item '{first_few(missing[:1])}'; verdicts name items by {naming}."
             )
         if ids is None:
-            # A number may have been another table's.
-            repeated = [name for name in vectors if name in rows]
-            sketches = self._sketches(features, [rows[name] for name in repeated])
-            for name, sketch in zip(repeated, sketches, strict=True):
-                if not is_kept(sketch, vectors[name]):
-                    raise InputError(
-                        f"Row {name} of X is not the item '{name}' that verdicts were given on "
-                        "before; give items names of their own, by a column `id`."
-                    )
+            repeated = {name: rows[name] for name in vectors if name in rows}
+            self._corrections.feedback.check_rows(repeated, partial(self._project, features))
         if not new:
             return {}
         new_features = _rows(features, [rows[name] for name in new])
@@ -1657,11 +1638,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "store_")
         self.verdicts_.undo(numbers)
-        self.catch_up()
+        self.refresh()
         return self
 
-    def take_up(self, log: VerdictLog, X: object = None) -> Self:
-        """Learn from verdicts that are kept elsewhere, in place of those it has.
+    def use_log(self, log: VerdictLog, X: object = None) -> Self:
+        """Learn from the verdicts of another log, in place of those it has.
 
         Parameters
         ----------
@@ -1675,19 +1656,19 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         names = None if X is None else item_names(X)
         if names is not None:
             items = feedback.items()
-            coded_items = log.coded(self.space_.digest_, list(items))
+            coded_items = log.vector_keys(self.space_.digest_, items)
             to_code = items.keys() - coded_items.keys()
             rows = [row for row, name in enumerate(names) if name in to_code]
             if rows:
                 vectors = item_vectors(self.space_, _rows(self._features_of(X), rows))
                 row_names = [names[row] for row in rows]
                 log.append([], dict(zip(row_names, vectors, strict=True)), self.space_.digest_)
-                feedback = feedback.caught_up()[0]
-        labels = {*self._answers.feedback.labels, *feedback.labels}
-        self._take_over(self._answers.of(feedback, None), labels)
+                feedback, _ = feedback.refreshed()
+        labels = {*self._corrections.feedback.labels, *feedback.labels}
+        self._use_corrections(self._corrections.with_feedback(feedback), labels)
         return self
 
-    def catch_up(self) -> bool:
+    def refresh(self) -> bool:
         """Learn from verdicts that others have added to `verdicts_` or taken back since.
 
         Every score is then as if the tagger were loaded anew. `learn` and `undo` do this as well;
@@ -1705,34 +1686,34 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         original, and then take its place.
         """
         check_fitted(self, "store_")
-        answers, labels = self._answers.caught_up()
-        if answers is not self._answers:
-            self._take_over(answers, labels)
+        corrections, labels = self._corrections.refreshed()
+        if corrections is not self._corrections:
+            self._use_corrections(corrections, labels)
         return bool(labels)
 
-    def _take_over(self, answers: Answers, labels: Collection[str]) -> None:
-        """Correct labels by what stands now; where that fails, all is as it was."""
+    def _use_corrections(self, corrections: Corrections, labels: Collection[str]) -> None:
+        """Correct labels by the verdicts that stand now; if that fails, nothing changes."""
         tagger = copy(self)
-        tagger._answers = answers
-        tagger._take_answers(labels)
-        tagger._answers.keep()
+        tagger._corrections = corrections
+        tagger._update_corrections(labels)
+        tagger._corrections = tagger._corrections.stored()
         self.__dict__.update(tagger.__dict__)
 
-    def _take_answers(self, labels: Collection[str]) -> None:
-        """Correct labels that were answered for; some are known for as long as answers stand."""
+    def _update_corrections(self, labels: Collection[str]) -> None:
+        """Correct labels that verdicts are about; verdicts alone make some of them known."""
         if not self.n_features_in_:
             return
         named = self.named_ or NamedLabels((), np.zeros((0, self.space_.n_seen_)))
         hinted = np.flatnonzero(named.likeness.any(axis=1))
         names = tuple(named.labels[row] for row in hinted)
         known_keys = {self._key(label) for label in (*self.store_.labels, *names)}
-        resolved = map(self.vocabulary_.resolve, self._answers.feedback.labels)
+        resolved = map(self.vocabulary_.resolve, self._corrections.feedback.labels)
         # Of several spellings of a label the first in the alphabet counts.
         answered = {self._key(label): label for label in sorted(resolved, reverse=True)}
         unknown = [label for key, label in answered.items() if key not in known_keys]
         names += tuple(sorted(unknown))
         if names == named.labels:
-            self._answers = self._answers.corrected(self._reading, labels, self._place)
+            self._corrections = self._corrections.update(self._reading, labels, self._place)
             return
         # Labels that are known by answers alone have no hint by their names.
         likeness = np.pad(named.likeness[hinted], ((0, len(names) - len(hinted)), (0, 0)))
@@ -1785,7 +1766,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         of the other items without it. Items without any tag are left out: nobody has tagged them.
         Items of the training are scored by all members of the ensemble, most of which have seen
         their tags. On tags with errors made on purpose such lists are as precise as those of a
-        model that has not seen the items, or more so; see `Spread` in `polyseme.feedback`.
+        model that has not seen the items, or more so; see `Spread` in `polyseme.active_learning`.
         """
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)
@@ -1824,7 +1805,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             column: place for place, column in enumerate(class_columns[classes].tolist())
         }
         answers = answer_table(
-            self._answers.feedback.triples(),
+            self._corrections.feedback.triples(),
             {name: row for row, name in enumerate(names)},
             lambda answered_label: place_by_column.get(self._place(answered_label)),
             (n, n_classes),
@@ -1865,9 +1846,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         check_fitted(self, "store_")
         path = check_path(path, what="The folder of a model")
-        self.verdicts_.copy_to(path)  # first: no model is there without what it learned from
+        # Verdicts come first: no model is there without what it learned from.
+        corrections = self._corrections.saved_to(Path(path))
         write_model(path, "tagger", *self.get_state())
-        self._answers = self._answers.saved_to(Path(path))
+        has_moved = corrections.feedback.log is not self.verdicts_
+        self._corrections = corrections
+        if has_moved:
+            self.refresh()
 
     def get_state(self) -> State:
         """Return the fitted tagger as JSON values and arrays; see `from_state`."""
@@ -1931,7 +1916,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         n_items, n_labels = config["measured_on"]
         tagger.measured_on_ = (n_items, n_labels)
         tagger._keys = DocumentKeys(**within(arrays, "keys"))
-        tagger._answers = Answers(Feedback(VerdictLog(), space.digest_))
+        tagger._corrections = Corrections(Feedback(VerdictLog(), space.digest_))
         tagger.indicator_ = None
         if config["indicator"] is not None:
             tagger.indicator_ = tuple(config["indicator"])
@@ -2071,8 +2056,8 @@ def load(path: str | Path) -> Tagger:
     with reading(path):
         if config.get("method") == "space":
             tagger = ZeroShotTagger.from_state(config, arrays)
-            answers = Answers.of_folder(Path(path), tagger.space_)
-            tagger._take_over(answers, answers.feedback.labels)
+            corrections = Corrections.load(VerdictLog(path), tagger.space_)
+            tagger._use_corrections(corrections, corrections.feedback.labels)
             return tagger
         from polyseme.published.tagger import PublishedTagger
 

@@ -197,8 +197,9 @@ class TrainingSet:
                 some = here[start : start + _PLACED]
                 numbers = np.array([places[item] - first for item in some])
                 vectors = dict(zip(some, item_vectors(space, table[numbers]), strict=True))
-                feedback.log.append([], vectors, feedback.space)
-        return feedback.caught_up()[0]
+                feedback.log.append([], vectors, feedback.space_digest)
+        feedback, _ = feedback.refreshed()
+        return feedback
 
 
 def gather(
@@ -353,8 +354,3 @@ def item_names(X: Any) -> list[str] | None:
 def item_vectors(space: ConceptSpace, features: Features) -> Floats:
     """Return what is kept of items that verdicts are about: sketches, then codes."""
     return np.hstack([space.sketch(features), space.item_codes(features)])
-
-
-def is_kept(sketch: Floats, vector: Floats) -> bool:
-    """Return whether an item is the one that a vector is kept of."""
-    return bool(np.abs(sketch - vector[: len(sketch)]).max() < 1e-3)

@@ -132,7 +132,7 @@ def test_verdicts_during_a_refit_are_kept_and_the_former_model_answers_until_its
     standing = {(event.item, event.label, event.answer) for event in tagger.verdicts_.standing()}
     assert standing == {(NAMES[0], "zeppelin", True), (NAMES[290], "sun", False)}
     labels = tagger.classes_.tolist()
-    assert {labels.index("zeppelin"), labels.index("sun")} <= set(tagger._answers.corrections)
+    assert {labels.index("zeppelin"), labels.index("sun")} <= set(tagger._corrections.by_column)
     # Items of later verdicts are encoded in the new space.
     photos.learn([Verdict(NAMES[1], "sun", True)])
     assert len(photos.now.tagger.verdicts_.standing()) == 3

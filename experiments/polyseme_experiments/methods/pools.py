@@ -18,11 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme import baselines, corrections, feedback
+from polyseme import active_learning, baselines, corrections
 from polyseme._validation import IntArray, PolysemeWarning
+from polyseme.active_learning import Block, choose
 from polyseme.calibration import sigmoid
-from polyseme.corrections import correct
-from polyseme.feedback import Block, choose
+from polyseme.corrections import fit_correction
 from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
@@ -90,7 +90,7 @@ def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
     """Return all that decides what is learned with a pool and answers."""
     constants = {name: repr(getattr(corrections, name)) for name in _DECIDE}
     constants |= _SOLVED
-    constants["STRATEGIES"] = repr(feedback.STRATEGIES)
+    constants["STRATEGIES"] = repr(active_learning.STRATEGIES)
     plan = make_space(config).planned(10_000)
     pool_fields = {}
     for name, value in vars(plan).items():
@@ -354,7 +354,7 @@ class Game:
     def correction(self, column: int, rows: IntArray) -> corrections.Correction:
         """Learn from the answers for some pool items about a label."""
         background = self.space.background_
-        return correct(
+        return fit_correction(
             self.sketches[rows],
             self.pool_logits[rows, column],
             self.pool_truth[rows, column],
