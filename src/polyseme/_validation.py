@@ -27,9 +27,12 @@ IntArray: TypeAlias = NDArray[np.int64]
 RandomState: TypeAlias = int | np.random.Generator | None
 
 # The largest numbers that parameters may have, and the largest features: their squares are finite.
-MOST_WHOLE, MOST_NUMBER, MOST_FEATURE = 2**31 - 1, 1e300, 1e100
+MOST_WHOLE = 2**31 - 1
+MOST_NUMBER = 1e300
+MOST_FEATURE = 1e100
 # What file systems take, in bytes.
-_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+_LONGEST_NAME = 255
+_LONGEST_PATH = 4095
 
 
 class InputError(ValueError):
@@ -183,7 +186,9 @@ def check_ranges(estimator: object, ranges: Mapping[str, Mapping[str, Any]]) -> 
 def first_few(names: Sequence[object], *, most: int = 5) -> str:
     """Name the first few of many things, and say how many more there are."""
     named = ", ".join(map(in_words, names[:most]))
-    return f"{named} and {len(names) - most} more" if len(names) > most else named
+    if len(names) > most:
+        return f"{named} and {len(names) - most} more"
+    return named
 
 
 def warn_dropped(names: Sequence[str], n_documents: int) -> None:
@@ -341,7 +346,9 @@ def in_order(X: Any, names: Sequence[str] | None, *, owner: str) -> Any:
                 f"A frame {what} {first_few(some)}; `{owner}` has {len(names)} columns: "
                 f"{first_few(names)}."
             )
-    return X[list(names)] if hasattr(X, "loc") else X.select(list(names))
+    if hasattr(X, "loc"):
+        return X[list(names)]
+    return X.select(list(names))
 
 
 def as_row(x: Any) -> Any:
@@ -361,7 +368,9 @@ def as_row(x: Any) -> Any:
             reason = in_words(" ".join(str(error).split()).rstrip("."), 200)
             raise InputError(f"One item is a row of numbers; {reason}.") from error
     sparse: Any = x
-    return sparse.reshape(1, -1) if sparse.ndim == 1 else sparse
+    if sparse.ndim == 1:
+        return sparse.reshape(1, -1)
+    return sparse
 
 
 def check_instances(
@@ -416,7 +425,8 @@ def check_sparse(matrix: Any, name: str, *, owner: str) -> sp.csr_matrix:
             f"`{name}` must have two dimensions for `{owner}`; got {matrix.ndim}. Reshape your "
             "data: one row per instance."
         )
-    what, (n_rows, n_columns) = f"`{name}` of `{owner}`", matrix.shape
+    what = f"`{name}` of `{owner}`"
+    n_rows, n_columns = matrix.shape
     try:
         if matrix.format in ("csr", "csc"):
             by_rows = matrix.format == "csr"

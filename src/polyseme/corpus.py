@@ -345,7 +345,9 @@ class LabelCorpus:
             raise InputError("`rows` of `LabelCorpus.select` name a document twice; drop repeats.")
 
         def selected(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-            return None if values is None else tuple(values[number] for number in numbers)
+            if values is None:
+                return None
+            return tuple(values[number] for number in numbers)
 
         return replace(
             self,

@@ -126,7 +126,8 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
 
 def labels_of(known: Known, row: int) -> tuple[str, ...]:
     """Return the labels of one document."""
-    start, stop = known.matrix.indptr[row], known.matrix.indptr[row + 1]
+    start = known.matrix.indptr[row]
+    stop = known.matrix.indptr[row + 1]
     return tuple(known.labels[column] for column in known.matrix.indices[start:stop])
 
 

@@ -128,7 +128,8 @@ class GpuBatches(Batches):
 
     def _tags_of(self, documents: Tensor) -> Tensor:
         n_labels = self.data.n_labels
-        first, last = self.starts[documents][..., None], self.starts[documents + 1][..., None]
+        first = self.starts[documents][..., None]
+        last = self.starts[documents + 1][..., None]
         places = first + torch.arange(self.longest, device=self.device)
         labels = torch.where(places < last, self.labels[places], n_labels)
         rows = torch.zeros(*documents.shape, n_labels + 1, device=self.device)

@@ -17,19 +17,26 @@ from polyseme.linear_path import MOST_FEATURES
 from polyseme.training import MOST_THREADS, VALIDATION_STEPS, SpacePlan
 
 # Seconds of a step: what any takes, and for each multiplication of its products.
-_STEP, _PRODUCT = 1.6e-3, 1.42e-11
+_STEP = 1.6e-3
+_PRODUCT = 1.42e-11
 # Of labels that a step does not read, the share that still costs as much: weights are updated.
 _UNREAD = 0.45
 # Seconds of calibration for an item and a label, and of votes for an item and a document.
-_CELL, _VOTE = 1.2e-6, 2.8e-8
+_CELL = 1.2e-6
+_VOTE = 2.8e-8
 # Items that are calibrated on, at most and at least, and axes; see `ConceptSpace`.
-_CALIBRATED, _REFERENCE, _AXES = 4096, 512, 128
+_CALIBRATED = 4096
+_REFERENCE = 512
+_AXES = 128
 # Of the small spaces that a fit is validated by: documents at most, and members.
-_VALIDATION_DOCUMENTS, _VALIDATION_MEMBERS = 20_000, 2
+_VALIDATION_DOCUMENTS = 20_000
+_VALIDATION_MEMBERS = 2
 # Memory of the libraries, and of a document beside its labels.
-_LIBRARIES, _DOCUMENT = 4.3e8, 900.0
+_LIBRARIES = 4.3e8
+_DOCUMENT = 900.0
 # A fit that takes longer says so, and one that takes more than this share of the memory.
-LONG_SECONDS, MUCH_MEMORY = 120.0, 0.7
+LONG_SECONDS = 120.0
+MUCH_MEMORY = 0.7
 
 
 class Cost(NamedTuple):
@@ -124,7 +131,8 @@ def tell_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -
     """
     n_members = plan.n_folds * plan.members_per_fold
     threads = max(1, min(n_cores(), MOST_THREADS, n_members))
-    seconds, there = cost.seconds / threads, machine_bytes()
+    seconds = cost.seconds / threads
+    there = machine_bytes()
     if cost.bytes > 2 * there:
         raise InputError(
             f"This fit would need about {in_bytes(cost.bytes)} of memory, and this machine has "

@@ -19,9 +19,11 @@ from polyseme._threads import n_threads, one_blas_thread, run_all
 from polyseme._validation import InputError, check_number
 
 # Queries of a block in NumPy and on a device.
-_ROWS, _DEVICE_ROWS = 512, 4096
+_ROWS = 512
+_DEVICE_ROWS = 4096
 # Threads of a search in NumPy, and the working memory that they share.
-_MOST_THREADS, _MOST_MB = 4, 20.0
+_MOST_THREADS = 4
+_MOST_MB = 20.0
 # Squared distances below this share of the squared lengths are measured again from differences.
 _CLOSE = 2e-2
 # Labels of so few concepts are reduced together, others one by one.
@@ -258,7 +260,8 @@ def _sorted(
     fresh = np.ones(len(order), dtype=bool)
     alike = np.flatnonzero((np.diff(labels[order]) == 0) & (np.diff(keys[order]) == 0)) + 1
     for rows in _row_blocks(len(alike), points.shape[1]):
-        here, before = points[order[alike[rows]]], points[order[alike[rows] - 1]]
+        here = points[order[alike[rows]]]
+        before = points[order[alike[rows] - 1]]
         fresh[alike[rows]] = (here.astype(np.float32) != before.astype(np.float32)).any(axis=1)
     if not (fresh.all() and (np.diff(labels) >= 0).all()):
         kept = order[fresh]
@@ -266,7 +269,8 @@ def _sorted(
         chosen = np.empty((len(kept), points.shape[1]), dtype=np.float32)
         for rows in _row_blocks(*chosen.shape):
             chosen[rows] = points[kept[rows]]
-        points, labels = chosen, labels[kept]
+        points = chosen
+        labels = labels[kept]
     points = np.require(points, np.float32, ["C", "ALIGNED"])
     firsts = np.flatnonzero(np.diff(labels, prepend=-1))
     # Any point among the concepts will do, so a few thousand of them are enough to find it.
@@ -320,12 +324,14 @@ class _Block(NamedTuple):
 
 def _blocks(concepts: _Concepts, queries: Any, dtype: Any, n_bytes: int) -> Iterator[_Block]:
     """Walk over the concepts; one matrix product gives squared distances, squares included."""
-    xp, (n, d) = concepts.xp, concepts.points.shape
+    xp = concepts.xp
+    n, d = concepts.points.shape
     # Products, limits and candidates, beside both factors.
     step = max(1, min(n, n_bytes // (16 * len(queries) + 12 * (d + 2))))
     options = {"dtype": dtype, "device": concepts.points.device}
     centre = xp.asarray(concepts.centre, **options)
-    left, right = xp.ones((len(queries), d + 2), **options), xp.ones((step, d + 2), **options)
+    left = xp.ones((len(queries), d + 2), **options)
+    right = xp.ones((step, d + 2), **options)
     xp.subtract(queries, centre, out=left[:, :d])
     left[:, d] = xp.einsum("ij,ij->i", left[:, :d], left[:, :d])
     left[:, :d] *= -2.0
@@ -339,7 +345,8 @@ def _blocks(concepts: _Concepts, queries: Any, dtype: Any, n_bytes: int) -> Iter
         names = concepts.segments[begin:end]
         together = names[-1] - names[0] + 1 == len(names)
         labels = slice(names[0], names[-1] + 1) if together else concepts.here(names)
-        part, squared = right[: last - first], products[:, : last - first]
+        part = right[: last - first]
+        squared = products[:, : last - first]
         xp.subtract(concepts.points[first:last], centre, out=part[:, :d])
         part[:, d + 1] = xp.einsum("ij,ij->i", part[:, :d], part[:, :d])
         xp.matmul(left, part.T, out=squared)
@@ -350,13 +357,16 @@ def _blocks(concepts: _Concepts, queries: Any, dtype: Any, n_bytes: int) -> Iter
 
 def _nearest(concepts: _Concepts, queries: Any, result: Any, n_bytes: int) -> None:
     """Lower `result` (q, n_labels) to the smallest distance of each query to each label."""
-    xp, d = concepts.xp, queries.shape[1]
+    xp = concepts.xp
+    d = queries.shape[1]
     # What rounding may add: one unit for each term of the sum, on both sides of a comparison. On a
     # device every winner is measured again, since products may be rounded more coarsely there.
-    slack, share = 2.0 * (d + 16) * 2.0**-24, _CLOSE
+    slack = 2.0 * (d + 16) * 2.0**-24
+    share = _CLOSE
     if xp is not np:
         coarse = xp.get_float32_matmul_precision() != "highest"
-        slack, share = 2.0 * slack + (2.0**-7 if coarse else 0.0), xp.inf
+        slack = 2.0 * slack + (2.0**-7 if coarse else 0.0)
+        share = xp.inf
     for block in _blocks(concepts, queries, xp.float32, n_bytes):
         nearest = _by_label(xp, "min", block.squared, block.starts)
         xp.clip(nearest, 0.0, None, out=nearest)
@@ -371,7 +381,8 @@ def _nearest(concepts: _Concepts, queries: Any, result: Any, n_bytes: int) -> No
             query, place = xp.where(block.squared <= limit[:, block.owner])
             step = max(1, n_bytes // (32 * d + 64))
             for first in range(0, len(query), step):
-                rows, places = query[first : first + step], place[first : first + step]
+                rows = query[first : first + step]
+                places = place[first : first + step]
                 points = xp.asarray(concepts.points[block.first + places], dtype=xp.float64)
                 squares = ((points - queries[rows]) ** 2).sum(axis=1)
                 exact = xp.asarray(xp.sqrt(squares), dtype=xp.float32)
@@ -410,7 +421,8 @@ def _by_label(xp: Any, operation: str, values: Any, starts: NDArray[np.int64]) -
     sizes = np.diff(starts, append=values.shape[1])
     if xp is np and sizes.max() > _FEW:
         return combine.reduceat(values, starts, axis=1)
-    result, small = values[:, starts], sizes <= _FEW
+    result = values[:, starts]
+    small = sizes <= _FEW
     # Labels with few concepts together: first their second ones, then their third ones, and so on.
     for place in range(1, int(sizes[small].max(initial=0))):
         more = np.flatnonzero(small & (sizes > place))

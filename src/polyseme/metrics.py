@@ -458,7 +458,8 @@ def _mean_squared_distance(points: Values) -> float:
 
 def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
     """Return truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
-    names, scored = column_names(truth), column_names(scores)
+    names = column_names(truth)
+    scored = column_names(scores)
     if (names is None) != (scored is None):
         has, lacks = ("truth", "scores") if scored is None else ("scores", "truth")
         raise InputError(

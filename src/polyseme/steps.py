@@ -30,7 +30,8 @@ class Learner:
     """
 
     def __init__(self, training: SpaceTraining, places: slice) -> None:
-        self.training, plan = training, training.plan
+        self.training = training
+        plan = training.plan
         self.members = training.members.select(places)
         self.gradients = self.members.to(training.device)
         self.optimizer = MemberOptimizer(
@@ -57,7 +58,8 @@ def losses(batch: Batch, logits: Tensor, n_documents: int) -> list[tuple[float, 
     entropies = torch.nn.functional.binary_cross_entropy_with_logits(
         logits, batch.targets, reduction="none"
     )
-    of_rows, first = (entropies * batch.weights).sum(dim=2).cpu(), batch.tags.shape[1]
+    of_rows = (entropies * batch.weights).sum(dim=2).cpu()
+    first = batch.tags.shape[1]
     return [(float(rows[:n_documents].sum()), float(rows[first:].sum())) for rows in of_rows]
 
 
@@ -69,7 +71,8 @@ def read_columns(there: Tensor, drawn: Tensor, most: int) -> tuple[Tensor, Tenso
     looking cost 7 points of E-MAP at 10,000 labels and 2,048 a step; these cost less than one.
     """
     there = there.float()
-    n, n_there = len(drawn), there.sum()
+    n = len(drawn)
+    n_there = there.sum()
     columns = (drawn + there).topk(most).indices
     n_read = n_there.clamp(max=most)
     others = (n - n_there) / (most - n_read).clamp(min=1)
@@ -105,9 +108,13 @@ class Batches:
     """
 
     def __init__(self, training: SpaceTraining, places: slice) -> None:
-        self.training, self.data, self.plan = training, training.data, training.plan
-        data, self.device = training.data, training.device
-        self.number, self.places = int(training.numbers[places][0]), places
+        self.training = training
+        self.data = training.data
+        self.plan = training.plan
+        data = training.data
+        self.device = training.device
+        self.number = int(training.numbers[places][0])
+        self.places = places
         # Which documents each member may see, (n_members, m).
         self.sees = data.folds != training.fold_of[places, None]
         if training.n_folds == 1:
@@ -123,7 +130,8 @@ class Batches:
 
     def begin(self, items: Round | None) -> None:
         """Take over the items of a round, and seed its draws."""
-        data, plan = self.data, self.plan
+        data = self.data
+        plan = self.plan
         self._seed(self.training.seed_of(self.number, 1, self.training.round))
         if items is None:
             return
@@ -135,7 +143,8 @@ class Batches:
         tables = {name: torch.from_numpy(getattr(items, name)) for name in names}
         tables["rows"], tables["sizes"] = self._candidates(sees)
         if self.n_pool and data.pool_folds is not None:
-            folds, own = data.pool_folds[items.pool_rows], self.training.fold_of[self.places, None]
+            folds = data.pool_folds[items.pool_rows]
+            own = self.training.fold_of[self.places, None]
             sees = folds != own
             sees[~sees.any(axis=1)] = True
             rows, tables["pool_sizes"] = self._candidates(sees)
@@ -147,15 +156,20 @@ class Batches:
 
     def draw(self) -> Batch:
         """Draw one batch for each member."""
-        data, plan, n_items = self.data, self.plan, self.n_items
+        data = self.data
+        plan = self.plan
+        n_items = self.n_items
         documents = self._draw_documents(plan.document_batch)
-        tags, features, item_targets = documents.tags, None, None
+        tags = documents.tags
+        features = None
+        item_targets = None
         if self.items:
             chosen = self._choose(self.items["rows"], self.items["sizes"], n_items)
             if self.n_pool:
                 tables = self.items["pool_rows"], self.items["pool_sizes"]
                 chosen = torch.cat([chosen, self._choose(*tables, self.n_pool)], dim=1)
-            features, item_targets = self.items["features"][chosen], self.items["targets"][chosen]
+            features = self.items["features"][chosen]
+            item_targets = self.items["targets"][chosen]
             # Some of the items are read by their probable tags, then all by their features.
             some = slice(0, self.n_probable)
             probable = torch.zeros(len(chosen), self.n_probable, data.n_labels, device=self.device)
@@ -163,7 +177,8 @@ class Batches:
             tags = torch.cat([tags, probable], dim=1)
 
         # Weights of labels that are not read are never made: such tables are what a draw costs.
-        columns, factors = None, torch.ones((), device=self.device)
+        columns = None
+        factors = torch.ones((), device=self.device)
         if data.n_outputs > plan.label_block:
             there = (documents.targets > 0.5).flatten(0, -2).any(dim=0)
             if item_targets is not None:
@@ -188,7 +203,8 @@ class Batches:
             weights = torch.cat([weights, by_tags, by_features], dim=1)
         weights.mul_(_read(self.label_weights, columns)).mul_(factors)
 
-        n_features, n_tag_rows = 0 if features is None else features.shape[2], tags.shape[1]
+        n_features = 0 if features is None else features.shape[2]
+        n_tag_rows = tags.shape[1]
         n_read = n_items + self.n_pool
         dropout = [
             self._dropout(plan.dropout[0], n_read, n_features),
@@ -201,7 +217,9 @@ class Batches:
 
     def _draw_documents(self, n: int) -> DrawnDocuments:
         """Draw documents, and which of their tags are hidden."""
-        data, plan, n_seen = self.data, self.plan, self.data.n_seen
+        data = self.data
+        plan = self.plan
+        n_seen = self.data.n_seen
         chosen = self._choose(*self.documents, n)
         truth = targets = self._tags_of(chosen)
         shown = self._hidden(n)
@@ -218,11 +236,9 @@ class Batches:
 
     def _document_weights(self, documents: DrawnDocuments, columns: Tensor | None) -> Tensor:
         """Return the weights of targets of drawn documents, of some columns or all."""
-        data, plan, (n_seen, n_labels) = (
-            self.data,
-            self.plan,
-            (self.data.n_seen, self.data.n_labels),
-        )
+        data = self.data
+        plan = self.plan
+        n_seen, n_labels = (self.data.n_seen, self.data.n_labels)
         _, targets, shown, all_unseen, scales = documents
         of_seen = plan.seen_weight / (targets.shape[1] * data.n_outputs)
 
@@ -243,7 +259,8 @@ class Batches:
 
     def _candidates(self, sees: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
         """Return the rows that each member may see, first of all (n_members, n), and how many."""
-        rows, sizes = np.argsort(~sees, axis=1, kind="stable"), sees.sum(axis=1, keepdims=True)
+        rows = np.argsort(~sees, axis=1, kind="stable")
+        sizes = sees.sum(axis=1, keepdims=True)
         return torch.from_numpy(rows).to(self.device), torch.from_numpy(sizes).to(self.device)
 
     # ------------------------------------------------------------------ on the processor
@@ -383,7 +400,8 @@ def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
     logits = torch.baddbmm(bias, thinned, labels)
     # The derivative of the cross-entropy by its logits.
     errors = torch.sigmoid(logits).sub_(batch.targets).mul_(batch.weights)
-    on_labels, on_bias = thinned.mT @ errors, errors.sum(dim=1, keepdim=True)
+    on_labels = thinned.mT @ errors
+    on_bias = errors.sum(dim=1, keepdim=True)
     if batch.columns is None:
         gradients.labels.copy_(on_labels)
         gradients.bias.copy_(on_bias)
@@ -481,6 +499,10 @@ class _Group:
     """Weights that have one rate and one decay, and the moments that AdamW keeps of them."""
 
     def __init__(self, weights: Tensor, gradient: Tensor, rate: float, decay: float) -> None:
-        self.weights, self.gradient, self.rate, self.decay = weights, gradient, rate, decay
-        self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
+        self.weights = weights
+        self.gradient = gradient
+        self.rate = rate
+        self.decay = decay
+        self.mean = torch.zeros_like(weights)
+        self.square = torch.zeros_like(weights)
         self.n_steps = torch.zeros((), device=weights.device)

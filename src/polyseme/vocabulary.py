@@ -24,7 +24,9 @@ from polyseme.corpus import LabelCorpus, normalize_label
 _MOST_BYTES = 2**24
 # Labels of fewer documents are compared with no other, and of more labels than this only the
 # commonest by their use, where cosines beyond the last number are the same use.
-_FEWEST_USES, _MOST_COMPARED, _SAME_USE = 3, 4000, 0.97
+_FEWEST_USES = 3
+_MOST_COMPARED = 4000
+_SAME_USE = 0.97
 
 
 @dataclass(frozen=True)
@@ -326,7 +328,9 @@ def _stem(label: str) -> str:
     for ending in ("es", "s"):
         if len(plain) > len(ending) + 2 and plain.endswith(ending):
             return plain.removesuffix(ending)
-    return plain.removesuffix("e") if len(plain) > 3 else plain
+    if len(plain) > 3:
+        return plain.removesuffix("e")
+    return plain
 
 
 def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:

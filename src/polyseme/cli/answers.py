@@ -15,7 +15,9 @@ from polyseme.cli.output import Form, counted, emit, for_people, say, told
 if TYPE_CHECKING:
     from polyseme.verdicts import Verdict
 
-_DIGITS, _MOST = 24, 10_000_000  # of a word of `--undo`: letters, and numbers that it stands for
+# Limits of a word of `--undo`: hexadecimal digits of an id, and the largest number of a verdict.
+_DIGITS = 24
+_MOST = 10_000_000
 
 
 @command(ANSWERING)

@@ -91,7 +91,8 @@ def command(panel: str) -> Callable[[Command], Command]:
 def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) -> inspect.Parameter:
     """Return a parameter with typer's declaration of an argument or option."""
     settings = dict(texts[parameter.name])
-    short, flag = settings.pop("short", None), settings.pop("flag", False)
+    short = settings.pop("short", None)
+    flag = settings.pop("flag", False)
     optional = settings.pop("argument", False)
     if optional or (parameter.default is parameter.empty and short is None):
         declaration = typer.Argument(**settings)

@@ -122,7 +122,8 @@ def fit(
             refuse("`--unlabelled` stands beside items with tags; give theirs with --features.")
         pool = read_pool(unlabelled, items.X, extractor, reading)
     shared: dict[str, Any] = {"features": extractor, "device": device, "random_state": seed}
-    trainer, tagger = None, None
+    trainer = None
+    tagger = None
     with resumable(), verdicts_for(model, verdicts, update) as log:
         if preset != Preset.default:
             tagger = _published_tagger(published, checkpoint, normalize, shared)
@@ -303,7 +304,9 @@ def rank(
     reading = Reading(tables, features_column)
     if out is None:
         suggestions = Suggestions(model, top, precision, method, kind)
-        tagger, table, known = suggestions.tagger, Table(features, reading.wanted), None
+        tagger = suggestions.tagger
+        table = Table(features, reading.wanted)
+        known = None
         if tags is not None:
             reading = reading._replace(normalize=tagger.normalize_labels_)
             items = list(table.names())
@@ -446,7 +449,8 @@ def explain(
     x: Any = None
     item: dict[str, Any] = {}
     if tagger.features_ is not None and features.suffix.lower() in tagger.features_.suffixes:
-        x, item = features, {"file": str(features)}
+        x = features
+        item = {"file": str(features)}
     elif str(features) != "-":
         x, item = read_item(features, row, reading)
     if not isinstance(tagger, polyseme.PublishedTagger):
@@ -586,7 +590,8 @@ def validate(
     if items.X is None:
         refuse("`validate` measures items; give their features with --features.")
     sets = read_label_sets(label_sets, items, reading, only=label_sets_only)
-    X, extractor = items.X, extractor_of(items.X, words)
+    X = items.X
+    extractor = extractor_of(items.X, words)
     pool = None if unlabelled is None else read_pool(unlabelled, X, extractor, reading)
     if extractor is None:
         pool = None if pool is None else in_order(pool, column_names(X), owner="validate")
@@ -653,7 +658,8 @@ def _describe_documents(path: Path, tables: TableOptions) -> dict[str, Any]:
     import numpy as np
 
     corpus = polyseme.LabelCorpus.read(path, **asdict(tables))
-    lengths, counts = corpus.lengths, corpus.counts
+    lengths = corpus.lengths
+    counts = corpus.counts
     common = np.argsort(-counts, kind="stable")[:10]
     return {
         "documents": len(corpus),
@@ -670,7 +676,8 @@ def _describe_model(path: Path) -> dict[str, Any]:
     """Return the facts about a saved tagger."""
     tagger = polyseme.load(path)
     facts: dict[str, Any] = {"labels": len(tagger.classes_), **_kinds(tagger)}
-    n_features, store = tagger.n_features_in_, tagger.store_
+    n_features = tagger.n_features_in_
+    store = tagger.store_
     if isinstance(tagger, polyseme.ZeroShotTagger):
         space = tagger.space_
         last = space.history_[-1] if space.history_ else {}

@@ -296,6 +296,7 @@ def _show_neighbours(evidence: Evidence) -> None:
     columns |= {"tag set": {"overflow": "fold"}, "times": _RIGHT}
     rows = []
     for near in evidence.neighbours:
-        votes, holds = f"{near.share:.1%}", "yes" if near.holds else "no"
+        votes = f"{near.share:.1%}"
+        holds = "yes" if near.holds else "no"
         rows.append([f"{near.distance:.3f}", votes, holds, near.document, len(near.document_ids)])
     _print_table(f"nearest known tag sets{takes_part}", columns, rows)

@@ -83,7 +83,9 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _share(value: float | None) -> str:
     """Write a share in percent; a dash where there is none."""
-    return _NONE if value is None or np.isnan(value) else f"{100 * value:.0f} %"
+    if value is None or np.isnan(value):
+        return _NONE
+    return f"{100 * value:.0f} %"
 
 
 def _summary(validation: Validation) -> str:
@@ -128,7 +130,8 @@ def _headroom(validation: Validation) -> str:
 
 def _curves(validation: Validation) -> str:
     """Draw how often tags of each probability are true."""
-    size, colours = 320, {"seen": "#2f6f9f", "unseen": "#c2702d"}
+    size = 320
+    colours = {"seen": "#2f6f9f", "unseen": "#c2702d"}
     shapes = [f"<path d='M0 {size}L{size} 0' stroke='#9aa7b5' stroke-dasharray='4'/>"]
     for place, (name, curve) in enumerate(validation.curves.items()):
         points = " ".join(f"{size * p:.1f},{size * (1 - true):.1f}" for _, p, true in curve)

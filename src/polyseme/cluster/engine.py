@@ -38,12 +38,15 @@ class _Worker:
     def __init__(self, function: Callable[[Any], Any], pieces: Any, of_version: str) -> None:
         import ray
 
-        self.function, self.pieces, self.of_version = function, ray.get(pieces), of_version
+        self.function = function
+        self.pieces = ray.get(pieces)
+        self.of_version = of_version
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Do the piece whose number is the batch; give its value, and an error people can mend."""
         outcomes = np.empty(1, dtype=object)  # or numpy would make a table of the tuple
-        host, ours = socket.gethostname(), own_version()
+        host = socket.gethostname()
+        ours = own_version()
         try:
             if self.of_version != ours:
                 raise InputError(
@@ -248,7 +251,9 @@ def _told(piece: object) -> str:
 def _first_line(error: Exception) -> str:
     """Return the first sentence of what a library says."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].partition(". ")[0].rstrip(".") if lines else type(error).__name__
+    if lines:
+        return lines[0].partition(". ")[0].rstrip(".")
+    return type(error).__name__
 
 
 def own_version() -> str:

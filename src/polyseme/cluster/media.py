@@ -68,7 +68,8 @@ class Tagging:
                 "a folder that `polyseme extract` wrote, or use `polyseme rank`."
             )
         check_device(device, owner=type(extractor).__name__)
-        self.kind, self.engine = extractor.kind, engine
+        self.kind = extractor.kind
+        self.engine = engine
         # Workers use one thread each.
         self.parameters = {"n_jobs": n_jobs if engine is None else 1, "device": device}
         if extraction is not None and not is_extraction(extraction):

@@ -57,14 +57,19 @@ from polyseme.tagger import Tagger, ZeroShotTagger, load
 
 FORMS = ("jsonl", "parquet")
 # What is to be done, what has been done so far, and, when everything is, what there is.
-PLAN, JOURNAL, MANIFEST = "plan.json", "done.journal", "manifest.json"
-FORMAT, FORMAT_VERSION, KIND = "polyseme ranking", 3, "rankings"
+PLAN = "plan.json"
+JOURNAL = "done.journal"
+MANIFEST = "manifest.json"
+FORMAT = "polyseme ranking"
+FORMAT_VERSION = 3
+KIND = "rankings"
 # The score of a row may change in its last digits with the rows that are scored beside it.
 MOST_ROWS = 1024
 _LEAST_ROWS = 16
 _SCORES_AT_ONCE = 2**22
 # Of tags that nobody said how many, or how good, to give.
-DEFAULT_PRECISION, _MOST_TAGS = 0.5, 10
+DEFAULT_PRECISION = 0.5
+_MOST_TAGS = 10
 GROUP_ROWS = 16_384  # of a Parquet file; a reader holds at least one group of rows
 
 Record = dict[str, Any]
@@ -247,7 +252,9 @@ class Table:
 
 def named(row: int, ids: Sequence[str] | None, place: int) -> Record:
     """Return what the record of a row begins with; its id is at a place of `ids`."""
-    return {"row": row} if ids is None else {"row": row, "id": ids[place]}
+    if ids is None:
+        return {"row": row}
+    return {"row": row, "id": ids[place]}
 
 
 def rank_table(

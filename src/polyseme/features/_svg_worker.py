@@ -30,7 +30,8 @@ def main(side: int, *, cover: bool) -> None:
     if cover:
         # Only the renderer knows a picture's proportions; they stand in the PNG's first chunk.
         width, height = struct.unpack(">II", png[16:24])
-        longer, shorter = max(width, height), min(width, height)
+        longer = max(width, height)
+        shorter = min(width, height)
         wanted = -(-side * longer // shorter)
         drawn_side = min(wanted, LONGEST * side)
         if drawn_side > side:

@@ -32,7 +32,8 @@ SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
 # Samples a second that segments are cut from, and that networks listen to.
-RATE, NETWORK_RATE = 22_050, 16_000
+RATE = 22_050
+NETWORK_RATE = 16_000
 
 
 class AudioFeatures(MediaFeatures):
@@ -131,7 +132,9 @@ class AudioFeatures(MediaFeatures):
 
     def trained_tags(self) -> tuple[str, ...]:
         """Return the tags that the network was trained on; see `MediaFeatures.trained_tags`."""
-        return () if self.network is None else tuple(self._network().tags)
+        if self.network is None:
+            return ()
+        return tuple(self._network().tags)
 
     def fit_raw(self, raw: Sequence[Raw]) -> None:
         """Learn the codebook, if there is one; see `MediaFeatures.fit_raw`."""

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError
 
-_FOOTER, _MAGIC = 48, bytes.fromhex("57fb808b247547db")
+_FOOTER = 48
+_MAGIC = bytes.fromhex("57fb808b247547db")
 _FLOAT32 = 1
 
 

@@ -34,7 +34,8 @@ BLOCK = 2048  # segments looked at together: they stay in the processor's cache
 _SMALLEST_VARIANCE = 1e-6  # of a Gaussian, as a share of the segments' own
 # Numbers are cut off here before squares are taken, so that these stay finite: as they come, and
 # in spreads of the training segments.
-_LARGEST, _FARTHEST = 1e100, 1e6
+_LARGEST = 1e100
+_FARTHEST = 1e6
 _ARRAYS = ("mean", "scale", "means", "precisions_cholesky")
 # What the state of a codebook holds.
 _VALUES = Fields(

@@ -23,7 +23,9 @@ from polyseme._validation import InputError
 from polyseme.features.base import needs
 from polyseme.features.networks import Network
 
-_MEAN, _SPREAD = 127.0, 128.0  # of their training, unlike other EfficientNets
+# of their training, unlike other EfficientNets
+_MEAN = 127.0
+_SPREAD = 128.0
 
 
 class EfficientNetLite:

@@ -50,8 +50,11 @@ from polyseme.io.folders import (
     unwritable,
 )
 
-MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
-FORMAT, FORMAT_VERSION = "polyseme extraction", 3
+MANIFEST = "extraction.json"
+LEDGER = "files.jsonl"
+CACHE = "cache.sqlite"
+FORMAT = "polyseme extraction"
+FORMAT_VERSION = 3
 _ARRAYS = {"image": "features.npy", "audio": "segments.npy"}
 _KINDS = {kind: f"numbers of {kind} files" for kind in _ARRAYS}  # as the mark says it
 # Temporary files of version 2 had nothing of us in their names: they are left alone.
@@ -71,7 +74,8 @@ CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLO
 # What a table's digests are of. Tables of version 2 had none, and get them as they are.
 _DIGESTED = {"numbers": "content, preprocessing, shape, raw", "files": "path, state, content"}
 # Files that a worker of a cluster hashes, and looks at, at a time.
-_HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
+_HASHED_AT_ONCE = 64
+_LEAST_AT_ONCE = 8
 _MOST_CACHES = 16  # that are asked for files
 
 Progress = Callable[[int, int, int], None]
@@ -720,7 +724,8 @@ class FeatureStore:
 
     def _unusable(self, error: sqlite3.Error) -> InputError:
         """Build the error for what SQLite complains of."""
-        folder, code = self.path.parent, getattr(error, "sqlite_errorcode", None)
+        folder = self.path.parent
+        code = getattr(error, "sqlite_errorcode", None)
         if "locked" in str(error):
             return InputError(
                 f"Another extraction is writing to '{folder}'; wait until it is done."

@@ -164,7 +164,9 @@ class ImageFeatures(MediaFeatures):
 
     def _size(self) -> int:
         """Return the pixels a side: those that were asked for, or the network's own."""
-        return self._network().spec.size if self.size is None else self.size
+        if self.size is None:
+            return self._network().spec.size
+        return self.size
 
     def _picture(self, item: object) -> NDArray[np.uint8]:
         """Return one item at the network's size, (size, size, 3)."""

@@ -26,7 +26,9 @@ MOST_LETTERS = 1_000
 # Fields of sound files that hold tags, whatever the format calls them. Comments are prose.
 SOUND_FIELDS = frozenset({"genre", "mood", "style", "keywords", "tags"})
 _ALIASES = {"keyw": "keywords"}
-_XP_KEYWORDS, _IPTC_KEYWORDS, _IPTC_CHARSET = 0x9C9E, (2, 25), (1, 90)
+_XP_KEYWORDS = 0x9C9E
+_IPTC_KEYWORDS = (2, 25)
+_IPTC_CHARSET = (1, 90)
 _END = bytes.fromhex("0000000049454e44ae426082")  # the last chunk
 _RAW_IPTC = "Raw profile type iptc"
 _SIDECAR = "sidecar"

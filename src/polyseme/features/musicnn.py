@@ -22,7 +22,10 @@ from polyseme.features.checkpoint import read_checkpoint
 from polyseme.features.networks import Network
 from polyseme.features.timbre import mel_triangles
 
-RATE, FRAME, HOP, N_BANDS = 16_000, 512, 256, 96
+RATE = 16_000
+FRAME = 512
+HOP = 256
+N_BANDS = 96
 N_FRAMES = 187  # that the network looks at: three seconds
 N_FEATURES = 200
 _EPSILON = 1e-3  # beside each variance

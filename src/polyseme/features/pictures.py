@@ -41,10 +41,12 @@ with contextlib.suppress(ImportError):
 
     register_heif_opener(thumbnails=False)
 MOST_BYTES = 2_000_000_000
-SVG_BYTES, SVG_SECONDS = 10_000_000, 10.0
+SVG_BYTES = 10_000_000
+SVG_SECONDS = 10.0
 
 # In pixels: what is a large picture, and what is composed on its ground at a time.
-_LARGE, _BAND = 20_000_000, 4_000_000
+_LARGE = 20_000_000
+_BAND = 4_000_000
 _PIXEL_BYTES = 4  # of a decoded pixel, as red, green, blue and transparency take; deeper ones count
 _TRANSPOSED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation: Pillow's transposition
 _MARKUP = re.compile(rb"\xef\xbb\xbf\s*<|\xff\xfe<\0|\xfe\xff\0<|\s*<|\x1f\x8b")
@@ -268,7 +270,9 @@ def _upright(small: Image.Image, picture: Image.Image) -> Image.Image:
         turn = _TRANSPOSED.get(orientation)
     except Exception:  # a broken block says nothing; the pixels were good
         return small
-    return small if turn is None else small.transpose(Image.Transpose(turn))
+    if turn is None:
+        return small
+    return small.transpose(Image.Transpose(turn))
 
 
 def _squared(small: Image.Image, size: int, ground: str) -> NDArray[np.uint8]:

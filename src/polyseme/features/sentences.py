@@ -29,7 +29,8 @@ class SentenceNetwork:
     """A model; it brings pictures to its own size and colours."""
 
     def __init__(self, name: str, model: Any) -> None:
-        self.name, self.model = name, model
+        self.name = name
+        self.model = model
 
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
         """Return the vectors (n, n_features) of pictures (n, size, size, 3)."""

@@ -27,7 +27,8 @@ try:
 except (ImportError, OSError) as error:  # OSError: soundfile is there, libsndfile is not
     raise needs("audio", "Reading sounds") from error
 
-LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000
+LOWEST_RATE = 1_000
+HIGHEST_RATE = 768_000
 MOST_CHANNELS = 32
 AAC_FORMATS = {".m4a": "mov", ".m4b": "mov", ".aac": "aac"}  # ffmpeg's names of their forms
 _DAMAGED = "is damaged or not a sound file"

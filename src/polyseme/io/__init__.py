@@ -89,7 +89,9 @@ class Table:
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows and columns of the features."""
-        return (len(self), 0) if self.features is None else self.features.shape
+        if self.features is None:
+            return (len(self), 0)
+        return self.features.shape
 
     @property
     def has_tags(self) -> bool:

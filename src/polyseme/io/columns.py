@@ -17,14 +17,19 @@ from polyseme.io import Table, Wanted
 from polyseme.io.tag_cells import label_sets
 
 # What a column holds; anything else is the name of a type that is neither.
-NUMBER, VECTOR, TEXT, LIST = "numbers", "vectors", "text", "lists"
+NUMBER = "numbers"
+VECTOR = "vectors"
+TEXT = "text"
+LIST = "lists"
 # Column -> where a `Table` has it; none of them is ever a feature.
 FIELDS = {"id": "ids", "file": "ids", "group": "groups", "split": "splits"}
 TAGS = ("tags", "labels")
 _VECTORS = ("embedding", "embeddings", "vector", "features")
 # As pandas writes an index into Parquet, and calls it when it comes back from CSV.
-_INDEX, _NAMELESS = re.compile(r"__index_level_\d+__"), re.compile(r"(Unnamed: \d+)?")
-MAX_COLUMNS, MAX_NAME = 100_000, 200
+_INDEX = re.compile(r"__index_level_\d+__")
+_NAMELESS = re.compile(r"(Unnamed: \d+)?")
+MAX_COLUMNS = 100_000
+MAX_NAME = 200
 MAX_NUMBERS = 2**31  # of features, 16 GiB; few bytes of a packed file can state more
 
 
@@ -40,7 +45,9 @@ class Roles(NamedTuple):
     @property
     def features(self) -> tuple[str, ...]:
         """The columns that are features."""
-        return self.numbers if self.vector is None else (self.vector,)
+        if self.vector is None:
+            return self.numbers
+        return (self.vector,)
 
 
 def fields_of(names: Collection[str]) -> dict[str, str]:

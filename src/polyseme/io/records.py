@@ -87,7 +87,9 @@ def _cell(value: Any, where: str) -> str:
         texts.append(text)
     cell = ";".join(texts)
     has_text = any(isinstance(item, str) for item in items)
-    return f"'{cell}" if has_text and _acts(cell) else cell
+    if has_text and _acts(cell):
+        return f"'{cell}"
+    return cell
 
 
 def _acts(cell: str) -> bool:

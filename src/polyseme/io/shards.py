@@ -26,7 +26,9 @@ from polyseme.io.columns import Roles, check_size, find_roles, table_of, texts
 from polyseme.io.folders import own_folder, replacing
 
 _WRITTEN = re.compile(r"part-\d{5,}\.(?:npy|parquet)")  # as `write_shards` names them
-_STATE, _SPLITS = "state.json", "dataset_dict.json"  # as Hugging Face datasets name them
+# File names of Hugging Face datasets.
+_STATE = "state.json"
+_SPLITS = "dataset_dict.json"
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,9 @@ def _sources(paths: Sequence[Path], wanted: Wanted) -> Iterator[tuple[Any, Roles
 
 def _opened(path: Path) -> Any:
     """Return a file of either kind, opened."""
-    return NumpyFile(path) if path.suffix.lower() == ".npy" else ArrowFile(path)
+    if path.suffix.lower() == ".npy":
+        return NumpyFile(path)
+    return ArrowFile(path)
 
 
 def _write_parquet(rows: NDArray[Any], stream: BinaryIO) -> None:

@@ -121,7 +121,9 @@ class Tags(NamedTuple):
 def read_sidecar(path: Path) -> Tags:
     """Read the tags of a sidecar; none where it is missing."""
     rdf = _load(Path(path))
-    return Tags([]) if rdf is None else _tags(rdf, str(path))
+    if rdf is None:
+        return Tags([])
+    return _tags(rdf, str(path))
 
 
 def read_packet(packet: bytes, name: str) -> Tags:

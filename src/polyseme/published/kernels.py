@@ -32,7 +32,8 @@ GAMMA_GRID = (1.0, 0.25, 4.0)
 _HEURISTIC_ROWS = 1000
 _BLOCK_ROWS = 4096
 # Numbers in a block that fits the cache, and fewer than another thread would wake up for.
-_BLOCK_SIZE, _SHARED_SIZE = 2**17, 2**18
+_BLOCK_SIZE = 2**17
+_SHARED_SIZE = 2**18
 # Multiplications of a product below which waking BLAS threads costs more than they gain.
 _SHARED_WORK = 2e8
 
@@ -305,4 +306,6 @@ def like(array: Any, template: Array) -> Array:
 
 def to_numpy(array: Array) -> NDArray[Any]:
     """Bring an array back from wherever it is."""
-    return array if isinstance(array, np.ndarray) else np.asarray(array.cpu().numpy())
+    if isinstance(array, np.ndarray):
+        return array
+    return np.asarray(array.cpu().numpy())

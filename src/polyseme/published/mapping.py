@@ -94,11 +94,14 @@ PENALTY_GRID = (1.0, 0.1, 0.3, 3.0, 0.03, 10.0)
 _SETTINGS = ("nu", "C", "gamma", "penalty")
 _ARRAYS = ("mean", "scale", "support", "dual_coef", "intercept")
 # Up to this many rows float64 costs nothing worth saving, and a GPU gains nothing.
-_DOUBLE_ROWS, _GPU_ROWS = 512, 2000
+_DOUBLE_ROWS = 512
+_GPU_ROWS = 2000
 # The least sample of many instances that heuristics for gamma look at.
 _HEURISTIC_ROWS = 1000
 # Of the search, loose and few: neither moves the choice, and both save most of the time.
-_SEARCH_TOLERANCE, _SEARCH_ITER, _SEARCH_OUTPUTS = 3e-3, 500, 32
+_SEARCH_TOLERANCE = 3e-3
+_SEARCH_ITER = 500
+_SEARCH_OUTPUTS = 32
 
 
 @dataclass(repr=False, eq=False)  # both are scikit-learn's
@@ -212,7 +215,9 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         """
         if name not in ("default", "paper"):
             raise unknown_name("preset", name, ("default", "paper"))
-        return cls(C=1.0, gamma=1.0, scaling="l2") if name == "paper" else cls()
+        if name == "paper":
+            return cls(C=1.0, gamma=1.0, scaling="l2")
+        return cls()
 
     def fit(self, X: object, points: object, groups: ArrayLike | None = None) -> Self:
         """Learn the way from features to points.

@@ -37,7 +37,8 @@ from polyseme.published.kernels import (
 
 _OVER_RELAXATION = 1.8
 _GREATEST_RHO = 4.0
-_LOOK_EVERY, _CHECK_EVERY = 2, 20
+_LOOK_EVERY = 2
+_CHECK_EVERY = 20
 _REUSE_FACTOR = 5.0
 _TARGET_ROWS = 4096
 # Above this many rows the inverse costs more than it saves over two triangular solutions. On a GPU
@@ -49,10 +50,14 @@ MOST_LANDMARKS = 3000
 _LEAST_PIVOT = {"float32": 1e-5, "float64": 1e-10}
 # How a memory bound is shared out: blocks of rows, the kernel to the landmarks, the solver, which
 # holds eight arrays of n numbers for each output.
-_BLOCK_SHARE, _STORE_SHARE, _STATE_SHARE, _STATE_ARRAYS = 0.1, 0.45, 0.4, 8
+_BLOCK_SHARE = 0.1
+_STORE_SHARE = 0.45
+_STATE_SHARE = 0.4
+_STATE_ARRAYS = 8
 # Closer to the optimum than this, what landmarks leave out weighs far more.
 _LEAST_TOLERANCE = 3e-3
-_MAX_ITER, _CHANGE_EVERY = 200, 5
+_MAX_ITER = 200
+_CHANGE_EVERY = 5
 
 
 def solve_kernel_ridge(

@@ -67,7 +67,9 @@ LOOK_EVERY = 16
 # Numbers of a table that may be new in each step; a larger one would come page by page.
 _MOST_NEW = 2**22
 # Documents whose labels are scored at a time, and the most that are held out or known.
-_SCORED_TOGETHER, _MOST_HELD_OUT, _MOST_KNOWN = 1000, 1000, 100_000
+_SCORED_TOGETHER = 1000
+_MOST_HELD_OUT = 1000
+_MOST_KNOWN = 100_000
 
 
 @dataclass(repr=False, eq=False)  # both are scikit-learn's

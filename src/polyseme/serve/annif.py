@@ -49,7 +49,9 @@ def uri_of(label: str) -> str:
 
 def label_of(uri: str) -> str | None:
     """Return the label of a URI; None where it is none of ours."""
-    return unquote(uri.removeprefix(_URI)) if uri.startswith(_URI) else None
+    if uri.startswith(_URI):
+        return unquote(uri.removeprefix(_URI))
+    return None
 
 
 class Document(BaseModel):

@@ -520,4 +520,6 @@ def _token(header: bytes) -> str:
 
 def _digits(value: bytes) -> bytes:
     """Return a length that is one, else 0."""
-    return value if value.isdigit() and len(value) < 16 else b"0"
+    if value.isdigit() and len(value) < 16:
+        return value
+    return b"0"

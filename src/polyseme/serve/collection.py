@@ -324,7 +324,9 @@ class Collection:
 
 def _n_rows(values: Any) -> int:
     """Count rows of anything that has some."""
-    return int(values.shape[0]) if hasattr(values, "shape") else len(values)
+    if hasattr(values, "shape"):
+        return int(values.shape[0])
+    return len(values)
 
 
 def _kind_of(file: Path) -> str | None:

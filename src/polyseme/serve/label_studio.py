@@ -34,7 +34,8 @@ from polyseme.verdicts import Verdict
 MOST_TASKS = 256
 MOST_LABELS = 1000
 _LIKELY = 0.5
-_XML_BYTES, _DEEPEST = 2**21, 20
+_XML_BYTES = 2**21
+_DEEPEST = 20
 _KINDS = {"Choices": "choices", "Taxonomy": "taxonomy"}
 _MOST_WAITING = 1024  # annotations
 _log = logging.getLogger("polyseme.serve")
@@ -145,7 +146,9 @@ class Control:
 
     def value(self, path: Sequence[str]) -> Any:
         """Return one choice as results have it."""
-        return path[-1] if self.kind == "choices" else list(path)
+        if self.kind == "choices":
+            return path[-1]
+        return list(path)
 
     def labels(self, now: Snapshot, task: Task) -> dict[str, Choice]:
         """Return what can be chosen for a task, by the label of a model that it is."""

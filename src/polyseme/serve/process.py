@@ -17,7 +17,8 @@ from polyseme._threads import one_blas_thread
 _SWITCH = 0.0002
 # glibc keeps what was freed, and for each thread by itself: models that are replaced leave holes
 # that nothing fits into. One place for all threads, tidied up every so often, stays small.
-_M_ARENA_MAX, _TRIM_SECONDS = -8, 60.0
+_M_ARENA_MAX = -8
+_TRIM_SECONDS = 60.0
 # Until the head of a request is there; what follows has the deadline of a request.
 _HEAD_SECONDS = 30.0
 

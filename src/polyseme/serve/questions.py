@@ -22,7 +22,9 @@ from polyseme.serve.schemas import Encoded, Thing, Wanted
 
 B = TypeVar("B", bound=Thing)
 M = TypeVar("M", bound=BaseModel)
-JSON, NUMBERS, NUMPY = "application/json", "application/octet-stream", "application/x-npy"
+JSON = "application/json"
+NUMBERS = "application/octet-stream"
+NUMPY = "application/x-npy"
 FORM = "multipart/form-data"
 _FIELDS_BYTES = 2**16  # of the other fields of a form
 

@@ -24,7 +24,8 @@ NAME = "polyseme"
 # The application refuses what it cannot take, with a sentence; Ray Serve's own bound stands above.
 _AT_ONCE = 2048
 _NAMED = re.compile(r"[\w.]*(Error|Exception): ")
-_LOOK_SECONDS, _END_SECONDS = 2.0, 15.0
+_LOOK_SECONDS = 2.0
+_END_SECONDS = 15.0
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
