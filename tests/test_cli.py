@@ -815,7 +815,7 @@ def test_items_teach_a_new_tag_and_another_folder_leaves_the_model_alone(
     assert "canoe" in polyseme.load(tmp_path / "taught").classes_
     assert not (own_model / "verdicts.sqlite").exists()
     for words, message in (
-        (("add", own_model, 3), "Say with --label"),
+        (("add", own_model, 3), "Name the tag that these items carry"),
         (("add", own_model, 3, "--label", "canoe"), "Nothing is known of the item '3'"),
         (("add", own_model, 99, "--label", "canoe", "-x", files / "test.npy"), "no item '99'"),
     ):

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from polyseme.members import Members, Shape, likely, mean_of
-from polyseme.steps import Batch, HeldTags, MemberOptimizer, start_members, step
+from polyseme.steps import MemberOptimizer, SparseTags, TrainingBatch, start_members, step
 
 N_MEMBERS, N_ROWS, N_ITEMS = 3, 6, 4
 SHAPE = Shape(n_labels=5, n_outputs=7, n_features=4, hidden=6, code=3)
@@ -36,7 +36,7 @@ def random_batch(shape, columns=None, n_members=N_MEMBERS, seed=1):
     rows = N_ROWS + n_items
     factors = [(n_items, shape.n_features), (n_items, shape.hidden), (N_ROWS, shape.hidden)]
     factors.append((rows, shape.code))
-    return Batch(
+    return TrainingBatch(
         tags=drawn(N_ROWS, shape.n_labels),
         features=drawn(n_items, shape.n_features) - 0.5 if n_items else None,
         targets=drawn(rows, n_columns),
@@ -111,8 +111,8 @@ def test_tags_that_are_held_one_by_one_give_what_their_table_gives(n_rows):
     batch.tags[:, :n_rows] = (batch.tags[:, :n_rows] < 0.4).double()
     _, rows, labels = batch.tags[:, :n_rows].nonzero(as_tuple=True)
     found, wanted = members.to("cpu"), members.to("cpu")
-    held = replace(batch, held=HeldTags(n_rows, rows, labels))
-    torch.testing.assert_close(step(members, held, found), step(members, batch, wanted))
+    sparse_tags = replace(batch, sparse_tags=SparseTags(n_rows, rows, labels))
+    torch.testing.assert_close(step(members, sparse_tags, found), step(members, batch, wanted))
     for group, other in zip(found.groups, wanted.groups, strict=True):
         torch.testing.assert_close(group, other)
 

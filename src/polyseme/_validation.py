@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn import exceptions
 
-from polyseme._text import in_words, printable, said, shown
+from polyseme._text import error_text, in_words, printable, shown
 
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 IntArray: TypeAlias = NDArray[np.int64]
@@ -245,7 +245,8 @@ def check_features(
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"`X` of `{owner}` must hold numbers only; {said(error)}. Encode text columns first."
+            f"`X` of `{owner}` must hold numbers only; {error_text(error)}. Encode text columns "
+            "first."
         ) from error
     if matrix is None:
         raise InputError(f"Complex data not supported by `{owner}`; pass real numbers.")
@@ -456,7 +457,7 @@ def check_sparse(matrix: Any, name: str, *, owner: str) -> sp.csr_matrix:
     except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
-        told = f"{what} is no sound sparse matrix ({said(error)}); build it anew."
+        told = f"{what} is no sound sparse matrix ({error_text(error)}); build it anew."
         raise InputError(told) from error
 
 

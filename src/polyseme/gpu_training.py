@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyseme.steps import Batches, Learner, losses, step
+from polyseme.steps import BatchSampler, Learner, losses, step
 from polyseme.training import Round, SpaceTraining
 
 # Steps that are taken, and taken back, before the graph is captured.
@@ -23,15 +23,15 @@ _WARM_UP = 3
 class GpuLearner(Learner):
     """All members of a share, which take their steps together; see `Learner`."""
 
-    batches: GpuBatches
+    batches: GpuBatchSampler
 
     def __init__(self, training: SpaceTraining, places: slice) -> None:
         super().__init__(training, places)
         self.number = torch.zeros((), device=training.device)
         self.graph: Any = None
 
-    def _batches(self, places: slice) -> GpuBatches:
-        return GpuBatches(self.training, places)
+    def _make_sampler(self, places: slice) -> GpuBatchSampler:
+        return GpuBatchSampler(self.training, places)
 
     def train(self, items: Round | None) -> list[tuple[float, float]]:
         """Take the steps of a round; give the last step's losses, (documents, items)."""
@@ -90,8 +90,8 @@ class GpuLearner(Learner):
         self.number += 1
 
 
-class GpuBatches(Batches):
-    """Draw the batches of members on a device, in tensors that stay in place; see `Batches`."""
+class GpuBatchSampler(BatchSampler):
+    """Draw the batches of members on a device, in tensors that stay in place."""
 
     def __init__(self, training: SpaceTraining, places: slice) -> None:
         super().__init__(training, places)
@@ -108,7 +108,7 @@ class GpuBatches(Batches):
         self.device_generator.manual_seed(seed)
 
     def _item_counts(self, n_visible: int, soft: bool) -> tuple[int, int]:
-        """Let every round have a graph of the same shape; see `Batches.begin` for weights."""
+        """Let every round have a graph of the same shape; see `BatchSampler.begin` for weights."""
         return self.plan.item_batch, self.plan.probable_batch
 
     def _pool_count(self, n: int, pooled: bool) -> int:
@@ -135,7 +135,7 @@ class GpuBatches(Batches):
         rows = torch.zeros(*documents.shape, n_labels + 1, device=self.device)
         return rows.scatter_(2, labels, 1.0)[..., :n_labels]
 
-    def _held_tags(self, tags: Tensor) -> None:
+    def _sparse_tags(self, tags: Tensor) -> None:
         """Leave tags in their table: how many there are would change from step to step."""
 
     def _uniform(self, *shape: int) -> Tensor:

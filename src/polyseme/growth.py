@@ -118,7 +118,7 @@ def _linear_path_seconds(n_items: int, n_features: int) -> float:
     return _PRODUCT * (2.0 * n_items + 8.0 * n_features) * n_features**2
 
 
-def tell_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -> None:
+def warn_about_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -> None:
     """Warn before a fit that takes long or much memory, with the figure and the way round.
 
     Parameters

@@ -37,10 +37,10 @@ class Learner:
         self.optimizer = MemberOptimizer(
             self.members, self.gradients, plan.learning_rates, plan.decays
         )
-        self.batches = self._batches(places)
+        self.batches = self._make_sampler(places)
 
-    def _batches(self, places: slice) -> Batches:
-        return Batches(self.training, places)
+    def _make_sampler(self, places: slice) -> BatchSampler:
+        return BatchSampler(self.training, places)
 
     def train(self, items: Round | None) -> list[tuple[float, float]]:
         """Take the steps of a round; give each member's last losses, (documents, items)."""
@@ -53,7 +53,7 @@ class Learner:
         return losses(batch, logits, plan.document_batch)
 
 
-def losses(batch: Batch, logits: Tensor, n_documents: int) -> list[tuple[float, float]]:
+def losses(batch: TrainingBatch, logits: Tensor, n_documents: int) -> list[tuple[float, float]]:
     """Return each member's mean cross-entropy of documents and of items by their features."""
     entropies = torch.nn.functional.binary_cross_entropy_with_logits(
         logits, batch.targets, reduction="none"
@@ -97,7 +97,7 @@ class DrawnDocuments(NamedTuple):
     scales: Tensor  # weights of unseen labels, (n_members, n, 1)
 
 
-class Batches:
+class BatchSampler:
     """Draw the batches of some members; `polyseme.gpu_training` has other sources of numbers.
 
     Parameters
@@ -154,7 +154,7 @@ class Batches:
         scale = plan.probable_weight / (max(self.n_probable, 1) * data.n_outputs)
         self.probable_scale.fill_(scale * items.soft)
 
-    def draw(self) -> Batch:
+    def draw(self) -> TrainingBatch:
         """Draw one batch for each member."""
         data = self.data
         plan = self.plan
@@ -212,8 +212,8 @@ class Batches:
             self._dropout(plan.dropout[2], n_tag_rows, plan.hidden),
             self._dropout(plan.dropout[3], n_tag_rows + n_read, plan.code),
         ]
-        held = None if columns is None else self._held_tags(documents.tags)
-        return Batch(tags, features, targets, weights, columns, dropout, held)
+        sparse_tags = None if columns is None else self._sparse_tags(documents.tags)
+        return TrainingBatch(tags, features, targets, weights, columns, dropout, sparse_tags)
 
     def _draw_documents(self, n: int) -> DrawnDocuments:
         """Draw documents, and which of their tags are hidden."""
@@ -303,10 +303,10 @@ class Batches:
         drawn = np.asarray(self.bits.random_raw(n // 8 + 1)).view(np.uint8)[:n]
         return torch.from_numpy(drawn).view(1, *shape).float()
 
-    def _held_tags(self, tags: Tensor) -> HeldTags | None:
+    def _sparse_tags(self, tags: Tensor) -> SparseTags | None:
         """Return the tags (n_members, n, n_labels) that documents hold one by one."""
         _, rows, labels = tags.nonzero(as_tuple=True)
-        return HeldTags(tags.shape[1], rows, labels)
+        return SparseTags(tags.shape[1], rows, labels)
 
     def _hidden(self, n: int) -> Tensor:
         """Draw which tags are hidden, 1 or 0, (n_members, n, n_labels)."""
@@ -322,7 +322,7 @@ class Batches:
 # ---------------------------------------------------------------------- one step
 
 
-class HeldTags(NamedTuple):
+class SparseTags(NamedTuple):
     """The tags of the first rows of a member's batch, one by one: of thousands, few are held."""
 
     n_rows: int
@@ -360,7 +360,7 @@ def start_members(shape: Shape, priors: NDArray[np.float64], seeds: list[int]) -
 
 
 @dataclass
-class Batch:
+class TrainingBatch:
     """The rows of one training step: documents, items by probable tags, items by features."""
 
     tags: Tensor  # (n_members, n_documents + n_probable, n_labels)
@@ -369,10 +369,10 @@ class Batch:
     weights: Tensor  # the same; already divided by the numbers of rows and outputs
     columns: Tensor | None  # the outputs that are read, (n_columns,); None: all
     dropout: list[Tensor]  # factors on features, hidden units of items, of documents, codes
-    held: HeldTags | None = None  # of documents, where that is quicker than a table
+    sparse_tags: SparseTags | None = None  # of documents, where that is quicker than a table
 
 
-def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
+def step(members: Members, batch: TrainingBatch, gradients: Members) -> Tensor:
     """Overwrite gradients with those of the weighted cross-entropy of a batch; give its logits.
 
     Written out by hand: autograd takes about 1.6 times as long on the processor, where most of a
@@ -381,10 +381,10 @@ def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
     on_features, on_items, on_documents, on_codes = batch.dropout
     (first, first_bias), (second, second_bias) = members.document_layers
     tags = batch.tags
-    if batch.held is None:
+    if batch.sparse_tags is None:
         open_units = torch.relu_(torch.baddbmm(first_bias, tags, first))
     else:
-        open_units = torch.relu_(batch.held.products(tags, first, first_bias))
+        open_units = torch.relu_(batch.sparse_tags.products(tags, first, first_bias))
     hidden = open_units * on_documents
     codes = torch.baddbmm(second_bias, hidden, second)
     if batch.features is not None:
@@ -413,7 +413,7 @@ def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
     back -= back * codes * codes
     n_rows = tags.shape[1]
     layers = gradients.document_layers
-    _back(back[:, :n_rows], tags, open_units, on_documents, second, layers, batch.held)
+    _back(back[:, :n_rows], tags, open_units, on_documents, second, layers, batch.sparse_tags)
     if batch.features is not None:
         layers = gradients.item_layers
         _back(back[:, n_rows:], features, item_units, on_items, item_second, layers)
@@ -427,17 +427,17 @@ def _back(
     dropout: Tensor,
     second: Tensor,
     gradients: Layers,
-    held: HeldTags | None = None,
+    sparse_tags: SparseTags | None = None,
 ) -> None:
     """Go back through one encoder: from gradients of what its tanh takes to those of weights."""
     (on_first, on_first_bias), (on_second, on_second_bias) = gradients
     torch.bmm((units * dropout).mT, back, out=on_second)
     torch.sum(back, dim=1, keepdim=True, out=on_second_bias)
     below = torch.ops.aten.threshold_backward((back @ second.mT).mul_(dropout), units, 0)
-    if held is None:
+    if sparse_tags is None:
         torch.bmm(inputs.mT, below, out=on_first)
     else:
-        held.gradients(inputs, below, on_first)
+        sparse_tags.gradients(inputs, below, on_first)
     torch.sum(below, dim=1, keepdim=True, out=on_first_bias)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._text import is_text, said
+from polyseme._text import error_text, is_text
 from polyseme._validation import InputError, check_path, first_few
 from polyseme.corpus import LabelCorpus, normalize_label
 
@@ -74,7 +74,9 @@ class Vocabulary:
         except (OSError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"The vocabulary {file} cannot be read: {said(error)}.") from error
+            raise InputError(
+                f"The vocabulary {file} cannot be read: {error_text(error)}."
+            ) from error
         return cls.from_state(content, str(file))
 
     @classmethod

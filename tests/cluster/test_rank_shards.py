@@ -63,7 +63,7 @@ def test_unseen_labels_that_cannot_be_promised_are_left_out_unless_asked_for(
 ):
     own_tagger.validation_ = replace(own_tagger.validation_, thresholds=(np.inf,))
     own_tagger.save(tmp_path / "model")
-    suggestions = ranking.Suggestions(tmp_path / "model", None, kind=kind)
+    suggestions = ranking.SavedRanker(tmp_path / "model", None, kind=kind)
     assert suggestions.tagger.validation_.highest_precision == 0
     assert (suggestions.precision, suggestions.leaves_out) == (precision, leaves_out)
     assert not recwarn.list, "the command tells of it where nobody asked for a precision"
@@ -324,7 +324,7 @@ def test_engines_and_addresses_are_checked(words, message, monkeypatch):
 
 def test_a_worker_refuses_in_a_sentence(place, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda pieces: pieces))
-    replaced, moved = (ranking.Suggestions(place / "model", 1) for _ in range(2))
+    replaced, moved = (ranking.SavedRanker(place / "model", 1) for _ in range(2))
     replaced.digest, moved.model = "0" * 64, tmp_path / "no"
     shard = Shard(tmp_path / "no.npy", 0, 1, Roles({}, None, None, (), ()))
     here = engine.own_version()

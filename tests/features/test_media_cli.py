@@ -306,7 +306,7 @@ def test_files_without_tags_are_a_pool_and_an_update_keeps_the_extractor(picture
     run("extract", "image", pictures / "files", "-o", taught / "larger", "--size", 96)
     assert "96" in complaint(*update, "-d", tags, "-x", taught / "larger")
     numbers = pictures / "numbers" / "features.npy"
-    assert "was made of image files" in complaint(*update, "-x", numbers, "-d", tags)
+    assert "was fitted on image files" in complaint(*update, "-x", numbers, "-d", tags)
     assert "was extracted from files" in complaint(
         "validate", "-x", numbers, "-d", tags, "-u", pictures / "numbers"
     )

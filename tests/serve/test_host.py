@@ -11,7 +11,7 @@ import pytest
 from polyseme import load
 from polyseme._validation import InputError
 from polyseme.serve.collection import UnknownItemError
-from polyseme.serve.host import Ask, ModelHost, UnknownLabelError
+from polyseme.serve.host import ModelHost, SuggestRequest, UnknownLabelError
 from polyseme.verdicts import Verdict
 
 
@@ -21,7 +21,7 @@ def row(world, number=0):
 
 def test_answers_are_those_of_the_tagger(host, model, world):
     tagger = load(model)
-    asks = [Ask(row(world, number), (), 4) for number in range(3)]
+    asks = [SuggestRequest(row(world, number), (), 4) for number in range(3)]
     labels, scores = tagger.rank(world.X_test[:3].astype(np.float32), 4)
     for (_, found), names, values in zip(host.suggest(asks), labels, scores, strict=True):
         assert [one.label for one in found] == names.tolist()
@@ -30,12 +30,12 @@ def test_answers_are_those_of_the_tagger(host, model, world):
 
 def test_questions_of_all_kinds_are_answered_in_one_batch_as_they_would_be_alone(host, world):
     asks = [
-        Ask(row(world), (), 3),
-        Ask(None, ("sand", "sea"), 3),
-        Ask(row(world, 1), ("oven",), 3),
-        Ask(row(world, 2), (), 3, kinds=("unseen",)),
-        Ask(row(world, 2), (), 30, threshold=0.5),
-        Ask(row(world, 2), (), 30, precision=0.5),
+        SuggestRequest(row(world), (), 3),
+        SuggestRequest(None, ("sand", "sea"), 3),
+        SuggestRequest(row(world, 1), ("oven",), 3),
+        SuggestRequest(row(world, 2), (), 3, kinds=("unseen",)),
+        SuggestRequest(row(world, 2), (), 30, threshold=0.5),
+        SuggestRequest(row(world, 2), (), 30, precision=0.5),
     ]
     together = [found for _, found in host.suggest(asks)]
     alone = [host.suggest([ask])[0][1] for ask in asks]
@@ -50,11 +50,11 @@ def test_questions_of_all_kinds_are_answered_in_one_batch_as_they_would_be_alone
 @pytest.mark.parametrize(
     ("ask", "sentence"),
     [
-        (Ask(None), "Give features"),
-        (Ask(None, ("zzz",)), "None of the tags is known: zzz"),
-        (Ask(np.zeros(3, np.float32)), "takes 5 features an item; got 3"),
-        (Ask(np.full(5, np.nan, np.float32)), "must be finite"),
-        (Ask(None, ("sand",), precision=0.5), "for tags alone"),
+        (SuggestRequest(None), "Give features"),
+        (SuggestRequest(None, ("zzz",)), "None of the tags is known: zzz"),
+        (SuggestRequest(np.zeros(3, np.float32)), "takes 5 features an item; got 3"),
+        (SuggestRequest(np.full(5, np.nan, np.float32)), "must be finite"),
+        (SuggestRequest(None, ("sand",), precision=0.5), "for tags alone"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_before_it_waits(host, ask, sentence):
@@ -63,7 +63,7 @@ def test_what_cannot_be_answered_is_refused_before_it_waits(host, ask, sentence)
 
 
 def test_unknown_tags_are_told_and_noted(host, world):
-    ask, unknown = host.check(Ask(row(world), ("Sand", "canoe", "canoe")))
+    ask, unknown = host.check(SuggestRequest(row(world), ("Sand", "canoe", "canoe")))
     assert ask.tags == ("sand",) and unknown == ["canoe"]
     assert host.told.typed == {"canoe": 1}
 
@@ -99,7 +99,7 @@ def test_a_version_is_put_back_and_answers_stay(host, model):
 
 
 def test_verdicts_move_scores_at_once_and_undo_takes_them_back_to_the_bit(host, world):
-    ask = [Ask(row(world, 0), (), 30)]
+    ask = [SuggestRequest(row(world, 0), (), 30)]
     before = host.suggest(ask)[0][1]
     numbers = host.learn([Verdict(f"item-{n}", "towel", True) for n in (0, 5, 10)])
     after = {one.label: one.probability for one in host.suggest(ask)[0][1]}
@@ -174,7 +174,7 @@ def test_a_reload_that_fails_to_answer_is_taken_back(host, model, world, monkeyp
     )
     for _ in range(3):
         with pytest.raises(RuntimeError):
-            host.suggest([Ask(row(world))])
+            host.suggest([SuggestRequest(row(world))])
     assert host.now is before and "taken back" in host.told.trouble
     assert not host.refresh() and host.now is before, "nor is it tried again as it is"
 
@@ -209,7 +209,7 @@ def test_readers_see_whole_states_while_the_model_is_changed(host, world):
 
     def read():
         while not stop.is_set():
-            now, found = host.suggest([Ask(row(world), (), 30)])[0]
+            now, found = host.suggest([SuggestRequest(row(world), (), 30)])[0]
             if {one.label for one in found} - set(now.kinds):
                 wrong.append(found)
 
@@ -245,13 +245,13 @@ def test_a_model_of_the_published_method_is_refused(published_tagger, tmp_path):
 def test_a_folder_that_cannot_be_written_still_answers(model, world, monkeypatch):
     monkeypatch.setattr("polyseme.serve.host._can_write", lambda _: False)
     host = ModelHost(model)
-    assert host.suggest([Ask(row(world))])[0][1]
+    assert host.suggest([SuggestRequest(row(world))])[0][1]
     assert not (model / "versions").exists()
 
 
 def test_a_change_at_the_command_line_and_one_of_the_service_are_both_kept(host, model):
     """Whichever is second reads what the first has saved, however long that one takes."""
-    from polyseme.cli.commands import _change
+    from polyseme.cli.models import change_model
 
     def rename(tagger):
         # Without a lock this one would end first, and be overwritten.
@@ -261,7 +261,7 @@ def test_a_change_at_the_command_line_and_one_of_the_service_are_both_kept(host,
 
     changed = host.change
     other = threading.Thread(target=changed, args=("block", "", None, lambda t: t.block(["sand"])))
-    _change(model, None, "rename", rename)
+    change_model(model, None, "rename", rename)
     other.join()
     tagger = load(model)
     assert "ocean" in tagger.classes_ and "sand" in tagger.vocabulary_.blocked

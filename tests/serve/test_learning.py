@@ -40,9 +40,11 @@ def test_files_are_looked_at_once_where_a_model_is_learned_from_them(
         )
         tagger.fit(items, world.documents).save(model)
 
-    look_at = serving.look_at
+    extract = serving.extract_and_report
     monkeypatch.setattr(serving, "fit", fit)
-    monkeypatch.setattr(serving, "look_at", lambda *given: looked.append(look_at(*given)))
+    monkeypatch.setattr(
+        serving, "extract_and_report", lambda *given: looked.append(extract(*given))
+    )
     monkeypatch.setattr("polyseme.serve.process.run", lambda app, *_, **__: served.append(app))
     tags = tmp_path / "tags.jsonl"
     tags.write_text('{"file": "1.png", "labels": ["sand"]}\n')

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from polyseme.cli.app import ANSWERING, TableOptions, command, refuse
-from polyseme.cli.commands import default_tagger
-from polyseme.cli.output import Form, counted, emit, for_people, say, told
+from polyseme.cli.models import load_default_tagger
+from polyseme.cli.output import Form, counted, emit, for_people, say, summarize_verdicts
 
 if TYPE_CHECKING:
     from polyseme.verdicts import Verdict
@@ -36,12 +36,12 @@ def ask(
 ) -> None:
     """Suggest what to look at next: which tag of which item is worth a yes or no."""
     from polyseme._progress import working
-    from polyseme.cli.reading import Reading, read_untagged, tags_of_items
+    from polyseme.cli.reading import TableReader, read_untagged, tags_of_items
     from polyseme.features import Extracted
 
-    tagger = default_tagger(model, "ask")
-    reading = Reading(tables, features_column, tagger.normalize_labels_)
-    X = read_untagged(features, tagger.features_, reading)
+    tagger = load_default_tagger(model, "ask")
+    reader = TableReader(tables, features_column, tagger.normalize_labels_)
+    X = read_untagged(features, tagger.features_, reader)
     tags = None
     are_files = isinstance(X, Extracted)
     if documents is not None:
@@ -49,7 +49,7 @@ def ask(
         if X.ids is not None:
             id_field = "file" if are_files else "id"
             items = [{id_field: item_id} for item_id in X.ids]
-        tags = tags_of_items(reading.corpus(documents), items, documents, features, reading)
+        tags = tags_of_items(reader.corpus(documents), items, documents, features, reader)
     elif are_files and any(X.tags):
         tags = list(X.tags)  # keywords of the files
     if strategy == "errors" and tags is None:
@@ -85,7 +85,7 @@ def learn(
 ) -> None:
     """Take yes or no to tags of items, at once: nothing is trained, and all can be undone."""
     from polyseme._validation import first_few
-    from polyseme.cli.reading import Reading, items_to_learn, read_answers
+    from polyseme.cli.reading import TableReader, items_to_learn, read_answers
     from polyseme.verdicts import Verdict
 
     words = given or []
@@ -96,7 +96,7 @@ def learn(
         return
     if not words:
         refuse("Give a file of answers, or items with --yes or --no and a tag.")
-    tagger = default_tagger(model, "learn")
+    tagger = load_default_tagger(model, "learn")
     if not tagger.n_features_in_:
         refuse("This model was fitted without features, so it knows no items to learn from.")
     verdicts: list[Verdict] = []
@@ -107,9 +107,9 @@ def learn(
     else:
         for file in words:
             verdicts.extend(read_answers(Path(file)))
-    reading = Reading(TableOptions(), features_column)
+    reader = TableReader(TableOptions(), features_column)
     items = [verdict.item for verdict in verdicts]
-    names, X = items_to_learn(items, tagger, features, reading)
+    names, X = items_to_learn(items, tagger, features, reader)
     named_verdicts = []
     for verdict, name in zip(verdicts, names, strict=True):
         named_verdicts.append(verdict._replace(item=name, who=verdict.who or who))
@@ -117,14 +117,14 @@ def learn(
     numbers = tagger.learn(named_verdicts, X)
     new_labels = [label for label in tagger.classes_ if label not in labels_before]
     news = f"; new tags: {first_few(new_labels)}" if new_labels else ""
-    say(f"learned from {told(named_verdicts)}{news}")
+    say(f"learned from {summarize_verdicts(named_verdicts)}{news}")
     say(f"to take back: polyseme learn {model} --undo {_range(numbers)}")
     typer.echo(_range(numbers))
 
 
 def _undo(model: Path, words: Sequence[str], last: int | None) -> None:
     """Take answers back, by their numbers or the last ones that stand."""
-    log = default_tagger(model, "learn").verdicts_
+    log = load_default_tagger(model, "learn").verdicts_
     standing: dict[int, Verdict] = {}
     for verdict in log.standing():
         if verdict.number is not None:
@@ -135,7 +135,7 @@ def _undo(model: Path, words: Sequence[str], last: int | None) -> None:
     log.undo(numbers)
     undone = [standing[number] for number in numbers if number in standing]
     n_left = len(log.standing())
-    say(f"taken back {told(undone)}; {counted(n_left, 'answer')} left")
+    say(f"taken back {summarize_verdicts(undone)}; {counted(n_left, 'answer')} left")
     typer.echo(_range(numbers))
 
 

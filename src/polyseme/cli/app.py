@@ -35,6 +35,8 @@ SERVING = "Serve and review in the browser"
 _OPTIONS = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 
 Kind = Literal["image", "audio"]
+EngineName = Literal["local", "ray"]
+LabelKind = Literal["seen", "unseen", "oov"]
 Command = TypeVar("Command", bound=Callable[..., None])
 
 

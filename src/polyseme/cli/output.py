@@ -113,7 +113,7 @@ def say(message: str) -> None:
         sys.stderr.write(f"{printable(message, kept=chr(10))}\n")
 
 
-class _Spelled(io.TextIOBase):
+class _SafeTerminal(io.TextIOBase):
     """Standard output where it is a terminal: what would steer it is spelled out."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -129,7 +129,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def told(verdicts: Iterable[Verdict]) -> str:
+def summarize_verdicts(verdicts: Iterable[Verdict]) -> str:
     """Return how many answers there are, and to which labels; the first ones are named."""
     yes = Counter[str]()
     no = Counter[str]()
@@ -157,7 +157,7 @@ def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> N
     if not for_people(form):
         from polyseme.io.records import write_records
 
-        target: Any = _Spelled(sys.stdout) if sys.stdout.isatty() else sys.stdout
+        target: Any = _SafeTerminal(sys.stdout) if sys.stdout.isatty() else sys.stdout
         write_records(records, target, "csv" if form == Form.csv else "jsonl")
         return
     listed = list(records)

@@ -31,7 +31,7 @@ from polyseme.features import (
 )
 from polyseme.features.base import MediaError, quiet_decoders
 from polyseme.features.extraction import find_media, is_extraction
-from polyseme.io import Table, Wanted, read_table
+from polyseme.io import ReadOptions, Table, read_table
 from polyseme.io import read_items as read_features_of
 from polyseme.io.shards import is_sharded
 from polyseme.persistence import ModelFileError
@@ -45,7 +45,7 @@ _NAMED = 20  # files that were skipped and are told
 _SAME = 1e-3  # how far numbers of one item may lie apart
 
 
-class Reading(NamedTuple):
+class TableReader(NamedTuple):
     """How tables are read, and what is said about them."""
 
     tables: TableOptions = TableOptions()
@@ -53,9 +53,9 @@ class Reading(NamedTuple):
     normalize: bool = True
 
     @property
-    def wanted(self) -> Wanted:
+    def feature_options(self) -> ReadOptions:
         """What is read of a table of features."""
-        return Wanted(False, "all", self.tables.tags_column, self.features_column)
+        return ReadOptions(False, "all", self.tables.tags_column, self.features_column)
 
     def table(self, path: Path, features: Literal["none", "vectors", "all"]) -> Table:
         """Read one table with tags."""
@@ -64,9 +64,9 @@ class Reading(NamedTuple):
 
     def corpus(self, path: Path) -> LabelCorpus:
         """Read documents, and tell how they were understood."""
-        return self.understood(self.table(path, "none"), path)
+        return self.to_corpus(self.table(path, "none"), path)
 
-    def understood(self, table: Table, path: Path) -> LabelCorpus:
+    def to_corpus(self, table: Table, path: Path) -> LabelCorpus:
         """Take the documents of a table; tell how many tags there are, and those of the first."""
         corpus = LabelCorpus.of_table(table, path.name, normalize=self.normalize)
         first = first_few(next(filter(None, corpus), ()), most=8)
@@ -86,7 +86,7 @@ class Items(NamedTuple):
 
 
 def read_items(
-    features: Path | None, documents: Path | None, split: str | None, reading: Reading
+    features: Path | None, documents: Path | None, split: str | None, reader: TableReader
 ) -> Items:
     """Read features, or an extracted folder, with the documents of all items or of a split.
 
@@ -99,13 +99,13 @@ def read_items(
     if documents is None and extraction is not None:
         if split is not None:
             raise InputError("`--split` chooses among documents; give them with --documents.")
-        return _tagged_items(extraction, reading.normalize)
+        return _tagged_items(extraction, reader.normalize)
     if documents is None or features is None or documents == features:
         place = features or documents
         if place is None:
             raise InputError("Give the tags of each item with --documents.")
-        return _items_of_table(place, split, reading, features is not None)
-    corpus = reading.corpus(documents)
+        return _items_of_table(place, split, reader, features is not None)
+    corpus = reader.corpus(documents)
     used = _rows_of_split(corpus, split, documents)
     chosen = corpus if used.all() else corpus.select(used)
     if extraction is not None:
@@ -114,12 +114,14 @@ def read_items(
                 f"the keywords of {counted(n_tagged, 'file')} are not used, since --documents "
                 "names their tags; leave it out to learn from them"
             )
-        rows, of_rows = _pairs(extraction.ids, chosen, reading, (features, documents), files=True)
+        rows, of_rows = _match_rows(
+            extraction.ids, chosen, reader, (features, documents), files=True
+        )
         return Items(extraction[rows.tolist()], chosen.select(of_rows), chosen)
-    table = read_features_of(features, reading.wanted)
-    table = table.merged(features.name, strict=reading.tables.strict)
+    table = read_features_of(features, reader.feature_options)
+    table = table.merged(features.name, strict=reader.tables.strict)
     names = range(len(table)) if table.ids is None else table.ids
-    rows, of_rows = _pairs(names, corpus, reading, (features, documents))
+    rows, of_rows = _match_rows(names, corpus, reader, (features, documents))
     kept = used[of_rows]
     items = corpus.select(of_rows[kept])
     everything = None if len(items) == len(chosen) else chosen
@@ -127,7 +129,7 @@ def read_items(
 
 
 def read_label_sets(
-    path: Path | None, items: Items, reading: Reading, *, only: bool
+    path: Path | None, items: Items, reader: TableReader, *, only: bool
 ) -> LabelCorpus | None:
     """Return the tag sets that teach meaning beside those of the items, or `only` those of a file.
 
@@ -137,7 +139,7 @@ def read_label_sets(
         if only:
             raise InputError("`--label-sets-only` needs the tag sets of --label-sets.")
         return items.everything
-    label_sets = reading.corpus(path)
+    label_sets = reader.corpus(path)
     if only or items.everything is None:
         return label_sets
     # In this order the items' documents keep the names by which they are found again.
@@ -149,15 +151,15 @@ def is_table(folder: Path) -> bool:
     return not is_extraction(folder) and is_sharded(folder)
 
 
-def _items_of_table(place: Path, split: str | None, reading: Reading, wide: bool) -> Items:
+def _items_of_table(place: Path, split: str | None, reader: TableReader, wide: bool) -> Items:
     """Read items with their documents from one table; `wide`: columns of numbers are features."""
-    table = reading.table(place, "all" if wide else "vectors")
+    table = reader.table(place, "all" if wide else "vectors")
     if not table.has_tags:
         raise InputError(
             f"'{place}' has no column of tags; name it with --tags-column, or give the tags of "
             "each item with --documents."
         )
-    corpus = reading.understood(table, place)
+    corpus = reader.to_corpus(table, place)
     used = _rows_of_split(corpus, split, place)
     if table.features is None and table.unused:
         say(
@@ -181,10 +183,10 @@ def _rows_of_split(corpus: LabelCorpus, split: str | None, place: Path) -> NDArr
     return np.array([name == split for name in corpus.splits or ()])
 
 
-def _pairs(
+def _match_rows(
     names: Sequence[Any],
     corpus: LabelCorpus,
-    reading: Reading,
+    reader: TableReader,
     places: tuple[Path, Path],
     *,
     files: bool = False,
@@ -229,7 +231,7 @@ def _pairs(
     if documents_left:
         listed = first_few(documents_left, most=3)
         misfits.append(f"{counted(len(documents_left), 'document')} without {a_noun} ({listed})")
-    if misfits and reading.tables.strict:
+    if misfits and reader.tables.strict:
         raise InputError(f"Ids do not fit: {'; '.join(misfits)}; mend them, or drop --strict.")
     key = "name" if files else "id"
     say("; ".join([f"joined by {key}: {counted(len(rows), noun)}", *misfits]))
@@ -286,23 +288,25 @@ def tags_of_items(
     items: Sequence[Mapping[str, Any]],
     tags: Path,
     features: Path,
-    reading: Reading,
+    reader: TableReader,
 ) -> list[tuple[str, ...]]:
     """Return each item's own tags: by file, by id, or in order where there are no ids."""
     files = bool(items) and "file" in items[0]
     names: Any = [item.get("file", item.get("id")) for item in items]
     names = range(len(items)) if None in names else names
     item_tags: list[tuple[str, ...]] = [()] * len(items)
-    pairs = _pairs(names, corpus, reading, (features, tags), files=files, all_tagged=False)
+    pairs = _match_rows(names, corpus, reader, (features, tags), files=files, all_tagged=False)
     for item, row in zip(*pairs, strict=True):
         item_tags[item] = corpus.document(row)
     return item_tags
 
 
-def read_item(path: Path, name: str, reading: Reading) -> tuple[Any, dict[str, Any]]:
+def read_item(path: Path, name: str, reader: TableReader) -> tuple[Any, dict[str, Any]]:
     """Read one item, a row by number or id or an extracted file by name, and what names it."""
     extracted = path.is_dir() and not is_table(path)
-    table: Any = read_extraction(path) if extracted else read_features_of(path, reading.wanted)
+    table: Any = (
+        read_extraction(path) if extracted else read_features_of(path, reader.feature_options)
+    )
     names = list(table.ids or ())
     n_items = len(names) or table.shape[0]
     if name not in names and not (name.isdecimal() and len(name) <= _MOST_DIGITS):
@@ -321,23 +325,23 @@ def read_item(path: Path, name: str, reading: Reading) -> tuple[Any, dict[str, A
 # ---------------------------------------------------------------------- items without tags
 
 
-def read_untagged(place: Path, extractor: MediaFeatures | None, reading: Reading) -> Any:
+def read_untagged(place: Path, extractor: MediaFeatures | None, reader: TableReader) -> Any:
     """Read items as a model takes them: a table, or an extraction, a folder or a file of media."""
     if extractor is None:
         if is_extraction(place):
             raise InputError(
                 f"'{place}' was extracted from files, but numbers are asked for; give a table."
             )
-        table = read_features_of(place, reading.wanted)
-        return table.merged(place.name, strict=reading.tables.strict)
+        table = read_features_of(place, reader.feature_options)
+        return table.merged(place.name, strict=reader.tables.strict)
     if is_extraction(place):
         return read_extraction(place)
     return read_media([place], extractor)
 
 
-def read_pool(place: Path, X: Any, extractor: MediaFeatures | None, reading: Reading) -> Any:
+def read_pool(place: Path, X: Any, extractor: MediaFeatures | None, reader: TableReader) -> Any:
     """Read items without tags that stand beside others; of these none is taken twice."""
-    pool = read_untagged(place, extractor, reading)
+    pool = read_untagged(place, extractor, reader)
     tagged = set(X.ids or ())
     untagged = [row for row, name in enumerate(pool.ids or ()) if name not in tagged]
     if not pool.ids or len(untagged) == len(pool.ids):
@@ -386,14 +390,14 @@ def read_answers(path: Path) -> list[Verdict]:
 
 
 def items_to_learn(
-    names: Sequence[str], tagger: ZeroShotTagger, features: Path | None, reading: Reading
+    names: Sequence[str], tagger: ZeroShotTagger, features: Path | None, reader: TableReader
 ) -> tuple[list[str], Any]:
     """Return items as a model's verdicts name them, and where their features are found.
 
     Without features, they are files that the model looks at, or known to it from former verdicts.
     """
     if features is not None:
-        X = read_untagged(features, tagger.features_, reading)
+        X = read_untagged(features, tagger.features_, reader)
         item_names = _names_within(names, X, features)
         check_rows(tagger, X, item_names)
         return item_names, X

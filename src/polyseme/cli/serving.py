@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from polyseme.cli.app import SERVING, TableOptions, command, refuse, resumable
-from polyseme.cli.commands import Engine, fit, look_at
+from polyseme.cli.app import SERVING, EngineName, TableOptions, command, refuse, resumable
+from polyseme.cli.fitting import fit
+from polyseme.cli.media import extract_and_report
 from polyseme.cli.output import counted, say
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def serve(
     deadline: float = 30.0,
     watch: float = 2.0,
     log: Literal["quiet", "json"] = "quiet",
-    engine: Engine = "local",
+    engine: EngineName = "local",
     address: str | None = None,
     workers: int | None = None,
 ) -> None:
@@ -130,19 +131,19 @@ def read_collection(
     tagger: ZeroShotTagger, model: Path, items: Path, media: Path | None, documents: Path | None
 ) -> Collection:
     """Read the items that people review: a table, an extraction, or a folder of files."""
-    from polyseme.cli.reading import Reading, is_table, read_untagged, tags_of_items
+    from polyseme.cli.reading import TableReader, is_table, read_untagged, tags_of_items
     from polyseme.features import Extracted
     from polyseme.features.extraction import find_media, is_extraction
     from polyseme.serve.collection import Collection
 
-    reading = Reading(TableOptions(), None, tagger.normalize_labels_)
+    reader = TableReader(TableOptions(), None, tagger.normalize_labels_)
     folder = media
     place = items
     extractor = tagger.features_
     if extractor is not None and items.is_dir() and not (is_extraction(items) or is_table(items)):
         place = _extracted(items, model, extractor)
         folder = items
-    X = read_untagged(place, extractor, reading)
+    X = read_untagged(place, extractor, reader)
     ids = tuple(map(str, range(X.shape[0]))) if X.ids is None else tuple(X.ids)
     tags: Any = X.tags if isinstance(X, Extracted) else None
     if documents is not None:
@@ -150,7 +151,7 @@ def read_collection(
         if X.ids is not None:
             id_field = "file" if isinstance(X, Extracted) else "id"
             records = [{id_field: item_id} for item_id in ids]
-        tags = tags_of_items(reading.corpus(documents), records, documents, items, reading)
+        tags = tags_of_items(reader.corpus(documents), records, documents, items, reader)
     files = None
     if folder is not None:
         from polyseme.features import EXTRACTORS
@@ -168,7 +169,7 @@ def _extracted(items: Path, model: Path, extractor: MediaFeatures) -> Path:
     """Turn a folder of files into numbers, which are kept beside the model for the next time."""
     out = model.resolve().with_name(f"{model.resolve().name}.items")
     with resumable():
-        look_at(items, out, extractor)
+        extract_and_report(items, out, extractor)
     return out
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from polyseme.cluster.engine import RayEngine, open_engine
 from polyseme.cluster.media import Tagging
-from polyseme.cluster.ranking import Ranked, rank_shards
+from polyseme.cluster.ranking import RankingSummary, rank_shards
 from polyseme.cluster.training import RayTraining
 
 __all__ = [
-    "Ranked",
+    "RankingSummary",
     "RayEngine",
     "RayTraining",
     "Tagging",

@@ -110,7 +110,7 @@ class RayEngine:
                     "extras on all machines."
                 ) from error
             raise InputError(
-                f"Workers died again and again, at {_told(pieces[done])} or soon after "
+                f"Workers died again and again, at {_describe_piece(pieces[done])} or soon after "
                 f"({_first_line(error)}); what is finished is kept: look at that part, or use "
                 "fewer workers, and run again."
             ) from error
@@ -243,7 +243,7 @@ def _check_reachable(address: str) -> None:
         ) from error
 
 
-def _told(piece: object) -> str:
+def _describe_piece(piece: object) -> str:
     """Name a piece of work, by its file where it has one."""
     return f"{getattr(piece, 'path', piece)!s:.200}"
 

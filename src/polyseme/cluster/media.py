@@ -17,7 +17,7 @@ from polyseme._progress import FileProgress
 from polyseme._threads import one_thread
 from polyseme._validation import InputError, check_device
 from polyseme.cluster.engine import RayEngine
-from polyseme.cluster.ranking import Suggestions
+from polyseme.cluster.ranking import SavedRanker
 from polyseme.features import Extracted, MediaError
 from polyseme.features.extraction import (
     CACHE,
@@ -40,7 +40,7 @@ class Tagging:
     """Files on their way to tags, here or by the workers of an engine.
 
     `model` is the folder of a tagger that was fitted with a feature extractor; `places` are media
-    files and folders that hold some. For `k`, `precision` and `kind` see `Suggestions`.
+    files and folders that hold some. For `k`, `precision` and `kind` see `SavedRanker`.
     `extraction` is a folder that `extract_folder` wrote, by default those beside the model: what
     they have of a file is taken from there. `n_jobs` and `device` are the extractor's. `skipped`
     lists the files that could not be used so far, and why; `n_unwritten` counts those among them
@@ -60,8 +60,8 @@ class Tagging:
         device: str = "cpu",
         engine: RayEngine | None = None,
     ) -> None:
-        self.suggestions = Suggestions(model, k, precision, kind=kind)
-        extractor = self.suggestions.tagger.features_
+        self.ranker = SavedRanker(model, k, precision, kind=kind)
+        extractor = self.ranker.tagger.features_
         if extractor is None:
             raise InputError(
                 "This model was fitted on numbers, not on files, and cannot look at any; fit it on "
@@ -91,7 +91,7 @@ class Tagging:
 
     def _tagged(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Yield each file that can be used, with its record."""
-        tag = partial(_tag, self.suggestions, self.parameters, self.caches)
+        tag = partial(_tag, self.ranker, self.parameters, self.caches)
         paths = [file.path for file in self.files]
         outcomes = map_files(self.engine, tag, paths, TAGGED_AT_ONCE)
         pairs = zip(self.files, outcomes, strict=True)
@@ -102,7 +102,7 @@ class Tagging:
                     self.skipped.append((str(file.path), str(outcome)))
                 progress.tell(n_done, len(self.files), len(self.skipped))
                 if not is_skipped:
-                    record = {"file": _told(file.path)}
+                    record = {"file": _printable_path(file.path)}
                     yield file.path, record | _without_refused(outcome, file.path)
 
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
@@ -132,13 +132,13 @@ class Tagging:
                 continue
             yield {
                 "file": record["file"],
-                "sidecar": _told(sidecar),
+                "sidecar": _printable_path(sidecar),
                 "added": added,
                 "scores": _only(record, added)["scores"],
             }
 
 
-def _told(path: Path) -> str:
+def _printable_path(path: Path) -> str:
     """Return the name of a file as text; bytes that are none are spelled out."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
@@ -167,13 +167,13 @@ def _only(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _tag(
-    suggestions: Suggestions,
+    ranker: SavedRanker,
     parameters: dict[str, Any],
     caches: Sequence[Path],
     paths: Sequence[str],
 ) -> list[Any]:
     """Return a record of tags for each file, or a `MediaError`; look only at what no cache has."""
-    extractor: Any = suggestions.tagger.features_
+    extractor: Any = ranker.tagger.features_
     extractor.set_params(**parameters)
     digest = extractor.digest()
     with one_thread(training=False):
@@ -192,6 +192,6 @@ def _tag(
             ids = tuple(paths[number] for number in usable)
             usable_raw = [outcomes[number] for number in usable]
             items = Extracted(extractor.kind, extractor.preprocessing(), ids, usable_raw)
-            for number, record in zip(usable, suggestions.records(items), strict=True):
+            for number, record in zip(usable, ranker.records(items), strict=True):
                 outcomes[number] = record
     return outcomes

@@ -37,8 +37,7 @@ from polyseme._validation import (
 from polyseme.cluster.engine import RayEngine
 from polyseme.features import Extracted, read_extraction
 from polyseme.features.extraction import is_extraction, unseen
-from polyseme.io import FEATURES, Wanted, read_items, replacing
-from polyseme.io import Table as TableFile
+from polyseme.io import FEATURES, ReadOptions, Table, read_items, replacing
 from polyseme.io.arrow_tables import import_pyarrow
 from polyseme.io.folders import (
     Summary,
@@ -77,7 +76,7 @@ Tags = Sequence[Any]
 Piece = tuple[Any, Tags | None]  # a shard or features, and the tags that items have already
 
 
-class Suggestions:
+class SavedRanker:
     """What a saved tagger suggests: its best tags, or those likely enough; see `rank_shards`.
 
     Without `k`, those that are likely enough for `DEFAULT_PRECISION` where held-out items have
@@ -158,7 +157,7 @@ class Suggestions:
         if fitted_names is None or shard.columns is None:
             return None
         no_rows = np.empty((0, len(shard.columns)))
-        header = TableFile(features=no_rows, columns=shard.columns)
+        header = Table(features=no_rows, columns=shard.columns)
         ordered = in_order(header, fitted_names.tolist(), owner=type(self.tagger).__name__)
         return tuple(ordered.columns)
 
@@ -196,18 +195,18 @@ def check_seen(place: str | Path) -> None:
         raise unseen(socket.gethostname(), place)
 
 
-class Table:
+class RankingInput:
     """Items whose features are read by blocks: of a file, an extracted folder, or shards."""
 
-    def __init__(self, path: Path, wanted: Wanted = FEATURES) -> None:
+    def __init__(self, path: Path, options: ReadOptions = FEATURES) -> None:
         self.shards: list[Shard] = []
         self.items: Any = None
         if path.is_dir() and (is_extraction(path) or not is_sharded(path)):
             self.items = read_extraction(path)
         elif is_sharded(path):
-            self.shards, _ = find_shards(path, wanted)
+            self.shards, _ = find_shards(path, options)
         else:
-            self.items = read_items(path, wanted)
+            self.items = read_items(path, options)
             # Found here, rows have the numbers that the file gives them.
             check_features(self.items, owner="rank")
 
@@ -217,13 +216,13 @@ class Table:
             return ({"file": name} for name in self.items.ids)
         n_rows = _count(self.shards) if self.shards else self.items.shape[0]
         ids = self.ids
-        return (named(row, ids, row) for row in range(n_rows))
+        return (record_head(row, ids, row) for row in range(n_rows))
 
     @cached_property
     def ids(self) -> list[str] | None:
         """The names of all rows; None where some have none."""
         if not self.shards:
-            return self.items.ids if isinstance(self.items, TableFile) else None
+            return self.items.ids if isinstance(self.items, Table) else None
         all_ids: list[str] = []
         is_complete = True
         for shard_ids in [shard.ids() for shard in self.shards]:
@@ -250,7 +249,7 @@ class Table:
             yield block, None if tags is None else tags[rows]
 
 
-def named(row: int, ids: Sequence[str] | None, place: int) -> Record:
+def record_head(row: int, ids: Sequence[str] | None, place: int) -> Record:
     """Return what the record of a row begins with; its id is at a place of `ids`."""
     if ids is None:
         return {"row": row}
@@ -258,8 +257,8 @@ def named(row: int, ids: Sequence[str] | None, place: int) -> Record:
 
 
 def rank_table(
-    table: Table,
-    suggestions: Suggestions,
+    table: RankingInput,
+    ranker: SavedRanker,
     tags: Tags | None = None,
     engine: RayEngine | None = None,
     workers: int | None = None,
@@ -268,49 +267,47 @@ def rank_table(
 
     `tags` are those that each item has already; for `engine` and `workers` see `rank_shards`.
     """
-    pieces = table.pieces(suggestions.n_rows, tags)
+    pieces = table.pieces(ranker.n_rows, tags)
     if engine is None:
-        blocks = itertools.chain.from_iterable(_blocks(piece, suggestions) for piece in pieces)
-        return _rank_blocks(suggestions, blocks, workers or n_cores())
-    rank_piece = partial(_rank_piece, suggestions)
+        blocks = itertools.chain.from_iterable(_blocks(piece, ranker) for piece in pieces)
+        return _rank_blocks(ranker, blocks, workers or n_cores())
+    rank_piece = partial(_rank_piece, ranker)
     ranked = engine.map(rank_piece, list(pieces))
     return itertools.chain.from_iterable(ranked)
 
 
-def _blocks(piece: Piece, suggestions: Suggestions) -> Iterator[Piece]:
+def _blocks(piece: Piece, ranker: SavedRanker) -> Iterator[Piece]:
     """Yield the blocks of a shard; what is none is a block already."""
     source, tags = piece
     if not isinstance(source, Shard):
         yield piece
         return
     check_seen(source.path)
-    columns = suggestions.columns_of(source)
-    for start, block in read_blocks(source, suggestions.n_rows, columns):
+    columns = ranker.columns_of(source)
+    for start, block in read_blocks(source, ranker.n_rows, columns):
         yield block, None if tags is None else tags[start : start + len(block)]
 
 
-def _rank_blocks(
-    suggestions: Suggestions, blocks: Iterable[Piece], n_threads: int
-) -> Iterator[Record]:
+def _rank_blocks(ranker: SavedRanker, blocks: Iterable[Piece], n_threads: int) -> Iterator[Record]:
     """Rank blocks in this process, taken as they are needed; yield records in order."""
     waiting = iter(blocks)
     with one_thread(training=False):
         # The first one alone: what a tagger makes when it is first asked is then there for all.
         for block in itertools.islice(waiting, 1):
-            yield from suggestions.records(*block)
-        ranked = ordered_map(lambda block: suggestions.records(*block), waiting, n_threads)
+            yield from ranker.records(*block)
+        ranked = ordered_map(lambda block: ranker.records(*block), waiting, n_threads)
         yield from itertools.chain.from_iterable(ranked)
 
 
-def _rank_piece(suggestions: Suggestions, piece: Piece) -> list[Record]:
+def _rank_piece(ranker: SavedRanker, piece: Piece) -> list[Record]:
     """Rank a piece on a worker."""
-    return list(_rank_blocks(suggestions, _blocks(piece, suggestions), 1))
+    return list(_rank_blocks(ranker, _blocks(piece, ranker), 1))
 
 
 # ---- shards into a folder
 
 
-class Ranked(NamedTuple):
+class RankingSummary(NamedTuple):
     """How many shards and rows are ranked, and how many of the shards an earlier run had done."""
 
     n_shards: int
@@ -333,7 +330,7 @@ def rank_shards(
     engine: RayEngine | None = None,
     workers: int | None = None,
     progress: Callable[[int, int, int], None] | None = None,
-) -> Ranked:
+) -> RankingSummary:
     """Rank tags for the rows of shards, a file of rankings for each shard.
 
     Interrupted, it goes on where it stopped when called again: shards that are finished are not
@@ -370,13 +367,13 @@ def rank_shards(
 
     Returns
     -------
-    Ranked
+    RankingSummary
     """
     check_number("k", k, owner="rank_shards", low=1, whole=True)
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
-    wanted = FEATURES._replace(tags_column=tags_column, features_column=features_column)
-    every, _ = find_shards(Path(shards), wanted)
+    options = FEATURES._replace(tags_column=tags_column, features_column=features_column)
+    every, _ = find_shards(Path(shards), options)
     folder = Path(out)
     outputs = Counter(_output_of(folder, shard, form).name.lower() for shard in every)
     if len(outputs) < len(every):
@@ -384,11 +381,11 @@ def rank_shards(
             f"Two shards of '{shards}' are named '{outputs.most_common(1)[0][0]}'; rename one, or "
             "rank each folder alone."
         )
-    suggestions = Suggestions(model, k, precision, method, kind)
-    head = {"format": FORMAT, "version": FORMAT_VERSION, "model": suggestions.digest, "top": k}
+    ranker = SavedRanker(model, k, precision, method, kind)
+    head = {"format": FORMAT, "version": FORMAT_VERSION, "model": ranker.digest, "top": k}
     head |= {"precision": precision, "method": method, "kind": kind, "form": form}
     with own_folder(folder, KIND):
-        written = _begin(folder, every, head)
+        written = _prepare_folder(folder, every, head)
         unranked = [shard for shard in every if _output_of(folder, shard, form).name not in written]
         n_rows = _count(every)
         n_done = n_rows - _count(unranked)
@@ -397,14 +394,14 @@ def rank_shards(
             if progress is not None:
                 progress(n_done + n_more, n_rows, 0)
 
-        write = partial(_rank_shard, suggestions, folder.absolute(), form)
+        write = partial(_rank_shard, ranker, folder.absolute(), form)
         write_locally = partial(write, n_threads=workers or n_cores(), tell=tell)
         summaries = map(write_locally, unranked) if engine is None else engine.map(write, unranked)
         for shard, summary in zip(unranked, summaries, strict=True):
             # The worker's own summary: what another machine wrote need not be visible here yet.
             name = _output_of(folder, shard, form).name
             written[name] = summary
-            _note(folder, name, summary)
+            _append_to_journal(folder, name, summary)
             n_done += shard.n_rows
             tell()
         files = []
@@ -415,11 +412,11 @@ def rank_shards(
         _write(folder / MANIFEST, sealed(head | {"rows": n_rows, "files": files}))
         (folder / JOURNAL).unlink(missing_ok=True)
         sweep(folder)  # what workers left that died
-    return Ranked(len(every), n_rows, len(every) - len(unranked))
+    return RankingSummary(len(every), n_rows, len(every) - len(unranked))
 
 
 def _rank_shard(
-    suggestions: Suggestions,
+    ranker: SavedRanker,
     folder: Path,
     form: str,
     shard: Shard,
@@ -431,12 +428,12 @@ def _rank_shard(
 
     def numbered() -> Iterator[Record]:
         ids = shard.ids()
-        blocks = _blocks((shard, None), suggestions)
-        records = _rank_blocks(suggestions, blocks, n_threads)
+        blocks = _blocks((shard, None), ranker)
+        records = _rank_blocks(ranker, blocks, n_threads)
         for number, record in enumerate(records):
             if tell is not None and number % MOST_ROWS == 0:
                 tell(number)
-            name = named(shard.first + number, ids, number)
+            name = record_head(shard.first + number, ids, number)
             yield name | record
 
     try:
@@ -452,14 +449,16 @@ def _rank_shard(
         raise unwritable(folder, error) from error
 
 
-def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> dict[str, Summary]:
+def _prepare_folder(
+    folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]
+) -> dict[str, Summary]:
     """Prepare a folder of ours; return the rankings that are whole and up to date there."""
     states = {}
     for shard in shards:
         info = shard.path.stat()
         states[shard.path.name] = [shard.first, shard.n_rows, info.st_size, info.st_mtime_ns]
     planned = _read(folder / PLAN)
-    summaries = _told(folder)
+    summaries = _read_summaries(folder)
     if planned is not None and not isinstance(planned.get("shards"), dict):
         planned = None
     before = planned or {**head, "shards": {}}
@@ -511,7 +510,7 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
     return whole
 
 
-def _told(folder: Path) -> dict[str, Summary]:
+def _read_summaries(folder: Path) -> dict[str, Summary]:
     """Return what manifest and journal say of the files of a folder, by name."""
     manifest = _read(folder / MANIFEST) or {}
     files = manifest.get("files", [])
@@ -529,7 +528,7 @@ def _told(folder: Path) -> dict[str, Summary]:
     return summaries
 
 
-def _note(folder: Path, name: str, summary: Summary) -> None:
+def _append_to_journal(folder: Path, name: str, summary: Summary) -> None:
     """Note that a file of a folder is done."""
     try:
         with (folder / JOURNAL).open("ab") as stream:

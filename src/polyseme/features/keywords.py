@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import InputError
 from polyseme.features.base import MediaError, needs
 from polyseme.io import xmp
@@ -63,7 +63,7 @@ def keywords_of(path: Path, kind: str) -> Keywords:
                 unread.append(str(error))
                 continue
             except Exception as error:  # decoders raise nearly everything on broken files
-                unread.append(f"{name}: {said(error)}")
+                unread.append(f"{name}: {error_text(error)}")
                 continue
             suggested += place_tags.suggested
             tags += keywords

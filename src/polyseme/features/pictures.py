@@ -24,7 +24,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import InputError
 from polyseme.features.base import MediaError, check_file, needs
 from polyseme.features.image import FORMATS
@@ -114,7 +114,7 @@ def _read_file(
         raise MediaError("needs more memory than there is") from error
     except Exception as error:  # decoders raise nearly everything on broken files
         is_truncated = isinstance(error, EOFError) or "truncated" in str(error).lower()
-        reason = "is truncated" if is_truncated else f"is damaged ({said(error, 50)})"
+        reason = "is truncated" if is_truncated else f"is damaged ({error_text(error, 50)})"
         raise MediaError(reason) from error
 
 

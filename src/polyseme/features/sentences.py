@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import InputError
 from polyseme.features.base import needs
 from polyseme.features.networks import Network
@@ -59,7 +59,7 @@ def load(network: Network) -> SentenceNetwork:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
             model = SentenceTransformer(str(folder), device=network.device, local_files_only=True)
     except (KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
-        raise InputError(f"'{folder}' holds no whole model: {said(error)}.") from error
+        raise InputError(f"'{folder}' holds no whole model: {error_text(error)}.") from error
     return SentenceNetwork(network.name, model.eval())
 
 

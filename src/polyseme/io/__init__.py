@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import (
     FloatArray,
     InputError,
@@ -170,7 +170,7 @@ class Table:
         return self.features
 
 
-class Wanted(NamedTuple):
+class ReadOptions(NamedTuple):
     """What a reader is asked for: a table may hold more, and what is not wanted is not checked."""
 
     tags: bool = False
@@ -180,7 +180,7 @@ class Wanted(NamedTuple):
     delimiter: str | None = None
 
 
-FEATURES = Wanted(features="all")
+FEATURES = ReadOptions(features="all")
 
 
 def read_table(
@@ -219,14 +219,14 @@ def read_table(
         Features are the column of vectors, where there is one (`embedding`, if there are several),
         and all columns of numbers otherwise. `id` (or `file`), `group` and `split` are none.
     """
-    wanted = Wanted(
+    options = ReadOptions(
         tags=True,
         features=features,
         tags_column=tags_column,
         features_column=features_column,
         delimiter=delimiter,
     )
-    table = _read(path, wanted)
+    table = _read(path, options)
     name = Path(path).name
     if len(table) == 0:
         raise InputError(f"{name} holds no documents; give a file with at least one.")
@@ -266,9 +266,9 @@ def read_features(
     return features  # type: ignore[no-any-return]
 
 
-def read_items(path: PathLike, wanted: Wanted = FEATURES) -> Table:
+def read_items(path: PathLike, options: ReadOptions = FEATURES) -> Table:
     """Read features with their ids and the names of their columns; see `read_features`."""
-    table = _read(path, wanted)
+    table = _read(path, options)
     if 0 in table.shape:
         raise InputError(
             f"{Path(path).name} holds features of shape {table.shape}; "
@@ -283,7 +283,7 @@ def check_plain(place: Path) -> None:
         raise InputError(f"'{place}' is a pipe or a device; write its output to a file first.")
 
 
-def _read(path: PathLike, wanted: Wanted) -> Table:
+def _read(path: PathLike, options: ReadOptions) -> Table:
     """Read a file or folder by the module that knows its format, the longest suffix first."""
     place = check_path(path, what="A table")
     if not place.exists():
@@ -297,15 +297,15 @@ def _read(path: PathLike, wanted: Wanted) -> Table:
             unknown_suffix = "".join(place.suffixes[-2:]) or place.name
             raise unknown_name("file suffix", unknown_suffix, FORMATS)
         suffix = max(suffixes, key=len)
-    names_tag_cells = wanted.tags_column or wanted.delimiter
-    if wanted.tags and names_tag_cells and suffix in _WITHOUT_CELLS:
+    names_tag_cells = options.tags_column or options.delimiter
+    if options.tags and names_tag_cells and suffix in _WITHOUT_CELLS:
         raise InputError(
             f"`tags_column` and `delimiter` apply to tables with a column of tags; the labels of "
             f"{place.name} are columns of their own."
         )
     module_name = FORMATS.get(suffix, "shards")
     reader = import_module(f"polyseme.io.{module_name}")
-    table: Table = reader.read_table(place, wanted)
+    table: Table = reader.read_table(place, options)
     return table
 
 
@@ -340,7 +340,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise line_error(path, number, problem) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
-            f"{path.name} is not a complete gzip file ({said(error)}); fetch or compress it again."
+            f"{path.name} is not a complete gzip file ({error_text(error)}); fetch or compress it "
+            "again."
         ) from error
     except OSError as error:
         raise InputError(
@@ -410,7 +411,7 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
         raise InputError(
-            f"{name} is not well-formed XML ({said(error)}); repair it or move it away."
+            f"{name} is not well-formed XML ({error_text(error)}); repair it or move it away."
         ) from error
     if root.getroottree().docinfo.doctype:
         raise InputError(f"{name} has a DOCTYPE, which is not supported; remove it.")

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyseme._validation import InputError
-from polyseme.io import MAX_LINE_BYTES, Table, Wanted, line_error, numbered_lines, parse_xml
+from polyseme.io import MAX_LINE_BYTES, ReadOptions, Table, line_error, numbered_lines, parse_xml
 
 _STEM_ADDITION = re.compile(r"[-_.](train|test|sparse|orig)$", re.IGNORECASE)
 # A quote opens where a value begins: an apostrophe in a word is a letter. The third group is empty
@@ -27,7 +27,7 @@ _STEM_ADDITION = re.compile(r"[-_.](train|test|sparse|orig)$", re.IGNORECASE)
 _QUOTED = re.compile(r"""(?<![^\s,{])(['"])((?:(?!\1)[^\\]|\\.)*+)(\1)?""")
 
 
-def read_table(path: Path, wanted: Wanted) -> Table:
+def read_table(path: Path, options: ReadOptions) -> Table:
     """Read labels and other attributes, in the order of the file; see `polyseme.io.read_table`.
 
     The label file has the name of the ARFF file, with or without the additions `-train`, `-test`,
@@ -35,10 +35,10 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     of the file is; missing values (`?`) are NaN.
     """
     table = Table()
-    if wanted.tags:
+    if options.tags:
         names, matrix, _ = _read(path, of_labels=True)
         table = replace(table, indicator=matrix.astype(np.int64), labels=names)
-    if wanted.features == "all":
+    if options.features == "all":
         names, matrix, is_sparse = _read(path, of_labels=False)
         features = matrix if is_sparse else matrix.toarray()
         table = replace(table, features=features, columns=tuple(names))

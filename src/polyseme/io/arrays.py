@@ -19,9 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import FloatArray, InputError
-from polyseme.io import Table, Wanted, check_unpacked
+from polyseme.io import ReadOptions, Table, check_unpacked
 
 _CSR_KEYS = ("data", "indices", "indptr", "shape")
 _INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy would cut digits off
@@ -29,7 +29,7 @@ _INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy woul
 _MAX_SIZE_PER_VALUE = 100_000
 
 
-def read_table(path: Path, wanted: Wanted) -> Table:
+def read_table(path: Path, options: ReadOptions) -> Table:
     """Read a matrix of features, or a 0/1 matrix with label names, with ids where there are any.
 
     An `.npz` file holds `ids` (optional), `columns` (optional, names of the features), documents
@@ -40,10 +40,10 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     arrays = _load_npz(path) if is_archive else _load_safetensors(path)
     table = Table(ids=_names(arrays, "ids", path))
     labels = arrays.pop("labels", None)
-    if wanted.tags and (labels is not None or wanted.features != "all"):
+    if options.tags and (labels is not None or options.features != "all"):
         table = replace(table, **_indicator(arrays, labels, path))
-    if wanted.features == "all":
-        table = replace(table, **_features(arrays, path, wanted.features_column))
+    if options.features == "all":
+        table = replace(table, **_features(arrays, path, options.features_column))
     if table.ids is None:
         return table
     n_ids = len(table.ids)
@@ -154,7 +154,7 @@ def refusing_damage(
         raise
     except Exception as error:  # they raise a dozen kinds, down to SystemError
         raise InputError(
-            f"{path.name} is not readable as {kind} ({said(error)}); save plain arrays again."
+            f"{path.name} is not readable as {kind} ({error_text(error)}); save plain arrays again."
         ) from error
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyseme._text import in_words, said
+from polyseme._text import error_text, in_words
 from polyseme._validation import FloatArray, InputError
 from polyseme.io.columns import LIST, NUMBER, TEXT, VECTOR, Roles
 
@@ -128,7 +128,7 @@ class ArrowFile:
         except (import_pyarrow().ArrowException, OSError) as error:
             kind = "Parquet" if self._parquet else "Arrow"
             raise InputError(
-                f"{self.path.name} is not readable as {kind} ({said(error)}); write it again."
+                f"{self.path.name} is not readable as {kind} ({error_text(error)}); write it again."
             ) from error
 
 

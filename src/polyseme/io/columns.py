@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from polyseme._text import in_words
 from polyseme._validation import InputError, first_few
-from polyseme.io import Table, Wanted
+from polyseme.io import ReadOptions, Table
 from polyseme.io.tag_cells import label_sets
 
 # What a column holds; anything else is the name of a type that is neither.
@@ -58,7 +58,7 @@ def fields_of(names: Collection[str]) -> dict[str, str]:
     return fields
 
 
-def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
+def find_roles(kinds: Mapping[str, str], options: ReadOptions, file: str) -> Roles:
     """Return what each column of a file is for; raise where a needed one is missing."""
     if len(kinds) > MAX_COLUMNS:
         raise InputError(f"{file} has {len(kinds):,} columns; {MAX_COLUMNS:,} are the most.")
@@ -67,17 +67,17 @@ def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
         raise InputError(
             f"{file} has a column whose name has {longest:,} letters; {MAX_NAME} are the most."
         )
-    tags = _tags_column(kinds, wanted, file)
+    tags = _tags_column(kinds, options, file)
     fields = fields_of([name for name in kinds if name != tags])
-    if wanted.features == "none":
+    if options.features == "none":
         return Roles(fields, tags, None, (), ())
-    tag_names = TAGS if wanted.tags_column is None else (wanted.tags_column,)
+    tag_names = TAGS if options.tags_column is None else (options.tags_column,)
     index_names = {name for name in kinds if _INDEX.fullmatch(name)}
     reserved = {*FIELDS, *tag_names, tags, *index_names}
     candidates = {name: kind for name, kind in kinds.items() if name not in reserved}
-    vector = _vector_column(candidates, wanted, file)
+    vector = _vector_column(candidates, options, file)
     numbers = tuple(name for name, kind in candidates.items() if kind == NUMBER)
-    if vector is not None or wanted.features == "vectors":
+    if vector is not None or options.features == "vectors":
         return Roles(fields, tags, vector, (), numbers)
     for name, kind in candidates.items():
         if kind != NUMBER:
@@ -96,7 +96,7 @@ def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
 def table_of(
     roles: Roles,
     cells: Mapping[str, Sequence[Any]],
-    wanted: Wanted,
+    options: ReadOptions,
     where: Callable[[int], str],
     features: Any = None,
 ) -> Table:
@@ -109,7 +109,7 @@ def table_of(
         contents[field] = texts(cells[column], column, where)
     if roles.tags is not None:
         tag_cells = cells[roles.tags]
-        contents["label_sets"] = label_sets(tag_cells, wanted.delimiter, roles.tags, where)
+        contents["label_sets"] = label_sets(tag_cells, options.delimiter, roles.tags, where)
     return Table(features=features, columns=roles.numbers or None, unused=roles.unused, **contents)
 
 
@@ -143,10 +143,10 @@ def check_size(n_rows: int, n_columns: int, file: str) -> None:
         )
 
 
-def _vector_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | None:
+def _vector_column(kinds: Mapping[str, str], options: ReadOptions, file: str) -> str | None:
     """Return the column of vectors: the one that was asked for, or the only one."""
     vectors = [name for name in kinds if kinds[name] == VECTOR]
-    wanted_name = wanted.features_column
+    wanted_name = options.features_column
     if wanted_name is not None:
         if wanted_name not in vectors:
             raise InputError(
@@ -165,18 +165,18 @@ def _vector_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str |
     return vectors[0] if vectors else None
 
 
-def _tags_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | None:
+def _tags_column(kinds: Mapping[str, str], options: ReadOptions, file: str) -> str | None:
     """Return the column that holds the tags; None where none are wanted, or only features are."""
-    if not wanted.tags:
+    if not options.tags:
         return None
-    names = TAGS if wanted.tags_column is None else (wanted.tags_column,)
+    names = TAGS if options.tags_column is None else (options.tags_column,)
     present = [name for name in names if name in kinds]
     if len(present) == 1:
         return present[0]
-    if not present and wanted.tags_column is None and wanted.features == "all":
+    if not present and options.tags_column is None and options.features == "all":
         return None  # features alone
-    if wanted.tags_column is not None:
-        problem = f"no column '{wanted.tags_column}'"
+    if options.tags_column is not None:
+        problem = f"no column '{options.tags_column}'"
     elif present:
         problem = "both a column 'tags' and 'labels'"
     else:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import FloatArray, InputError, check_number, check_option, first_few
-from polyseme.io import FEATURES, Table, Wanted, check_plain
+from polyseme.io import FEATURES, ReadOptions, Table, check_plain
 from polyseme.io.arrays import NumpyFile
 from polyseme.io.arrow_tables import SUFFIXES, ArrowFile, import_pyarrow
 from polyseme.io.columns import Roles, check_size, find_roles, table_of, texts
@@ -67,14 +67,14 @@ def is_sharded(place: Path) -> bool:
     return any(_is_part(path) for path in place.iterdir())
 
 
-def read_table(place: Path, wanted: Wanted) -> Table:
+def read_table(place: Path, options: ReadOptions) -> Table:
     """Read a file or a folder of them; see `polyseme.io.read_table`."""
     is_folder = place.is_dir()
     files = _files_of(place)[0] if is_folder else [place]
     cells: dict[str, list[Any]] = defaultdict(list)
     blocks: list[FloatArray] = []
     n_rows = 0
-    for source, roles, width in _sources(files, wanted):
+    for source, roles, width in _sources(files, options):
         n_rows += source.n_rows
         check_size(n_rows, width, place.name)
         folder = source.path.parent
@@ -88,10 +88,10 @@ def read_table(place: Path, wanted: Wanted) -> Table:
             blocks += source.blocks(roles)
     matrix = np.concatenate(blocks) if blocks else None
     place_of = f"Row {{}} of {place.name}".format
-    return table_of(roles, cells, wanted, place_of, matrix)
+    return table_of(roles, cells, options, place_of, matrix)
 
 
-def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], list[str]]:
+def find_shards(place: Path, options: ReadOptions = FEATURES) -> tuple[list[Shard], list[str]]:
     """Find the shards of a table, in a folder or a single file, and the names of other files.
 
     A folder's `.npy`, `.parquet` or `.arrow` files are taken in the order of their names, letter by
@@ -112,7 +112,7 @@ def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], li
     shards: list[Shard] = []
     n_rows = 0
     n_columns = 0
-    for source, roles, width in _sources(paths, wanted):
+    for source, roles, width in _sources(paths, options):
         shards.append(Shard(source.path.absolute(), n_rows, source.n_rows, roles))
         n_rows += source.n_rows
         n_columns = width
@@ -192,17 +192,17 @@ def write_shards(
     return paths
 
 
-def _sources(paths: Sequence[Path], wanted: Wanted) -> Iterator[tuple[Any, Roles, int]]:
+def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any, Roles, int]]:
     """Yield opened files, with roles in the first one's order and the number of features."""
     first_roles: Roles | None = None
     first_width = 0
     for path in paths:
         source = _opened(path)
-        if not source.kinds and wanted.features != "all":
+        if not source.kinds and options.features != "all":
             raise InputError(
                 f"{path.name} holds numbers only; tags need a file of another form, such as .jsonl."
             )
-        roles = find_roles(source.kinds, wanted, path.name)
+        roles = find_roles(source.kinds, options, path.name)
         width = len(roles.numbers)
         if roles.vector or not source.kinds:
             first_block = next(source.blocks(roles, 1))

@@ -39,7 +39,7 @@ from polyseme.metrics import example_map
 from polyseme.persistence import joined, within, write_model
 from polyseme.published.losses import LossSettings, distance_loss, prediction_loss
 from polyseme.published.network import ConceptNetwork, encode_documents, row_means, uses_onednn
-from polyseme.published.pairs import Batch, Collator, PairSampler, StepInput
+from polyseme.published.pairs import Collator, PairBatch, PairSampler, StepInput
 from polyseme.schema import (
     Anything,
     Array,
@@ -261,7 +261,7 @@ class ConceptTrainer:
             record["score"] = self.evaluate(self.network)
         return record
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[PairBatch]:
         """Iterate over an epoch's batches: a whole pass, more up to the least steps, or fewer."""
         n_steps = 0
         n_passes = 0
@@ -275,7 +275,9 @@ class ConceptTrainer:
                     return
             n_passes += 1
 
-    def take_steps(self, batches: Iterable[Batch], *, siamese: bool = True) -> tuple[float, float]:
+    def take_steps(
+        self, batches: Iterable[PairBatch], *, siamese: bool = True
+    ) -> tuple[float, float]:
         """Take one step for each batch; the distance loss counts only with `siamese`.
 
         Return the prediction and the distance loss of a pair, on average over one step in sixteen.
@@ -434,7 +436,7 @@ class ConceptTrainer:
 def pretrain_layer(
     network: ConceptNetwork,
     number: int,
-    batches: Iterable[Batch],
+    batches: Iterable[PairBatch],
     contexts: Tensor,
     generator: np.random.Generator,
     *,

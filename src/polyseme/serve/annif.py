@@ -25,7 +25,7 @@ from polyseme._validation import InputError
 from polyseme.serve import api
 from polyseme.serve.access import Caller
 from polyseme.serve.api import Host, answer, body_of, caller_of
-from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
+from polyseme.serve.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
 from polyseme.serve.questions import JSON, row_of, sentence_of
 from polyseme.serve.references import known_tags
 from polyseme.serve.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
@@ -62,7 +62,7 @@ class Document(BaseModel):
     metadata: dict[str, str] = {}
 
 
-class Batch(BaseModel):
+class DocumentBatch(BaseModel):
     """Several documents."""
 
     documents: Annotated[list[Document], Field(max_length=MOST_DOCUMENTS)]
@@ -213,7 +213,7 @@ async def suggest(request: Request, host: Host) -> Response:
 async def suggest_batch(request: Request, host: Host) -> Response:
     """Suggest labels for several documents; metadata may have `features`."""
     try:
-        documents = Batch.model_validate_json(await request.body()).documents
+        documents = DocumentBatch.model_validate_json(await request.body()).documents
     except ValidationError as error:
         raise HTTPException(400, sentence_of(error)) from error
     limit, threshold = _bounds(request.query_params)
@@ -228,7 +228,7 @@ async def _suggest(
 ) -> tuple[list[dict[str, Any]], str]:
     """Return the suggestions for each document, and the version that gave the last of them."""
     try:
-        asks = [_ask_of(host, document, limit, threshold) for document in documents]
+        asks = [_suggest_request_of(host, document, limit, threshold) for document in documents]
     except InputError as error:
         raise HTTPException(400, str(error)) from error
     answers = await asyncio.gather(*(_submit(host, ask) for ask in asks))
@@ -240,7 +240,9 @@ async def _suggest(
     return results, version
 
 
-def _ask_of(host: ModelHost, document: Document, limit: int, threshold: float) -> Ask | None:
+def _suggest_request_of(
+    host: ModelHost, document: Document, limit: int, threshold: float
+) -> SuggestRequest | None:
     """Return the question that a document asks; None where nothing is known of it."""
     row = _features(document.metadata.get("features"))
     if row is not None:
@@ -248,10 +250,10 @@ def _ask_of(host: ModelHost, document: Document, limit: int, threshold: float) -
     tags = tuple(known_tags(host, document.text))
     if limit == 0 or (row is None and not tags):
         return None
-    return Ask(row, tags, limit, threshold or None)
+    return SuggestRequest(row, tags, limit, threshold or None)
 
 
-async def _submit(host: ModelHost, ask: Ask | None) -> tuple[Snapshot, list[Suggestion]]:
+async def _submit(host: ModelHost, ask: SuggestRequest | None) -> tuple[Snapshot, list[Suggestion]]:
     """Return a model's answer; a question from which nothing follows gets no suggestion."""
     if ask is not None:
         with suppress(InputError):  # only tags that are newer than the space

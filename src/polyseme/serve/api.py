@@ -31,19 +31,19 @@ from polyseme.io.xmp import answer_suggestions, merge_tags, sidecar_of
 from polyseme.persistence import package_version
 from polyseme.serve.access import Caller
 from polyseme.serve.collection import Collection, UnknownItemError
-from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
+from polyseme.serve.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
 from polyseme.serve.landscape import companions, shared_labels
 from polyseme.serve.questions import (
     FORM,
     JSON,
     NUMBERS,
     NUMPY,
-    ask_of,
     media_of,
     options,
     parsed,
     read_question,
     row_of_thing,
+    suggest_request_of,
     table_of,
     whether,
 )
@@ -68,11 +68,11 @@ from polyseme.serve.schemas import (
     RenameBody,
     SidecarBody,
     SuggestBody,
+    SuggestOptions,
     SuggestOut,
     Thing,
     UndoBody,
     VersionOut,
-    Wanted,
 )
 from polyseme.store import Neighbour
 from polyseme.tagger import ZeroShotTagger
@@ -452,14 +452,16 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
 _SUGGEST_ROUTE = next(route for route in router.routes if getattr(route, "path", None) == SUGGEST)
 
 
-def _item_and_tags(host: ModelHost, ask: Ask) -> tuple[Any, list[tuple[str, ...]] | None]:
+def _item_and_tags(
+    host: ModelHost, ask: SuggestRequest
+) -> tuple[Any, list[tuple[str, ...]] | None]:
     """Return what is asked about as a tagger takes it: one item, and its tags."""
     X = None if ask.features is None else host.items([ask.features])
     tags = [ask.tags] if ask.tags else None
     return X, tags
 
 
-def _place(host: ModelHost, ask: Ask) -> Facts:
+def _place(host: ModelHost, ask: SuggestRequest) -> Facts:
     """Return where an item, or tags, lie on the map."""
     X, tags = _item_and_tags(host, ask)
     x, y = host.place(X, tags)
@@ -474,7 +476,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
         table = table_of(await request.body())
         if len(table) > MOST_BATCH:
             raise InputError(f"A batch has {MOST_BATCH} items at the most; got {len(table)}.")
-        wanted = options(Wanted, request.query_params)
+        wanted = options(SuggestOptions, request.query_params)
         items = [BatchItem(id=str(number)) for number in range(len(table))]
         sent_rows = list(table)
     else:
@@ -482,14 +484,14 @@ async def suggest_batch(request: Request, host: Host) -> Response:
         items = body.items
         sent_rows = [None] * len(items)
 
-    asks: list[Ask] = []
+    asks: list[SuggestRequest] = []
     results: list[Facts] = []
     for batch_item, sent_row in zip(items, sent_rows, strict=True):
         result: Facts = {"id": batch_item.id}
         results.append(result)
         try:
             row = row_of_thing(batch_item, host, sent_row)
-            item_ask, _ = host.check(ask_of(row, batch_item.tags, wanted))
+            item_ask, _ = host.check(suggest_request_of(row, batch_item.tags, wanted))
             asks.append(item_ask)
         except InputError as error:
             status = 404 if isinstance(error, UnknownItemError) else 422
@@ -507,7 +509,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
 async def complete(body: CompleteBody, host: Host) -> Response:
     """Suggest tags that go with a partial tag set; nothing else is known of the item."""
     tags = tuple(body.tags)
-    ask, unknown_tags = host.check(Ask(None, tags, body.k))
+    ask, unknown_tags = host.check(SuggestRequest(None, tags, body.k))
     now, suggestions = await host.scoring.submit(ask)
     content = {
         "model": host.name,

@@ -54,7 +54,7 @@ _MOST_PRECISIONS = 128
 _HINTS = 3  # labels that may have been meant
 
 
-class Ask(NamedTuple):
+class SuggestRequest(NamedTuple):
     """One question: features, tags or both, and what is wanted."""
 
     features: Row | None
@@ -303,7 +303,9 @@ class ModelHost:
         self._saved = 0.0
         self._asked: deque[Row] = deque(maxlen=_CANARY)  # the latest, for the next canary
         self._now = self._read()
-        self.scoring: Batcher[Ask, tuple[Snapshot, list[Suggestion]]] = Batcher(self.suggest)
+        self.scoring: Batcher[SuggestRequest, tuple[Snapshot, list[Suggestion]]] = Batcher(
+            self.suggest
+        )
         self.looking: Batcher[bytes, Row] = Batcher(self._look, largest=8, most_waiting=64)
         self._map: Map | None = None
         self.refitting = Refitting(self)
@@ -348,12 +350,12 @@ class ModelHost:
         raw: Any = np.stack(rows) if extractor.kind == "image" else list(rows)
         return Extracted(extractor.kind, extractor.preprocessing(), tuple(names), raw)
 
-    def suggest(self, asks: Sequence[Ask]) -> list[tuple[Snapshot, list[Suggestion]]]:
+    def suggest(self, asks: Sequence[SuggestRequest]) -> list[tuple[Snapshot, list[Suggestion]]]:
         """Answer several questions at once, all by the same state.
 
         Parameters
         ----------
-        asks : sequence of Ask
+        asks : sequence of SuggestRequest
             Checked by `check`.
         """
         now = self._now
@@ -384,7 +386,7 @@ class ModelHost:
         self._answered(now, failed=False)
         return [(now, item_suggestions) for item_suggestions in suggestions]
 
-    def check(self, ask: Ask) -> tuple[Ask, list[str]]:
+    def check(self, ask: SuggestRequest) -> tuple[SuggestRequest, list[str]]:
         """Check a question before it is queued; return it with known tags, and the unknown tags.
 
         Raises
@@ -763,7 +765,7 @@ class ModelHost:
 
 
 def _chosen(
-    now: Snapshot, ask: Ask, labels: Sequence[str], scores: Sequence[float]
+    now: Snapshot, ask: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
     """Return the labels that are likely enough, without the item's own tags."""
     own_tags = set(ask.tags)

@@ -26,7 +26,7 @@ from polyseme.serve import api
 from polyseme.serve.api import Host, Reviewer, answer
 from polyseme.serve.batching import QueueFullError
 from polyseme.serve.collection import UnknownItemError
-from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
+from polyseme.serve.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
 from polyseme.serve.references import item_of, known_tags, row_of_reference
 from polyseme.serve.schemas import MOST_NUMBERS
 from polyseme.verdicts import Verdict
@@ -110,7 +110,7 @@ class WebhookBody(Loose):
 # ---------------------------------------------------------------------- labelling configurations
 
 
-class Choice(NamedTuple):
+class TagChoice(NamedTuple):
     """Something that can be chosen."""
 
     path: tuple[str, ...]  # as results have it, with all above it
@@ -128,7 +128,7 @@ class Control:
         `from_name` and `to_name` of results.
     field : str
         The field of a task's data that is shown.
-    choices : tuple of Choice
+    choices : tuple of TagChoice
         What can be chosen.
     options : str
         The field of a task's data that lists what can be chosen; empty where the tag does.
@@ -140,7 +140,7 @@ class Control:
     name: str
     object_name: str
     field: str
-    choices: tuple[Choice, ...]
+    choices: tuple[TagChoice, ...]
     options: str
     single: bool
 
@@ -150,9 +150,9 @@ class Control:
             return path[-1]
         return list(path)
 
-    def labels(self, now: Snapshot, task: Task) -> dict[str, Choice]:
+    def labels(self, now: Snapshot, task: Task) -> dict[str, TagChoice]:
         """Return what can be chosen for a task, by the label of a model that it is."""
-        choice_by_label: dict[str, Choice] = {}
+        choice_by_label: dict[str, TagChoice] = {}
         listed_choices = _options(task.data.get(self.options))
         for choice in (*self.choices, *listed_choices):
             label = now.known(choice.path[-1]) or now.known(choice.shown)
@@ -234,14 +234,14 @@ def _read_control(element: Any, field_by_object: Mapping[str, str]) -> Control:
     )
 
 
-def _choices(element: Any, above: tuple[str, ...]) -> Iterator[Choice]:
+def _choices(element: Any, above: tuple[str, ...]) -> Iterator[TagChoice]:
     """Yield what can be chosen below an element."""
     for child in element.iterchildren("Choice"):
         alias = child.get("alias")
         text = child.get("value") or alias
         if text and len(above) < _DEEPEST:
             path = (*above, alias or text)
-            yield Choice(path, text)
+            yield TagChoice(path, text)
             yield from _choices(child, path)
 
 
@@ -347,7 +347,7 @@ async def _suggested(
     try:
         row, tags = await _row_and_tags(host, control.field, task)
         if row is not None or tags:
-            ask, _ = host.check(Ask(row, tuple(tags), MOST_LABELS))
+            ask, _ = host.check(SuggestRequest(row, tuple(tags), MOST_LABELS))
             now, suggestions = await host.scoring.submit(ask)
             item_labels = [tag for tag in ask.tags if tag in now.kinds]
             certain = [Suggestion(label, 1.0, now.kinds[label]) for label in item_labels]
@@ -412,7 +412,7 @@ def _chosen(
         label = suggestion.label
         choice = choice_by_label.get(label)
         if choice is None and control.kind == "taxonomy":
-            choice = Choice((label,), label)  # to which labels may be added
+            choice = TagChoice((label,), label)  # to which labels may be added
         if choice is None:
             continue
         if control.single or suggestion.probability >= threshold:
@@ -420,7 +420,7 @@ def _chosen(
     return likely[:1] if control.single else likely
 
 
-def _options(options: Any) -> Iterator[Choice]:
+def _options(options: Any) -> Iterator[TagChoice]:
     """Yield what can be chosen where a task's data list it."""
     if not isinstance(options, list):
         return
@@ -429,7 +429,7 @@ def _options(options: Any) -> Iterator[Choice]:
         text = fields.get("value") or fields.get("alias")
         name = fields.get("alias") or text
         if isinstance(name, str) and isinstance(text, str):
-            yield Choice((name,), text)
+            yield TagChoice((name,), text)
 
 
 # ---------------------------------------------------------------------- learning

@@ -20,7 +20,7 @@ from polyseme._validation import InputError
 from polyseme.serve import api
 from polyseme.serve.api import Host, answer
 from polyseme.serve.collection import UnknownItemError
-from polyseme.serve.host import Ask, ModelHost, Snapshot, Suggestion
+from polyseme.serve.host import ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.serve.references import row_of_reference
 from polyseme.serve.schemas import K, Precision, Share
 
@@ -94,7 +94,7 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
         if not pictures:
             raise InputError("Send `images` as data URLs.")
         rows = await asyncio.gather(*(row_of_reference(host, picture) for picture in pictures))
-        asks = [host.check(Ask(row, (), k, threshold, precision))[0] for row in rows]
+        asks = [host.check(SuggestRequest(row, (), k, threshold, precision))[0] for row in rows]
         answers = await asyncio.gather(*(host.scoring.submit(ask) for ask in asks))
     except InputError as error:
         status = HTTPStatus.UNPROCESSABLE_ENTITY

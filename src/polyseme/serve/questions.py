@@ -1,6 +1,6 @@
 """What is asked, in any form that HTTP carries: JSON, raw numbers, pictures, sounds, forms.
 
-In: a request. Out: a `Question` that a model can be asked, or one sentence about what is wrong.
+In: a request. Out: a `ParsedRequest` that a model can be asked, or one sentence about what is wrong.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from starlette.datastructures import QueryParams, UploadFile
 from starlette.requests import Request
 
 from polyseme._validation import InputError
-from polyseme.serve.host import Ask, ModelHost, Row
-from polyseme.serve.schemas import Encoded, Thing, Wanted
+from polyseme.serve.host import ModelHost, Row, SuggestRequest
+from polyseme.serve.schemas import Encoded, SuggestOptions, Thing
 
 B = TypeVar("B", bound=Thing)
 M = TypeVar("M", bound=BaseModel)
@@ -33,23 +33,25 @@ class UnsupportedError(InputError):
     """The body is of a type that cannot be read."""
 
 
-class Question(NamedTuple):
+class ParsedRequest(NamedTuple):
     """What is asked: the fields of a body, what the model is asked, and tags it does not know."""
 
     body: Any
-    ask: Ask
+    ask: SuggestRequest
     unknown: list[str]
 
 
-def ask_of(row: Row | None, tags: Sequence[str], wanted: Wanted | None = None) -> Ask:
+def suggest_request_of(
+    row: Row | None, tags: Sequence[str], wanted: SuggestOptions | None = None
+) -> SuggestRequest:
     """Return the question that a model is asked about a row, tags or both."""
     tag_names = tuple(tags)
     if wanted is None:
-        return Ask(row, tag_names)
+        return SuggestRequest(row, tag_names)
     kinds = None
     if wanted.kinds is not None:
         kinds = tuple(sorted(set(wanted.kinds)))
-    return Ask(row, tag_names, wanted.k, wanted.threshold, wanted.precision, kinds)
+    return SuggestRequest(row, tag_names, wanted.k, wanted.threshold, wanted.precision, kinds)
 
 
 def row_of(features: list[float] | Encoded | None) -> Row | None:
@@ -88,7 +90,7 @@ def table_of(data: bytes) -> Row:
         return np.atleast_2d(array).astype(np.float32)
 
 
-async def read_question(request: Request, kind: type[B], host: ModelHost) -> Question:
+async def read_question(request: Request, kind: type[B], host: ModelHost) -> ParsedRequest:
     """Read a question of any form; options that are not in a JSON body are in the query.
 
     Parameters
@@ -123,9 +125,9 @@ async def read_question(request: Request, kind: type[B], host: ModelHost) -> Que
                 f"image/*, audio/* or {FORM}."
             )
     row = row_of_thing(body, host, row)
-    wanted = body if isinstance(body, Wanted) else None
-    ask, unknown_tags = host.check(ask_of(row, body.tags, wanted))
-    return Question(body, ask, unknown_tags)
+    wanted = body if isinstance(body, SuggestOptions) else None
+    ask, unknown_tags = host.check(suggest_request_of(row, body.tags, wanted))
+    return ParsedRequest(body, ask, unknown_tags)
 
 
 def media_of(request: Request) -> str:

@@ -43,7 +43,7 @@ class Thing(Body):
     tags: Annotated[list[Tag], Field(max_length=MOST_TAGS)] = []
 
 
-class Wanted(Body):
+class SuggestOptions(Body):
     """Which tags are wanted: how many, how likely, of which kinds."""
 
     k: K = 10
@@ -52,7 +52,7 @@ class Wanted(Body):
     kinds: Annotated[list[Kind], Field(min_length=1, max_length=3)] | None = None
 
 
-class SuggestBody(Thing, Wanted):
+class SuggestBody(Thing, SuggestOptions):
     """A question for tags."""
 
     model_config = ConfigDict(
@@ -66,7 +66,7 @@ class BatchItem(Thing):
     id: Name | None = None
 
 
-class BatchBody(Wanted):
+class BatchBody(SuggestOptions):
     """Many questions at once."""
 
     items: Annotated[list[BatchItem], Field(min_length=1, max_length=MOST_BATCH)]
