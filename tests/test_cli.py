@@ -20,7 +20,7 @@ from polyseme._validation import InputError
 from polyseme.cli import app
 from polyseme.cli.output import bar
 from polyseme.cli.postponed import Postponed, postpone
-from polyseme.cli.reading import Reading, tags_of_items
+from polyseme.cli.reading import TableReader, tags_of_items
 from polyseme.corpus import LabelCorpus
 from polyseme.published.training import Checkpoint, ConceptTrainer
 
@@ -339,8 +339,8 @@ def test_a_precision_keeps_what_is_likely_enough(run, files, model, toy_tagger, 
 def test_tags_of_files_are_found_by_their_names():
     corpus = LabelCorpus.from_documents([["b"], ["a"]], ids=["two.png", "one.png"])
     items = [{"file": "one.png"}, {"file": "two.png"}, {"file": "three.png"}]
-    reading = Reading()
-    known = tags_of_items(corpus, items, Path("tags"), Path("items"), reading)
+    reader = TableReader()
+    known = tags_of_items(corpus, items, Path("tags"), Path("items"), reader)
     assert known == [("a",), ("b",), ()]
 
 

@@ -22,12 +22,11 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from polyseme._validation import InputError
-from polyseme.serve import api
 from polyseme.serve.access import Caller
-from polyseme.serve.api import Host, answer, body_of, caller_of
 from polyseme.serve.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
 from polyseme.serve.questions import JSON, row_of, sentence_of
 from polyseme.serve.references import known_tags
+from polyseme.serve.routes.http import PROBLEMS, Host, body_of, caller_of, json_response
 from polyseme.serve.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
 from polyseme.verdicts import Verdict
 
@@ -39,7 +38,7 @@ _URI = "urn:polyseme:"
 _NUMBERS = re.compile(r"[-+0-9.eE\s]+(,[-+0-9.eE\s]+)*")
 _PROBLEM = {"description": "Something in the request cannot be used."}
 
-router = APIRouter(prefix="/v1", tags=["annif"], responses={**api.router.responses, 400: _PROBLEM})
+router = APIRouter(prefix="/v1", tags=["annif"], responses={**PROBLEMS, 400: _PROBLEM})
 
 
 def uri_of(label: str) -> str:
@@ -94,7 +93,7 @@ class Learned(BaseModel):
 def vocabs(request: Request) -> Response:
     """List the labels of each model as a vocabulary."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
-    return answer({"vocabs": [_vocabulary(host) for host in hosts.values()]})
+    return json_response({"vocabs": [_vocabulary(host) for host in hosts.values()]})
 
 
 @router.get(
@@ -118,13 +117,13 @@ def subjects(host: Host) -> Response:
 def projects(request: Request) -> Response:
     """List the models as projects."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
-    return answer({"projects": [_project(host) for host in hosts.values()]})
+    return json_response({"projects": [_project(host) for host in hosts.values()]})
 
 
 @router.get("/projects/{model}", summary="A model, as Annif shows a project")
 def project(host: Host) -> Response:
     """Describe a model as a project."""
-    return answer(_project(host), host.now.version)
+    return json_response(_project(host), host.now.version)
 
 
 def _vocabulary(host: ModelHost) -> dict[str, Any]:
@@ -197,7 +196,7 @@ async def suggest(request: Request, host: Host) -> Response:
     document = Document(text=fields["text"], metadata=metadata)
     limit, threshold = _bounds(fields)
     results, version = await _suggest(host, [document], limit, threshold)
-    return answer(results[0], version)
+    return json_response(results[0], version)
 
 
 @router.post(
@@ -220,7 +219,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
     results, version = await _suggest(host, documents, limit, threshold)
     for result, document in zip(results, documents, strict=True):
         result["document_id"] = document.document_id
-    return answer(results, version)
+    return json_response(results, version)
 
 
 async def _suggest(
@@ -228,14 +227,14 @@ async def _suggest(
 ) -> tuple[list[dict[str, Any]], str]:
     """Return the suggestions for each document, and the version that gave the last of them."""
     try:
-        asks = [_suggest_request_of(host, document, limit, threshold) for document in documents]
+        queries = [_suggest_request_of(host, document, limit, threshold) for document in documents]
     except InputError as error:
         raise HTTPException(400, str(error)) from error
-    answers = await asyncio.gather(*(_submit(host, ask) for ask in asks))
+    answers = await asyncio.gather(*(_submit(host, query) for query in queries))
     version = host.now.version
     results: list[dict[str, Any]] = []
-    for now, suggestions in answers:
-        version = now.version
+    for snapshot, suggestions in answers:
+        version = snapshot.version
         results.append({"results": [_result(suggestion) for suggestion in suggestions]})
     return results, version
 
@@ -253,11 +252,13 @@ def _suggest_request_of(
     return SuggestRequest(row, tags, limit, threshold or None)
 
 
-async def _submit(host: ModelHost, ask: SuggestRequest | None) -> tuple[Snapshot, list[Suggestion]]:
+async def _submit(
+    host: ModelHost, query: SuggestRequest | None
+) -> tuple[Snapshot, list[Suggestion]]:
     """Return a model's answer; a question from which nothing follows gets no suggestion."""
-    if ask is not None:
+    if query is not None:
         with suppress(InputError):  # only tags that are newer than the space
-            return await host.scoring.submit(ask)
+            return await host.scoring.submit(query)
     return host.now, []
 
 

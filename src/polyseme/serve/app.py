@@ -1,6 +1,6 @@
 """The application: models behind HTTP, with limits on everything that a stranger can send.
 
-In: hosts of models, and settings. Out: an ASGI application. Routes are in `api`, `annif`,
+In: hosts of models, and settings. Out: an ASGI application. Routes are in `routes`, `annif`,
 `label_studio` and `photoprism`; here is what all of them share: who may ask, how much may be sent,
 how long it may take, how errors are told, what is counted and logged.
 """
@@ -132,7 +132,7 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
         The models, each under a name of its own.
     settings : Settings, optional
     """
-    from polyseme.serve import annif, api, label_studio, photoprism
+    from polyseme.serve import annif, label_studio, photoprism, routes
 
     names = [host.name for host in hosts]
     if not names or len(set(names)) < len(names):
@@ -155,9 +155,11 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
         host.scoring.sizes = app.state.metrics.batch.observe
     # Before the routers: what is asked most often goes without FastAPI's dependencies, which cost
     # more than the scoring. The router has the same function, and describes it.
-    app.add_route(api.SUGGEST, api.suggest_directly, methods=["POST"], include_in_schema=False)
+    app.add_route(
+        routes.SUGGEST, routes.suggest_directly, methods=["POST"], include_in_schema=False
+    )
     _add_care(app)
-    for module in (api, annif, label_studio, photoprism):
+    for module in (*routes.MODULES, annif, label_studio, photoprism):
         app.include_router(module.router)
     _add_errors(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -169,7 +171,7 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
 def _schema(app: FastAPI) -> dict[str, Any]:
     """Describe the API, with bodies that have several forms, and with tokens where they count."""
     if app.openapi_schema is None:
-        from polyseme.serve.api import BODIES
+        from polyseme.serve.routes import BODIES
 
         schema = get_openapi(
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
@@ -362,8 +364,8 @@ def _add_care(app: FastAPI) -> None:
         counted.model.clear()
         for host in app.state.hosts.values():
             counted.waiting.labels(host.name).set(host.scoring.n_waiting)
-            now = host.now
-            counted.model.labels(host.name, now.version).set(len(now.tagger.classes_))
+            snapshot = host.now
+            counted.model.labels(host.name, snapshot.version).set(len(snapshot.tagger.classes_))
         return Response(
             generate_latest(counted.registry), media_type="text/plain; version=0.0.4; charset=utf-8"
         )

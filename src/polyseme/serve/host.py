@@ -350,7 +350,7 @@ class ModelHost:
         raw: Any = np.stack(rows) if extractor.kind == "image" else list(rows)
         return Extracted(extractor.kind, extractor.preprocessing(), tuple(names), raw)
 
-    def suggest(self, asks: Sequence[SuggestRequest]) -> list[tuple[Snapshot, list[Suggestion]]]:
+    def suggest(self, queries: Sequence[SuggestRequest]) -> list[tuple[Snapshot, list[Suggestion]]]:
         """Answer several questions at once, all by the same state.
 
         Parameters
@@ -358,35 +358,35 @@ class ModelHost:
         asks : sequence of SuggestRequest
             Checked by `check`.
         """
-        now = self._now
+        snapshot = self._now
         groups: dict[tuple[Any, ...], list[int]] = {}
-        for number, ask in enumerate(asks):
-            groups.setdefault((ask.features is None, ask.kinds), []).append(number)
-        suggestions: list[list[Suggestion]] = [[] for _ in asks]
+        for number, query in enumerate(queries):
+            groups.setdefault((query.features is None, query.kinds), []).append(number)
+        suggestions: list[list[Suggestion]] = [[] for _ in queries]
         try:
             for (no_features, kinds), numbers in groups.items():
-                group = [asks[number] for number in numbers]
-                rows = [ask.features for ask in group if ask.features is not None]
+                group = [queries[number] for number in numbers]
+                rows = [query.features for query in group if query.features is not None]
                 X = None if no_features else self.items(rows)
-                has_tags = any(ask.tags for ask in group)
-                tags = [ask.tags for ask in group] if has_tags else None
+                has_tags = any(query.tags for query in group)
+                tags = [query.tags for query in group] if has_tags else None
                 # The item's own tags come first, and are taken out of the answer.
-                most = max(ask.k + len(ask.tags) for ask in group)
-                labels, scores = now.tagger.rank(X, most, tags, kinds=kinds)
+                most = max(query.k + len(query.tags) for query in group)
+                labels, scores = snapshot.tagger.rank(X, most, tags, kinds=kinds)
                 for number, names, values in zip(numbers, labels, scores, strict=True):
                     suggestions[number] = _chosen(
-                        now, asks[number], names.tolist(), values.tolist()
+                        snapshot, queries[number], names.tolist(), values.tolist()
                     )
                 self._asked.extend(rows[:_CANARY])
         except InputError:
             raise
         except Exception:
-            self._answered(now, failed=True)
+            self._answered(snapshot, failed=True)
             raise
-        self._answered(now, failed=False)
-        return [(now, item_suggestions) for item_suggestions in suggestions]
+        self._answered(snapshot, failed=False)
+        return [(snapshot, item_suggestions) for item_suggestions in suggestions]
 
-    def check(self, ask: SuggestRequest) -> tuple[SuggestRequest, list[str]]:
+    def check(self, query: SuggestRequest) -> tuple[SuggestRequest, list[str]]:
         """Check a question before it is queued; return it with known tags, and the unknown tags.
 
         Raises
@@ -394,21 +394,21 @@ class ModelHost:
         InputError
             With one sentence about what is wrong.
         """
-        now = self._now
-        label_by_tag = {tag: now.known(tag) for tag in ask.tags}
+        snapshot = self._now
+        label_by_tag = {tag: snapshot.known(tag) for tag in query.tags}
         labels = [label for label in label_by_tag.values() if label is not None]
         unknown_tags = [tag for tag, label in label_by_tag.items() if label is None]
         self._typed(unknown_tags)
-        if ask.features is None and not labels:
+        if query.features is None and not labels:
             if unknown_tags:
                 raise InputError(f"None of the tags is known: {', '.join(unknown_tags[:5])}.")
             raise InputError("Give features, an item, a file or tags.")
-        if ask.features is not None:
-            self.check_row(ask.features)
-        if ask.precision is not None and ask.features is None:
+        if query.features is not None:
+            self.check_row(query.features)
+        if query.precision is not None and query.features is None:
             raise InputError("A precision is promised of items; for tags alone give a threshold.")
         distinct_labels = tuple(dict.fromkeys(labels))
-        return ask._replace(tags=distinct_labels), unknown_tags
+        return query._replace(tags=distinct_labels), unknown_tags
 
     def check_row(self, row: Row) -> None:
         """Raise unless a row of features fits the model."""
@@ -474,11 +474,11 @@ class ModelHost:
 
     # ------------------------------------------------------------------ the map
 
-    def map(self, now: Snapshot | None = None) -> Map:
+    def map(self, snapshot: Snapshot | None = None) -> Map:
         """Return the known documents on a plane: at once by their axes, better when laid out."""
-        now = now or self._now
-        store = now.tagger.store_
-        space_digest = now.tagger.space_.digest_
+        snapshot = snapshot or self._now
+        store = snapshot.tagger.store_
+        space_digest = snapshot.tagger.space_.digest_
         current = self._map
         if current is not None and current.store is store:
             return current
@@ -748,10 +748,10 @@ class ModelHost:
         self._trial = Trial(self._now)
         self._now = fresh
 
-    def _answered(self, now: Snapshot, *, failed: bool) -> None:
+    def _answered(self, snapshot: Snapshot, *, failed: bool) -> None:
         """Count answers of a new model; after several failures the former one comes back."""
         trial = self._trial
-        if trial is None or now is trial.before:
+        if trial is None or snapshot is trial.before:
             return
         trial.n_answers += 1
         trial.n_failures += failed
@@ -765,20 +765,20 @@ class ModelHost:
 
 
 def _chosen(
-    now: Snapshot, ask: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
+    snapshot: Snapshot, query: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
     """Return the labels that are likely enough, without the item's own tags."""
-    own_tags = set(ask.tags)
-    least = None if ask.precision is None else now.least(ask.precision)
-    threshold = 0.0 if ask.threshold is None else ask.threshold
+    own_tags = set(query.tags)
+    least = None if query.precision is None else snapshot.least(query.precision)
+    threshold = 0.0 if query.threshold is None else query.threshold
     suggestions: list[Suggestion] = []
     for label, score in zip(labels, scores, strict=True):
         if label in own_tags or score <= 0 or score < threshold:
             continue
         if least and score < least[label]:
             continue
-        suggestions.append(Suggestion(label, score, now.kinds[label]))
-        if len(suggestions) == ask.k:
+        suggestions.append(Suggestion(label, score, snapshot.kinds[label]))
+        if len(suggestions) == query.k:
             break
     return suggestions
 

@@ -22,12 +22,11 @@ from starlette.concurrency import run_in_threadpool
 from polyseme._text import shown
 from polyseme._validation import InputError, first_few
 from polyseme.io import parse_xml
-from polyseme.serve import api
-from polyseme.serve.api import Host, Reviewer, answer
 from polyseme.serve.batching import QueueFullError
 from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
 from polyseme.serve.references import item_of, known_tags, row_of_reference
+from polyseme.serve.routes.http import PROBLEMS, Host, Reviewer, json_response
 from polyseme.serve.schemas import MOST_NUMBERS
 from polyseme.verdicts import Verdict
 
@@ -43,9 +42,7 @@ _log = logging.getLogger("polyseme.serve")
 _turns: WeakKeyDictionary[ModelHost, asyncio.Lock] = WeakKeyDictionary()
 _waiting: set[asyncio.Task[None]] = set()
 
-router = APIRouter(
-    prefix="/label-studio/{model}", tags=["label studio"], responses=api.router.responses
-)
+router = APIRouter(prefix="/label-studio/{model}", tags=["label studio"], responses=PROBLEMS)
 
 
 class Loose(BaseModel):
@@ -150,12 +147,12 @@ class Control:
             return path[-1]
         return list(path)
 
-    def labels(self, now: Snapshot, task: Task) -> dict[str, TagChoice]:
+    def labels(self, snapshot: Snapshot, task: Task) -> dict[str, TagChoice]:
         """Return what can be chosen for a task, by the label of a model that it is."""
         choice_by_label: dict[str, TagChoice] = {}
         listed_choices = _options(task.data.get(self.options))
         for choice in (*self.choices, *listed_choices):
-            label = now.known(choice.path[-1]) or now.known(choice.shown)
+            label = snapshot.known(choice.path[-1]) or snapshot.known(choice.shown)
             if label is not None:
                 choice_by_label[label] = choice
         return choice_by_label
@@ -265,20 +262,20 @@ def check_config(host: ModelHost, xml: str | None) -> None:
 @router.get("/health", summary="Whether the backend is there", operation_id="health_of_backend")
 async def health(host: Host) -> Response:
     """Return that the model answers."""
-    return answer({"status": "UP", "model_class": f"polyseme {host.name}"}, host.now.version)
+    return json_response({"status": "UP", "model_class": f"polyseme {host.name}"}, host.now.version)
 
 
 @router.get("/metrics", summary="Nothing; /metrics has all", operation_id="metrics_of_backend")
 async def metrics(host: Host) -> Response:
     """Return nothing: what is counted is counted for all models together."""
-    return answer({})
+    return json_response({})
 
 
 @router.post("/setup", summary="Check a labelling configuration")
 def setup(body: SetupBody, host: Host) -> Response:
     """Return which version answers, or why its answers could not be shown."""
     check_config(host, body.schema_)
-    return answer({"model_version": host.now.version}, host.now.version)
+    return json_response({"model_version": host.now.version}, host.now.version)
 
 
 @router.post("/predict", summary="Predictions for tasks")
@@ -290,7 +287,7 @@ async def predict(body: PredictBody, host: Host) -> Response:
         threshold = body.params.threshold
     predictions = [_predicted(host, controls, task, threshold) for task in body.tasks]
     results = await asyncio.gather(*predictions)
-    return answer({"results": results}, host.now.version)
+    return json_response({"results": results}, host.now.version)
 
 
 @router.post("/webhook", status_code=201, summary="What annotators did")
@@ -318,12 +315,12 @@ async def _predicted(
     host: ModelHost, controls: Sequence[Control], task: Task, threshold: float
 ) -> dict[str, Any]:
     """Predict the labels of one task, for every control."""
-    now = host.now
+    snapshot = host.now
     results: list[dict[str, Any]] = []
     scores: list[float] = []
     for control in controls:
-        now, suggestions = await _suggested(host, control, task)
-        choices = _chosen(now, control, task, suggestions, threshold)
+        snapshot, suggestions = await _suggested(host, control, task)
+        choices = _chosen(snapshot, control, task, suggestions, threshold)
         if not choices:
             continue
         values = [value for value, _ in choices]
@@ -337,7 +334,7 @@ async def _predicted(
             }
         )
     score = float(np.mean(scores)) if scores else 0.0
-    return {"model_version": now.version, "score": round(score, 6), "result": results}
+    return {"model_version": snapshot.version, "score": round(score, 6), "result": results}
 
 
 async def _suggested(
@@ -347,11 +344,11 @@ async def _suggested(
     try:
         row, tags = await _row_and_tags(host, control.field, task)
         if row is not None or tags:
-            ask, _ = host.check(SuggestRequest(row, tuple(tags), MOST_LABELS))
-            now, suggestions = await host.scoring.submit(ask)
-            item_labels = [tag for tag in ask.tags if tag in now.kinds]
-            certain = [Suggestion(label, 1.0, now.kinds[label]) for label in item_labels]
-            return now, [*certain, *suggestions]
+            query, _ = host.check(SuggestRequest(row, tuple(tags), MOST_LABELS))
+            snapshot, suggestions = await host.scoring.submit(query)
+            item_labels = [tag for tag in query.tags if tag in snapshot.kinds]
+            certain = [Suggestion(label, 1.0, snapshot.kinds[label]) for label in item_labels]
+            return snapshot, [*certain, *suggestions]
     except InputError as error:
         _log.info("%s: task %s has no prediction: %s", host.name, task.id, error)
     return host.now, []
@@ -399,14 +396,14 @@ def _numbers(features: list[Any]) -> Row:
 
 
 def _chosen(
-    now: Snapshot,
+    snapshot: Snapshot,
     control: Control,
     task: Task,
     suggestions: Iterable[Suggestion],
     threshold: float,
 ) -> list[tuple[Any, float]]:
     """Return what a control may show of suggestions, as results have it, with probabilities."""
-    choice_by_label = control.labels(now, task)
+    choice_by_label = control.labels(snapshot, task)
     likely: list[tuple[Any, float]] = []
     for suggestion in suggestions:
         label = suggestion.label
@@ -478,17 +475,17 @@ def _learn_answers(
     annotation = body.annotation
     assert task is not None and annotation is not None
     annotator = f"label-studio {body.project.id} {annotation.id}"
-    now = host.now
+    snapshot = host.now
     answers: dict[str, bool] = {}
     if body.action != "ANNOTATION_DELETED" and not annotation.was_cancelled:
         predicted = annotation.prediction or Prediction()
-        answers = dict.fromkeys(_labels(now, controls, task, predicted), False)
-        answers |= dict.fromkeys(_labels(now, controls, task, annotation), True)
+        answers = dict.fromkeys(_labels(snapshot, controls, task, predicted), False)
+        answers |= dict.fromkeys(_labels(snapshot, controls, task, annotation), True)
 
     standing: dict[str, Verdict] = {}
-    for verdict in now.said.get(name, ()):
+    for verdict in snapshot.said.get(name, ()):
         if verdict.who == annotator and verdict.number is not None:
-            standing[now.named(verdict.label)] = verdict
+            standing[snapshot.named(verdict.label)] = verdict
     withdrawn: list[int] = []
     for label, verdict in standing.items():
         if verdict.number is not None and answers.get(label) != verdict.answer:
@@ -496,7 +493,9 @@ def _learn_answers(
     new_verdicts: list[Verdict] = []
     for label, is_right in answers.items():
         if label not in standing or standing[label].answer != is_right:
-            new_verdicts.append(Verdict(name, label, is_right, model=now.version, who=annotator))
+            new_verdicts.append(
+                Verdict(name, label, is_right, model=snapshot.version, who=annotator)
+            )
 
     # In this order nothing is lost where the second step fails.
     if new_verdicts:
@@ -528,7 +527,7 @@ async def _item(
 
 
 def _labels(
-    now: Snapshot, controls: Sequence[Control], task: Task, prediction: Prediction
+    snapshot: Snapshot, controls: Sequence[Control], task: Task, prediction: Prediction
 ) -> Iterator[str]:
     """Yield the labels that a prediction or an annotation has, under their own names."""
     control_by_name = {control.name: control for control in controls}
@@ -538,7 +537,7 @@ def _labels(
         if control is None or not isinstance(value, Mapping):
             continue
         label_by_choice: dict[str, str] = {}
-        for label, choice in control.labels(now, task).items():
+        for label, choice in control.labels(snapshot, task).items():
             label_by_choice[choice.path[-1]] = label
         paths = value.get(control.kind)
         if not isinstance(paths, list):
@@ -549,4 +548,4 @@ def _labels(
                 continue
             stripped = name.strip()
             if 0 < len(stripped) <= 200:
-                yield label_by_choice.get(name) or now.known(stripped) or stripped
+                yield label_by_choice.get(name) or snapshot.known(stripped) or stripped

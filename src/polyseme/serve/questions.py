@@ -1,6 +1,6 @@
-"""What is asked, in any form that HTTP carries: JSON, raw numbers, pictures, sounds, forms.
+"""Parse requests in any form that HTTP carries: JSON, raw numbers, pictures, sounds, forms.
 
-In: a request. Out: a `ParsedRequest` that a model can be asked, or one sentence about what is wrong.
+In: a request. Out: a `ParsedRequest` for a model, or an error of one sentence.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class UnsupportedError(InputError):
 
 
 class ParsedRequest(NamedTuple):
-    """What is asked: the fields of a body, what the model is asked, and tags it does not know."""
+    """The fields of a body, the request to the model, and the tags that it does not know."""
 
     body: Any
-    ask: SuggestRequest
+    query: SuggestRequest
     unknown: list[str]
 
 
 def suggest_request_of(
     row: Row | None, tags: Sequence[str], wanted: SuggestOptions | None = None
 ) -> SuggestRequest:
-    """Return the question that a model is asked about a row, tags or both."""
+    """Return the request for tags of a row, of tags or of both."""
     tag_names = tuple(tags)
     if wanted is None:
         return SuggestRequest(row, tag_names)
@@ -126,8 +126,8 @@ async def read_question(request: Request, kind: type[B], host: ModelHost) -> Par
             )
     row = row_of_thing(body, host, row)
     wanted = body if isinstance(body, SuggestOptions) else None
-    ask, unknown_tags = host.check(suggest_request_of(row, body.tags, wanted))
-    return ParsedRequest(body, ask, unknown_tags)
+    query, unknown_tags = host.check(suggest_request_of(row, body.tags, wanted))
+    return ParsedRequest(body, query, unknown_tags)
 
 
 def media_of(request: Request) -> str:
