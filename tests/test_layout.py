@@ -89,7 +89,7 @@ ALLOWED = {
     "evidence": {"calibration", "corrections", "members", "reading", "store"},
     "senses": {"_validation", "concepts"},
     "simple_rankers": {"corpus", "linear_path", "training"},
-    "holdout": BASE | {"corpus", "documents", "calibration", "metrics", "simple_rankers"},
+    "holdout": BASE | {"io", "corpus", "documents", "calibration", "metrics", "simple_rankers"},
     "feedback": BASE | {"verdicts", "calibration"},
     "encoded": {"_validation"},
     "training_set": DATA | {"space", "feedback", "verdicts"},

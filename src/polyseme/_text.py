@@ -64,3 +64,8 @@ def shown(value: object, most: int = 80) -> str:
     except Exception:  # anything may be passed, also what cannot tell what it is
         text = f"a {type(value).__name__}"
     return in_words(" ".join(text.split()), most)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

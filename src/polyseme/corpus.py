@@ -32,10 +32,10 @@ from polyseme._validation import (
     check_sparse,
     first_few,
     is_pandas,
-    without_ids,
 )
 from polyseme.io import Table, read_documents
 from polyseme.io.columns import TAGS, fields_of, texts
+from polyseme.io.join import pair_rows, without_ids
 from polyseme.io.tag_cells import label_sets, suspicion
 
 Document: TypeAlias = Collection[str]
@@ -493,35 +493,13 @@ def is_indicator(documents: object) -> bool:
 def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
     """Return X without its column `id`, and the documents in the order of its rows.
 
-    Where X (a frame with the column `id`) and the documents (a corpus with ids) both name their
-    rows, they are brought together by name. What does not fit is refused, and so are two pandas
-    objects with the same index in another order.
+    See `polyseme.io.join.pair_rows`.
     """
-    features, ids = without_ids(X)
-    if ids is not None and not corpus.numbered and tuple(ids) != corpus.ids:
-        row_by_id = {name: row for row, name in enumerate(corpus.ids)}
-        n_repeated = len(ids) - len(set(ids))
-        if not n_repeated and row_by_id.keys() == {*ids}:
-            return features, corpus.select([row_by_id[name] for name in ids])
-        if features is not X or isinstance(X, Table):
-            unmatched = [name for name in ids if name not in row_by_id]
-            unused = sorted(row_by_id.keys() - {*ids})
-            raise InputError(
-                "Rows of X and documents both have ids, which do not fit: "
-                f"{len(unmatched)} rows are without a document ({first_few(unmatched, most=3)}), "
-                f"{len(unused)} documents without a row ({first_few(unused, most=3)}), "
-                f"{n_repeated} ids repeated; keep those that both have, or drop the ids of one to "
-                "pair rows in order."
-            )
-    X_index: Any = getattr(X, "index", None)
-    y_index: Any = getattr(y, "index", None)
-    have_indexes = hasattr(X_index, "equals") and hasattr(y_index, "equals") and X_index.is_unique
-    if have_indexes and not X_index.equals(y_index) and {*X_index} == {*y_index}:
-        raise InputError(
-            "X and y have the same index in another order; pass `y.loc[X.index]` to pair them by "
-            "it, or reset one to pair rows in order."
-        )
-    return features, corpus
+    document_ids = None if corpus.numbered else corpus.ids
+    features, rows = pair_rows(X, y, document_ids)
+    if rows is None:
+        return features, corpus
+    return features, corpus.select(rows)
 
 
 def _is_column(documents: Any) -> bool:

@@ -41,7 +41,6 @@ from polyseme._validation import (
     first_few,
     in_order,
     warn_dropped,
-    without_ids,
 )
 from polyseme.answers import Answers
 from polyseme.calibration import sigmoid
@@ -71,6 +70,7 @@ from polyseme.feedback import (
 )
 from polyseme.growth import cost_of_fit, warn_about_cost
 from polyseme.holdout import MOST_TRAINED, Validation, validate
+from polyseme.io.join import without_ids
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
     ModelFileError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyseme.cli.reading import Reading, read_items
+from polyseme.cli.reading import TableReader, read_items
 from polyseme.io import read_table
 
 # A module of it: a folder of these tests has the same name.
@@ -45,7 +45,7 @@ def test_the_splits_of_a_saved_dataset_can_be_chosen(tmp_path, dataset):
     datasets.DatasetDict(parts).save_to_disk(tmp_path / "all")
     table = read_table(tmp_path / "all")
     assert table.splits == ["train"] * 3 + ["test"] and table.ids == [*"abcd"]
-    items = read_items(tmp_path / "all", None, "test", Reading())
+    items = read_items(tmp_path / "all", None, "test", TableReader())
     assert items.documents.ids == ("d",) and items.X.to_numpy().tolist() == [[0, 0, 0, 1]]
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from polyseme._text import counted
 from polyseme.cli.app import ANSWERING, TableOptions, command, refuse
 from polyseme.cli.models import load_default_tagger
-from polyseme.cli.output import Form, counted, emit, for_people, say, summarize_verdicts
+from polyseme.cli.output import Form, emit, for_people, say, summarize_verdicts
 
 if TYPE_CHECKING:
     from polyseme.verdicts import Verdict

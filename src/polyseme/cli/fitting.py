@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 import polyseme
-from polyseme._text import in_words
+from polyseme._text import counted, in_words
 from polyseme.cli.app import LEARNING, EngineName, Preset, TableOptions, command, refuse, resumable
 from polyseme.cli.models import count_kinds, load_default_tagger
-from polyseme.cli.output import counted, say, summarize_verdicts
+from polyseme.cli.output import say, summarize_verdicts
 
 if TYPE_CHECKING:
     from polyseme.corpus import LabelCorpus

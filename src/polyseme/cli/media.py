@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
+from polyseme._text import counted
 from polyseme.cli.app import FILES, EngineName, Kind, LabelKind, command, resumable
 from polyseme.cli.app import refuse as raise_error
 from polyseme.cli.models import load_default_tagger, readable_record
-from polyseme.cli.output import Form, counted, emit, for_people, say, summarize_verdicts
+from polyseme.cli.output import Form, emit, for_people, say, summarize_verdicts
 
 if TYPE_CHECKING:
     from polyseme.features import MediaFeatures

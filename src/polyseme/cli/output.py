@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
 from polyseme._progress import Quiet
-from polyseme._text import printable
+from polyseme._text import counted, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -122,11 +122,6 @@ class _SafeTerminal(io.TextIOBase):
     def write(self, text: str) -> int:
         """Write a text that steers nothing."""
         return self._stream.write(printable(text, kept="\n"))
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number of things."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def summarize_verdicts(verdicts: Iterable[Verdict]) -> str:

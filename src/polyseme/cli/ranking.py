@@ -8,6 +8,7 @@ from typing import Any, Literal
 import typer
 
 import polyseme
+from polyseme._text import counted
 from polyseme.cli.app import (
     LEARNING,
     EngineName,
@@ -18,15 +19,7 @@ from polyseme.cli.app import (
     resumable,
 )
 from polyseme.cli.models import load_default_tagger, readable_record
-from polyseme.cli.output import (
-    Form,
-    counted,
-    emit,
-    emit_evidence,
-    for_people,
-    say,
-    summarize_verdicts,
-)
+from polyseme.cli.output import Form, emit, emit_evidence, for_people, say, summarize_verdicts
 
 
 @command(LEARNING)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from polyseme._text import counted
 from polyseme.cli.app import SERVING, EngineName, TableOptions, command, refuse, resumable
 from polyseme.cli.fitting import fit
 from polyseme.cli.media import extract_and_report
-from polyseme.cli.output import counted, say
+from polyseme.cli.output import say
 
 if TYPE_CHECKING:
     from polyseme.features import MediaFeatures

@@ -10,7 +10,7 @@ from __future__ import annotations
 from polyseme._validation import unknown_name
 from polyseme.features.audio import AudioFeatures
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
-from polyseme.features.extraction import extract_folder, match_documents, read_extraction
+from polyseme.features.extraction import extract_folder, read_extraction
 from polyseme.features.image import ImageFeatures
 from polyseme.persistence import Arrays, Config, within
 from polyseme.schema import part, require
@@ -24,7 +24,6 @@ __all__ = [
     "extract_folder",
     "extractor_class",
     "extractor_of",
-    "match_documents",
     "read_extraction",
 ]
 

@@ -17,18 +17,17 @@ import socket
 import sqlite3
 import stat
 import time
-import unicodedata
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from polyseme._validation import InputError, IntArray, PolysemeWarning, first_few
+from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.features.base import (
     Extracted,
     MediaError,
@@ -464,61 +463,6 @@ def _no_media(path: Path, suffixes: frozenset[str]) -> str:
     with contextlib.suppress(OSError):  # who looks at it says why it cannot be opened
         return "" if stat.S_ISREG(path.stat().st_mode) else "is not a regular file"
     return ""
-
-
-def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the document of each file: (file rows, document rows), in the order of documents.
-
-    A document may be named as the file is, path and all, by the file's name alone, or by its name
-    without the ending; folders above the one that was extracted, and case where nothing else fits,
-    do not matter.
-    """
-    # Rows by path (0), name (1) and stem (2); then again without regard to case (3 to 5).
-    rows_by_key: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for row, file in enumerate(files):
-        path = _plain(file)
-        names = [str(path), path.name, path.stem]
-        folded_names = [name.casefold() for name in names]
-        for key in enumerate([*names, *folded_names]):
-            rows_by_key[key].append(row)
-    document_by_file: dict[int, int] = {}
-    for row, document in enumerate(documents):
-        wanted = _plain(document)
-        keys = [(level, str(wanted)) for level in range(3)]
-        for depth in range(1, len(wanted.parts)):
-            keys.append((0, "/".join(wanted.parts[depth:])))
-        keys += [(level, str(wanted).casefold()) for level in range(3, 6)]
-        matches = next((rows_by_key[key] for key in keys if key in rows_by_key), [])
-        if len(matches) > 1:
-            matching_files = [files[match] for match in matches]
-            raise InputError(
-                f"Several files are called '{wanted}', such as "
-                f"{first_few(matching_files, most=3)}; name each document by "
-                "its file's path below the folder."
-            )
-        for match in matches:
-            if match in document_by_file:
-                first_document = documents[document_by_file[match]]
-                raise InputError(
-                    f"The documents '{first_document}' and '{document}' both name the "
-                    f"file '{files[match]}'; give each file one document."
-                )
-            document_by_file[match] = row
-    if not document_by_file:
-        raise InputError(
-            f"No document names one of the files: documents are called "
-            f"{first_few(list(documents), most=3)}, files {first_few(list(files), most=3)}; give "
-            "documents an `id` (or `file`) that is the file's name."
-        )
-    file_rows = np.array(list(document_by_file), dtype=np.int64)
-    document_rows = np.array(list(document_by_file.values()), dtype=np.int64)
-    return file_rows, document_rows
-
-
-def _plain(name: str) -> PurePosixPath:
-    """Return a name with forward slashes and composed letters, whatever system it comes from."""
-    slashed = name.replace("\\", "/")
-    return PurePosixPath(unicodedata.normalize("NFC", slashed))
 
 
 # ---------------------------------------------------------------------- files on a cluster

@@ -35,7 +35,6 @@ from polyseme._validation import (
     draw_seed,
     in_order,
     warn_dropped,
-    without_ids,
 )
 from polyseme.checkpoints import unless_refused
 from polyseme.corpus import (
@@ -49,6 +48,7 @@ from polyseme.corpus import (
 from polyseme.documents import label_column, teaching_corpora
 from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
+from polyseme.io.join import without_ids
 from polyseme.persistence import State, joined, plain, within, write_model
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
