@@ -234,34 +234,37 @@ def check_features(
     """Check features (n, n_features), an array-like, a frame, or sparse, which stays sparse.
 
     A column of vectors, as frames have them, becomes a matrix. Numbers become float64; with
-    `keep_single` float32 stays, for callers that widen block by block. scikit-learn's `check_array`
-    checks the numbers; what it would report in other words, or not at all, is checked here.
+    `keep_single` float32 stays, for callers that widen block by block. This is not scikit-learn's
+    `check_array`, which loads pandas (half a second of a command) and names no rows.
     """
-    from sklearn.utils import check_array
-
-    dtypes = [np.float64, np.float32] if keep_single else np.float64
     array = _as_array(X, owner=owner)
-    ndim = getattr(array, "ndim", 2)
-    if ndim != 2:
+    if np.iscomplexobj(array):
+        raise InputError(f"Complex data not supported by `{owner}`; pass real numbers.")
+    is_single = keep_single and array.dtype == np.float32
+    dtype = np.float32 if is_single else np.float64
+    matrix: NDArray[np.float64] | sp.csr_matrix
+    try:
+        if sp.issparse(array):
+            matrix = sp.csr_matrix(array, dtype=dtype)
+        else:
+            matrix = np.asarray(array, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _not_numbers(error, owner) from error
+    if matrix.ndim != 2:
         raise InputError(
             f"`X` must have two dimensions (instances, features) for `{owner}`; "
-            f"got {ndim}. Reshape your data: one row per instance."
+            f"got {matrix.ndim}. Reshape your data: one row per instance."
         )
-    try:
-        matrix: NDArray[np.float64] | sp.csr_matrix = check_array(
-            array,
-            accept_sparse="csr",
-            dtype=dtypes,
-            ensure_all_finite=False,
-            ensure_min_samples=0,
-            estimator=owner,
-            input_name="X",
+    n_columns = matrix.shape[1]
+    if n_columns == 0:
+        raise InputError(
+            f"`X` has 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required by "
+            f"`{owner}`."
         )
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(_features_problem(array, error, owner)) from error
-    if n_features is not None and matrix.shape[1] != n_features:
-        expected = f"{owner} is expecting {n_features} features as input"
-        raise InputError(f"X has {matrix.shape[1]} features, but {expected}.")
+    if n_features is not None and n_columns != n_features:
+        raise InputError(
+            f"X has {n_columns} features, but {owner} is expecting {n_features} features as input."
+        )
     _refuse_non_finite(matrix, owner=owner)
     return matrix
 
@@ -284,7 +287,7 @@ def _as_array(X: Any, *, owner: str) -> Any:
         if array.dtype == object and array.ndim == 1 and len(array) and np.ndim(array[0]):
             array = np.stack([np.asarray(vector) for vector in array])  # a column of vectors
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise InputError(_features_problem(X, error, owner)) from error
+        raise _not_numbers(error, owner) from error
     if array.dtype.kind in "mM":
         raise InputError(
             f"`X` of `{owner}` holds times; turn them into numbers first, such as seconds since a "
@@ -293,17 +296,12 @@ def _as_array(X: Any, *, owner: str) -> Any:
     return array
 
 
-def _features_problem(array: Any, error: Exception, owner: str) -> str:
-    """Return why features cannot be used, from the error of numpy or scikit-learn."""
-    if getattr(array, "dtype", None) is not None and np.iscomplexobj(array):
-        return f"Complex data not supported by `{owner}`; pass real numbers."
-    shape = getattr(array, "shape", None)
-    if shape is not None and len(shape) == 2 and shape[1] == 0:
-        return (
-            f"`X` has 0 feature(s) (shape={shape}) while a minimum of 1 is required by `{owner}`."
-        )
+def _not_numbers(error: Exception, owner: str) -> InputError:
+    """Build the error for features that numpy cannot turn into numbers."""
     reason = error_text(error)
-    return f"`X` of `{owner}` must hold numbers only; {reason}. Encode text columns first."
+    return InputError(
+        f"`X` of `{owner}` must hold numbers only; {reason}. Encode text columns first."
+    )
 
 
 def is_pandas(X: object) -> bool:

@@ -14,7 +14,7 @@ left out of means; a mean over nothing is NaN and warns.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -207,31 +207,37 @@ class _Ranked:
 
     def __init__(self, truth: BoolArray, scores: NDArray[Any], ties: Ties, k: int) -> None:
         n_rows, n_entries = scores.shape
+        descending = -scores
         if ties == "worst":  # the last key sorts first; among its equals False precedes True
-            order = np.lexsort((truth, -scores), axis=-1)
+            order = np.lexsort((truth, descending), axis=-1)
         else:
-            order = np.argsort(-scores, axis=-1, kind="stable")
+            order = np.argsort(descending, axis=-1, kind="stable")
         self.k = k
         self.relevant = np.take_along_axis(truth, order, axis=-1)
         self.hits = np.cumsum(self.relevant, axis=-1, dtype=np.int64)
         self.n_relevant = self.hits[:, -1]
-        self.n_pairs = self.n_relevant * (n_entries - self.n_relevant)
+        n_irrelevant = n_entries - self.n_relevant
+        self.n_pairs = self.n_relevant * n_irrelevant
+
+        # The rank at which the tied run of an entry ends, and the hits up to there
         ordered = np.take_along_axis(scores, order, axis=-1)
         tied_with_next = ordered[:, 1:] == ordered[:, :-1]
-        ends = np.tile(np.arange(1, n_entries + 1), (n_rows, 1))
+        ranks = np.arange(1, n_entries + 1)
+        ends = np.tile(ranks, (n_rows, 1))
         ends[:, :-1][tied_with_next] = n_entries
-        # The rank at which the tied run of an entry ends, and the hits up to there.
-        self.ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+        from_last = np.minimum.accumulate(ends[:, ::-1], axis=1)
+        self.ends = from_last[:, ::-1]
         self.hits_at_ends = np.take_along_axis(self.hits, self.ends - 1, axis=-1)
 
     def precision_to_depth(self) -> Values:
         """Mean of P@1 to P@m, m being the number of relevant entries."""
-        n_ranks = self.n_relevant.max()
-        ranks = np.arange(1, self.hits.shape[1] + 1)[:n_ranks]
-        inside = ranks <= self.n_relevant[:, None]
-        precision = self.hits[:, : len(ranks)] / ranks
-        total = np.where(inside, precision, 0.0).sum(axis=1)
-        return _ratio(total, self.n_relevant)
+        n_entries = self.hits.shape[1]
+        n_ranks = min(int(self.n_relevant.max()), n_entries)
+        ranks = np.arange(1, n_ranks + 1)
+        is_inside = ranks <= self.n_relevant[:, None]
+        precision = self.hits[:, :n_ranks] / ranks
+        inside_precision = np.where(is_inside, precision, 0.0)
+        return _ratio(inside_precision.sum(axis=1), self.n_relevant)
 
     def eleven_point(self) -> Values:
         """Mean over recall levels of the best precision at that recall or above."""
@@ -262,9 +268,11 @@ class _Ranked:
 
     def wrong_or_tied(self) -> Values:
         """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
-        wrong = self.relevant * (self.ends - self.hits_at_ends)
-        shares = _ratio(wrong.sum(axis=1), self.n_pairs)
-        all_relevant = self.n_relevant == self.hits.shape[1]
+        n_irrelevant_before = self.ends - self.hits_at_ends
+        n_wrong = (self.relevant * n_irrelevant_before).sum(axis=1)
+        shares = _ratio(n_wrong, self.n_pairs)
+        n_entries = self.hits.shape[1]
+        all_relevant = self.n_relevant == n_entries
         return np.where(all_relevant, 0.0, shares)
 
     def last_rank(self) -> Values:
@@ -274,11 +282,12 @@ class _Ranked:
 
     def area(self) -> Values:
         """Share of (relevant, irrelevant) pairs in the right order, ties counting one half."""
-        wrong_or_tied = self.relevant * (self.ends - self.hits_at_ends)
+        n_irrelevant_before = self.ends - self.hits_at_ends
+        wrong_or_tied = self.relevant * n_irrelevant_before
         right_or_tied = ~self.relevant * self.hits_at_ends
         n_right = self.n_pairs - wrong_or_tied.sum(axis=1)
-        n_right_and_tied = n_right + right_or_tied.sum(axis=1)
-        return _ratio(n_right_and_tied, 2 * self.n_pairs)
+        n_right_or_tied = right_or_tied.sum(axis=1)
+        return _ratio(n_right + n_right_or_tied, 2 * self.n_pairs)
 
     def hits_at_k(self) -> Values:
         """Count relevant entries among the first k; `_values` pools the counts to one F1."""
@@ -302,23 +311,17 @@ def _values(
     truth: BoolArray, scores: NDArray[Any], names: Iterable[str], ties: Ties = "worst", k: int = 1
 ) -> dict[str, Values]:
     """Return the values of metrics, one for each row or label (F1: one), sorting blocks of rows."""
-    by_name: dict[str, Values] = {}
-    for by_label in (False, True):
-        formulas = {name: _METRICS[name][1] for name in names if _METRICS[name][0] is by_label}
-        if not formulas:
-            continue
-        relevant, values = (truth.T, scores.T) if by_label else (truth, scores)
-        block_rows = max(1, BLOCK_ENTRIES // values.shape[1])
-        blocks: dict[str, list[Values]] = {name: [] for name in formulas}
-        for start in range(0, len(values), block_rows):
-            rows = slice(start, start + block_rows)
-            ranked = _Ranked(relevant[rows], values[rows], ties, k)
-            for name, formula in formulas.items():
-                blocks[name].append(formula(ranked))
-        for name, block_values in blocks.items():
-            by_name[name] = np.concatenate(block_values)
+    label_formulas: dict[str, Callable[[_Ranked], Values]] = {}
+    row_formulas: dict[str, Callable[[_Ranked], Values]] = {}
+    for name in names:
+        by_label, formula = _METRICS[name]
+        formulas = label_formulas if by_label else row_formulas
+        formulas[name] = formula
+    by_name = _apply_formulas(row_formulas, truth, scores, ties, k)
+    by_name |= _apply_formulas(label_formulas, truth.T, scores.T, ties, k)
     if "f1_at_k" in by_name:  # 2PR / (P + R) of pooled counts is 2 * hits / (predicted + relevant)
-        n_predicted = len(truth) * min(k, truth.shape[1])
+        n_rows, n_labels = truth.shape
+        n_predicted = n_rows * min(k, n_labels)
         n_relevant = int(truth.sum())
         n_hits = by_name["f1_at_k"].sum()
         f1 = 2 * n_hits / (n_predicted + n_relevant) if n_relevant else np.nan
@@ -326,11 +329,32 @@ def _values(
     return by_name
 
 
+def _apply_formulas(
+    formulas: Mapping[str, Callable[[_Ranked], Values]],
+    truth: BoolArray,
+    scores: NDArray[Any],
+    ties: Ties,
+    k: int,
+) -> dict[str, Values]:
+    """Return the values of formulas for each row, sorting blocks of rows."""
+    if not formulas:
+        return {}
+    block_rows = max(1, BLOCK_ENTRIES // scores.shape[1])
+    blocks: dict[str, list[Values]] = {name: [] for name in formulas}
+    for start in range(0, len(scores), block_rows):
+        rows = slice(start, start + block_rows)
+        ranked = _Ranked(truth[rows], scores[rows], ties, k)
+        for name, formula in formulas.items():
+            blocks[name].append(formula(ranked))
+    return {name: np.concatenate(values) for name, values in blocks.items()}
+
+
 def _each(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) -> Values:
     """Check the input and return one metric of each row or label."""
     check_option("ties", ties, ("worst", "index"), owner=name)
     relevant, values = _checked(truth, scores)
-    return _values(relevant, values, [name], ties, k)[name]
+    by_name = _values(relevant, values, [name], ties, k)
+    return by_name[name]
 
 
 def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
@@ -374,10 +398,11 @@ class Reliability:
     @property
     def expected_error(self) -> float:
         """Mean distance of predicted and observed, by the entries of each bin."""
-        filled = self.counts > 0
+        is_filled = self.counts > 0
         gaps = np.abs(self.predicted - self.observed)
-        shares = self.counts[filled] / self.counts.sum()
-        return float(gaps[filled] @ shares)
+        n_entries = self.counts.sum()
+        shares = self.counts[is_filled] / n_entries
+        return float(gaps[is_filled] @ shares)
 
 
 def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -> Reliability:
@@ -408,8 +433,10 @@ def expected_calibration_error(
 def log_loss(truth: Truth, probabilities: ArrayLike) -> float:
     """Sum the log-losses of `probabilities` over labels, in nats; return their mean over rows."""
     relevant, values = _checked_probabilities(truth, probabilities)
-    safe = np.clip(values, 1e-12, 1 - 1e-12)
-    log_likelihoods = np.where(relevant, np.log(safe), np.log1p(-safe))
+    clipped = np.clip(values, 1e-12, 1 - 1e-12)
+    log_true = np.log(clipped)
+    log_false = np.log1p(-clipped)
+    log_likelihoods = np.where(relevant, log_true, log_false)
     losses = -log_likelihoods.sum(axis=1)
     return float(losses.mean())
 
@@ -500,15 +527,17 @@ def _mean_squared_distance(points: Values) -> float:
 
 def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
     """Return truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
-    names = column_names(truth)
-    scored = column_names(scores)
-    if (names is None) != (scored is None):
-        has, lacks = ("truth", "scores") if scored is None else ("scores", "truth")
+    truth_names = column_names(truth)
+    score_names = column_names(scores)
+    if (truth_names is None) != (score_names is None):
+        named = "truth" if score_names is None else "scores"
+        nameless = "scores" if score_names is None else "truth"
         raise InputError(
-            f"`{has}` names its columns and `{lacks}` does not, so nobody knows whether they are "
-            "in the same order; pass two frames or two arrays, or use a tagger's `evaluate`."
+            f"`{named}` names its columns and `{nameless}` does not, so nobody knows whether they "
+            "are in the same order; pass two frames or two arrays, or use a tagger's `evaluate`."
         )
-    values = _numbers("scores", in_order(scores, names, owner="truth"))
+    ordered_scores = in_order(scores, truth_names, owner="truth")
+    values = _numbers("scores", ordered_scores)
     relevant: Any = truth
     if sp.issparse(truth):
         relevant = check_sparse(truth, "truth", owner="evaluate")
@@ -523,33 +552,41 @@ def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
         )
     if values.dtype not in (np.float32, np.float64):
         values = values.astype(np.float64)
-    if rows := np.flatnonzero(np.isnan(values).any(axis=1)).tolist():
+    has_nan = np.isnan(values).any(axis=1)
+    if has_nan.any():
+        rows = np.flatnonzero(has_nan).tolist()
         raise InputError(f"`scores` contains NaN in row(s) {first_few(rows)}; use -inf for never.")
     if sp.issparse(truth):  # entries that are stored twice are added up
         relevant = relevant.toarray()
-    wrong = relevant[(relevant != 0) & (relevant != 1)]
-    if wrong.size:
+    is_binary = (relevant == 0) | (relevant == 1)
+    if not is_binary.all():
+        wrong = relevant[~is_binary]
         raise InputError(f"`truth` must hold 0 and 1 only; got {wrong[0]}.")
     return relevant.astype(np.bool_), values
 
 
 def _checked_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolArray, Values]:
-    """Check that probabilities are some; shapes as for `_checked`."""
+    """Check that probabilities lie between 0 and 1; shapes as for `_checked`."""
     relevant, values = _checked(truth, probabilities)
-    if values.min() < 0 or values.max() > 1:
-        span = f"{values.min():g} to {values.max():g}"
-        raise InputError(f"`probabilities` must lie between 0 and 1; got {span}.")
+    lowest = values.min()
+    highest = values.max()
+    if lowest < 0 or highest > 1:
+        raise InputError(
+            f"`probabilities` must lie between 0 and 1; got {lowest:g} to {highest:g}."
+        )
     return relevant, values.astype(np.float64)
 
 
 def _checked_points(**arrays: ArrayLike) -> list[Values]:
     """Copy points in concept space, each (n, d), which must be some and finite."""
-    checked = [_numbers(name, points).astype(np.float64) for name, points in arrays.items()]
-    for name, points in zip(arrays, checked, strict=True):
+    checked: list[Values] = []
+    for name, array in arrays.items():
+        points = _numbers(name, array).astype(np.float64)
         if points.ndim != 2 or points.size == 0:
             raise InputError(f"`{name}` must have rows and columns; got shape {points.shape}.")
         if not np.isfinite(points).all():
             raise InputError(f"`{name}` contains NaN or infinity; drop those rows first.")
+        checked.append(points)
     return checked
 
 

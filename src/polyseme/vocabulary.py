@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from polyseme._text import error_text, is_text
-from polyseme._validation import InputError, check_path, first_few
+from polyseme._validation import InputError, IntArray, check_path, first_few
 from polyseme.corpus import LabelCorpus, normalize_label
 
 _MOST_BYTES = 2**24
@@ -150,7 +151,10 @@ class Vocabulary:
     def blocking(self, labels: Iterable[str], *, undo: bool = False) -> Vocabulary:
         """Return it with more labels blocked, or with fewer."""
         label_by_key = {normalize_label(label): label for label in labels}
-        blocked = [label for label in self.blocked if normalize_label(label) not in label_by_key]
+        blocked: list[str] = []
+        for label in self.blocked:
+            if normalize_label(label) not in label_by_key:
+                blocked.append(label)
         if not undo:
             blocked.extend(label_by_key.values())
         return replace(self, blocked=tuple(blocked))
@@ -235,23 +239,25 @@ class Vocabulary:
         labels = [self.resolve(label) for label in corpus.labels]
         new_columns: dict[str, int] = {}
         name_by_key: dict[str, str] = {}
-        pairs = []
+        old: list[int] = []
+        new: list[int] = []
         for column, label in enumerate(labels):
             implied = self.implied(label)
             name_by_key |= {corpus.key(name): name for name in implied}
             for name in (label, *sorted(implied)):
-                new_column = new_columns.setdefault(corpus.key(name), len(new_columns))
-                pairs.append((column, new_column))
+                key = corpus.key(name)
+                old.append(column)
+                new.append(new_columns.setdefault(key, len(new_columns)))
         # Where a label is implied as well, its own spelling counts.
         name_by_key |= {corpus.key(label): label for label in labels}
         names = [name_by_key[key] for key in new_columns]
 
-        old, new = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        ones = np.ones(len(old), dtype=np.int32)
         shape = (len(labels), len(new_columns))
-        joiner = sp.csr_matrix((np.ones(len(pairs), dtype=np.int32), (old, new)), shape)
-        matrix = (corpus.matrix.astype(np.int32) @ joiner).astype(bool)
+        joiner = sp.csr_matrix((ones, (old, new)), shape)
+        counts = corpus.matrix.astype(np.int32) @ joiner
         completed = LabelCorpus.from_indicator(
-            matrix, names, ids=corpus.ids, normalize=corpus.normalize
+            counts.astype(bool), names, ids=corpus.ids, normalize=corpus.normalize
         )
         return replace(
             completed, groups=corpus.groups, splits=corpus.splits, numbered=corpus.numbered
@@ -285,7 +291,7 @@ def similar_labels(
     documents : csr_matrix of bool, shape (n_documents, n_labels)
     labels : sequence of str, length n_labels
     most : int
-        How many pairs to give.
+        How many pairs to return.
 
     Returns
     -------
@@ -294,34 +300,57 @@ def similar_labels(
         the most alike first.
     """
     table = sp.csr_matrix(documents, dtype=np.float64)
-    counts = np.asarray(table.sum(axis=0)).ravel()
-    beside = sp.csr_matrix(table.T @ table)
-    beside.setdiag(0)
-    lengths = np.sqrt(np.asarray(beside.multiply(beside).sum(axis=1)).ravel())
-    profiles = sp.csr_matrix(sp.diags_array(1 / np.maximum(lengths, 1e-12)) @ beside)
+    counts: NDArray[np.float64] = np.asarray(table.sum(axis=0), dtype=np.float64).ravel()
+    profiles = _profiles(table)
+    is_frequent = counts >= _FEWEST_USES
+    pairs = _pairs_by_name(labels, np.flatnonzero(is_frequent))
+    pairs |= _pairs_by_use(profiles, counts, is_frequent)
 
-    # Labels whose names have the same stem.
-    columns_by_stem: dict[str, list[int]] = {}
-    for column in np.flatnonzero(counts >= _FEWEST_USES).tolist():
-        columns_by_stem.setdefault(_stem(labels[column]), []).append(column)
-    pairs: set[tuple[int, int]] = set()
-    for columns in columns_by_stem.values():
-        pairs.update(combinations(columns, 2))
-
-    # Labels that go with nearly the same others.
-    common = np.flatnonzero((counts >= _FEWEST_USES) & (lengths > 0))
-    common = common[np.argsort(-counts[common], kind="stable")][:_MOST_COMPARED]
-    cosines = np.triu((profiles[common] @ profiles[common].T).toarray(), 1)
-    for first, second in common[np.argwhere(cosines > _SAME_USE)].tolist():
-        pairs.add((first, second))
-
-    suggestions = []
+    suggestions: list[tuple[str, str, float]] = []
     for pair in pairs:
         rarer, commoner = sorted(pair, key=lambda column: (counts[column], labels[column]))
-        cosine = float((profiles[[rarer]] @ profiles[[commoner]].T).toarray()[0, 0])
+        product = profiles[[rarer]] @ profiles[[commoner]].T
+        cosine = float(product.toarray()[0, 0])
         suggestions.append((labels[rarer], labels[commoner], cosine))
     suggestions.sort(key=lambda suggestion: (-suggestion[2], suggestion))
     return suggestions[:most]
+
+
+def _profiles(table: sp.csr_matrix) -> sp.csr_matrix:
+    """Return how often each label stands beside each other one, (n_labels, n_labels), length 1."""
+    beside = sp.csr_matrix(table.T @ table)
+    beside.setdiag(0)
+    beside.eliminate_zeros()
+    squares = np.asarray(beside.multiply(beside).sum(axis=1))
+    lengths = np.sqrt(squares.ravel())
+    scales = sp.diags_array(1 / np.maximum(lengths, 1e-12))
+    return sp.csr_matrix(scales @ beside)
+
+
+def _pairs_by_name(labels: Sequence[str], columns: IntArray) -> set[tuple[int, int]]:
+    """Return the pairs of columns whose labels have the same stem."""
+    columns_by_stem: dict[str, list[int]] = {}
+    for column in columns.tolist():
+        same_stem = columns_by_stem.setdefault(_stem(labels[column]), [])
+        same_stem.append(column)
+    pairs: set[tuple[int, int]] = set()
+    for same_stem in columns_by_stem.values():
+        pairs.update(combinations(same_stem, 2))
+    return pairs
+
+
+def _pairs_by_use(
+    profiles: sp.csr_matrix, counts: NDArray[np.float64], is_frequent: NDArray[np.bool_]
+) -> set[tuple[int, int]]:
+    """Return the pairs of columns of frequent labels that go with nearly the same others."""
+    has_company = np.diff(profiles.indptr) > 0
+    columns = np.flatnonzero(is_frequent & has_company)
+    by_count = np.argsort(-counts[columns], kind="stable")
+    columns = columns[by_count[:_MOST_COMPARED]]
+    cosines = (profiles[columns] @ profiles[columns].T).toarray()
+    upper = np.triu(cosines, 1)
+    places = np.argwhere(upper > _SAME_USE)
+    return {(first, second) for first, second in columns[places].tolist()}
 
 
 def _stem(label: str) -> str:
