@@ -95,9 +95,10 @@ def unknown_name(kind: str, name: object, known_names: Iterable[str]) -> InputEr
 def check_option(name: str, value: object, allowed: Iterable[str], *, owner: str) -> None:
     """Raise unless a string parameter is one of the allowed words."""
     options = list(allowed)
-    if not isinstance(value, str) or value not in options:
-        listed = ", ".join(repr(option) for option in options)
-        raise InputError(f"`{name}` of `{owner}` must be one of {listed}; got {shown(value)}.")
+    if isinstance(value, str) and value in options:
+        return
+    listed = ", ".join(map(repr, options))
+    raise InputError(f"`{name}` of `{owner}` must be one of {listed}; got {shown(value)}.")
 
 
 def check_number(
@@ -195,19 +196,23 @@ def as_names(names: object, description: str) -> list[str]:
 
 def check_ranges(estimator: object, ranges: Mapping[str, Mapping[str, Any]]) -> None:
     """Check parameters of an estimator by `check_number`; None passes where it is the default."""
-    parameters = inspect.signature(type(estimator)).parameters
+    owner = type(estimator)
+    parameters = inspect.signature(owner).parameters
     for name, bounds in ranges.items():
         value = getattr(estimator, name)
-        if value is not None or parameters[name].default is not None:
-            check_number(name, value, owner=type(estimator).__name__, **bounds)
+        may_be_none = parameters[name].default is None
+        if value is None and may_be_none:
+            continue
+        check_number(name, value, owner=owner.__name__, **bounds)
 
 
 def first_few(names: Sequence[object], *, most: int = 5) -> str:
     """Name the first few of many things, and say how many more there are."""
-    named = ", ".join(map(in_words, names[:most]))
-    if len(names) > most:
-        return f"{named} and {len(names) - most} more"
-    return named
+    listed = ", ".join(map(in_words, names[:most]))
+    n_more = len(names) - most
+    if n_more > 0:
+        return f"{listed} and {n_more} more"
+    return listed
 
 
 def warn_dropped(names: Sequence[str], n_documents: int) -> None:
@@ -241,11 +246,12 @@ def check_features(
     if np.iscomplexobj(array):
         raise InputError(f"Complex data not supported by `{owner}`; pass real numbers.")
     is_single = keep_single and array.dtype == np.float32
-    dtype = np.float32 if is_single else np.float64
-    matrix: NDArray[np.float64] | sp.csr_matrix
+    dtype: Any = np.float32 if is_single else np.float64
+    matrix: Any
     try:
         if sp.issparse(array):
-            matrix = sp.csr_matrix(array, dtype=dtype)
+            sparse: Any = array
+            matrix = sp.csr_matrix(sparse, dtype=dtype)
         else:
             matrix = np.asarray(array, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
@@ -266,7 +272,8 @@ def check_features(
             f"X has {n_columns} features, but {owner} is expecting {n_features} features as input."
         )
     _refuse_non_finite(matrix, owner=owner)
-    return matrix
+    checked: NDArray[np.float64] | sp.csr_matrix = matrix
+    return checked
 
 
 def _as_array(X: Any, *, owner: str) -> Any:
@@ -317,13 +324,17 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     """Return the names of a frame's columns (pandas, polars, pyarrow); None where it has none."""
     if isinstance(X, np.ndarray):  # the usual case, and the fastest to tell
         return None
+    names = None
     if is_pandas(X):
-        names = X.columns if X.ndim == 2 else None
+        if X.ndim == 2:
+            names = X.columns
+    elif hasattr(X, "column_names"):
+        names = X.column_names
     else:
-        names = getattr(X, "column_names", getattr(X, "columns", None))
+        names = getattr(X, "columns", None)
     if names is None or not all(isinstance(name, str) for name in names):
         return None
-    return tuple(str(name) for name in names)
+    return tuple(map(str, names))
 
 
 def repeated(names: Sequence[str]) -> list[str]:
@@ -469,20 +480,32 @@ def _checked_compressed(matrix: Any, subject: str) -> sp.csr_matrix:
 
 def _checked_triples(matrix: Any, subject: str) -> sp.csr_matrix:
     """Return a matrix of any other format as CSR, or raise where its structure is wrong."""
+    problem = None
     if matrix.format == "bsr":
         matrix.check_format(full_check=True)
     elif matrix.format == "lil":
         n_places = [len(row) for row in matrix.rows]
         n_values = [len(row) for row in matrix.data]
         if n_places != n_values or len(n_places) != matrix.shape[0]:
-            raise InputError(f"{subject} has rows with other places than values; build it anew.")
+            problem = "rows with other places than values"
     elif matrix.format == "dia" and len(matrix.data) != len(matrix.offsets):
-        raise InputError(f"{subject} has diagonals without a place; build it anew.")
-    triples = matrix.tocoo()
-    for places, length in zip((triples.row, triples.col), matrix.shape, strict=True):
-        if len(places) and not (places.min() >= 0 and places.max() < length):
-            raise InputError(f"{subject} has places outside its {matrix.shape}; build it anew.")
-    return sp.csr_matrix(triples)
+        problem = "diagonals without a place"
+    if problem is None:
+        triples = matrix.tocoo()
+        n_rows, n_columns = matrix.shape
+        rows_in_range = _are_below(triples.row, n_rows)
+        columns_in_range = _are_below(triples.col, n_columns)
+        if rows_in_range and columns_in_range:
+            return sp.csr_matrix(triples)
+        problem = f"places outside its {matrix.shape}"
+    raise InputError(f"{subject} has {problem}; build it anew.")
+
+
+def _are_below(places: NDArray[Any], limit: int) -> bool:
+    """Return whether all places lie between 0 and a limit."""
+    if not len(places):
+        return True
+    return bool(places.min() >= 0 and places.max() < limit)
 
 
 def check_compressed(
@@ -490,13 +513,15 @@ def check_compressed(
 ) -> None:
     """Raise unless indices and row pointers are those of n_rows rows of n_columns columns."""
     problem = None
-    if indices.dtype.kind != "i" or indptr.dtype.kind != "i":
+    are_whole = indices.dtype.kind == "i" and indptr.dtype.kind == "i"
+    are_flat = indices.ndim == 1 and indptr.ndim == 1
+    if not are_whole:
         problem = "indices or row pointers that are no whole numbers"
-    elif indices.ndim != 1 or indptr.ndim != 1 or len(indptr) != n_rows + 1:
+    elif not are_flat or len(indptr) != n_rows + 1:
         problem = f"row pointers for {indptr.size - 1} rows in place of {n_rows}"
     elif indptr[0] != 0 or indptr[-1] > len(indices) or (indptr[1:] < indptr[:-1]).any():
         problem = "row pointers that do not rise from 0 to the number of its indices"
-    elif len(indices) and not (indices.min() >= 0 and indices.max() < n_columns):
+    elif not _are_below(indices, n_columns):
         problem = f"indices outside its {n_columns} columns"
     if problem is not None:
         raise InputError(f"{subject} has {problem}; build it anew.")

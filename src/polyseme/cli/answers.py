@@ -86,12 +86,12 @@ def learn(
 ) -> None:
     """Take yes or no to tags of items, at once: nothing is trained, and all can be undone."""
     from polyseme._validation import first_few
-    from polyseme.cli.reading import TableReader, items_to_learn, read_answers
-    from polyseme.verdicts import Verdict
+    from polyseme.cli.reading import TableReader, items_to_learn
 
     words = given or []
     if undo or undo_last is not None:
-        if yes or no or features or who or bool(words) == (undo_last is not None):
+        has_other_options = bool(yes or no or features or who)
+        if has_other_options or bool(words) == (undo_last is not None):
             refuse("`--undo` takes numbers, `--undo-last` how many, and neither anything else.")
         _undo(model, words, undo_last)
         return
@@ -100,39 +100,55 @@ def learn(
     tagger = load_default_tagger(model, "learn")
     if not tagger.n_features_in_:
         refuse("This model was fitted without features, so it knows no items to learn from.")
-    verdicts: list[Verdict] = []
-    if yes or no:
-        for item in words:
-            verdicts.extend(Verdict(item, label, True) for label in yes or [])
-            verdicts.extend(Verdict(item, label, False) for label in no or [])
-    else:
-        for file in words:
-            verdicts.extend(read_answers(Path(file)))
+    verdicts = _read_verdicts(words, yes or [], no or [])
     reader = TableReader(TableOptions(), features_column)
     items = [verdict.item for verdict in verdicts]
     names, X = items_to_learn(items, tagger, features, reader)
     named_verdicts = []
     for verdict, name in zip(verdicts, names, strict=True):
-        named_verdicts.append(verdict._replace(item=name, who=verdict.who or who))
+        reviewer = verdict.who or who
+        named_verdicts.append(verdict._replace(item=name, who=reviewer))
+
     labels_before = frozenset(tagger.classes_)
     numbers = tagger.learn(named_verdicts, X)
     new_labels = [label for label in tagger.classes_ if label not in labels_before]
     news = f"; new tags: {first_few(new_labels)}" if new_labels else ""
     say(f"learned from {summarize_verdicts(named_verdicts)}{news}")
-    say(f"to take back: polyseme learn {model} --undo {_range(numbers)}")
-    typer.echo(_range(numbers))
+    number_range = _range(numbers)
+    say(f"to take back: polyseme learn {model} --undo {number_range}")
+    typer.echo(number_range)
+
+
+def _read_verdicts(words: Sequence[str], yes: Sequence[str], no: Sequence[str]) -> list[Verdict]:
+    """Return verdicts on items, for labels of yes and no, or those of files of answers."""
+    from polyseme.cli.reading import read_answers
+    from polyseme.verdicts import Verdict
+
+    verdicts: list[Verdict] = []
+    if yes or no:
+        for item in words:
+            verdicts.extend(Verdict(item, label, True) for label in yes)
+            verdicts.extend(Verdict(item, label, False) for label in no)
+        return verdicts
+    for file in words:
+        verdicts.extend(read_answers(Path(file)))
+    return verdicts
 
 
 def _undo(model: Path, words: Sequence[str], last: int | None) -> None:
     """Take answers back, by their numbers or the last ones that stand."""
-    log = load_default_tagger(model, "learn").verdicts_
+    tagger = load_default_tagger(model, "learn")
+    log = tagger.verdicts_
     standing: dict[int, Verdict] = {}
     for verdict in log.standing():
         if verdict.number is not None:
             standing[verdict.number] = verdict
     if not standing:
         refuse(f"'{model}' has no answers that could be taken back.")
-    numbers = _numbers(words) if last is None else sorted(standing)[-last:]
+    if last is None:
+        numbers = _numbers(words)
+    else:
+        numbers = sorted(standing)[-last:]
     log.undo(numbers)
     undone = [standing[number] for number in numbers if number in standing]
     n_left = len(log.standing())
@@ -141,21 +157,24 @@ def _undo(model: Path, words: Sequence[str], last: int | None) -> None:
 
 
 def _range(numbers: Sequence[int]) -> str:
-    """Write numbers, in a row of their own as first and last, as `--undo` reads them."""
+    """Write numbers as `--undo` reads them: a run of them as first and last."""
     first = numbers[0]
     last = numbers[-1]
-    if len(numbers) == 1 or list(numbers) != list(range(first, last + 1)):
-        return " ".join(map(str, numbers))
-    return f"{first}-{last}"
+    is_run = list(numbers) == list(range(first, last + 1))
+    if is_run and len(numbers) > 1:
+        return f"{first}-{last}"
+    return " ".join(map(str, numbers))
 
 
 def _numbers(words: Sequence[str]) -> list[int]:
-    """Read numbers, or the first and the last of some."""
+    """Read numbers, or runs of them such as 12-15."""
     numbers: list[int] = []
     for word in words:
         first_digits, _, last_digits = word.partition("-")
-        last_digits = last_digits or first_digits
-        if len(word) > _DIGITS or not (first_digits.isdecimal() and last_digits.isdecimal()):
+        if not last_digits:
+            last_digits = first_digits
+        are_numbers = first_digits.isdecimal() and last_digits.isdecimal()
+        if len(word) > _DIGITS or not are_numbers:
             refuse(
                 f"`--undo` takes numbers such as 12 or 12-15, as `learn` gave them; got '{word}'."
             )

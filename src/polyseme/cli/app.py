@@ -94,13 +94,18 @@ def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) ->
     """Return a parameter with typer's declaration of an argument or option."""
     settings = dict(texts[parameter.name])
     short = settings.pop("short", None)
-    flag = settings.pop("flag", False)
-    optional = settings.pop("argument", False)
-    if optional or (parameter.default is parameter.empty and short is None):
+    is_flag = settings.pop("flag", False)
+    is_argument = settings.pop("argument", False)
+    is_required = parameter.default is parameter.empty and short is None
+    if is_argument or is_required:
         declaration = typer.Argument(**settings)
     else:
         name = f"--{parameter.name.replace('_', '-')}"
-        names = (name, short) if short else (name,) if flag else ()
+        names: tuple[str, ...] = ()
+        if short:
+            names = (name, short)
+        elif is_flag:
+            names = (name,)
         declaration = typer.Option(*names, **settings)
     return parameter.replace(
         annotation=Annotated[parameter.annotation, declaration], kind=parameter.KEYWORD_ONLY
@@ -129,9 +134,9 @@ def resumable() -> Iterator[None]:
         raise typer.Exit(CODE) from None
 
 
-def _version(asked: bool) -> None:
+def _version(is_given: bool) -> None:
     """Print the version and end."""
-    if asked:
+    if is_given:
         from polyseme import __version__
 
         typer.echo(__version__)
