@@ -284,8 +284,8 @@ def _as_array(X: Any, *, owner: str) -> Any:
         X = X.to_numpy()
     if isinstance(X, np.ma.MaskedArray):
         raise InputError(
-            f"`X` of `{owner}` is a masked array, of which it is not said what masked numbers "
-            "stand for; fill them first, as by `X.filled(0)`."
+            f"`X` of `{owner}` is a masked array, and its masked numbers have no defined "
+            "value; fill them first, as by `X.filled(0)`."
         )
     if sp.issparse(X):
         return check_sparse(X, "X", owner=owner)
@@ -538,7 +538,7 @@ def check_device(device: object, *, owner: str) -> str:
     try:
         torch.zeros(1, device=torch.device(str(device))).item()
     except (RuntimeError, AssertionError, NotImplementedError, ValueError) as error:
-        # torch says the same thing in several ways, one of them an assertion.
+        # torch raises several kinds for the same problem.
         raise InputError(
             f"`device` of `{owner}` is {shown(device)}, which torch cannot use here; 'cpu' "
             "(--device cpu) always works."

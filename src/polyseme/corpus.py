@@ -1,4 +1,4 @@
-"""Tag sets become label documents over one vocabulary.
+"""Label documents over one vocabulary, from tag sets of any form.
 
 In: collections of labels, columns of tags, files, or an indicator matrix. Out: a `LabelCorpus`,
 which holds a sparse document-label matrix, the vocabulary in column order and the documents' ids.
@@ -45,7 +45,7 @@ Documents: TypeAlias = (
 )
 
 
-# A label is a word or short phrase; what is longer is several that were not told apart.
+# A label is a word or a short phrase; longer ones are several that were not split.
 MOST_LETTERS = 1000
 
 
@@ -458,7 +458,7 @@ def as_corpus(
     y: Documents | Table | Any, labels: Sequence[str] | None = None, *, normalize: bool = True
 ) -> LabelCorpus:
     """Return documents in any accepted form as a corpus; `labels` name an indicator's columns."""
-    documents: Any = y  # frames of three libraries, of which none need be installed
+    documents: Any = y  # frames of three libraries, none of which need be installed
     if isinstance(documents, LabelCorpus):
         return documents
     if isinstance(documents, (str, os.PathLike)):
@@ -564,7 +564,7 @@ def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
 
 
 def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
-    """Warn once where documents look as if their tags were not told apart."""
+    """Warn once where the tags of documents do not look split."""
     doubt = suspicion(sets)
     if doubt is not None:
         warnings.warn(
@@ -621,7 +621,7 @@ def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int
 
 
 def _labels_of(document: object, where: str) -> Iterator[str]:
-    """Yield the labels of one document; refuse what is not a collection of strings."""
+    """Yield the labels of one document, or raise where it is not a collection of strings."""
     if isinstance(document, (str, bytes)):
         raise InputError(
             f"{where} is the text {shown(document)}; expected a collection of labels, "

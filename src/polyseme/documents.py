@@ -1,7 +1,7 @@
-"""The documents a tagger knows: named, matched with items' own, taken in and forgotten.
+"""The documents that a tagger knows: naming, matching with items' documents, adding and removing.
 
-In: corpora. Out: labels, names and rows of what is known from now on. What documents mean is for
-others to say: `polyseme.store`, and `polyseme.published.priming` for the published method.
+In: corpora. Out: labels, names and rows of the known documents. `polyseme.store`, and
+`polyseme.published.priming` for the published method, encode them as concepts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from polyseme.schema import matrix_of
 
 
 class Known(NamedTuple):
-    """Documents over labels, of which a model has learned the first so many."""
+    """Documents over labels; a model has learned the first `n_learned` of these."""
 
     labels: tuple[str, ...]
     n_learned: int
@@ -50,7 +50,7 @@ def documents_of(
 
 
 class Grown(NamedTuple):
-    """What is known after documents were added."""
+    """The known documents after an addition."""
 
     known: Known
     fresh: sp.csr_matrix  # of bool, (n_fresh, n_labels): distinct tag sets not known before
@@ -87,7 +87,7 @@ def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
 
 
 class Shrunk(NamedTuple):
-    """What is known after documents were removed."""
+    """The known documents after a removal."""
 
     known: Known
     kept: NDArray[np.bool_]  # (n_documents before,)
@@ -365,7 +365,7 @@ def _joined_groups(
 
 
 class TrainingTables(NamedTuple):
-    """What a space is fitted with beside features."""
+    """The documents and groups that a space is fitted with, beside features."""
 
     documents: sp.csr_matrix  # (m, n_labels): label sets, then items' documents not among them
     item_documents: IntArray  # (n,): the document of each item

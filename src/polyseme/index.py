@@ -1,4 +1,4 @@
-"""Exact search: the smallest distance from a point to each label's concepts.
+"""Exact nearest-neighbour search: the distance from a point to the nearest concept of each label.
 
 In: concepts with their label ids, and query points; arrays and integers only, no label strings.
 Out: one distance (or log density) per label, computed block by block in NumPy, or on a device of

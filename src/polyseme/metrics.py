@@ -4,11 +4,11 @@ In: `truth`, 0/1 of shape (n, n_labels), and `scores`, floats of the same shape,
 Out: one float per metric, or one per row or label; `evaluate` gives every ranking metric at once.
 All ranking metrics are between 0 and 1 and larger is better, but for `ranking_loss` and `coverage`.
 
-Ties never count in one's favour: with `ties="worst"`, the default, irrelevant entries come first
-among equal scores; `ties="index"` keeps column order (row order, where a label ranks rows). A
-metric that scikit-learn has too treats ties as it does. A score of -inf is the lowest there is:
-ranked last, tied with its like. Rows with no relevant label and labels with no positive row are
-left out of means; a mean over nothing is NaN and warns.
+Ties never improve a ranking: with `ties="worst"`, the default, irrelevant entries come first among
+equal scores; `ties="index"` keeps column order (row order, where a label ranks rows). A metric that
+scikit-learn has too treats ties as it does. A score of -inf is the lowest there is: ranked last,
+tied with its equals. Rows with no relevant label and labels with no positive row are left out of
+means; a mean over nothing is NaN and warns.
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ def _each(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) ->
 
 
 def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
-    """Return the mean of one metric; called by its public function and nobody else."""
+    """Return the mean of one metric; only its public function calls this."""
     return _mean(_each(name, truth, scores, ties, k), name, stacklevel=4)
 
 
@@ -533,7 +533,7 @@ def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
         named = "truth" if score_names is None else "scores"
         nameless = "scores" if score_names is None else "truth"
         raise InputError(
-            f"`{named}` names its columns and `{nameless}` does not, so nobody knows whether they "
+            f"`{named}` names its columns and `{nameless}` does not, so it is unknown whether they "
             "are in the same order; pass two frames or two arrays, or use a tagger's `evaluate`."
         )
     ordered_scores = in_order(scores, truth_names, owner="truth")

@@ -1,4 +1,4 @@
-"""Plots of a fitted tagger: its space, a label in its senses, how far probabilities hold.
+"""Plots of a fitted tagger: its space, the senses of a label, and its calibration.
 
 In: a `ZeroShotTagger`. Out: axes of matplotlib, which comes with the extra `plots`.
 """

@@ -600,7 +600,7 @@ class MemberOptimizer:
         return state
 
     def set_state(self, state: Mapping[str, Tensor], n_steps: int) -> None:
-        """Take back the moments as they were after so many steps; see `get_state`."""
+        """Restore the moments as they were after `n_steps` steps; see `get_state`."""
         for name, moment in self.get_state().items():
             moment.copy_(state[name])
         for group in self.groups:

@@ -1,7 +1,7 @@
-"""Care for the vocabulary: labels never to be suggested, other names for labels, what implies what.
+"""The vocabulary: blocked labels, aliases, and implications.
 
 In: a small TOML file or lists of labels. Out: a `Vocabulary`, which is applied to tag sets before
-learning, to tags that are given, and to the scores of labels.
+learning, to tags that users pass, and to the scores of labels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SAME_USE = 0.97
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What people say about labels.
+    """Blocked labels, aliases and implications that people set.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Vocabulary:
     aliases : dict of str to str
         Other names of labels: "cards" for "card".
     implies : dict of str to tuple of str
-        What goes with a label without saying: "bird" implies "animal".
+        Labels that follow from a label: "bird" implies "animal".
 
     Examples
     --------
@@ -123,7 +123,7 @@ class Vocabulary:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        """The label that each other name stands for, by the form in which labels are compared."""
+        """The label of each alias, by the alias's key."""
         links = {normalize_label(name): label for name, label in self.aliases.items()}
         names: dict[str, str] = {}
         for key in links:
@@ -140,7 +140,7 @@ class Vocabulary:
 
     @cached_property
     def _implied(self) -> dict[str, tuple[str, ...]]:
-        """What each label implies by itself, by the form in which labels are compared."""
+        """The labels that each label implies directly, by its key."""
         return {normalize_label(key): labels for key, labels in self.implies.items()}
 
     def __bool__(self) -> bool:
@@ -172,12 +172,12 @@ class Vocabulary:
         return vocabulary
 
     def renaming(self, label: str, name: str) -> Vocabulary:
-        """Return it with a label under a new name: what was said of it goes on to be so.
+        """Return it with a label under a new name; blocks and implications follow.
 
         Parameters
         ----------
         label, name : str
-            What it was called, which is understood from now on, and what it is called.
+            Its former name, which becomes an alias, and its new one.
         """
         old_key = normalize_label(label)
 
@@ -200,7 +200,7 @@ class Vocabulary:
         return self._names.get(normalize_label(label), label)
 
     def implied(self, label: str) -> set[str]:
-        """Return everything that goes with a label without saying, by way of others too."""
+        """Return all labels that a label implies, directly or by way of others."""
         implied_by_key: dict[str, str] = {}
         waiting = [label]
         while waiting:
@@ -264,7 +264,7 @@ class Vocabulary:
         )
 
     def raised(self, labels: Sequence[str]) -> list[tuple[int, int]]:
-        """Return whose score may raise another's, as columns: names, and what implies a label."""
+        """Return pairs of columns where the score of the first may raise the second's."""
         if not (self.aliases or self.implies):
             return []
         column_by_key = {normalize_label(label): column for column, label in enumerate(labels)}

@@ -1,4 +1,4 @@
-"""Word vectors: what people write elsewhere, as a hint at what a label's name means.
+"""Word vectors: hints at the meaning of a label's name, from other texts.
 
 In: a mapping, an `.npz` file or a GloVe text file. Out: `WordVectors`, and through it one unit
 vector per label. None are part of polyseme, and nothing is downloaded.
@@ -106,7 +106,7 @@ class WordVectors:
         A vector for each word, all of one size. Of words that differ only in case, the
         case-folded one counts, or else the first.
     source : str
-        Where they come from, for `repr` and records.
+        Their origin, for `repr` and records.
 
     Attributes
     ----------

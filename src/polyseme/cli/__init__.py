@@ -65,7 +65,7 @@ def _run() -> None:
             _end_interrupted()  # an import that was interrupted may end in anything
         if os.environ.get("POLYSEME_DEBUG"):
             raise
-        end_output()  # which tells by itself where standard output is what has failed
+        end_output()  # which reports a failure of standard output itself
         words = " ".join(str(error).split())
         if isinstance(error, OSError) and error.strerror:
             words = f"{error.strerror}{f': {error.filename!r}' if error.filename else ''}."

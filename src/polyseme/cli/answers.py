@@ -1,4 +1,4 @@
-"""The commands about single answers: what to look at next, and yes or no to it."""
+"""The commands about answers: `ask` selects questions, `learn` takes yes and no."""
 
 from __future__ import annotations
 

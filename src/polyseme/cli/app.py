@@ -1,4 +1,4 @@
-"""The command's frame: the application, and commands that are told of in `options.toml`."""
+"""The application of the command, and the decorator that reads help texts of `options.toml`."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def refuse(message: str) -> NoReturn:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Return how to go on when a command that can is interrupted."""
+    """Print how to resume when a command is interrupted."""
     try:
         yield
     except KeyboardInterrupt:

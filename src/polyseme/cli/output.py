@@ -38,10 +38,10 @@ class Form(StrEnum):
 
 @contextmanager
 def kept_streams() -> Iterator[None]:
-    """Let nothing go wrong that was only to be told; close no door that a file could come in by.
+    """Make the standard streams safe to write to, and restore them at the end.
 
-    Where the standard streams are closed (`2>&-`), the next file that is opened would take their
-    numbers, and libraries would write their remarks into it.
+    Where one is closed (`2>&-`), the next file that is opened would take its number, and libraries
+    would write messages into that file.
     """
     for number in range(3):
         try:
@@ -69,7 +69,7 @@ def kept_streams() -> Iterator[None]:
 
 
 def end_output() -> None:
-    """Write what is left of standard output; nobody may be there to read it."""
+    """Flush standard output, whose reader may have gone."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -82,7 +82,7 @@ def end_output() -> None:
 
 
 def reader_gone() -> bool:
-    """Return whether nobody reads standard output any more (`| head`); write nothing more then."""
+    """Return whether the reader of standard output has gone (`| head`); then write nothing more."""
     if _is_read():
         return False
     _write_nowhere(sys.stdout)
@@ -104,25 +104,25 @@ def _is_read() -> bool:
 
 
 def _write_nowhere(stream: TextIO) -> None:
-    """Let a stream go nowhere from now on, so that nothing is said of it at the end."""
+    """Redirect a stream to nowhere, so that Python reports no error at exit."""
     with suppress(AttributeError, OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def say(message: str) -> None:
-    """Print a line for people on standard error; what would steer their terminal is spelled out."""
+    """Print a line for people on standard error, with control characters escaped."""
     if sys.stderr is not None:
         sys.stderr.write(f"{printable(message, kept=chr(10))}\n")
 
 
 class _SafeTerminal(io.TextIOBase):
-    """Standard output where it is a terminal: what would steer it is spelled out."""
+    """Standard output where it is a terminal, with control characters escaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text that steers nothing."""
+        """Write a text with control characters escaped."""
         return self._stream.write(printable(text, kept="\n"))
 
 

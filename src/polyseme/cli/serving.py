@@ -1,4 +1,4 @@
-"""The commands of the service: `serve` starts it, `token` lets somebody in."""
+"""The commands of the service: `serve` starts it, `token` makes a token for a user."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def _fit_missing(model: Path, items: Path | None, documents: Path | None) -> Pat
 
 @command(SERVING)
 def token(tokens: Path, name: str, scope: Literal["read", "review", "admin"] = "review") -> None:
-    """Make a token for somebody, and print it once: only its hash is kept."""
+    """Make a token for a user, and print it once: only its hash is kept."""
     from polyseme.serve.access import new_token
 
     new = new_token(tokens, name, scope)

@@ -1,4 +1,4 @@
-"""The page that `polyseme validate` draws: what may be expected of tags, seen and unseen.
+"""The page of `polyseme validate`: the expected quality of seen and unseen tags.
 
 In: a `Validation`. Out: one HTML page that loads nothing.
 """

@@ -1,7 +1,7 @@
-"""Long work over many items: on this machine, or on the many machines of a Ray cluster.
+"""Long jobs over many items, on this machine or on a Ray cluster.
 
-In: shards of features, or folders of media, and a saved model. Out: the same bytes either way:
-rankings, extracted folders, tags; and models trained by several machines.
+In: shards of features, or folders of media, and a saved model. Out: rankings, extracted folders and
+tags, the same bytes either way; and models trained by several machines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A Ray cluster: the connection to one, and work that its workers do piece by piece (Ray Data).
+"""Connect to a Ray cluster, and map a function over pieces of work with its workers (Ray Data).
 
-In: a function and the pieces it is to be applied to. Out: what it gives for each piece, in their
-order. Pieces of a worker that dies are done again by another.
+In: a function and pieces of work. Out: the result for each piece, in order. Pieces of a worker that
+dies are done again by another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 
 
 class _Worker:
-    """Does pieces of work in a process of the cluster; what Ray Data's `map_batches` takes."""
+    """A worker process for Ray Data's `map_batches`: it applies the function to pieces of work."""
 
     def __init__(self, function: Callable[[Any], Any], pieces: Any, of_version: str) -> None:
         import ray
@@ -115,7 +115,7 @@ class RayEngine:
                 "fewer workers, and run again."
             ) from error
         finally:
-            del batches  # what is not read to its end keeps its workers as long as it is there
+            del batches  # an iterator that is not exhausted would keep its workers
 
 
 @contextmanager
@@ -153,8 +153,8 @@ def open_engine(
             raise InputError("`address` is that of a Ray cluster; it needs the engine 'ray'.")
         yield None
         return
-    # Ray would report every start to its makers, lets workers stand back behind all else (these
-    # are what the user waits for), and prints what it has to say about its own inner life.
+    # By default Ray sends usage statistics, runs workers at a low priority (these are the ones that
+    # the user waits for), and prints internal messages.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
@@ -249,7 +249,7 @@ def _describe_piece(piece: object) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first sentence of what a library says."""
+    """Return the first sentence of a library's error message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines:
         return lines[0].partition(". ")[0].rstrip(".")

@@ -1,7 +1,7 @@
 """Tags for media files, here or on a cluster.
 
 In: a saved model, and files that all machines see under the same path. Out: a record of tags for
-each file, in order. Workers look at files; the process that asks writes.
+each file, in order. Workers read the media; the calling process writes sidecars.
 """
 
 from __future__ import annotations
@@ -139,15 +139,15 @@ class Tagging:
 
 
 def _printable_path(path: Path) -> str:
-    """Return the name of a file as text; bytes that are none are spelled out."""
+    """Return the name of a file as text, with bytes that are not UTF-8 escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return a record without the tags that somebody has refused for a file."""
+    """Return a record without the tags that were refused for a file."""
     refused: list[str] = []
     for sidecar in sidecars_of(path):
-        with contextlib.suppress(InputError):  # who writes to it says what is wrong with it
+        with contextlib.suppress(InputError):  # the writer of the sidecar reports it
             refused += read_sidecar(sidecar).refused
     if not refused:
         return record
@@ -172,7 +172,7 @@ def _tag(
     caches: Sequence[Path],
     paths: Sequence[str],
 ) -> list[Any]:
-    """Return a record of tags for each file, or a `MediaError`; look only at what no cache has."""
+    """Return a record of tags for each file, or a `MediaError`; extract files that no cache has."""
     extractor: Any = ranker.tagger.features_
     extractor.set_params(**parameters)
     digest = extractor.digest()

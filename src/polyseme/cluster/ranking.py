@@ -1,4 +1,4 @@
-"""Ranking the rows of tables of any size: printed block by block, or shards into a folder.
+"""Rank tags for tables of any size: block by block, or shard by shard into a folder.
 
 In: a saved model, and features in a file, an extracted folder or shards. Out: a record for each
 row, or a file of rankings for each shard and a manifest when all are there. Every engine cuts
@@ -55,7 +55,7 @@ from polyseme.reading import METHODS
 from polyseme.tagger import Tagger, ZeroShotTagger, load
 
 FORMS = ("jsonl", "parquet")
-# What is to be done, what has been done so far, and, when everything is, what there is.
+# The plan, the journal of finished files, and the manifest once all are finished.
 PLAN = "plan.json"
 JOURNAL = "done.journal"
 MANIFEST = "manifest.json"
@@ -66,7 +66,7 @@ KIND = "rankings"
 MOST_ROWS = 1024
 _LEAST_ROWS = 16
 _SCORES_AT_ONCE = 2**22
-# Of tags that nobody said how many, or how good, to give.
+# Where the user sets neither a number of tags nor a precision.
 DEFAULT_PRECISION = 0.5
 _MOST_TAGS = 10
 GROUP_ROWS = 16_384  # of a Parquet file; a reader holds at least one group of rows
@@ -77,7 +77,7 @@ Piece = tuple[Any, Tags | None]  # a shard or features, and the tags that items 
 
 
 class SavedRanker:
-    """What a saved tagger suggests: its best tags, or those likely enough; see `rank_shards`.
+    """A saved tagger that ranks its best tags, or those likely enough; see `rank_shards`.
 
     Without `k`, those that are likely enough for `DEFAULT_PRECISION` where held-out items have
     shown what a tagger can promise, ten at the most; ten where they have not, or where labels are
@@ -86,7 +86,7 @@ class SavedRanker:
     """
 
     _labels: dict[str, tuple[str, float]]  # each kind, and the least score to be suggested
-    leaves_out: bool  # whether unseen labels are left out, for nobody knows how often they are true
+    leaves_out: bool  # whether unseen labels are left out: no precision can be promised
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class SavedRanker:
             self.k = _MOST_TAGS
         least = np.zeros(len(tagger.classes_))
         with warnings.catch_warnings():
-            # What cannot be promised is no matter to those who ask for seen labels, or for nothing.
+            # No precision is promised, or needed, for seen labels or where none was asked for.
             if self.kind == "seen" or not has_precision:
                 warnings.simplefilter("ignore", PolysemeWarning)
             if self.precision is not None:
@@ -147,7 +147,7 @@ class SavedRanker:
 
     @cached_property
     def n_rows(self) -> int:
-        """Items ranked at a time: so many that a table of all their scores stays small."""
+        """Items ranked at a time, so that the table of their scores stays small."""
         most = _SCORES_AT_ONCE // max(1, len(self.tagger.classes_))
         return max(_LEAST_ROWS, min(MOST_ROWS, most))
 
@@ -233,7 +233,7 @@ class RankingInput:
         return all_ids if is_complete else None
 
     def pieces(self, n_rows: int, tags: Tags | None) -> Iterator[Piece]:
-        """Yield shards, which whoever ranks them reads, or blocks of so many rows; with tags."""
+        """Yield shards, which the ranking worker reads, or blocks of `n_rows` rows; with tags."""
         for shard in self.shards:
             rows = slice(shard.first, shard.first + shard.n_rows)
             yield shard, None if tags is None else tags[rows]
@@ -277,7 +277,7 @@ def rank_table(
 
 
 def _blocks(piece: Piece, ranker: SavedRanker) -> Iterator[Piece]:
-    """Yield the blocks of a shard; what is none is a block already."""
+    """Yield the blocks of a shard; a block is yielded as it is."""
     source, tags = piece
     if not isinstance(source, Shard):
         yield piece
@@ -292,7 +292,7 @@ def _rank_blocks(ranker: SavedRanker, blocks: Iterable[Piece], n_threads: int) -
     """Rank blocks in this process, taken as they are needed; yield records in order."""
     waiting = iter(blocks)
     with one_thread(training=False):
-        # The first one alone: what a tagger makes when it is first asked is then there for all.
+        # The first block alone fills the tagger's caches before threads use them.
         for block in itertools.islice(waiting, 1):
             yield from ranker.records(*block)
         ranked = ordered_map(lambda block: ranker.records(*block), waiting, n_threads)
@@ -473,7 +473,7 @@ def _prepare_folder(
             f"'{folder}' holds rankings of '{gone[0]}', which is no shard any more; name another "
             "folder."
         )
-    # Names that we have given, or were about to: other files are somebody's own.
+    # Files that we have written, or were about to write: all others belong to the user.
     ours = {f"{Path(name).stem}.{head['form']}" for name in before["shards"]}
     ours |= summaries.keys()
     whole: dict[str, Summary] = {}

@@ -1,8 +1,8 @@
-"""The training of a concept space by several workers of a Ray cluster (Ray Train).
+"""Train a concept space with several workers of a Ray cluster (Ray Train).
 
-In: what a space is learned from. Out: the same members, on processors bit for bit, that one process
-trains: workers share the members out and exchange their answers between rounds. After every round
-each worker leaves its state; when one dies, all go on from there.
+In: the training data of a space. Out: the same members, on processors bit for bit, as from one
+process: workers share the members and exchange their predictions between rounds. After every round
+each worker saves its state; when one dies, all resume from there.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ class RayTraining:
         for folder in Path(self.storage).iterdir():
             if _RUN.fullmatch(folder.name) and not folder.is_symlink():
                 shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # something of somebody else's is there
+        with contextlib.suppress(OSError):  # it holds files of others
             Path(self.storage).rmdir()
 
 
 def run_name(data: TrainingData, plan: SpacePlan, seed: int, workers: int) -> str:
-    """Name a run: one of the same name is gone on with, so it is of the same data, shared alike."""
+    """Return the name of a run; a run of the same name, on the same data and shares, is resumed."""
     return f"polyseme-{seed}-{fingerprint(data, plan)[:16]}-{workers}"
 
 

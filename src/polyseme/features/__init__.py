@@ -1,8 +1,8 @@
 """Feature extractors: media files and arrays become feature matrices.
 
 In: pictures or sound, as files or arrays. Out: features (n, n_features) for the tagger. Extraction
-learns nothing; what is learned (a codebook) is learned by `fit` and saved with the model. A new
-kind of media is one file and one line in EXTRACTORS.
+learns nothing; a codebook is learned by `fit` and saved with the model. A new kind of media is one
+file and one line in EXTRACTORS.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
 
 
 def extractor_class(kind: str) -> type[MediaFeatures]:
-    """Return a feature extractor by what it takes: "image" or "audio"."""
+    """Return the feature extractor of a kind of media: "image" or "audio"."""
     if kind not in EXTRACTORS:
         raise unknown_name("kind of media", kind, EXTRACTORS)
     return EXTRACTORS[kind]

@@ -1,4 +1,4 @@
-"""The process that draws one SVG file, so that a hostile one can be given up on.
+"""Draw one SVG file in a process of its own, so that a hostile one can be killed.
 
 In: markup on standard input, the side in pixels and whether the shorter one counts as arguments.
 Out: PNG bytes on standard output, or exit code 1 with the reason on the error stream. Only the
@@ -16,7 +16,7 @@ from xml.parsers import expat
 import resvg_py
 
 MEMORY = 1 << 30
-SECONDS = 30  # of the processor, where nobody is left to end this process
+SECONDS = 30  # of the processor, in case the parent process has gone
 LONGEST = 4  # the longer side is drawn with at most this many times the side asked for
 
 

@@ -1,4 +1,4 @@
-"""Sound becomes features: a bag of audio words, or what a network hears.
+"""Features of sound: a bag of audio words, or the activations of a network.
 
 In: sound files, Million Song Dataset files or samples. Out: a feature matrix (n, n_features).
 """
@@ -124,7 +124,7 @@ class AudioFeatures(MediaFeatures):
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, where it is used; see `MediaFeatures.single_threaded`."""
-        import_module("polyseme.features.sound")  # what is missing is said once, before threads
+        import_module("polyseme.features.sound")  # raises once, before threads start
         if self.network is None:
             return super().single_threaded()
         self._network()  # loaded before there are threads
@@ -178,7 +178,7 @@ class AudioFeatures(MediaFeatures):
 
     @classmethod
     def declared(cls) -> Fields:
-        """Return what values `get_state` gives; see `MediaFeatures.declared`."""
+        """Return the schema of `get_state`; see `MediaFeatures.declared`."""
         kinds = {**super().declared().kinds, "codebook": Table(Anything())}
         return Fields(kinds, optional=("codebook",))
 

@@ -1,4 +1,4 @@
-"""The frame of every feature extractor: media in, raw numbers, features out.
+"""The base class of feature extractors: media in, raw numbers, features out.
 
 In: media files, arrays, or what `polyseme extract` wrote. Out: a feature matrix (n, n_features).
 """
@@ -162,7 +162,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         remaining = iter(items)
         batches = iter(lambda: list(itertools.islice(remaining, self.batch_size)), [])
         n_threads = self.n_jobs or n_cores()
-        for first in batches:  # nothing heavy is loaded when there is nothing to look at
+        for first in batches:  # nothing heavy is loaded where there is no file
             all_batches = itertools.chain([first], batches)
             with self.single_threaded():
                 for outcomes in ordered_map(self.extract_batch, all_batches, n_threads):
@@ -223,7 +223,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         if config["preprocessing"] != extractor.preprocessing_:
             raise InputError(
                 f"The saved model was made with another version of the {cls.kind} features; "
-                "extract the files again and fit anew."
+                "extract the files and fit again."
             )
         extractor.n_features_out_ = int(config["n_features_out"])
         return extractor
@@ -371,7 +371,7 @@ def quiet_decoders() -> Iterator[None]:
             redirected = io.TextIOWrapper(
                 raw, python_stream.encoding, errors="backslashreplace", write_through=True
             )
-            # A stream that nobody needs to read stays one.
+            # A stream that need not be read stays one.
             was_quiet = isinstance(python_stream, Quiet)
             replacement: Any = Quiet(redirected) if was_quiet else redirected
             sys.stderr = replacement
@@ -389,7 +389,7 @@ def quiet_decoders() -> Iterator[None]:
 
 
 def attempt(function: Callable[[object], T], item: object) -> T | MediaError:
-    """Return what a function makes of an item, or the error that says why there is nothing."""
+    """Return the result of a function for an item, or its error as a `MediaError`."""
     try:
         return function(item)
     except MediaError as error:

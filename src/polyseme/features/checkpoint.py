@@ -1,7 +1,7 @@
-"""Checkpoints of TensorFlow become arrays, without TensorFlow.
+"""Read checkpoints of TensorFlow as arrays, without TensorFlow.
 
-In: the index of a checkpoint and its data, as bytes. Out: its tensors of 32-bit floats by name.
-The index is a table of sorted keys (the LevelDB form) whose values say where a tensor lies.
+In: the index of a checkpoint and its data, as bytes. Out: its tensors of 32-bit floats by name. The
+index is a table of sorted keys (the LevelDB form) whose values say where a tensor lies.
 """
 
 from __future__ import annotations

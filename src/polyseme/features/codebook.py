@@ -1,7 +1,7 @@
-"""Segments become words: the bag of audio words of the paper's equation (10).
+"""The codebook: bags of audio words from segments, the paper's equation (10).
 
-In: for each clip a matrix of segments (n_i, d). Out: for each clip the shares of its segments
-that fall to each of `n_words` Gaussians, (n, n_words), learned on training clips.
+In: for each clip a matrix of segments (n_i, d). Out: for each clip the shares of its segments that
+fall to each of `n_words` Gaussians, (n, n_words), learned on training clips.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from polyseme.schema import Array, Fields, Number, Whole, check_arrays
 
 MAX_ROUNDS = 300
 TOLERANCE = 1e-3  # converged when the mean log-likelihood of a segment grows by less
-BLOCK = 2048  # segments looked at together: they stay in the processor's cache
+BLOCK = 2048  # segments at a time: they stay in the processor's cache
 _SMALLEST_VARIANCE = 1e-6  # of a Gaussian, as a share of the segments' own
 # Numbers are cut off here before squares are taken, so that these stay finite: as they come, and
 # in spreads of the training segments.
@@ -223,7 +223,7 @@ def _checked(segments: Sequence[FloatArray], n_features: int | None) -> list[Flo
 
 
 def _draw(clips: list[FloatArray], most: int, generator: np.random.Generator) -> Frames:
-    """Return at most so many frames, drawn from all clips evenly and without repetition."""
+    """Draw frames from all clips evenly and without repetition."""
     ends = np.cumsum([len(clip) for clip in clips])
     if not ends.size or not ends[-1]:
         raise InputError("`segments` of `Codebook` must hold at least one segment; got none.")

@@ -1,7 +1,7 @@
-"""Million Song Dataset files become timbre.
+"""Read the timbre of Million Song Dataset files.
 
-In: an HDF5 file of the Million Song Dataset's layout with one song. Out: its timbre
-(n_segments, 12) as the Echo Nest computed it, in time order.
+In: an HDF5 file of the Million Song Dataset's layout with one song. Out: its timbre (n_segments,
+12) as the Echo Nest computed it, in time order.
 """
 
 from __future__ import annotations

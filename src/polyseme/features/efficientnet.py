@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 and Lite2, trained on ImageNet, made ready for inference.
+"""EfficientNet-Lite0 and Lite2, trained on ImageNet, for inference.
 
 In: pictures as bytes (n, size, size, 3). Out: their features at one of several depths. The weights
 come with the packages of the extras `image` and `lite2`; nothing is downloaded.

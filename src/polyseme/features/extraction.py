@@ -1,4 +1,4 @@
-"""From a folder of media to a folder of numbers: resumable, cached, with every file accounted for.
+"""Extract the features of a folder of media: resumable, cached, with every file accounted for.
 
 In: a folder of pictures or of sound. Out: a folder with their raw numbers (`features.npy` for
 pictures, `segments.npy` for sound), a line for every file met (`files.jsonl`), the preprocessing
@@ -93,7 +93,7 @@ class Summary:
 
     kind: str  # "image" or "audio"
     n_extracted: int  # files with numbers
-    n_cached: int  # those of them that had been looked at before
+    n_cached: int  # those of them that came from the cache
     skipped: tuple[tuple[str, str], ...]  # media files that cannot be used
     others: tuple[tuple[str, str], ...]  # files that are no media of this kind
     n_tagged: int  # extracted files with keywords
@@ -120,7 +120,7 @@ class Summary:
         )
 
     def sameness(self) -> str:
-        """Name the files that their numbers do not tell apart; empty where there are none."""
+        """Name different files with the same features; empty where there are none."""
         if not self.alike:
             return ""
         noun = {"image": "pictures", "audio": "sounds"}[self.kind]
@@ -286,7 +286,7 @@ def _extract(
             progress(len(outcomes), len(media), n_skipped)
 
     def unknown() -> Iterator[tuple[MediaFile, str, bytes]]:
-        """Yield what has to be looked at, with its state and hash."""
+        """Yield the files that are not in the cache, with their state and hash."""
         nonlocal n_cached
         for file in media:
             try:
@@ -371,7 +371,7 @@ def _ledger(path: Path) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         is_sound = False
     if not is_sound:
-        # Digests find accidents: who wrote all of it anew may have written anything.
+        # Digests find accidents, not forgeries.
         raise InputError(f"'{ledger}' {_damaged(path)}")
     return rows
 
@@ -460,7 +460,7 @@ def _no_media(path: Path, suffixes: frozenset[str]) -> str:
         return "is a link to a folder"
     if path.suffix.lower() not in suffixes:
         return "has another kind of name"
-    with contextlib.suppress(OSError):  # who looks at it says why it cannot be opened
+    with contextlib.suppress(OSError):  # the reader reports why it cannot be opened
         return "" if stat.S_ISREG(path.stat().st_mode) else "is not a regular file"
     return ""
 
@@ -851,7 +851,7 @@ def _extracted_lines(
 
 
 def _keyword_entries(keywords: Keywords) -> dict[str, Any]:
-    """Return what a line of the ledger says of a file's keywords; empty lists are left out."""
+    """Return the keywords of a file for its line of the ledger, without empty lists."""
     entries = {"tags": keywords.tags, "tags_from": keywords.places, "unread": keywords.unread}
     return {name: values for name, values in entries.items() if values}
 
@@ -865,7 +865,7 @@ def _keywords(path: Path, kind: str) -> Keywords:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest; raise an error that says what is there instead."""
+    """Return the manifest, or raise where it is missing or another file."""
     if not is_extraction(path):
         raise InputError(
             f"'{path}' is no folder that `polyseme extract` wrote; `polyseme tag` takes media "

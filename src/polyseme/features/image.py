@@ -1,4 +1,4 @@
-"""Pictures become features: what a network sees in them.
+"""Features of pictures: the activations of a network.
 
 In: picture files or arrays. Out: a feature matrix (n, n_features). `networks.py` says which
 networks there are.

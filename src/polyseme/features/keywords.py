@@ -1,4 +1,4 @@
-"""Keywords where people's programs write them: inside media files, and in sidecars beside them.
+"""Read keywords that other programs wrote: inside media files, and in sidecars beside them.
 
 In: the path of a picture or a sound. Out: its keywords, from which places they come, and which
 places could not be read. One damaged place costs its own keywords and nothing else.
@@ -95,7 +95,7 @@ def _check(keywords: Sequence[str]) -> None:
 
 
 class _Bounded(io.BufferedReader):
-    """A file of which no more than `MOST_BYTES` are read, however often."""
+    """A file of which at most `MOST_BYTES` can be read."""
 
     left = MOST_BYTES
 

@@ -179,7 +179,7 @@ def _read_weights(path: Path) -> Weights:
         )
     try:
         tensors: Weights = load_file(path)
-    except Exception as error:  # whatever a reader says of a file that is something else
+    except Exception as error:  # any error of a reader about another kind of file
         raise InputError(
             f"'{path}' is no file of weights ({error_text(error)}); save the model's state dict as "
             ".safetensors again."

@@ -1,8 +1,8 @@
-"""musicnn, trained to tag music, listens to clips.
+"""musicnn, a network trained to tag music.
 
-In: samples (n_samples,) of one channel. Out: what the network has of each three seconds of them
-before its last layer. The weights come with the package `musicnn` (ISC licence), whose own code and
-TensorFlow are not used. An item's tags may be among those that the network was trained to know.
+In: samples (n_samples,) of one channel. Out: the activations before the last layer for each three
+seconds. The weights come with the package `musicnn` (ISC licence), whose own code and TensorFlow
+are not used. An item's tags may be among those that the network was trained to know.
 """
 
 from __future__ import annotations

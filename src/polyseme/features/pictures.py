@@ -1,4 +1,4 @@
-"""Pictures as files or arrays become squares of bytes: the first step of `ImageFeatures`.
+"""Convert pictures, files or arrays, to squares of bytes: the first step of `ImageFeatures`.
 
 In: a path (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM, AVIF, HEIC, SVG) or a user's array. Out: uint8 of
 shape (size, size, 3), or a `MediaError` with a short reason, whatever is wrong with the file.
@@ -268,7 +268,7 @@ def _upright(small: Image.Image, picture: Image.Image) -> Image.Image:
     try:
         orientation = picture.getexif().get(274, 1)
         turn = _TRANSPOSED.get(orientation)
-    except Exception:  # a broken block says nothing; the pixels were good
+    except Exception:  # a broken EXIF block; the pixels are good
         return small
     if turn is None:
         return small

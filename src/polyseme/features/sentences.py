@@ -1,4 +1,4 @@
-"""Models of sentence-transformers that look at pictures, such as CLIP, from a folder on disk.
+"""Models of sentence-transformers for pictures, such as CLIP, from a folder on disk.
 
 In: the folder that `SentenceTransformer.save` wrote. Out: a network from pictures to vectors that
 can be compared with those of texts. Nothing is downloaded, and nothing in the folder is executed.

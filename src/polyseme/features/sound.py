@@ -1,4 +1,4 @@
-"""Sound files and arrays become samples.
+"""Read sound files and arrays as samples.
 
 In: a file that libsndfile reads, M4A or AAC, which ffmpeg's libraries read, or an array
 (n_samples,) or (n_samples, n_channels). Out: one channel of float32 samples (n_samples,) at one
@@ -133,7 +133,7 @@ def _until_damage(frames: Iterator[Any], damage: type[Exception]) -> Iterator[An
 
 
 def _first(blocks: Iterable[Samples], n_wanted: int) -> Iterator[Samples]:
-    """Yield blocks (n, n_channels) until there are so many samples."""
+    """Yield blocks (n, n_channels), up to a number of samples."""
     n_missing = n_wanted
     for block in blocks:
         if len(block):
@@ -189,7 +189,7 @@ def _blocks(file: _ForwardOnly, n_wanted: int) -> Iterator[Samples]:
 
 
 def _one_channel(block: Samples) -> Samples:
-    """Return the average of the channels of a block (n, n_channels); raise for what is no sound."""
+    """Return the mean of the channels of a block (n, n_channels); raise for other samples."""
     n_channels = block.shape[1]
     mixed = block[:, 0].copy()
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Samples become timbre: a clip is cut into segments, and each is described by 12 numbers.
+"""Compute the timbre of samples: a clip is cut into segments of 12 numbers each.
 
 In: samples (n_samples,) of one channel. Out: timbre (n_segments, 12), in time order, and with
 derivatives (n_segments, 36): what the paper's ENT features are to a track (section 4.2).
@@ -21,7 +21,7 @@ N_COEFFICIENTS = 12
 FRAME = 1024
 HOP = 256
 N_BANDS = 64
-# Below lies rumble, above the slope of the resampler: neither says anything about the sound.
+# Below lies rumble, above the slope of the resampler: neither belongs to the sound.
 LOWEST = 40.0
 HIGHEST = 10_000.0
 # In hops: segments last from 81 ms to 1 s.

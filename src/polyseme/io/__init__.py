@@ -1,7 +1,7 @@
-"""Files: the step before the corpus, which turns files into plain Python and numpy structures.
+"""Read files into plain Python and numpy structures: the step before the corpus.
 
-In come tables in any of the file formats registered below; out goes one `Table`, which knows ids,
-tags and features. A new format is one new module here and one line in `FORMATS`.
+In: tables in any of the file formats registered below. Out: one `Table` with ids, tags and
+features. A new format is one new module here and one line in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _most_unpacked = 2.0  # gigabytes that a packed file may unpack to; see `unpacki
 
 @dataclass(frozen=True)
 class Table:
-    """What a file says of items, row by row, whatever its format; None is what it does not say.
+    """The items of a file, row by row, whatever its format; fields that it lacks are None.
 
-    It may stand for X wherever a frame may: it has the features, and the names of their columns.
+    It may be passed as X wherever a frame may: it has the features and the names of their columns.
     """
 
     label_sets: list[list[str]] | None = None  # as written, duplicates kept
@@ -71,7 +71,7 @@ class Table:
     unused: tuple[str, ...] = ()  # columns that could be features and are not
 
     def __repr__(self) -> str:
-        """Return what it holds, in a line."""
+        """Return its fields, in a line."""
         contents = [name for name in ("ids", "groups", "splits") if getattr(self, name) is not None]
         if self.has_tags:
             contents.append("tags")
@@ -121,7 +121,7 @@ class Table:
         Parameters
         ----------
         name : str
-            What the table is called in the warning that tells of it.
+            The name of the table in the warning.
         strict : bool
             Refuse ids that stand more than once instead.
         """
@@ -171,7 +171,7 @@ class Table:
 
 
 class ReadOptions(NamedTuple):
-    """What a reader is asked for: a table may hold more, and what is not wanted is not checked."""
+    """Which parts of a table to read; other parts are not checked."""
 
     tags: bool = False
     features: Literal["none", "vectors", "all"] = "none"  # "vectors": where there are such only
@@ -192,7 +192,7 @@ def read_table(
     features: Literal["none", "vectors", "all"] = "all",
     strict: bool = False,
 ) -> Table:
-    """Read one table with all that it holds: ids, tags and features.
+    """Read one table: ids, tags and features.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ def _check_gzip(path: Path) -> None:
 
 @contextmanager
 def unpacking(gigabytes: float) -> Iterator[None]:
-    """Allow packed files (`.gz`, `.npz`) to unpack to so many gigabytes each; by default 2.
+    """Set how many gigabytes a packed file (`.gz`, `.npz`) may unpack to; 2 by default.
 
     It holds for this process until the block is left.
     """

@@ -1,8 +1,8 @@
-"""MULAN files in: an `.arff` table with an `.xml` file that says which attributes are labels.
+"""Read MULAN files: an `.arff` table with an `.xml` file that lists the labels.
 
-In come dense or sparse ARFF rows, gzipped or not; out goes a `Table` with the 0/1 matrix of the
-labels and the matrix of all other attributes. Sparse rows stay sparse, and no line takes longer to
-read, or to refuse, than its length justifies.
+In: dense or sparse ARFF rows, gzipped or not. Out: a `Table` with the 0/1 matrix of the labels and
+the matrix of all other attributes. Sparse rows stay sparse, and no line takes longer to read, or to
+refuse, than its length justifies.
 """
 
 from __future__ import annotations

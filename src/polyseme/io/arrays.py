@@ -1,7 +1,7 @@
-"""Files of arrays: `.npy`, `.npz` and `.safetensors`, never with pickled objects.
+"""Read files of arrays: `.npy`, `.npz` and `.safetensors`, never with pickled objects.
 
-In come feature matrices, or documents as a 0/1 matrix with the label names; out goes a `Table`. An
-archive of documents has `labels` (unicode array, one name per column) and either `data`, `indices`,
+In: feature matrices, or documents as a 0/1 matrix with the label names. Out: a `Table`. An archive
+of documents has `labels` (unicode array, one name per column) and either `data`, `indices`,
 `indptr` and `shape` (the parts of a CSR matrix) or a dense `indicator`.
 """
 

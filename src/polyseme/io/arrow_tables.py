@@ -1,4 +1,4 @@
-"""One Parquet or Arrow file, read by pyarrow: what its columns hold, cells and blocks of features.
+"""Read one Parquet or Arrow file with pyarrow: kinds of columns, cells, blocks of features.
 
 In: a `.parquet`, `.arrow` or `.feather` file. Out: lists of cells, matrices of numbers.
 """
@@ -65,7 +65,7 @@ class ArrowFile:
         return [[label_names.get(label, label) for label in cell or ()] for cell in cells]
 
     def blocks(self, roles: Roles, n_rows: int = _BATCH_ROWS) -> Iterator[FloatArray]:
-        """Yield features in blocks of so many rows, one at least; empty cells are NaN."""
+        """Yield features in blocks of `n_rows`, one at least; empty cells are NaN."""
         rows: FloatArray = np.empty((0, len(roles.numbers)))
         n_read = 0
         width = None
@@ -133,7 +133,7 @@ class ArrowFile:
 
 
 def import_pyarrow() -> Any:
-    """Return pyarrow with its Parquet module; raise an error that says how to install it."""
+    """Return pyarrow with its Parquet module, or raise where it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -172,7 +172,7 @@ def _label_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
 
 
 def _kind(arrow_type: Any, types: Any) -> str:
-    """Return what a column of a type of pyarrow holds for us."""
+    """Return the kind of a column of a pyarrow type."""
     if types.is_dictionary(arrow_type):
         arrow_type = arrow_type.value_type
     number_tests = (types.is_integer, types.is_floating, types.is_boolean)

@@ -1,7 +1,7 @@
-"""Columns: which column of a table names the rows, holds their tags, or is a feature.
+"""Find the columns of a table that hold ids, tags or features.
 
-In: the names of columns with what they hold, and what is wanted. Out: the part each one plays, and
-the `Table` that cells and features make.
+In: the names and kinds of columns, and the parts to read. Out: the role of each column, and the
+`Table` of cells and features.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results out: records, one after the other, as JSON lines or CSV."""
+"""Write records one after the other, as JSON lines or CSV."""
 
 from __future__ import annotations
 

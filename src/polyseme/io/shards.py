@@ -1,8 +1,8 @@
-"""Tables in one or several files of numpy or Arrow, read whole or a block of rows at a time.
+"""Read tables of one or several files of numpy or Arrow, whole or a block of rows at a time.
 
-In comes a folder of such files, what `save_to_disk` of Hugging Face datasets wrote, or a single
-file; out goes a `Table`, or sizes, known from the headers, and blocks of rows. Rows are numbered
-through all shards in the order of the files' names.
+In: a folder of such files, one that `save_to_disk` of Hugging Face datasets wrote, or a single
+file. Out: a `Table`, or sizes from the headers and blocks of rows. Rows are numbered through all
+shards in the order of the files' names.
 """
 
 from __future__ import annotations

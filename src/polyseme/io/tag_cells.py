@@ -1,4 +1,4 @@
-"""Tag cells: what stands in a column of tags, as lists or as text, becomes lists of labels.
+"""Parse the cells of a column of tags, lists or text, into lists of labels.
 
 In: one cell per document, each a list of strings, or text (a JSON list, the way Python or numpy
 prints one, or tags with something between them). Out: one list of labels per document. Nothing is
@@ -112,7 +112,7 @@ def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
                 f"every document has one label, most with blanks, such as {example}: if blanks "
                 "separate tags, say so by the delimiter ' '"
             )
-        return "every document has one label, and a label that stands beside no other tells little"
+        return "every document has one label, and labels that never occur together teach little"
     n_single = sum(count == 1 for count in uses.values())
     if len(uses) >= 20 and n_single > 0.9 * len(uses):
         return f"nearly all of the {len(uses)} labels occur once, and teach nothing"

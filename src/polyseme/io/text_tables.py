@@ -1,6 +1,6 @@
-"""Text tables: `.jsonl` files of one object a line, `.csv` and `.tsv` files with a header row.
+"""Read text tables: `.jsonl` files of one object a line, `.csv` and `.tsv` files with a header.
 
-In come rows with ids, tags and features, as cells of text or as JSON values; out goes a `Table`.
+In: rows with ids, tags and features, as cells of text or as JSON values. Out: a `Table`.
 """
 
 from __future__ import annotations

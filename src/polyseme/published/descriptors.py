@@ -1,4 +1,4 @@
-"""Numbers for labels and for contexts.
+"""Descriptors of labels and of contexts.
 
 In: a document-label matrix. Out: `LabelDescriptor` gives one row per label (how it is used beside
 the others), `ContextDescriptor` one topic histogram per document (what its labels are about).

@@ -1,7 +1,7 @@
-"""Labels in context become points in concept space.
+"""The concept embedding: points in concept space for labels in context.
 
-In: label documents. Out: a `ConceptEmbedding`, which turns every label of a document into a
-concept and every document into a target point.
+In: label documents. Out: a `ConceptEmbedding`, which turns every label of a document into a concept
+and every document into a target point.
 """
 
 from __future__ import annotations

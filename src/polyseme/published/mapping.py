@@ -1,4 +1,4 @@
-"""The instance mapping: instances find their place in the concept space.
+"""The instance mapping: from features to points in the concept space.
 
 In: features (n, n_features) of instances and their points (n, d) in concept space. Out: a model
 that predicts points for other instances: nu-support-vector or ridge regressions over one kernel.

@@ -1,7 +1,7 @@
 """The sub-network of the Siamese architecture: its forward pass, and its gradient by hand.
 
 In: label ids and context histograms. Out: codes, which are the concepts. Both sides of a pair go
-through the one network, which is what ties their weights.
+through the same network, so that their weights are tied.
 """
 
 from __future__ import annotations

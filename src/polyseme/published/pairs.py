@@ -115,7 +115,7 @@ def _even(batch: PairBatch) -> PairBatch:
     """Leave out what has no label, and one example more where one finds no partner."""
     rows = np.flatnonzero(batch.label_ids >= 0)
     if len(rows) % 2:
-        # A negative one if there is any: they are drawn anew.
+        # A negative one if there is any: they are drawn again.
         unpaired = np.flatnonzero(~batch.positive[rows])
         last = unpaired[-1] if len(unpaired) else -1
         rows = np.delete(rows, last)

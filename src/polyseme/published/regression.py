@@ -288,7 +288,7 @@ class SharedKernelSolver:
         return done, errors[~met]
 
     def _adapt(self, state: _Outputs) -> None:
-        """Factorise anew when another rho would save many iterations."""
+        """Factorise again when another rho would save many iterations."""
         # Steps in both variables matter alike when rho is the ratio of their sizes; measured on
         # noisy and clean targets, pictures and toys, a power just below 1 serves best.
         xp = self._xp
@@ -727,7 +727,7 @@ class LandmarkKernel:
 
 
 def _alike(targets: FloatArray, most: int) -> Iterator[IntArray]:
-    """Yield groups of at most so many outputs whose spreads, within a factor of 4, want one rho."""
+    """Yield groups of outputs whose spreads, within a factor of 4, can share one rho."""
     every = max(len(targets) // 10_000, 1)
     spreads = targets[::every].std(axis=0, dtype=np.float64)
     order = np.argsort(spreads)

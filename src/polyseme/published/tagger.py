@@ -1,7 +1,7 @@
 """The published method: labels are ranked by known concepts around an instance's point.
 
-In: tag sets and features. Out: a `PublishedTagger`, which ranks, completes, explains, grows without
-re-training, and is kept on disk.
+In: tag sets and features. Out: a `PublishedTagger`, which ranks, completes and explains labels,
+takes new documents without re-training, and can be saved.
 """
 
 from __future__ import annotations
@@ -551,7 +551,7 @@ def _check_parts_fit(
 
 
 def _nothing_shared() -> InputError:
-    """Build the error for instances of which nothing can be learned."""
+    """Build the error for instances that no label can be learned from."""
     return InputError(
         "No instance carries a label of the label sets, so none can be placed in the concept "
         "space; check that both use the same labels."

@@ -618,7 +618,7 @@ class Checkpoint:
         return draw_seed(as_generator(random_state))
 
     def restore(self, trainer: ConceptTrainer) -> None:
-        """Put a trainer where the interrupted run stood; do nothing if there is none."""
+        """Resume a trainer from the state of an interrupted run, if there is one."""
         if self.config:
             assert self.path is not None
             with reading(self.path, "checkpoint"), part("trainer"):

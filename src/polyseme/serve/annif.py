@@ -47,7 +47,7 @@ def uri_of(label: str) -> str:
 
 
 def label_of(uri: str) -> str | None:
-    """Return the label of a URI; None where it is none of ours."""
+    """Return the label of a URI; None for URIs of others."""
     if uri.startswith(_URI):
         return unquote(uri.removeprefix(_URI))
     return None
@@ -75,7 +75,7 @@ class Subject(BaseModel):
 
 
 class Indexed(Document):
-    """A document with the labels that somebody has found right."""
+    """A document with its accepted labels."""
 
     subjects: Annotated[list[Subject], Field(max_length=MOST_TAGS)] = []
 

@@ -1,8 +1,8 @@
-"""The application: models behind HTTP, with limits on everything that a stranger can send.
+"""The application: models behind HTTP, with limits on everything that a client can send.
 
 In: hosts of models, and settings. Out: an ASGI application. Routes are in `routes`, `annif`,
-`label_studio` and `photoprism`; here is what all of them share: who may ask, how much may be sent,
-how long it may take, how errors are told, what is counted and logged.
+`label_studio` and `photoprism`; this module has what all of them share: access, limits of size and
+time, the form of errors, metrics and logs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Send = Callable[[Message], Awaitable[None]]
 Scope = MutableMapping[str, Any]
 
 STATIC = Path(__file__).with_name("static")
-_LEFT = 499  # what others log for somebody who went before all was sent
+_LEFT = 499  # nginx's status for a client that closed the connection
 _ID = re.compile(r"[\w.:-]{1,64}")
 _LOCAL = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 _PUBLIC = ("/health/", "/static/")
@@ -424,7 +424,7 @@ class Frame:
             detail = f"This took longer than the {self.settings.deadline:g} s that are allowed."
             await self._fail(scope, receive, sending, answered, 503, detail)
         except ClientDisconnect:
-            answered[0] = answered[0] or _LEFT  # nobody is there to be told
+            answered[0] = answered[0] or _LEFT  # the client has gone
         except Exception:
             _log.exception("request %s failed", request_id)
             detail = f"Something went wrong here; the log has it under {request_id}."
@@ -446,7 +446,7 @@ class Frame:
             await problem(status, detail, scope["request_id"])(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
-        """Return why somebody may not ask, or note who it is."""
+        """Return why a caller is refused; None, and the caller noted, where they are let in."""
         path = scope["path"]
         name = scope["request_id"]
         host = headers.get(b"host", b"").decode("latin-1")
@@ -477,7 +477,7 @@ class Frame:
         return f"A request may send {self.settings.max_body / 2**20:g} MiB at the most."
 
     def _limited(self, receive: Receive) -> Receive:
-        """Count what is sent, whatever its length was said to be."""
+        """Count the bytes that arrive, whatever the declared length."""
         left = self.settings.max_body
 
         async def receiving() -> Message:

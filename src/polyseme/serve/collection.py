@@ -1,8 +1,8 @@
-"""The items that people review: what is known of each, and answers about all of them at once.
+"""The items that people review: their tags, files and suggestions.
 
-In: ids, features, tags and files of items. Out: what to look at next, what is suggested for one of
-them, and its picture or sound. Items are coded once for a space; an answer costs no more than the
-label it is about.
+In: ids, features, tags and files of items. Out: questions for active learning, suggestions for an
+item, and its picture or sound. Items are encoded once for a space; after an answer only the label
+that it is about is scored again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from polyseme.io import Table
 from polyseme.tagger import ZeroShotTagger
 from polyseme.verdicts import Verdict
 
-# What a browser is told of a sound, by the ending of its file's name.
+# Media types of sounds by the suffix of the file.
 SOUNDS = dict.fromkeys((".wav", ".wave"), "audio/wav")
 SOUNDS |= {".flac": "audio/flac", ".mp3": "audio/mpeg", ".aac": "audio/aac"}
 SOUNDS |= dict.fromkeys((".ogg", ".oga", ".opus"), "audio/ogg")
@@ -210,7 +210,7 @@ class Collection:
             texts.append(" ".join(words))
         return texts
 
-    # ------------------------------------------------------------------ what a model says of them
+    # ------------------------------------------------------------------ scores of a model
 
     def items(self, tagger: ZeroShotTagger) -> EncodedItems:
         """Return the items coded in a tagger's space; they are coded once, which may take long."""
@@ -221,13 +221,13 @@ class Collection:
             return self._items
 
     def warm(self, tagger: ZeroShotTagger) -> None:
-        """Code all items, and read all labels, so that nobody waits for it."""
+        """Encode all items and score all labels, so that no request has to wait for it."""
         tagger.ask(self.items(tagger), k=1, strategy="likeliest")
 
     def ask(
         self, tagger: ZeroShotTagger, label: str | None, k: int, strategy: str
     ) -> list[Question]:
-        """Return what to look at next; see `ZeroShotTagger.ask`."""
+        """Return the questions to ask next; see `ZeroShotTagger.ask`."""
         known_tags = None
         if self.tag_counts or strategy == "errors":
             known_tags = self._known_tags(tagger)
@@ -338,7 +338,7 @@ def _kind_of(file: Path) -> str | None:
 
 
 def _small_picture(file: Path, side: int) -> bytes:
-    """Return a picture file as JPEG, no larger than so many pixels a side."""
+    """Return a picture file as JPEG, of at most `size` pixels a side."""
     from polyseme.features.pictures import read_thumbnail
 
     return read_thumbnail(file, size=side, quality=_QUALITY)

@@ -1,7 +1,7 @@
-"""A model in use: one tagger that answers, and how it is changed, saved and replaced.
+"""A served model: the tagger that answers, and how it is changed, saved and replaced.
 
-In: a model's folder. Out: answers by the tagger of the moment. Whoever asks holds a snapshot; a
-change is made to a copy, saved, and put in its place, so that no answer mixes two states.
+In: a model's folder. Out: answers by the current tagger. Each request holds a snapshot; a change is
+made to a copy, saved, and swapped in, so that no answer mixes two states.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from polyseme.word_vectors import WordVectors
 Row = NDArray[np.float32]
 T = TypeVar("T")
 
-# Rows that a new model must answer for before it is used, and how many failures among the first
-# answers afterwards bring the old one back.
+# Rows that a new model must score before it is used; it is rolled back after so many failures among
+# its first answers.
 _CANARY = 16
 _TRIAL = 50
 _FAILURES = 3
@@ -55,7 +55,7 @@ _HINTS = 3  # labels that may have been meant
 
 
 class SuggestRequest(NamedTuple):
-    """One question: features, tags or both, and what is wanted."""
+    """A request for tags of one item: features, tags or both, and which tags to return."""
 
     features: Row | None
     tags: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Suggestion(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A tagger as it is at one moment, with what is looked up in it."""
+    """The state of a tagger at one moment, with its lookup tables."""
 
     tagger: ZeroShotTagger
     digest: str  # of the files it was read from
@@ -100,7 +100,7 @@ class Snapshot:
 
     @cached_property
     def answers(self) -> dict[str, tuple[int, int]]:
-        """How often yes and no were said of each label."""
+        """Numbers of yes and of no for each label."""
         yes_and_no: dict[str, list[int]] = {}
         for verdicts in self.said.values():
             for verdict in verdicts:
@@ -111,14 +111,14 @@ class Snapshot:
 
     @cached_property
     def said(self) -> dict[str, list[Verdict]]:
-        """The answers that stand, by item."""
+        """The standing verdicts by item."""
         by_item: dict[str, list[Verdict]] = {}
         for verdict in self.tagger.verdicts_.standing():
             by_item.setdefault(verdict.item, []).append(verdict)
         return by_item
 
     def named(self, label: str) -> str:
-        """Return a label's own name of now, or what it was called where it is unknown now."""
+        """Return a label's current name, or its former one where it is unknown now."""
         return self.known(label) or label
 
     def accepted(self, collection: Collection) -> Iterator[tuple[str, list[str]]]:
@@ -136,7 +136,7 @@ class Snapshot:
 
     @property
     def reviewed(self) -> KeysView[str]:
-        """Items that somebody has answered for."""
+        """Items with a standing verdict."""
         return self.said.keys()
 
     @cached_property
@@ -163,7 +163,7 @@ class Snapshot:
         return {self.key(label): label for label in self.kinds}
 
     def key(self, label: str) -> str:
-        """Return what labels are compared by."""
+        """Return the key by which labels are compared."""
         return normalize_label(label) if self.tagger.normalize_labels_ else label
 
     def known(self, label: str) -> str | None:
@@ -187,7 +187,7 @@ class Snapshot:
         return {}
 
     def least(self, precision: float) -> dict[str, float]:
-        """Return how likely each label must be for a precision."""
+        """Return the threshold of each label for a precision."""
         thresholds = self._least.get(precision)
         if thresholds is None:
             with warnings.catch_warnings():
@@ -238,7 +238,7 @@ class Map:
 
 
 class OnDisk(NamedTuple):
-    """What the folder of a model holds: the manifest's digest, and names, sizes and times."""
+    """The state of a model's folder: the manifest's digest, and names, sizes and times of files."""
 
     digest: str  # empty without a manifest
     files: tuple[tuple[str, int, int], ...]
@@ -250,7 +250,7 @@ class UnknownLabelError(InputError):
 
 @dataclass
 class Trial:
-    """A new model on trial: how it does, and what to go back to."""
+    """A new model on trial, and the one to roll back to."""
 
     before: Snapshot
     n_answers: int = 0
@@ -258,11 +258,11 @@ class Trial:
 
 
 @dataclass
-class Told:
-    """What the host has noticed, for people who look after it."""
+class Notices:
+    """What the administrators of a host should know."""
 
-    typed: Counter[str] = field(default_factory=Counter)  # tags that were given and are not known
-    trouble: str | None = None  # why the last reload was not taken, or was taken back
+    typed: Counter[str] = field(default_factory=Counter)  # unknown tags in requests
+    trouble: str | None = None  # why the last reload was refused or rolled back
 
 
 class ModelHost:
@@ -296,7 +296,7 @@ class ModelHost:
         self.collection = collection
         self.words = words
         self.versions = Versions(self.path)
-        self.told = Told()
+        self.told = Notices()
         self._writing = threading.RLock()
         self._trial: Trial | None = None
         self._refused: OnDisk | None = None  # what was there when it could not be used
@@ -351,7 +351,7 @@ class ModelHost:
         return Extracted(extractor.kind, extractor.preprocessing(), tuple(names), raw)
 
     def suggest(self, queries: Sequence[SuggestRequest]) -> list[tuple[Snapshot, list[Suggestion]]]:
-        """Answer several questions at once, all by the same state.
+        """Answer several requests at once, all by the same snapshot.
 
         Parameters
         ----------
@@ -387,7 +387,7 @@ class ModelHost:
         return [(snapshot, item_suggestions) for item_suggestions in suggestions]
 
     def check(self, query: SuggestRequest) -> tuple[SuggestRequest, list[str]]:
-        """Check a question before it is queued; return it with known tags, and the unknown tags.
+        """Check a request before it is queued; return it with known tags, and the unknown tags.
 
         Raises
         ------
@@ -426,14 +426,14 @@ class ModelHost:
             raise InputError("Features must be finite; got NaN or infinity.")
 
     def _typed(self, unknown: Iterable[str]) -> None:
-        """Count tags that people send and the vocabulary lacks."""
+        """Count tags of requests that the vocabulary lacks."""
         typed = self.told.typed
         for tag in unknown:
             if len(typed) < _MOST_TYPED or tag in typed:
                 typed[tag] += 1
 
     def _look(self, files: Sequence[bytes]) -> list[Any]:
-        """Return the numbers of uploaded files, or why there are none."""
+        """Return the features of uploaded files, or the error for each."""
         extractor = self.extractor
         assert extractor is not None
         paths: list[Path] = []
@@ -456,7 +456,7 @@ class ModelHost:
         return results
 
     def warm(self) -> None:
-        """Load what the first request needs, so that nobody waits for it."""
+        """Load everything that the first request needs."""
         tagger = self._now.tagger
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
@@ -547,7 +547,7 @@ class ModelHost:
         tagger = self._now.tagger
         collection = self.collection
         if not tagger.n_features_in_:
-            return None  # the tagger says that it knows no items
+            return None  # the tagger raises an error about it
         names = list(dict.fromkeys(verdict.item for verdict in verdicts))
         listed: list[str] = []
         if collection is not None:
@@ -598,7 +598,7 @@ class ModelHost:
         """
         with self._writing, self.versions.writing():
             if self.versions.current() != self._now.digest:
-                self._replace(self._read())  # somebody else has saved meanwhile
+                self._replace(self._read())  # another process has saved meanwhile
             clone = copy(self._now.tagger)
             result = function(clone)
             clone.save(self.path)

@@ -46,7 +46,7 @@ router = APIRouter(prefix="/label-studio/{model}", tags=["label studio"], respon
 
 
 class Loose(BaseModel):
-    """What is sent; fields that nobody asks for are passed over."""
+    """A body of a request; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -80,7 +80,7 @@ class PredictBody(Loose):
 
 
 class Prediction(Loose):
-    """What was predicted, or what somebody made of it."""
+    """A prediction, or an annotation made from one."""
 
     id: int | str | None = None
     result: list[dict[str, Any]] = []
@@ -116,7 +116,7 @@ class TagChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class Control:
-    """A tag of a configuration by which annotators say what labels something has.
+    """An element of a labelling configuration with which annotators choose labels.
 
     Attributes
     ----------
@@ -280,7 +280,7 @@ def setup(body: SetupBody, host: Host) -> Response:
 
 @router.post("/predict", summary="Predictions for tasks")
 async def predict(body: PredictBody, host: Host) -> Response:
-    """Predict labels for each task; one of which nothing is known has no result."""
+    """Predict labels for each task; a task without known features or tags has no result."""
     controls = read_config(body.label_config)
     threshold = _LIKELY
     if body.params is not None:
@@ -355,7 +355,7 @@ async def _suggested(
 
 
 async def _row_and_tags(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:
-    """Return the numbers of what a task shows, and the tags that it has."""
+    """Return the features of a task's object, and the task's tags."""
     content = task.data.get(field)
     item = task.data.get("item")
     tags = _tags_of(host, task)
@@ -433,10 +433,10 @@ def _options(options: Any) -> Iterator[TagChoice]:
 
 
 def _forget(learning: asyncio.Task[None]) -> None:
-    """Remove an annotation from those that wait; where it failed, the log says so already."""
+    """Remove an annotation from the queue; its error has been logged."""
     _waiting.discard(learning)
     if not learning.cancelled():
-        learning.exception()  # else asyncio complains where nobody waits for it any more
+        learning.exception()  # retrieved, or asyncio would complain
 
 
 async def _in_turn(host: ModelHost, body: WebhookBody) -> None:
@@ -453,7 +453,7 @@ async def _in_turn(host: ModelHost, body: WebhookBody) -> None:
 
 
 async def _learn(host: ModelHost, body: WebhookBody) -> None:
-    """Learn what an annotation says of its item."""
+    """Learn the labels of an annotation."""
     controls = await run_in_threadpool(read_config, body.project.label_config)
     assert body.task is not None
     name, row = await _item(host, controls, body.task, body.project)

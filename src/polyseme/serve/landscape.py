@@ -1,12 +1,12 @@
-"""The map of known documents: where each lies on a plane, and what stands where.
+"""The map of known documents: their positions on a plane, and captions for labels.
 
-In: points of tag sets, on the principal axes of a concept space. Out: places between -1 and 1, the
-same ones whenever they are asked for; a dot for each concept; captions for every zoom; what labels
-stand beside a label, and what labels some documents share.
+In: points of tag sets, on the principal axes of a concept space. Out: positions between -1 and 1,
+the same ones at every call; a dot for each concept; captions for every zoom level; the labels that
+stand beside a label, and those that some documents share.
 
-Some points are landmarks, which are laid out with regard to who is whose neighbour (t-SNE); all
-others lie among the landmarks that are nearest to them. What comes later is placed in the same way,
-so that nothing moves that was there before.
+Some points are landmarks, which are laid out by t-SNE; all others lie among their nearest
+landmarks. Points that are added later are placed in the same way, so that none of the earlier ones
+moves.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Landscape:
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a landscape from `get_state`; what cannot be one is refused."""
-        wrong = InputError("This is no landscape of polyseme's; learn it anew.")
+        wrong = InputError("This is not a landscape of polyseme; learn it again.")
         layout = config.get("layout")
         if set(arrays) != {"landmarks", "places"} or layout not in _LAYOUTS:
             raise wrong
@@ -332,7 +332,7 @@ def _seeds(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]
 
 
 def _apart(xy: Floats) -> Floats:
-    """Return dots of which no two coincide, each moved by as little as possible."""
+    """Move coinciding dots apart, each by as little as possible."""
     while True:
         keys = (xy + np.float32(0)).view(np.uint64).ravel()
         order = np.argsort(keys, kind="stable")

@@ -1,4 +1,4 @@
-"""One process that serves: uvicorn with our limits, our log, and an end in order."""
+"""Run the service in one process: uvicorn with our limits, our log, and a clean shutdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SWITCH = 0.0002
 # that nothing fits into. One place for all threads, tidied up every so often, stays small.
 _M_ARENA_MAX = -8
 _TRIM_SECONDS = 60.0
-# Until the head of a request is there; what follows has the deadline of a request.
+# Seconds until the head of a request has arrived; the rest has the deadline of a request.
 _HEAD_SECONDS = 30.0
 
 

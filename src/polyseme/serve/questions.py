@@ -62,7 +62,7 @@ def row_of(features: list[float] | Encoded | None) -> Row | None:
         try:
             data = base64.b64decode(features.base64, validate=True)
             return _row(data)
-        except ValueError:  # letters that are none of base64's, or too few
+        except ValueError:  # not base64
             raise InputError("`base64` of the features cannot be decoded.") from None
     return np.asarray(features, dtype=np.float32)
 
@@ -199,7 +199,7 @@ _BOOL = TypeAdapter(bool)
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return what reads JSON of a kind; making it takes longer than reading."""
+    """Return the JSON parser of a kind, cached: making one takes longer than parsing."""
     return TypeAdapter(kind)
 
 

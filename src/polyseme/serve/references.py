@@ -1,7 +1,7 @@
-"""What other programs say of an item: its content as a data URL, a name or an address, or tags.
+"""Resolve references of other programs to items: data URLs, names, addresses, or tags.
 
-In: a text. Out: the item's numbers, or the tags that are known. Nothing is ever fetched: an address
-stands for an item of the collection whose name it ends with, or for nothing.
+In: a text. Out: the item's features, or the known tags. Nothing is ever fetched: an address stands
+for the item of the collection whose name it ends with, or for nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BETWEEN = re.compile(r"[,;\r\n\t]+")
 
 
 def data_of(reference: str) -> bytes | None:
-    """Return the content of a data URL; None for what is none."""
+    """Return the content of a data URL; None for other texts."""
     if not reference.startswith("data:"):
         return None
     start = _DATA.match(reference)

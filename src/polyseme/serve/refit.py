@@ -1,7 +1,7 @@
 """A refit in the background: a served model is fitted again to the items that people review.
 
-In: the model that answers, the collection with its tags, and what people have answered. Out: a
-fitted model in its place, or one sentence that says why not; meanwhile the former one answers.
+In: the current model, the collection with its tags, and people's answers. Out: a fitted model in
+its place, or one sentence that says why not; meanwhile the former one answers.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Refitting:
             self._make_ready()
 
     def _make_ready(self) -> None:
-        """Code the items and lay out the map anew, so that nobody waits for it."""
+        """Encode the items and lay out the map, so that no request has to wait for it."""
         try:
             self.host.warm()
             self.host.lay_out()

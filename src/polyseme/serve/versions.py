@@ -67,7 +67,7 @@ class Versions:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Lock the model for a change; others that change it wait."""
-        # Old versions are removed: what a link leads to may be somebody else's.
+        # Old versions are removed, and the target of a link may belong to others.
         if self._folder.is_symlink():
             raise ModelFileError(f"'{self._folder}' is a link where versions belong; move it away.")
         if self._folder.exists() and not self._folder.is_dir():

@@ -1,4 +1,4 @@
-"""What all routes share: names in addresses, who is calling, JSON responses, and their records."""
+"""HTTP parts that all routes share: names in URLs, dependencies, JSON responses, records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from polyseme.serve.schemas import Facts, Problem
 from polyseme.store import Neighbour
 
 _SENTENCES = {
-    401: "No token was sent, or one that nobody has.",
+    401: "No token was sent, or an unknown one.",
     403: "The token's scope does not allow it.",
     404: "There is no such model, label, item or version.",
     409: "Somebody else has answered differently; `standing` has the answers that stand.",
@@ -100,7 +100,7 @@ Host = Annotated[ModelHost, Depends(host_of)]
 
 
 def caller_of(request: Request) -> Caller:
-    """Return who asks."""
+    """Return the caller of a request."""
     caller: Caller = request.scope["caller"]
     return caller
 
@@ -150,7 +150,7 @@ def suggestion_records(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """Return a measure; None where there is none."""
+    """Return a measure as JSON: None where it is missing or not finite."""
     if value is None or not np.isfinite(value):
         return None
     return float(value)
@@ -199,7 +199,7 @@ def body_route(
 def item_and_tags(
     host: ModelHost, query: SuggestRequest
 ) -> tuple[Any, list[tuple[str, ...]] | None]:
-    """Return what is asked about as a tagger takes it: one item, and its tags."""
+    """Return the item and the tags of a request, as a tagger takes them."""
     X = None if query.features is None else host.items([query.features])
     tags = [query.tags] if query.tags else None
     return X, tags

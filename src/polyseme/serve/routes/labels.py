@@ -82,7 +82,7 @@ def labels(
 
 
 def _label(snapshot: Snapshot, label: str) -> Facts:
-    """Return what is known of a label."""
+    """Return a label with its counts, quality and answers."""
     measured = snapshot.tagger.validation_
     seen: float | None = None
     unseen: float | None = None

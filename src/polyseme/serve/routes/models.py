@@ -1,4 +1,4 @@
-"""Routes of models: what they are, their versions, refits, and how reliable they are."""
+"""Routes of models: their description, versions, refits and reliability."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def models(request: Request) -> Response:
 
 @router.get("/models/{model}", tags=["models"], summary="One model")
 def model(host: Host, request: Request) -> Response:
-    """Describe a model: its sizes, what it takes, and what was measured of it."""
+    """Describe a model: its sizes, its input, and its measured quality."""
     return json_response(_described(host, caller_of(request)), host.now.version)
 
 
@@ -87,7 +87,7 @@ def _collection_facts(host: ModelHost, snapshot: Snapshot) -> Facts | None:
 
 
 def _quality(tagger: ZeroShotTagger) -> Facts | None:
-    """Return what was measured of a model; None where nothing was."""
+    """Return the measured quality of a model; None where it was not validated."""
     measured = tagger.validation_
     if measured is None:
         return None
@@ -129,7 +129,7 @@ def versions(host: Host) -> Response:
 def restore(
     host: Host, caller: Admin, number: Annotated[int, InPath(ge=1, lt=10**9)]
 ) -> VersionOut:
-    """Put a former version in place, as a new one; what people have answered stays."""
+    """Restore a former version, as a new one; people's answers stay."""
     numbers = {version.number for version in host.versions.all()}
     if number not in numbers:
         raise HTTPException(404, f"There is no version {number}.")

@@ -1,4 +1,4 @@
-"""Routes of the review: what to look at next, items and their media, and answers."""
+"""Routes of the review: questions, items with their media, and answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
 @router.post("/models/{model}/ask", tags=["review"], summary="What to look at next")
 def ask(body: AskBody, host: Host) -> Response:
-    """Select which label of which item is worth a yes or no; what was answered is left out."""
+    """Select the labels of items to ask about next; answered ones are left out."""
     collection = collection_of(host)
     snapshot = host.now
     label = None if body.label is None else snapshot.label(body.label)
@@ -70,7 +70,7 @@ def items(
 
 @router.get("/models/{model}/items/{item:name}", tags=["review"], summary="One item")
 def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
-    """Return an item with what was answered of it and what is suggested."""
+    """Return an item with its answers and suggestions."""
     collection = collection_of(host)
     snapshot = host.now
     if item not in collection:
@@ -85,7 +85,7 @@ def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 1
 
 
 def _item(host: ModelHost, snapshot: Snapshot, name: str) -> Facts:
-    """Return what is known of an item."""
+    """Return an item with its tags, media and answers."""
     collection = collection_of(host)
     media: str | None = None
     if collection.has_media(name):
