@@ -35,7 +35,7 @@ def ask(
     tables: TableOptions,
     form: Form = Form.auto,
 ) -> None:
-    """Suggest what to look at next: which tag of which item is worth a yes or no."""
+    """Suggest questions: which tag of which item is worth a yes or no."""
     from polyseme._progress import working
     from polyseme.cli.reading import TableReader, read_untagged, tags_of_items
     from polyseme.features import Extracted
@@ -84,7 +84,7 @@ def learn(
     undo_last: int | None = None,
     features_column: str | None = None,
 ) -> None:
-    """Take yes or no to tags of items, at once: nothing is trained, and all can be undone."""
+    """Learn yes or no to tags of items at once: nothing is trained, and all can be undone."""
     from polyseme._validation import first_few
     from polyseme.cli.reading import TableReader, items_to_learn
 

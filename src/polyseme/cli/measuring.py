@@ -96,7 +96,7 @@ def validate(
     normalize: bool = True,
     form: Form = Form.auto,
 ) -> None:
-    """Hide some of your tags and say how such tags would fare in your collection."""
+    """Hide some of your tags and measure how well such tags are ranked in your collection."""
     from polyseme._progress import working
     from polyseme._validation import check_device
     from polyseme.cli.reading import (

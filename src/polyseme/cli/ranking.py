@@ -117,7 +117,7 @@ def add(
     *,
     tables: TableOptions,
 ) -> None:
-    """Let a model know more tag sets, or tags by name or by items. Nothing is trained."""
+    """Add tag sets to a model, or tags by name or by items. Nothing is trained."""
     from polyseme._validation import first_few
     from polyseme.cli.reading import TableReader, items_to_learn
     from polyseme.corpus import normalize_label

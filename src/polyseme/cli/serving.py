@@ -42,9 +42,9 @@ def serve(
     address: str | None = None,
     workers: int | None = None,
 ) -> None:
-    """Answer by REST, and show the studio in the browser.
+    """Serve models by REST, and the studio in the browser.
 
-    Where a model is missing, it is learned from the items: pictures with keywords, say.
+    A missing model is learned from the items, such as pictures with keywords.
     """
     from polyseme.io.folders import check_link
     from polyseme.serve import needs_extra

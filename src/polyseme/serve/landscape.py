@@ -152,7 +152,7 @@ class Landscape:
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a landscape from `get_state`; what cannot be one is refused."""
-        wrong = InputError("This is not a landscape of polyseme; learn it again.")
+        wrong = InputError("This is not a landscape of polyseme; learn it anew.")
         layout = config.get("layout")
         if set(arrays) != {"landmarks", "places"} or layout not in _LAYOUTS:
             raise wrong
