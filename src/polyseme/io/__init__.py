@@ -10,7 +10,6 @@ import gzip
 import os
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from polyseme._validation import (
     check_number,
     check_path,
     first_few,
+    repeated,
     unknown_name,
 )
 from polyseme.io.folders import locked as locked  # also those of models, verdicts and pages
@@ -129,11 +129,11 @@ class Table:
         row_by_id: dict[str, int] = {}
         for item_id in ids:
             row_by_id.setdefault(item_id, len(row_by_id))
-        if len(row_by_id) == len(ids):
-            return self
         n_merged = len(row_by_id)
-        repeated = [item_id for item_id, count in Counter(ids).items() if count > 1]
-        problem = f"Ids stand more than once in {name} ({first_few(repeated, most=3)})"
+        if n_merged == len(ids):
+            return self
+        repeated_ids = repeated(ids)
+        problem = f"Ids stand more than once in {name} ({first_few(repeated_ids, most=3)})"
         if strict:
             raise InputError(f"{problem}; give each row an id of its own.")
         warnings.warn(
@@ -143,13 +143,10 @@ class Table:
             stacklevel=3,
         )
         merged_rows = np.array([row_by_id[item_id] for item_id in ids])
-        first_rows = np.unique(merged_rows, return_index=True)[1]
+        _, first_rows = np.unique(merged_rows, return_index=True)
         table = self[first_rows]
         if self.indicator is not None:
-            positions = (merged_rows, np.arange(len(ids)))
-            membership = sp.csr_matrix((np.ones(len(ids)), positions))
-            indicator = sp.csr_matrix(membership @ self.indicator)
-            indicator.data[:] = indicator.data != 0
+            indicator = _united_rows(self.indicator, merged_rows)
             return replace(table, indicator=indicator)
         if self.label_sets is None:
             return table
@@ -163,11 +160,22 @@ class Table:
         column_by_name = {name: column for column, name in enumerate(self.columns or ())}
         columns = [column_by_name[name] for name in names]
         matrix: Any = self.features
-        return replace(self, features=matrix[:, columns], columns=tuple(names))
+        features = matrix[:, columns]
+        return replace(self, features=features, columns=tuple(names))
 
     def to_numpy(self) -> Any:
         """Return the features, (n, n_features)."""
         return self.features
+
+
+def _united_rows(indicator: sp.csr_matrix, merged_rows: Any) -> sp.csr_matrix:
+    """Return an indicator matrix whose rows are united: row i goes to row `merged_rows[i]`."""
+    n_rows = len(merged_rows)
+    entries = (np.ones(n_rows), (merged_rows, np.arange(n_rows)))
+    membership = sp.csr_matrix(entries)
+    united = sp.csr_matrix(membership @ indicator)
+    united.data[:] = united.data != 0
+    return united
 
 
 class ReadOptions(NamedTuple):

@@ -111,15 +111,17 @@ def _check_binary(
     matrix: sp.csr_matrix, names: list[str], kinds: dict[str, str], path: Path, *, of_labels: bool
 ) -> None:
     """Raise unless labels, and attributes declared as binary, are 0 or 1; those may be missing."""
-    declared_binary = [kinds[name].startswith("{") for name in names]
-    is_binary = np.array(declared_binary, dtype=bool) | of_labels
-    is_value = of_labels | ~np.isnan(matrix.data)
-    is_wrong = is_binary[matrix.indices] & (matrix.data != 1) & is_value
-    for entry in np.flatnonzero(is_wrong)[:1]:
-        name = names[matrix.indices[entry]]
-        value = matrix.data[entry]
-        shown_value = "?" if np.isnan(value) else f"{value:g}"
-        raise InputError(f"{path.name} must have 0 or 1 for '{name}'; got {shown_value}.")
+    is_binary = np.array([of_labels or kinds[name].startswith("{") for name in names], dtype=bool)
+    is_missing = np.isnan(matrix.data)
+    is_wrong = is_binary[matrix.indices] & (matrix.data != 1)
+    if not of_labels:
+        is_wrong &= ~is_missing
+    if not is_wrong.any():
+        return
+    entry = int(is_wrong.argmax())
+    name = names[matrix.indices[entry]]
+    value = "?" if is_missing[entry] else f"{matrix.data[entry]:g}"
+    raise InputError(f"{path.name} must have 0 or 1 for '{name}'; got {value}.")
 
 
 def _header(lines: Iterator[tuple[int, str]], path: Path) -> dict[str, str]:

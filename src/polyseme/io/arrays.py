@@ -11,7 +11,6 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +35,23 @@ def read_table(path: Path, options: ReadOptions) -> Table:
     as above, and one more array for the features, or what `scipy.sparse.save_npz` writes. Single
     and double precision are kept; half precision becomes single, all else double.
     """
-    is_archive = path.name.lower().endswith(".npz")
-    arrays = _load_npz(path) if is_archive else _load_safetensors(path)
-    table = Table(ids=_names(arrays, "ids", path))
+    if path.name.lower().endswith(".npz"):
+        arrays = _load_npz(path)
+    else:
+        arrays = _load_safetensors(path)
+    fields: dict[str, Any] = {"ids": _names(arrays, "ids", path)}
     labels = arrays.pop("labels", None)
-    if options.tags and (labels is not None or options.features != "all"):
-        table = replace(table, **_indicator(arrays, labels, path))
+    has_documents = labels is not None or options.features != "all"
+    if options.tags and has_documents:
+        fields |= _indicator(arrays, labels, path)
     if options.features == "all":
-        table = replace(table, **_features(arrays, path, options.features_column))
+        fields |= _features(arrays, path, options.features_column)
+    table = Table(**fields)
     if table.ids is None:
         return table
     n_ids = len(table.ids)
-    for name, matrix in (("indicator", table.indicator), ("features", table.features)):
+    for name in ("indicator", "features"):
+        matrix = getattr(table, name)
         if matrix is not None and matrix.shape[0] != n_ids:
             raise InputError(f"{path.name} has {n_ids} ids for {matrix.shape[0]} rows of {name}.")
     return table
@@ -177,8 +181,10 @@ class NumpyFile:
 
     def blocks(self, roles: object, n_rows: int = 2**62) -> Iterator[FloatArray]:
         """Yield blocks (n_rows, n_features), one at least."""
-        for start in range(0, max(1, self.n_rows), n_rows):
-            rows = np.array(self._array[start : start + n_rows])
+        n_at_least_one = max(1, self.n_rows)
+        for start in range(0, n_at_least_one, n_rows):
+            stop = start + n_rows
+            rows = np.array(self._array[start:stop])
             block: Any = as_features(rows, self.path.name)
             yield block
 

@@ -58,11 +58,16 @@ class ArrowFile:
         """Read a column as plain Python; numbers of labels become their names."""
         cells: list[Any] = []
         for batch in self.batches([name]):
-            cells += batch.column(0).to_pylist()
+            column = batch.column(0)
+            cells += column.to_pylist()
         label_names = dict(enumerate(self._names.get(name, ())))
         if not label_names:
             return cells
-        return [[label_names.get(label, label) for label in cell or ()] for cell in cells]
+        named_cells: list[Any] = []
+        for cell in cells:
+            labels = cell or ()
+            named_cells.append([label_names.get(label, label) for label in labels])
+        return named_cells
 
     def blocks(self, roles: Roles, n_rows: int = _BATCH_ROWS) -> Iterator[FloatArray]:
         """Yield features in blocks of `n_rows`, one at least; empty cells are NaN."""
@@ -163,11 +168,13 @@ def _label_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     names_by_column: dict[str, list[str]] = {}
     # Other programs may write anything under this key.
     with suppress(ValueError, KeyError, TypeError, AttributeError):
-        info = json.loads(metadata[b"huggingface"])["info"]
-        for column, feature in info["features"].items():
+        content = json.loads(metadata[b"huggingface"])
+        features = content["info"]["features"]
+        for column, feature in features.items():
             label_type = feature.get("feature")
             if isinstance(label_type, dict) and label_type["_type"] == "ClassLabel":
-                names_by_column[column] = [str(name) for name in label_type["names"]]
+                names = label_type["names"]
+                names_by_column[column] = list(map(str, names))
     return names_by_column
 
 

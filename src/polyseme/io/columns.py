@@ -59,7 +59,7 @@ def fields_of(names: Collection[str]) -> dict[str, str]:
 
 
 def find_roles(kinds: Mapping[str, str], options: ReadOptions, file: str) -> Roles:
-    """Return what each column of a file is for; raise where a needed one is missing."""
+    """Return the role of each column of a file; raise where a needed one is missing."""
     if len(kinds) > MAX_COLUMNS:
         raise InputError(f"{file} has {len(kinds):,} columns; {MAX_COLUMNS:,} are the most.")
     longest = max(map(len, kinds), default=0)
@@ -68,13 +68,11 @@ def find_roles(kinds: Mapping[str, str], options: ReadOptions, file: str) -> Rol
             f"{file} has a column whose name has {longest:,} letters; {MAX_NAME} are the most."
         )
     tags = _tags_column(kinds, options, file)
-    fields = fields_of([name for name in kinds if name != tags])
+    other_names = [name for name in kinds if name != tags]
+    fields = fields_of(other_names)
     if options.features == "none":
         return Roles(fields, tags, None, (), ())
-    tag_names = TAGS if options.tags_column is None else (options.tags_column,)
-    index_names = {name for name in kinds if _INDEX.fullmatch(name)}
-    reserved = {*FIELDS, *tag_names, tags, *index_names}
-    candidates = {name: kind for name, kind in kinds.items() if name not in reserved}
+    candidates = _feature_candidates(kinds, tags, options)
     vector = _vector_column(candidates, options, file)
     numbers = tuple(name for name, kind in candidates.items() if kind == NUMBER)
     if vector is not None or options.features == "vectors":
@@ -86,11 +84,25 @@ def find_roles(kinds: Mapping[str, str], options: ReadOptions, file: str) -> Rol
                 remedy += ", or name it `tags` if it holds tags"
             raise InputError(f"Column '{name}' of {file} must hold numbers; got {kind}: {remedy}.")
         if _NAMELESS.fullmatch(name):
+            position = list(kinds).index(name) + 1
             raise InputError(
-                f"Column {list(kinds).index(name) + 1} of {file} has no name; name it (`id` if it "
-                "numbers the rows) or leave it out."
+                f"Column {position} of {file} has no name; name it (`id` if it numbers the rows) "
+                "or leave it out."
             )
     return Roles(fields, tags, None, numbers, ())
+
+
+def _feature_candidates(
+    kinds: Mapping[str, str], tags: str | None, options: ReadOptions
+) -> dict[str, str]:
+    """Return the columns, with their kinds, that may be features."""
+    tag_names = TAGS if options.tags_column is None else (options.tags_column,)
+    reserved = {*FIELDS, *tag_names, tags}
+    candidates: dict[str, str] = {}
+    for name, kind in kinds.items():
+        if name not in reserved and not _INDEX.fullmatch(name):
+            candidates[name] = kind
+    return candidates
 
 
 def table_of(
@@ -104,13 +116,14 @@ def table_of(
 
     `where` returns the words for a row's place in errors.
     """
-    contents: dict[str, Any] = {}
+    columns = roles.numbers or None
+    contents: dict[str, Any] = {"features": features, "columns": columns, "unused": roles.unused}
     for column, field in roles.fields.items():
         contents[field] = texts(cells[column], column, where)
     if roles.tags is not None:
         tag_cells = cells[roles.tags]
         contents["label_sets"] = label_sets(tag_cells, options.delimiter, roles.tags, where)
-    return Table(features=features, columns=roles.numbers or None, unused=roles.unused, **contents)
+    return Table(**contents)
 
 
 def texts(cells: Sequence[Any], column: str, where: Callable[[int], str]) -> list[str] | None:

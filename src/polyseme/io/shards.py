@@ -236,8 +236,10 @@ def _write_parquet(rows: NDArray[Any], stream: BinaryIO) -> None:
     arrow = import_pyarrow()
     columns: dict[str, NDArray[Any]] = {}
     for number, values in enumerate(rows.T):
-        columns[f"x{number}"] = np.ascontiguousarray(values)
-    arrow.parquet.write_table(arrow.table(columns), stream)
+        name = f"x{number}"
+        columns[name] = np.ascontiguousarray(values)
+    table = arrow.table(columns)
+    arrow.parquet.write_table(table, stream)
 
 
 def _is_part(path: Path) -> bool:
@@ -252,23 +254,30 @@ def _files_of(folder: Path) -> tuple[list[Path], list[str]]:
     A Hugging Face dataset names them itself, split by split; else they are the `.npy` files, or
     those of Arrow, in the order of their names.
     """
-    if (folder / _SPLITS).is_file():
+    splits = folder / _SPLITS
+    state = folder / _STATE
+    if splits.is_file():
         split_files: list[Path] = []
-        for split in _stated(folder / _SPLITS, "splits"):
-            split_files += _files_of(folder / split)[0]
+        for split in _stated(splits, "splits"):
+            files, _ = _files_of(folder / split)
+            split_files += files
         return split_files, []
-    if (folder / _STATE).is_file():
-        names = _stated(folder / _STATE, "_data_files")
+    if state.is_file():
+        names = _stated(state, "_data_files")
         return [folder / name for name in names], []
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     files = [path for path in entries if path.is_file() and _is_part(path)]
     if not files:
         suffixes = " or ".join((".npy", *SUFFIXES))
         raise InputError(f"There is no shard in '{folder}'; names must end in {suffixes}.")
-    if len({path.suffix.lower() for path in files}) > 1:
+    kinds = {path.suffix.lower() for path in files}
+    if len(kinds) > 1:
         raise InputError(f"'{folder}' mixes .npy, .parquet or .arrow shards; keep one kind.")
-    ignored = sorted(set(entries) - set(files))
-    ignored_names = [path.name for path in ignored if path.name[:1] not in "._"]
+    shards = set(files)
+    ignored_names: list[str] = []
+    for path in entries:
+        if path not in shards and path.name[:1] not in "._":
+            ignored_names.append(path.name)
     return files, ignored_names
 
 

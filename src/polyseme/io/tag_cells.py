@@ -122,12 +122,14 @@ def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
 def _is_broken(label: str) -> bool:
     """Return whether a label looks like a piece of a printed list."""
     text = label.strip()
-    first = text[:1]
-    last = text[-1:]
-    n_opening = text.count("[") + text.count("{")
-    n_closing = text.count("]") + text.count("}")
-    never_closed = first in ("[", "{") and n_closing == 0
-    never_opened = last in ("]", "}") and n_opening == 0
+    if not text:
+        return False
+    first = text[0]
+    last = text[-1]
+    has_opening = "[" in text or "{" in text
+    has_closing = "]" in text or "}" in text
+    never_closed = first in "[{" and not has_closing
+    never_opened = last in "]}" and not has_opening
     enclosed = len(text) > 1 and first in "['\"{" and last in "]'\"}"
     return never_closed or never_opened or enclosed
 

@@ -122,8 +122,8 @@ class Versions:
         if versions and versions[-1].digest == digest:
             return versions[-1]
         number = max(self._numbers(), default=0) + 1
-        snapshot = datetime.now(UTC).isoformat(timespec="seconds")
-        version = Version(number, digest, snapshot, author, action, detail, n_labels, n_documents)
+        saved_at = datetime.now(UTC).isoformat(timespec="seconds")
+        version = Version(number, digest, saved_at, author, action, detail, n_labels, n_documents)
 
         unfinished = self._folder / f".{number:04d}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)  # one that a kill has left
