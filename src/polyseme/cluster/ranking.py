@@ -122,27 +122,32 @@ class SavedRanker:
                 "one; use a folder that all machines share, and do not replace it during the work."
             )
         tagger = load(self.model)
-        if self.method != "space" and not isinstance(tagger, ZeroShotTagger):
+        is_default = isinstance(tagger, ZeroShotTagger)
+        if self.method != "space" and not is_default:
             raise InputError(
                 "`method` needs the default tagger; the published method has one way to rank "
                 "labels."
             )
         has_precision = self.precision is not None
         if self.k is None:
-            is_validated = isinstance(tagger, ZeroShotTagger) and tagger.validation_ is not None
-            if is_validated and not has_precision and self.kind in (None, "seen"):
+            is_validated = is_default and tagger.validation_ is not None
+            may_promise = self.kind in (None, "seen")
+            if is_validated and may_promise and not has_precision:
                 self.precision = DEFAULT_PRECISION
             self.k = _MOST_TAGS
-        least = np.zeros(len(tagger.classes_))
-        with warnings.catch_warnings():
-            # No precision is promised, or needed, for seen labels or where none was asked for.
-            if self.kind == "seen" or not has_precision:
-                warnings.simplefilter("ignore", PolysemeWarning)
-            if self.precision is not None:
-                least = tagger.thresholds(self.precision)
-        self.leaves_out = self.kind != "seen" and bool(np.isinf(least).any())
-        pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
-        self._labels = dict(zip(tagger.classes_, pairs, strict=True))
+
+        labels = tagger.classes_
+        thresholds = np.zeros(len(labels))
+        if self.precision is not None:
+            with warnings.catch_warnings():
+                # The warning about unseen labels is for those who asked for a precision of them.
+                if self.kind == "seen" or not has_precision:
+                    warnings.simplefilter("ignore", PolysemeWarning)
+                thresholds = tagger.thresholds(self.precision)
+        has_promise_for_all = bool(np.isfinite(thresholds).all())
+        self.leaves_out = self.kind != "seen" and not has_promise_for_all
+        pairs = zip(tagger.kinds_.tolist(), thresholds.tolist(), strict=True)
+        self._labels = dict(zip(labels, pairs, strict=True))
         return tagger
 
     @cached_property
@@ -166,22 +171,28 @@ class SavedRanker:
         # The published method has one way only, and its `rank` asks for none.
         options = {} if self.method == "space" else {"method": self.method}
         tagger = self.tagger  # sets `k` where it was not given
-        k = self.k or _MOST_TAGS
-        n_ranked = k if self.kind is None else len(tagger.classes_)
+        n_ranked = self.k or _MOST_TAGS
+        if self.kind is not None:
+            n_ranked = len(tagger.classes_)
         labels, scores = tagger.rank(X, k=n_ranked, tags=tags, **options)
         records: list[Record] = []
         for item_labels, item_scores in zip(labels.tolist(), scores.tolist(), strict=True):
-            record: Record = {"labels": [], "kinds": [], "scores": []}
-            for label, score in zip(item_labels, item_scores, strict=True):
-                kind, least = self._labels[label]
-                if len(record["labels"]) == k:
-                    break
-                if score >= least and self.kind in (None, kind):
-                    record["labels"].append(label)
-                    record["kinds"].append(kind)
-                    record["scores"].append(round(score, 6))
-            records.append(record)
+            records.append(self._record(item_labels, item_scores))
         return records
+
+    def _record(self, labels: Sequence[str], scores: Sequence[float]) -> Record:
+        """Return the first k labels of an item that are likely enough and of the kind."""
+        k = self.k or _MOST_TAGS
+        record: Record = {"labels": [], "kinds": [], "scores": []}
+        for label, score in zip(labels, scores, strict=True):
+            kind, threshold = self._labels[label]
+            if len(record["labels"]) == k:
+                break
+            if score >= threshold and self.kind in (None, kind):
+                record["labels"].append(label)
+                record["kinds"].append(kind)
+                record["scores"].append(round(score, 6))
+        return record
 
 
 def digest_of(model: Path) -> str:
@@ -211,12 +222,15 @@ class RankingInput:
             check_features(self.items, owner="rank")
 
     def names(self) -> Iterator[Record]:
-        """Yield what the record of each item begins with: a row number and its id, or a file."""
+        """Yield the head of each item's record: a row number and its id, or a file."""
         if isinstance(self.items, Extracted):
-            return ({"file": name} for name in self.items.ids)
-        n_rows = _count(self.shards) if self.shards else self.items.shape[0]
+            for name in self.items.ids:
+                yield {"file": name}
+            return
+        n_rows = self.items.shape[0] if not self.shards else _count(self.shards)
         ids = self.ids
-        return (record_head(row, ids, row) for row in range(n_rows))
+        for row in range(n_rows):
+            yield record_head(row, ids, row)
 
     @cached_property
     def ids(self) -> list[str] | None:
@@ -236,17 +250,20 @@ class RankingInput:
         """Yield shards, which the ranking worker reads, or blocks of `n_rows` rows; with tags."""
         for shard in self.shards:
             rows = slice(shard.first, shard.first + shard.n_rows)
-            yield shard, None if tags is None else tags[rows]
+            shard_tags = None if tags is None else tags[rows]
+            yield shard, shard_tags
         if self.shards:
             return
-        for start in range(0, self.items.shape[0], n_rows):
+        n_items = self.items.shape[0]
+        for start in range(0, n_items, n_rows):
             rows = slice(start, start + n_rows)
+            block_tags = None if tags is None else tags[rows]
             block = self.items[rows]
             if isinstance(block, Extracted):
-                # Copies: what is mapped from a file does not travel.
+                # Copies: arrays that are mapped from a file cannot be sent.
                 copies = [np.array(raw) for raw in block.raw]
                 block = replace(block, raw=copies, skipped=())
-            yield block, None if tags is None else tags[rows]
+            yield block, block_tags
 
 
 def record_head(row: int, ids: Sequence[str] | None, place: int) -> Record:
@@ -269,11 +286,11 @@ def rank_table(
     """
     pieces = table.pieces(ranker.n_rows, tags)
     if engine is None:
-        blocks = itertools.chain.from_iterable(_blocks(piece, ranker) for piece in pieces)
+        blocks = (block for piece in pieces for block in _blocks(piece, ranker))
         return _rank_blocks(ranker, blocks, workers or n_cores())
     rank_piece = partial(_rank_piece, ranker)
-    ranked = engine.map(rank_piece, list(pieces))
-    return itertools.chain.from_iterable(ranked)
+    rankings = engine.map(rank_piece, list(pieces))
+    return itertools.chain.from_iterable(rankings)
 
 
 def _blocks(piece: Piece, ranker: SavedRanker) -> Iterator[Piece]:
@@ -333,7 +350,7 @@ def rank_shards(
 ) -> RankingSummary:
     """Rank tags for the rows of shards, a file of rankings for each shard.
 
-    Interrupted, it goes on where it stopped when called again: shards that are finished are not
+    Interrupted, it resumes where it stopped when called again: shards that are finished are not
     ranked again unless they, or their rankings, were changed since. No more than a few blocks of
     rows are in memory.
 
@@ -352,12 +369,12 @@ def rank_shards(
     method : {"space", "priming"}
         How labels are scored; see `ZeroShotTagger.predict_proba`.
     kind : {"seen", "unseen", "oov"}, optional
-        Give tags of this kind only.
+        Return tags of this kind only.
     tags_column, features_column : str, optional
         A column that is no feature, and the column of vectors where there are several; see
         `polyseme.io.read_table`.
     form : {"jsonl", "parquet"}
-        What rankings are written as.
+        The format of the rankings.
     engine : RayEngine, optional
         Where rows are ranked, from `open_engine`; by default here. All give the same bytes.
     workers : int, optional
@@ -373,21 +390,25 @@ def rank_shards(
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
     options = FEATURES._replace(tags_column=tags_column, features_column=features_column)
-    every, _ = find_shards(Path(shards), options)
+    all_shards, _ = find_shards(Path(shards), options)
     folder = Path(out)
-    outputs = Counter(_output_of(folder, shard, form).name.lower() for shard in every)
-    if len(outputs) < len(every):
+    output_names = Counter(_output_of(folder, shard, form).name.lower() for shard in all_shards)
+    if len(output_names) < len(all_shards):
+        repeated_name, _ = output_names.most_common(1)[0]
         raise InputError(
-            f"Two shards of '{shards}' are named '{outputs.most_common(1)[0][0]}'; rename one, or "
-            "rank each folder alone."
+            f"Two shards of '{shards}' are named '{repeated_name}'; rename one, or rank each "
+            "folder alone."
         )
     ranker = SavedRanker(model, k, precision, method, kind)
     head = {"format": FORMAT, "version": FORMAT_VERSION, "model": ranker.digest, "top": k}
     head |= {"precision": precision, "method": method, "kind": kind, "form": form}
     with own_folder(folder, KIND):
-        written = _prepare_folder(folder, every, head)
-        unranked = [shard for shard in every if _output_of(folder, shard, form).name not in written]
-        n_rows = _count(every)
+        summaries = _prepare_folder(folder, all_shards, head)
+        unranked: list[Shard] = []
+        for shard in all_shards:
+            if _output_of(folder, shard, form).name not in summaries:
+                unranked.append(shard)
+        n_rows = _count(all_shards)
         n_done = n_rows - _count(unranked)
 
         def tell(n_more: int = 0) -> None:
@@ -395,24 +416,29 @@ def rank_shards(
                 progress(n_done + n_more, n_rows, 0)
 
         write = partial(_rank_shard, ranker, folder.absolute(), form)
-        write_locally = partial(write, n_threads=workers or n_cores(), tell=tell)
-        summaries = map(write_locally, unranked) if engine is None else engine.map(write, unranked)
-        for shard, summary in zip(unranked, summaries, strict=True):
-            # The worker's own summary: what another machine wrote need not be visible here yet.
+        new_summaries: Iterator[Summary]
+        if engine is None:
+            write_here = partial(write, n_threads=workers or n_cores(), tell=tell)
+            new_summaries = map(write_here, unranked)
+        else:
+            new_summaries = engine.map(write, unranked)
+        for shard, summary in zip(unranked, new_summaries, strict=True):
+            # The worker's own summary: files of another machine need not be visible here yet.
             name = _output_of(folder, shard, form).name
-            written[name] = summary
+            summaries[name] = summary
             _append_to_journal(folder, name, summary)
             n_done += shard.n_rows
             tell()
         files = []
-        for shard in every:
+        for shard in all_shards:
             name = _output_of(folder, shard, form).name
             file = {"file": name, "shard": shard.path.name, "first": shard.first}
-            files.append(file | {"rows": shard.n_rows} | written[name])
-        _write(folder / MANIFEST, sealed(head | {"rows": n_rows, "files": files}))
+            files.append(file | {"rows": shard.n_rows} | summaries[name])
+        manifest = head | {"rows": n_rows, "files": files}
+        _write(folder / MANIFEST, sealed(manifest))
         (folder / JOURNAL).unlink(missing_ok=True)
-        sweep(folder)  # what workers left that died
-    return RankingSummary(len(every), n_rows, len(every) - len(unranked))
+        sweep(folder)  # temporary files of workers that died
+    return RankingSummary(len(all_shards), n_rows, len(all_shards) - len(unranked))
 
 
 def _rank_shard(

@@ -115,9 +115,10 @@ def match_ids(row_ids: Iterable[str], document_ids: Iterable[str]) -> tuple[IntA
     rows: list[int] = []
     documents: list[int] = []
     for row, name in enumerate(row_ids):
-        if name in document_by_id:
+        document = document_by_id.get(name)
+        if document is not None:
             rows.append(row)
-            documents.append(document_by_id[name])
+            documents.append(document)
     return np.array(rows, dtype=np.int64), np.array(documents, dtype=np.int64)
 
 
@@ -139,24 +140,25 @@ def pair_rows(X: Any, y: Any, document_ids: Sequence[str] | None) -> tuple[Any, 
     refused, and so are two pandas objects with the same index in another order.
     """
     features, row_ids = without_ids(X)
-    has_ids = row_ids is not None and document_ids is not None
-    if has_ids and tuple(row_ids or ()) != tuple(document_ids or ()):
-        names = list(row_ids or ())
-        rows, documents = match_ids(names, document_ids or ())
-        n_repeated = len(names) - len(set(names))
-        n_documents = len(document_ids or ())
-        if not n_repeated and len(rows) == len(names) == n_documents:
-            return features, documents
-        if features is not X or isinstance(X, Table):
-            without_document = [names[row] for row in _rows_without(len(names), rows)]
-            without_row = sorted(set(document_ids or ()) - set(names))
-            raise InputError(
-                "Rows of X and documents both have ids, which do not fit: "
-                f"{len(without_document)} rows are without a document "
-                f"({first_few(without_document, most=3)}), {len(without_row)} documents without a "
-                f"row ({first_few(without_row, most=3)}), {n_repeated} ids repeated; keep those "
-                "that both have, or drop the ids of one to pair rows in order."
-            )
+    if row_ids is None or document_ids is None or tuple(row_ids) == tuple(document_ids):
+        _check_same_order(X, y)
+        return features, None
+    rows, documents = match_ids(row_ids, document_ids)
+    n_rows = len(row_ids)
+    n_repeated = n_rows - len(set(row_ids))
+    all_match = len(rows) == n_rows == len(document_ids)
+    if all_match and not n_repeated:
+        return features, documents
+    if features is not X or isinstance(X, Table):
+        without_document = [row_ids[row] for row in _rows_without(n_rows, rows)]
+        without_row = sorted(set(document_ids) - set(row_ids))
+        raise InputError(
+            "Rows of X and documents both have ids, which do not fit: "
+            f"{len(without_document)} rows are without a document "
+            f"({first_few(without_document, most=3)}), {len(without_row)} documents without a "
+            f"row ({first_few(without_row, most=3)}), {n_repeated} ids repeated; keep those "
+            "that both have, or drop the ids of one to pair rows in order."
+        )
     _check_same_order(X, y)
     return features, None
 
