@@ -833,7 +833,10 @@ def test_mistakes_about_answers_get_one_sentence(run, files, model, published, t
     for message, command in [
         ("Line 1 of open.jsonl must have true or false", [tmp_path / "open.jsonl", *words]),
         ("There is no item '99' in", [tmp_path / "lost.jsonl", *words]),
-        ("Nothing is known of the item '99'; give its features with --features", [tmp_path / "lost.jsonl"]),
+        (
+            "Nothing is known of the item '99'; give its features with --features",
+            [tmp_path / "lost.jsonl"],
+        ),
         ("There is no file at", [tmp_path / "none.jsonl"]),
         ("Give a file of answers", []),
         ("Give a file of answers", ["--yes", "sea"]),

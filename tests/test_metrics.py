@@ -179,6 +179,27 @@ def test_evaluate_gives_every_metric_in_fixed_order_whatever_the_blocks(kind, mo
         assert metrics.evaluate(truth, scores) == result
 
 
+def test_kinds_are_evaluated_apart_where_some_row_has_their_labels():
+    truth, scores = world("smooth")
+    kinds = np.array(["oov"] + ["seen"] * 6 + ["unseen"] * 4)
+    result = metrics.evaluate_kinds(truth, scores, kinds)
+    assert list(result) == ["all", "seen", "unseen"]  # no row has the first label
+    for kind, columns in (("all", slice(None)), ("seen", slice(1, 7)), ("unseen", slice(7, None))):
+        n_items = truth[:, columns].any(axis=1).sum()
+        sizes = {"n_labels": truth[:, columns].shape[1], "n_items": n_items}
+        expected = metrics.evaluate(truth[:, columns], scores[:, columns])
+        assert result[kind] == sizes | expected
+
+
+def test_probabilities_are_evaluated_with_their_calibration():
+    truth, scores = world("smooth")
+    probabilities = 1 / (1 + np.exp(-scores))
+    kinds = ["seen"] * truth.shape[1]
+    result = metrics.evaluate_kinds(truth, probabilities, kinds, probabilities=True)
+    error = metrics.expected_calibration_error(truth, probabilities)
+    assert result["seen"]["calibration_error"] == error
+
+
 def test_every_form_of_truth_and_scores_counts_alike_and_stays_as_it_was():
     truth, scores = world("tied", 1)
     scores = np.abs(scores)

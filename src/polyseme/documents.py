@@ -308,7 +308,7 @@ def _numbered_tags(
 def teaching_corpora(
     corpus: LabelCorpus, label_sets: LabelCorpus | None, *, label_sets_only: bool
 ) -> tuple[LabelCorpus, LabelCorpus]:
-    """Return the tag sets that teach what labels mean, and the items' documents named as there.
+    """Return the tag sets that teach the meaning of labels, and the items' documents.
 
     Parameters
     ----------

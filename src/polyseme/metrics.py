@@ -406,7 +406,7 @@ class Reliability:
 
 
 def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -> Reliability:
-    """Compare `probabilities`, (n, n_labels), with what is true, in `n_bins` bins of equal width.
+    """Compare `probabilities`, (n, n_labels), with the truth, in `n_bins` bins of equal width.
 
     A probability on a border belongs to the upper bin.
     """

@@ -215,7 +215,7 @@ class Vocabulary:
         return set(implied_by_key.values())
 
     def complete(self, tags: Collection[str]) -> list[str]:
-        """Return a tag set under its labels' own names, with what they imply."""
+        """Return a tag set under its labels' own names, with implied labels."""
         labels = [self.resolve(tag) for tag in tags]
         completed = dict.fromkeys(labels)
         for label in labels:
@@ -223,7 +223,7 @@ class Vocabulary:
         return list(completed)
 
     def apply(self, corpus: LabelCorpus) -> LabelCorpus:
-        """Return documents under their labels' own names, with what these imply.
+        """Return documents under their labels' own names, with implied labels.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ class Vocabulary:
 def similar_labels(
     documents: sp.csr_matrix, labels: Sequence[str], most: int = 20
 ) -> list[tuple[str, str, float]]:
-    """Suggest labels that may be one, such as card and cards, by what they go with.
+    """Suggest labels that may be one, such as card and cards, by the labels beside them.
 
     Pairs are labels whose names differ in endings or punctuation alone, and labels that go with
     nearly the same others.

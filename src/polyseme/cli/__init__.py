@@ -60,7 +60,7 @@ def _run() -> None:
         raise
     except KeyboardInterrupt:
         _end_interrupted()
-    except BaseException as error:  # a panic of what is written in Rust is no Exception
+    except BaseException as error:  # a panic in Rust code is not an Exception
         if _interrupts.asked():
             _end_interrupted()  # an import that was interrupted may end in anything
         if os.environ.get("POLYSEME_DEBUG"):

@@ -224,7 +224,7 @@ def _extractor_to_update(
         kind = "numbers" if previous.features_ is None else f"{previous.features_.kind} files"
         refuse(f"The model of --update was fitted on {kind}, and these items are something else.")
     if isinstance(X, Extracted) and previous.features_ is not None:
-        previous.features_.raw(X)  # refuses what was extracted in another way
+        previous.features_.raw(X)  # raises where they were extracted in another way
         return copy_of(previous.features_) if words is None else extractor
     if X is not None:
         fitted_names = getattr(previous, "feature_names_in_", None)
@@ -238,7 +238,7 @@ def _extractor_to_update(
 
 
 def _describe_update(previous: ZeroShotTagger, n_items: int) -> str:
-    """Return what a fit carries over from the previous model, and what it does not."""
+    """Describe what a fit carries over from the previous model."""
     vocabulary = previous.vocabulary_
     n_answers = len(previous.verdicts_.standing())
     carried_over = [

@@ -1,4 +1,4 @@
-"""The commands that measure: rankings against true tags, and what new tags may expect."""
+"""The commands that measure: `evaluate` against true tags, `validate` for unseen tags."""
 
 from __future__ import annotations
 

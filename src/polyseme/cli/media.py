@@ -70,7 +70,7 @@ def extract(
 def extract_and_report(
     folder: Path, out: Path, extractor: MediaFeatures, engine: Any = None
 ) -> Summary:
-    """Extract the features of a folder of media, and print what became of files and keywords."""
+    """Extract the features of a folder of media; report skipped files and keywords."""
     from polyseme._progress import FileProgress
     from polyseme.features import extract_folder
     from polyseme.features.base import quiet_decoders
@@ -175,7 +175,7 @@ def _report_default_precision(precision: float | None, leaves_out: bool) -> None
 
 
 def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
-    """Remove suggestions that nobody has answered from sidecars; return what was removed."""
+    """Remove unanswered suggestions from sidecars; return the removed ones by file."""
     from polyseme.io.folders import sweep
     from polyseme.io.xmp import undo_suggestions
 
@@ -217,7 +217,7 @@ class _PendingFile(NamedTuple):
 
     name: str
     sidecar: Path
-    pending: Sequence[str]  # suggested tags that nobody has answered
+    pending: Sequence[str]  # suggested tags without an answer
 
 
 @command(FILES)

@@ -270,7 +270,7 @@ def tags_of_items(
 
 
 def read_item(path: Path, name: str, reader: TableReader) -> tuple[Any, dict[str, Any]]:
-    """Read one item, a row by number or id or an extracted file by name, and what names it."""
+    """Read one item, a row by number or id or a file by name, with its name as a record."""
     is_extracted = path.is_dir() and not is_table(path)
     table: Any
     if is_extracted:

@@ -22,7 +22,7 @@ def labels(
     top: int = 20,
     form: Form = Form.auto,
 ) -> None:
-    """List a model's tags, with what is known of each, or suggest which to merge."""
+    """List a model's tags with their counts and quality, or suggest which to merge."""
     tagger = load_default_tagger(model, "labels")
     if not merges:
         emit(_label_records(tagger, kind), form)

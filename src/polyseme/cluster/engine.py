@@ -43,7 +43,7 @@ class _Worker:
         self.of_version = of_version
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Do the piece whose number is the batch; give its value, and an error people can mend."""
+        """Apply the function to the piece of a batch; return its result or an error message."""
         outcomes = np.empty(1, dtype=object)  # or numpy would make a table of the tuple
         host = socket.gethostname()
         ours = own_version()
@@ -74,8 +74,8 @@ class RayEngine:
             return
         import ray.data
 
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what fails, we say ourselves
-        # Pieces lie in the store once; what Ray Data hands out are their numbers.
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # we report failures ourselves
+        # Pieces lie in the store once; Ray Data distributes their numbers.
         shared = self.ray.put(list(pieces))
         numbers = [{"piece": number} for number in range(len(pieces))]
         data = ray.data.from_items(numbers, override_num_blocks=len(numbers))

@@ -85,7 +85,7 @@ class Tagging:
             )
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield a record for each file, in order and as they come; note what is skipped."""
+        """Yield a record for each file, in order; skipped files are listed in `skipped`."""
         for _, record in self._tagged():
             yield record
 
@@ -106,7 +106,7 @@ class Tagging:
                     yield file.path, record | _without_refused(outcome, file.path)
 
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
-        """Write the tags of each file beside it, and yield what was added where, with scores.
+        """Write the tags of each file to its sidecar, and yield the added ones with scores.
 
         Tags that a file holds inside are not added. In a `dry_run` nothing is written. What was
         left unfinished in these folders before is swept.

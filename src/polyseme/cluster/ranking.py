@@ -267,7 +267,7 @@ class RankingInput:
 
 
 def record_head(row: int, ids: Sequence[str] | None, place: int) -> Record:
-    """Return what the record of a row begins with; its id is at a place of `ids`."""
+    """Return the head of a row's record: its number and, at a place of `ids`, its id."""
     if ids is None:
         return {"row": row}
     return {"row": row, "id": ids[place]}
@@ -537,7 +537,7 @@ def _prepare_folder(
 
 
 def _read_summaries(folder: Path) -> dict[str, Summary]:
-    """Return what manifest and journal say of the files of a folder, by name."""
+    """Return digests and sizes of the files of a folder, from manifest and journal, by name."""
     manifest = _read(folder / MANIFEST) or {}
     files = manifest.get("files", [])
     lines: list[Any] = list(files) if isinstance(files, list) else []

@@ -172,7 +172,7 @@ def _read_share(folder: Path) -> State:
 
 
 def _gathered(folder: Path, workers: int, n_members: int) -> tuple[Members, list[dict[str, float]]]:
-    """Return the members of all workers' shares, once each is what such a worker leaves."""
+    """Return the members of all workers' shares, after checking each share."""
     shares = [_read_share(folder / f"worker-{rank}") for rank in range(workers)]
     first_state, _ = shares[0]
     shape = Shape(*first_state["shape"])

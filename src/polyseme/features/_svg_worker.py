@@ -21,9 +21,9 @@ LONGEST = 4  # the longer side is drawn with at most this many times the side as
 
 
 def main(side: int, *, cover: bool) -> None:
-    """Draw what comes in, after giving up the right to open files."""
+    """Draw the markup of standard input, after giving up the right to open files."""
     markup = _text(sys.stdin.buffer.read())
-    _fit('<svg xmlns="http://www.w3.org/2000/svg"/>', 1)  # what the renderer opens, it opens now
+    _fit('<svg xmlns="http://www.w3.org/2000/svg"/>', 1)  # the renderer opens its files now
     if not _confine():
         _refuse_links(markup)
     png = _fit(markup, side)

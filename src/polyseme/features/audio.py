@@ -187,7 +187,7 @@ class AudioFeatures(MediaFeatures):
         return find_network(self.network, None, SOUNDS, self.device).load()
 
     def _heard(self, item: object) -> Raw:
-        """Return what the network hears in one clip, (n_patches, 200)."""
+        """Return the network's features of one clip, (n_patches, 200)."""
         if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
             raise MediaError("holds timbre and no sound, which a network has no use for")
         samples = self._samples(item, NETWORK_RATE)

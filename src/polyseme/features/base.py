@@ -32,7 +32,7 @@ from polyseme.persistence import JSON, Arrays, Config, State
 from polyseme.schema import Fields, Plain, Table, Whole, check_arrays, parameters
 
 Raw = NDArray[np.float32]
-# Parameters that say how the work is done, and not what comes of it.
+# Parameters of the computation that do not change its results.
 _HERE_ONLY = ("device", "n_jobs", "random_state")
 _MOST = float(np.finfo(np.float32).max)
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return np.asarray(raw, dtype=np.float32)
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Learn from items (paths, arrays or Extracted) what turns raw numbers into features."""
+        """Learn how raw numbers become features from items (paths, arrays, Extracted)."""
         self._fit(self.raw(X))
         return self
 
@@ -189,7 +189,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def plain_parameters(self) -> dict[str, JSON]:
-        """Return what another extractor is made with, here or elsewhere, as JSON values."""
+        """Return the parameters of an equal extractor, here or elsewhere, as JSON values."""
         parameter_by_name: dict[str, JSON] = {}
         for name, parameter in self.get_params().items():
             if name not in _HERE_ONLY:
@@ -311,7 +311,7 @@ def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaF
 
 
 def one_item(x: object, extractor: MediaFeatures | None) -> object:
-    """Return one item as a table of one row, or as what an extractor takes."""
+    """Return one item as a table of one row, or in the form that an extractor takes."""
     if extractor is None:
         return as_row(x)
     return x if isinstance(x, Extracted) else [x]
@@ -346,13 +346,13 @@ def check_file(path: Path) -> int:
 
 
 def cause(error: OSError | ValueError) -> str:
-    """Return the system's own words for what is wrong with a file."""
+    """Return the system's message about a file."""
     return str(getattr(error, "strerror", None) or error).lower()
 
 
 @contextmanager
 def quiet_decoders() -> Iterator[None]:
-    """Keep what C libraries write to the error stream from the screen.
+    """Keep messages of C libraries on the error stream from the screen.
 
     The MP3 decoder comments on damaged files there and offers no switch. Python's own `sys.stderr`
     gets another descriptor, so that warnings and progress still show. It concerns the whole

@@ -49,7 +49,7 @@ _DECLARED = {
     "mean": Array("float64", ("n_features",), -_LARGEST, _LARGEST),
     "scale": Array("float64", ("n_features",), 1e-300, _LARGEST),
     "means": Array("float64", ("n_words", "n_features"), -_FARTHEST, _FARTHEST),
-    # One over spreads, whose squares are at least the smallest variance.
+    # Inverse standard deviations; variances are at least the smallest one.
     "precisions_cholesky": Array("float64", ("n_words", "n_features"), 1e-9, 1e9),
 }
 

@@ -43,7 +43,7 @@ def read_timbre(path: Path) -> NDArray[np.float32]:
 
 
 def _dataset(file: Any, name: str) -> Any:
-    """Return a dataset of the group `analysis`, or None; never what lies in another file."""
+    """Return a dataset of the group `analysis`, or None; external links are never followed."""
     dataset = file
     for key in ("analysis", name):
         is_group = isinstance(dataset, h5py.Group)

@@ -99,7 +99,7 @@ class Summary:
     n_tagged: int  # extracted files with keywords
     places: dict[str, int]  # files by where their keywords come from, such as XMP or sidecar
     unread: tuple[tuple[str, str], ...]  # extracted files some of whose keywords cannot be read
-    alike: tuple[str, ...] = ()  # files whose numbers are those of a file with another content
+    alike: tuple[str, ...] = ()  # files with the same numbers as a different file
 
     def __repr__(self) -> str:
         """Return how many, in a line; its methods say it in sentences."""
@@ -255,7 +255,7 @@ def _fill(
 
 
 def _warn(sentence: str) -> None:
-    """Warn of what was found damaged."""
+    """Warn about damage."""
     warnings.warn(sentence, PolysemeWarning, stacklevel=4)
 
 
@@ -330,7 +330,7 @@ def _extract(
 
 
 def read_extraction(folder: str | Path) -> Extracted:
-    """Read what `extract_folder` wrote; the numbers stay on disk until they are used.
+    """Read a folder that `extract_folder` wrote; the numbers stay on disk until they are used.
 
     Every file is compared with its digest; what is damaged is refused.
     """
@@ -362,7 +362,7 @@ def read_extraction(folder: str | Path) -> Extracted:
 
 
 def _ledger(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of the ledger, one for each file; raise for what no extraction writes."""
+    """Return the rows of the ledger, one for each file, or raise where it is invalid."""
     ledger = path / LEDGER
     try:
         lines = ledger.read_bytes().split(b"\n")
@@ -520,7 +520,7 @@ def unseen(host: str, place: str | Path) -> InputError:
 
 
 def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
-    """Return states and hashes of files; None where who asked finds out by itself what is wrong."""
+    """Return states and hashes of files; None for files that cannot be read."""
     hashes: list[tuple[str, bytes] | None] = [None] * len(paths)
     for n, path in enumerate(paths):
         with contextlib.suppress(OSError):
@@ -667,7 +667,7 @@ class FeatureStore:
         return cursor
 
     def _unusable(self, error: sqlite3.Error) -> InputError:
-        """Build the error for what SQLite complains of."""
+        """Build the error for an error of SQLite."""
         folder = self.path.parent
         code = getattr(error, "sqlite_errorcode", None)
         if "locked" in str(error):
@@ -692,7 +692,7 @@ def caches_beside(place: Path) -> list[Path]:
 
 
 def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> dict[Path, Raw]:
-    """Return the raw numbers that caches have of files; what cannot be read there is left out."""
+    """Return the raw numbers of files from caches; entries that cannot be read are left out."""
     raw_by_path: dict[Path, Raw] = {}
     for cache in caches:
         with (
@@ -728,7 +728,7 @@ def _hash(path: Path) -> tuple[str, bytes]:
 
 
 def _state(path: Path) -> str:
-    """Return what changes whenever a file does: size, times, and which file it is."""
+    """Return a fingerprint of a file that changes with it: size, times and inode."""
     info = path.stat()
     return f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_ino}"
 
@@ -791,7 +791,7 @@ def _write(
         "passed over": len(ignored),
     }
     shapes = [store.shape_of(content) for _, content in used]
-    # A model must not learn from what a model suggested: such keywords are left out.
+    # A model must not learn from suggestions of a model: such keywords are left out.
     keywords_by_row = [_keywords(file.path, kind) for file, _ in used]
     lines = _extracted_lines(used, shapes, keywords_by_row, kind)
     n_rows = sum(line.get("segments", 1) for line in lines)

@@ -151,7 +151,7 @@ class ImageFeatures(MediaFeatures):
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, and Pillow quiet; see `MediaFeatures.single_threaded`."""
-        import_module("torch")  # first: what is loaded later would not be limited
+        import_module("torch")  # first: libraries that are loaded later would not be limited
         with one_thread(training=False):
             self._network().load()  # before there are threads
         # Remarks on strangers' files; a context would change what other threads hear as well.

@@ -20,7 +20,7 @@ from polyseme.features.base import MediaError, needs
 from polyseme.io import xmp
 from polyseme.io.xmp import Tags, distinct, lacking
 
-# Read of one file at the most: what holds keywords is small, what claims to be large is not one.
+# Bytes read of one file at most: blocks of keywords are small.
 MOST_BYTES = 64 * 2**20
 MOST_LETTERS = 1_000
 # Fields of sound files that hold tags, whatever the format calls them. Comments are prose.
@@ -33,7 +33,7 @@ _END = bytes.fromhex("0000000049454e44ae426082")  # the last chunk
 _RAW_IPTC = "Raw profile type iptc"
 _SIDECAR = "sidecar"
 
-Place = tuple[str, Callable[[], Tags]]  # what it is called, and what reads it
+Place = tuple[str, Callable[[], Tags]]  # its name, and the function that reads it
 
 
 class Keywords(NamedTuple):
@@ -117,7 +117,7 @@ def _in_picture(file: BinaryIO) -> Iterator[Place]:
 
     try:
         picture = open_picture(file)
-    except MediaError:  # an SVG, or what the extraction itself complains of
+    except MediaError:  # an SVG, or a file that the extraction reports itself
         return
     except Exception as error:
         yield "picture", partial(_fail, error)
@@ -126,7 +126,7 @@ def _in_picture(file: BinaryIO) -> Iterator[Place]:
         seen = picture
         try:
             seen = _without_pixels(file) if picture.format == "PNG" else picture
-        except Exception as error:  # what stands before the pixels is there all the same
+        except Exception as error:  # the metadata before the pixels can still be read
             yield "picture", partial(_fail, error)
         yield "XMP", partial(_xmp, seen)
         yield "IPTC", partial(_iptc, seen)
@@ -158,7 +158,7 @@ def _without_pixels(file: BinaryIO) -> Any:
 
 
 def _fail(error: Exception) -> Tags:
-    """Raise what went wrong before there was a place to read."""
+    """Raise the error that came before any place could be read."""
     raise error
 
 

@@ -53,7 +53,7 @@ class Musicnn:
 
     @torch.inference_mode()
     def features(self, spectra: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return what enters the last layer, (n_patches, 200), of patches (n_patches, 187, 96)."""
+        """Return the last layer's input, (n_patches, 200), for patches (n_patches, 187, 96)."""
         outputs: list[Tensor] = []
         for start in range(0, len(spectra), _AT_ONCE):
             batch = torch.from_numpy(spectra[start : start + _AT_ONCE])

@@ -44,7 +44,7 @@ MOST_BYTES = 2_000_000_000
 SVG_BYTES = 10_000_000
 SVG_SECONDS = 10.0
 
-# In pixels: what is a large picture, and what is composed on its ground at a time.
+# In pixels: the size of a large picture, and of a block that is composed at a time.
 _LARGE = 20_000_000
 _BAND = 4_000_000
 _PIXEL_BYTES = 4  # of a decoded pixel, as red, green, blue and transparency take; deeper ones count
@@ -258,7 +258,7 @@ def _framed(picture: Image.Image, size: int, framing: str) -> Image.Image:
     target_width, target_height = target
     horizontal_factor = (width - 2 * left) / target_width
     vertical_factor = (height - 2 * top) / target_height
-    # Averaging first is much faster, but not exact: never for what is small anyway.
+    # Averaging first is much faster, but not exact: never for small pictures.
     gap = 3.0 if max(horizontal_factor, vertical_factor) > 4 else None
     return picture.resize(target, Image.Resampling.BICUBIC, box=box, reducing_gap=gap)
 

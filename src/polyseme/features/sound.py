@@ -40,7 +40,7 @@ Samples = NDArray[np.float32]
 
 
 class _ForwardOnly(soundfile.SoundFile):  # type: ignore[misc]  # untyped
-    """Without the seek after every read, by which a truncated FLAC loses what was read."""
+    """A reader without the seek after every read, which loses the end of a truncated FLAC."""
 
     def seekable(self) -> bool:
         return False
@@ -226,7 +226,7 @@ def _resampled(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Sample
 def _scaled(block: NDArray[Any]) -> Samples:
     """Return samples as float32, whole numbers scaled to -1..1."""
     if block.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # what becomes infinite is refused with a reason
+        with np.errstate(over="ignore"):  # infinite samples are refused with a reason
             return block.astype(np.float32)
     n_bits = 8 * block.dtype.itemsize
     half = 2.0 ** (n_bits - 1)

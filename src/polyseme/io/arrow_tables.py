@@ -109,7 +109,7 @@ class ArrowFile:
         return matrix
 
     def batches(self, names: Sequence[str], n_rows: int = _BATCH_ROWS) -> Iterator[Any]:
-        """Yield record batches of at most so many rows with these columns, in this order."""
+        """Yield record batches of at most `n_rows` rows with these columns, in this order."""
         columns = list(names)
         with self._readable():
             if self._parquet:
@@ -127,7 +127,7 @@ class ArrowFile:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Raise one sentence for what pyarrow raises about a damaged file."""
+        """Turn pyarrow's errors about a damaged file into one sentence."""
         try:
             yield
         except (import_pyarrow().ArrowException, OSError) as error:

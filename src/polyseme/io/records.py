@@ -53,7 +53,7 @@ def write_records(
 
 
 def _plain(value: Any, where: str) -> Any:
-    """Return a value of a record as what JSON knows; NaN becomes None."""
+    """Return a value of a record as a JSON value; NaN becomes None."""
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -93,7 +93,7 @@ def label_sets(
 
 
 def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
-    """Return what looks wrong about documents that were read, and the cure; None if nothing."""
+    """Return a doubt about the tags of documents, and its remedy; None if there is none."""
     tagged = [labels for labels in sets if len(labels)]
     uses = Counter(itertools.chain.from_iterable(tagged))
     broken = [label for label in uses if _is_broken(label)]

@@ -138,7 +138,7 @@ def _as_floats(path: Path, number: int, values: Sequence[Any]) -> list[float]:
 
 
 def _kind(value: Any, *, as_text: bool = False) -> str:
-    """Return what a column is for us, by one of its values, or by the text that stands for it."""
+    """Return the kind of a column, by one of its values or the text of it."""
     value = _value(value) if as_text else value
     if value is None or isinstance(value, (bool, int, float)):
         return NUMBER

@@ -76,7 +76,7 @@ from polyseme.schema import (
 )
 
 _DOCUMENTS_AT_A_TIME = 32_768
-# Parameters that say how it was trained, not what it is, and parts with a state of their own.
+# Parameters of the training, which are not saved, and parts with a state of their own.
 _NOT_KEPT = {"checkpoint", "device", "verbose", "random_state"}
 _NOT_KEPT |= {"label_descriptor", "context_descriptor"}
 

@@ -39,7 +39,7 @@ _SHARED_WORK = 2e8
 
 
 def column_statistics(X: Any, scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Learn from rows (n, n_features) what is subtracted from and divided out of each column.
+    """Compute the mean and the scale of each column of rows (n, n_features).
 
     The means, (n_features,), are zeros for sparse rows, which must stay sparse, and for "l2";
     distances do not depend on them, but lose no digits near the origin. The scales, (n_features,),
@@ -86,7 +86,7 @@ def scale_rows(
     scale: NDArray[np.float64],
     dtype: type[np.float32] | type[np.float64],
 ) -> Rows:
-    """Apply what `column_statistics` learned to rows (n, n_features), in float64.
+    """Centre and scale rows (n, n_features) by `column_statistics`, in float64.
 
     "l2" divides each row by its length; a zero row stays zero. Sparse rows are not centred.
     """

@@ -112,7 +112,7 @@ class PairSampler:
 
 
 def _even(batch: PairBatch) -> PairBatch:
-    """Leave out what has no label, and one example more where one finds no partner."""
+    """Leave out examples without a label, and one more where the number is odd."""
     rows = np.flatnonzero(batch.label_ids >= 0)
     if len(rows) % 2:
         # A negative one if there is any: they are drawn again.
@@ -132,7 +132,7 @@ class StepInput(NamedTuple):
 
     @classmethod
     def of(cls, tensors: Sequence[Tensor]) -> StepInput:
-        """Make a step of what `tensors` lists."""
+        """Make a step of the tensors that `tensors` lists."""
         label_ids, contexts = tensors[:2]
         prediction = PredictionTargets(*tensors[2:11])
         distance = DistanceTargets(*tensors[11:])

@@ -54,7 +54,7 @@ _BLOCK_SHARE = 0.1
 _STORE_SHARE = 0.45
 _STATE_SHARE = 0.4
 _STATE_ARRAYS = 8
-# Closer to the optimum than this, what landmarks leave out weighs far more.
+# Closer to the optimum than this, the error of the landmarks is far larger.
 _LEAST_TOLERANCE = 3e-3
 _MAX_ITER = 200
 _CHANGE_EVERY = 5
@@ -234,7 +234,7 @@ class SharedKernelSolver:
                     return solution, bias, n_iter, violations
                 if bool(done.any()):
                     state = state.keep(~done)
-            # A factorisation costs as much as about n / 2g iterations: first wait for so many.
+            # A factorisation costs as much as about n / 2g iterations: first wait for that many.
             factorisation_cost = self._n / (2 * len(state.rows))
             if n_iter >= max(adapt_at, factorisation_cost):
                 self._adapt(state)
@@ -570,7 +570,7 @@ def landmarks_within(n: int, memory_bytes: float, row_bytes: int = 0) -> int:
 
 
 class LandmarkKernel:
-    """The kernel between all rows and landmarks, block by block, and what regressions need of it.
+    """The kernel between all rows and landmarks, block by block, and its sums for regressions.
 
     `take` gives the rows of a slice, dense and scaled; landmarks, (m, n_features), are scaled too.
     Those that the others explain are left out: `kept`, (r,), says which are used, `landmarks` are
@@ -692,7 +692,7 @@ class LandmarkKernel:
             q_sums = xp.sum(q, axis=1, dtype=xp.float64)
             total = -q_sums[:, None] * self._means
             for block, kernel in self._kernels():
-                # `ridge` magnifies what float32 would round off here a thousand times.
+                # `ridge` magnifies the rounding of float32 here a thousand times.
                 total += _double(q[:, block]) @ _double(kernel)
             features = total @ ridge
             self._subtract(q, features)

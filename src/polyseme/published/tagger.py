@@ -187,7 +187,7 @@ class PublishedTagger(Estimator):
         semantics, documents = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
         if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
-        # The order in which seeds are drawn belongs to what a seed gives.
+        # The order in which seeds are drawn is part of the reproducible result of a seed.
         embedding_seed = draw_seed(generator)
         mapper_seed = draw_seed(generator)
         feature_seed = draw_seed(generator)
@@ -346,7 +346,7 @@ class PublishedTagger(Estimator):
         return np.array(self.classes_, dtype=object)[label_ids], scores
 
     def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
-        """Return the nearest known concepts of a label, from near to far: what its score rests on.
+        """Return the nearest known concepts of a label, from near to far, which explain its score.
 
         Parameters
         ----------

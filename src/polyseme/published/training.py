@@ -62,7 +62,7 @@ from polyseme.schema import (
 
 Record = dict[str, Any]
 
-# Losses cost a pass of their own, so that those of one step in so many are computed.
+# Losses cost a pass of their own, so they are computed at some steps only.
 LOOK_EVERY = 16
 # Numbers of a table that may be new in each step; a larger one would come page by page.
 _MOST_NEW = 2**22
@@ -527,7 +527,7 @@ def error_free_score(
     return score
 
 
-# What the state of a trainer holds, and what its checkpoint adds.
+# The schema of a trainer's state, and of its checkpoint.
 _TRAINER = Fields(
     {
         "stage": Whole(0),
@@ -636,7 +636,7 @@ class Checkpoint:
 def training_progress(
     trainer: ConceptTrainer, *, shown: bool
 ) -> Iterator[Callable[[Record], None]]:
-    """Show epoch, score and the time that may be left; yield what is called with each record."""
+    """Show epoch, score and the time left; yield the function to call with each record."""
     if not shown:
         yield lambda record: None
         return

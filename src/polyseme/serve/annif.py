@@ -86,7 +86,7 @@ class Learned(BaseModel):
     documents: Annotated[list[Indexed], Field(max_length=1000)]
 
 
-# ---------------------------------------------------------------------- what there is
+# ---------------------------------------------------------------------- projects and vocabularies
 
 
 @router.get("/vocabs", summary="Vocabularies, as Annif lists them")

@@ -153,7 +153,7 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     app.state.ready = False
     for host in hosts:
         host.scoring.sizes = app.state.metrics.batch.observe
-    # Before the routers: what is asked most often goes without FastAPI's dependencies, which cost
+    # Before the routers: the most frequent request goes without FastAPI's dependencies, which cost
     # more than the scoring. The router has the same function, and describes it.
     app.add_route(
         routes.SUGGEST, routes.suggest_directly, methods=["POST"], include_in_schema=False

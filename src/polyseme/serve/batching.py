@@ -28,7 +28,7 @@ class QueueFullError(RuntimeError):
 
 
 class Batcher(Generic[T, R]):
-    """Score what waits, many at a time, in one thread of its own; a quick single row at once.
+    """Score waiting rows in batches, in a thread of its own; a quick single row at once.
 
     Parameters
     ----------

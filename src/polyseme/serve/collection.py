@@ -113,7 +113,7 @@ class Collection:
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
 
-    # ------------------------------------------------------------------ what is known of items
+    # ------------------------------------------------------------------ items and their tags
 
     def tags_of(self, name: str) -> tuple[str, ...]:
         """Return the tags that an item has already."""
@@ -134,7 +134,7 @@ class Collection:
         return self._tags.count(())
 
     def find(self, query: str = "", tagged: bool | None = None) -> list[str]:
-        """Return the items in whose id or tags all words of a query stand, in their order.
+        """Return the items whose id or tags contain all words of a query, in order.
 
         Parameters
         ----------
@@ -312,7 +312,7 @@ class Collection:
             raise InputError(f"The file of '{name[:60]}' {reason}.") from error
 
     def _kind_of_media(self) -> str | None:
-        """Return what most files are: "image" or "audio"; None where there are none of either."""
+        """Return the kind of most files, "image" or "audio"; None where there are neither."""
         if isinstance(self._X, Extracted) and self._files:
             return self._X.kind
         counts = Counter(_kind_of(file) for file in self._files.values())
@@ -330,7 +330,7 @@ def _n_rows(values: Any) -> int:
 
 
 def _kind_of(file: Path) -> str | None:
-    """Return what a file is by its name: "image", "audio" or neither."""
+    """Return the kind of a file by its name: "image", "audio" or neither."""
     suffix = file.suffix.lower()
     if suffix in SOUNDS and suffix in AudioFeatures.suffixes:
         return "audio"

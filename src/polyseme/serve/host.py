@@ -299,7 +299,7 @@ class ModelHost:
         self.told = Notices()
         self._writing = threading.RLock()
         self._trial: Trial | None = None
-        self._refused: OnDisk | None = None  # what was there when it could not be used
+        self._refused: OnDisk | None = None  # the folder's state at the last refused reload
         self._saved = 0.0
         self._asked: deque[Row] = deque(maxlen=_CANARY)  # the latest, for the next canary
         self._now = self._read()
@@ -336,7 +336,7 @@ class ModelHost:
         return self._now.tagger.features_
 
     def items(self, rows: Sequence[Row], names: Sequence[str] | None = None) -> Any:
-        """Return rows of features as the tagger takes items: a table, or what was extracted."""
+        """Return rows of features as a tagger takes items: a table or an extraction."""
         extractor = self.extractor
         if extractor is None:
             features = np.stack(rows)
@@ -463,11 +463,11 @@ class ModelHost:
         tagger.rank(None, 1, [[tagger.store_.labels[0]]])
         extractor = self.extractor
         if extractor is not None and extractor.kind == "image":
-            with suppress(InputError):  # what looks at pictures may not be installed
+            with suppress(InputError):  # the libraries for pictures may not be installed
                 extractor.extract_batch([np.zeros((8, 8, 3), dtype=np.uint8)])
 
     async def close(self) -> None:
-        """Answer what waits, and end; a refit that is running is given up."""
+        """Answer the waiting requests, and end; a running refit is cancelled."""
         self.refitting.stop()
         await self.scoring.close()
         await self.looking.close()
@@ -607,7 +607,7 @@ class ModelHost:
         return result
 
     def restore(self, number: int, who: str | None) -> None:
-        """Restore a former version; what people have answered stays."""
+        """Restore a former version; people's answers stay."""
         state = self.versions.state(number)
 
         def put_back(tagger: ZeroShotTagger) -> None:

@@ -148,7 +148,7 @@ class Control:
         return list(path)
 
     def labels(self, snapshot: Snapshot, task: Task) -> dict[str, TagChoice]:
-        """Return what can be chosen for a task, by the label of a model that it is."""
+        """Return the choices of a task by the model's labels that they stand for."""
         choice_by_label: dict[str, TagChoice] = {}
         listed_choices = _options(task.data.get(self.options))
         for choice in (*self.choices, *listed_choices):
@@ -232,7 +232,7 @@ def _read_control(element: Any, field_by_object: Mapping[str, str]) -> Control:
 
 
 def _choices(element: Any, above: tuple[str, ...]) -> Iterator[TagChoice]:
-    """Yield what can be chosen below an element."""
+    """Yield the choices below an element."""
     for child in element.iterchildren("Choice"):
         alias = child.get("alias")
         text = child.get("value") or alias
@@ -267,7 +267,7 @@ async def health(host: Host) -> Response:
 
 @router.get("/metrics", summary="Nothing; /metrics has all", operation_id="metrics_of_backend")
 async def metrics(host: Host) -> Response:
-    """Return nothing: what is counted is counted for all models together."""
+    """Return nothing: metrics are for all models together, at `/metrics`."""
     return json_response({})
 
 
@@ -292,7 +292,7 @@ async def predict(body: PredictBody, host: Host) -> Response:
 
 @router.post("/webhook", status_code=201, summary="What annotators did")
 async def webhook(body: WebhookBody, host: Host, caller: Reviewer) -> Any:
-    """Learn what annotators did; it is on disk when this answers.
+    """Learn the answers of annotators; they are on disk when this responds.
 
     Label Studio waits for a second and sends nothing twice. What has begun is therefore learned
     also where nobody waits for the answer any more.
@@ -340,7 +340,7 @@ async def _predicted(
 async def _suggested(
     host: ModelHost, control: Control, task: Task
 ) -> tuple[Snapshot, list[Suggestion]]:
-    """Return suggestions for what a control's object shows; none where that is not known."""
+    """Return suggestions for a control's object; none where it is unknown."""
     try:
         row, tags = await _row_and_tags(host, control.field, task)
         if row is not None or tags:
@@ -402,7 +402,7 @@ def _chosen(
     suggestions: Iterable[Suggestion],
     threshold: float,
 ) -> list[tuple[Any, float]]:
-    """Return what a control may show of suggestions, as results have it, with probabilities."""
+    """Return the suggestions that a control can show, as values of results, with probabilities."""
     choice_by_label = control.labels(snapshot, task)
     likely: list[tuple[Any, float]] = []
     for suggestion in suggestions:
@@ -418,7 +418,7 @@ def _chosen(
 
 
 def _options(options: Any) -> Iterator[TagChoice]:
-    """Yield what can be chosen where a task's data list it."""
+    """Yield the choices that a task's data list."""
     if not isinstance(options, list):
         return
     for option in options:

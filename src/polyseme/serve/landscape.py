@@ -51,7 +51,7 @@ _DENSE = 0.2
 # Places of a label at the most, and zoom levels.
 _PLACES = 4
 LEVELS = 8
-# Of a caption at level 0: its height, and the width of a letter and of what is around.
+# Sizes of a caption at level 0: its height, the width of a letter, and the margin.
 _HEIGHT = 0.05
 _LETTER = 0.017
 _MARGIN = 0.03
@@ -151,7 +151,7 @@ class Landscape:
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a landscape from `get_state`; what cannot be one is refused."""
+        """Rebuild a landscape from `get_state`, or raise where the state is not one."""
         wrong = InputError("This is not a landscape of polyseme; learn it anew.")
         layout = config.get("layout")
         if set(arrays) != {"landmarks", "places"} or layout not in _LAYOUTS:
@@ -400,7 +400,7 @@ def _islands(cells: IntArray) -> list[IntArray]:
         table = np.pad(counts.reshape(_CELLS, _CELLS), 1)
         row_sums = table[:-2] + table[1:-1] + table[2:]
         window_sums = row_sums[:, :-2] + row_sums[:, 1:-1] + row_sums[:, 2:]
-        # Of equally dense places the one whose own cell holds most.
+        # Among equally dense places, the one with most dots in its own cell.
         density = window_sums * (len(cells) + 1) + table[1:-1, 1:-1]
         dense_cell = divmod(int(density.argmax()), _CELLS)
         distances = np.abs(dot_cells - dense_cell)
@@ -440,7 +440,7 @@ def _levelled(captions: list[tuple[int, int, float, float]], labels: Sequence[st
     return placed
 
 
-# ---------------------------------------------------------------------- what stands together
+# ---------------------------------------------------------------------- co-occurrence of labels
 
 
 @dataclass(frozen=True)

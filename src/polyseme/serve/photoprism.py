@@ -124,7 +124,7 @@ def _likeliest(rankings: Iterable[list[Suggestion]]) -> list[Suggestion]:
 
 
 def _label(snapshot: Snapshot, suggestion: Suggestion) -> dict[str, Any]:
-    """Return a suggestion as PhotoPrism takes it; its categories are what it implies."""
+    """Return a suggestion in PhotoPrism's form; its categories are the implied labels."""
     probability = round(suggestion.probability, 6)
     categories = snapshot.tagger.vocabulary_.implied(suggestion.label)
     return {

@@ -15,7 +15,7 @@ from polyseme._threads import one_blas_thread
 # Seconds that a thread may hold Python's lock while another waits for it: with the usual 5 ms the
 # thread that scores waits so long after every product, where HTTP keeps the other one busy.
 _SWITCH = 0.0002
-# glibc keeps what was freed, and for each thread by itself: models that are replaced leave holes
+# glibc keeps freed memory, for each thread by itself: models that are replaced leave holes
 # that nothing fits into. One place for all threads, tidied up every so often, stays small.
 _M_ARENA_MAX = -8
 _TRIM_SECONDS = 60.0

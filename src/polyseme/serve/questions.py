@@ -138,7 +138,7 @@ def media_of(request: Request) -> str:
 
 
 def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row | None:
-    """Return the numbers of what is asked about: of the body's fields, or sent beside them."""
+    """Return the features of a request's subject, from its fields or sent beside them."""
     if body.item is None:
         return row_of(body.features) if sent is None else sent
     if sent is not None or body.features is not None:
@@ -221,7 +221,7 @@ def parsed(kind: type[M], data: bytes) -> M:
 
 
 def sentence_of(error: ValidationError) -> str:
-    """Return what is wrong with a body, in one sentence."""
+    """Return the first error of a body, in one sentence."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     first = errors[0]
     steps = [str(step) for step in first["loc"][:4]]

@@ -49,7 +49,7 @@ def item_of(collection: Collection | None, reference: str) -> str | None:
 
 
 def _names(reference: str) -> Iterator[str]:
-    """Yield what an item may be called, the most exact first."""
+    """Yield the names that an item may have, the most exact first."""
     yield reference
     try:
         address = urlsplit(reference)
@@ -71,7 +71,7 @@ def _names(reference: str) -> Iterator[str]:
 
 
 async def row_of_reference(host: ModelHost, reference: str) -> Row:
-    """Return the numbers of what a reference stands for: a data URL's content, or an item.
+    """Return the features of a reference: of a data URL's content, or of an item.
 
     Parameters
     ----------

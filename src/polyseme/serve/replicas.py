@@ -21,7 +21,7 @@ from polyseme._validation import InputError
 from polyseme.cluster import open_engine
 
 NAME = "polyseme"
-# The application refuses what it cannot take, with a sentence; Ray Serve's own bound stands above.
+# The application refuses excess requests with a sentence; Ray Serve's own limit is higher.
 _AT_ONCE = 2048
 _NAMED = re.compile(r"[\w.]*(Error|Exception): ")
 _LOOK_SECONDS = 2.0

@@ -1,4 +1,4 @@
-"""Versions of a model: every state that was saved by the service, and what changed.
+"""Versions of a model: every state that the service saved, and its change.
 
 In: a model's folder, after each change. Out: folders `versions/0001`, `0002` … inside it, each a
 whole model that can be read and put back. Files that did not change are shared by hard links.
@@ -36,7 +36,7 @@ _WAIT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Version:
-    """One state of a model, and what made it from the one before."""
+    """One state of a model, and the change that led to it."""
 
     number: int
     digest: str  # of its manifest, 12 hexadecimal digits

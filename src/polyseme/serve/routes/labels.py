@@ -1,4 +1,4 @@
-"""Routes of the vocabulary: labels, what they mean here, and how they are changed."""
+"""Routes of the vocabulary: labels, their senses, and changes to them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _label(snapshot: Snapshot, label: str) -> Facts:
 
 @router.get("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="One label")
 def card(host: Host, label: LabelName) -> Response:
-    """Return what a label means here: its senses, what stands beside it, how well it is found."""
+    """Return a label with its senses, companions and quality."""
     snapshot = host.now
     tagger = snapshot.tagger
     vocabulary = tagger.vocabulary_

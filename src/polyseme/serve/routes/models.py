@@ -187,5 +187,5 @@ def reliability(host: Host) -> Response:
 
 @router.get("/", tags=["models"], summary="What this is")
 def root() -> dict[str, str]:
-    """Return what answers here."""
+    """Return the name and the version of the service."""
     return {"title": "polyseme", "version": package_version()}
