@@ -150,7 +150,7 @@ class LabelCorpus:
             for name in _labels_of(document, f"Document {number}"):
                 indices.append(columns.setdefault(name, len(columns)))
             indptr.append(len(indices))
-        return cls._joined(list(columns), indices, indptr, ids, normalize, in_order=True)
+        return cls._join_columns(list(columns), indices, indptr, ids, normalize, in_order=True)
 
     @classmethod
     def from_indicator(
@@ -182,10 +182,10 @@ class LabelCorpus:
                 f"The indicator matrix has {indicator.shape[1]} columns but {len(names)} labels "
                 "were given; give one label per column."
             )
-        return cls._joined(names, indicator.indices, indicator.indptr, ids, normalize)
+        return cls._join_columns(names, indicator.indices, indicator.indptr, ids, normalize)
 
     @classmethod
-    def _joined(
+    def _join_columns(
         cls,
         names: list[str],
         indices: Any,
@@ -214,7 +214,7 @@ class LabelCorpus:
         for name, column, count in zip(names, columns, counts, strict=True):
             spelling = " ".join(name.split()) if normalize else name
             uses_by_column[column][spelling] += count
-        labels = tuple(map(_commonest, uses_by_column))
+        labels = tuple(map(_most_frequent, uses_by_column))
         spellings = {}
         for name, column in zip(names, columns, strict=True):
             if name != labels[column]:
@@ -222,7 +222,7 @@ class LabelCorpus:
         return cls(
             labels,
             matrix,
-            _checked_ids(ids, n_documents),
+            _check_ids(ids, n_documents),
             numbered=ids is None,
             normalize=normalize,
             spellings=spellings,
@@ -672,12 +672,12 @@ def _indicator_matrix(matrix: Any) -> sp.csr_matrix:
     return boolean
 
 
-def _commonest(uses: Counter[str]) -> str:
+def _most_frequent(uses: Counter[str]) -> str:
     """Return the spelling that is used most often; of equals the first in sorted order."""
     return min(uses, key=lambda spelling: (-uses[spelling], spelling))
 
 
-def _checked_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
+def _check_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
     """Return unique document ids, numbering the documents when none are given."""
     if ids is None:
         return tuple(str(number) for number in range(n_documents))

@@ -257,7 +257,7 @@ def join_corpora(label_sets: LabelCorpus, corpus: LabelCorpus) -> tuple[LabelCor
         labels=label_sets.labels + extra,
         matrix=sp.csr_matrix(sp.vstack([first, matrix], format="csr", dtype=bool)),
         ids=label_sets.ids + new.ids,
-        groups=_joined_groups(label_sets, corpus, rows),
+        groups=_join_groups(label_sets, corpus, rows),
         splits=None,
         numbered=False,
     )
@@ -342,7 +342,7 @@ def _warn_few_taught(corpus: LabelCorpus, label_sets: LabelCorpus) -> None:
         )
 
 
-def _joined_groups(
+def _join_groups(
     label_sets: LabelCorpus, corpus: LabelCorpus, rows: IntArray
 ) -> tuple[str, ...] | None:
     """Return the groups of label sets and of the items' documents that are not among them.
@@ -379,7 +379,7 @@ def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels
     set_matrix = _matrix_over(label_sets, labels)
     n_sets = set_matrix.shape[0]
     item_documents = met_documents(corpus, label_sets)
-    groups = _joined_groups(label_sets, corpus, item_documents)
+    groups = _join_groups(label_sets, corpus, item_documents)
     new_items = np.flatnonzero(item_documents < 0)
     item_documents[new_items] = n_sets + np.arange(len(new_items))
     stacked = sp.vstack([set_matrix, item_matrix[new_items]], format="csr")

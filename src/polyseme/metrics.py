@@ -46,7 +46,7 @@ BINS = 15  # of equal width, as reliability is usually drawn
 
 def example_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
     """Average P@1 to P@m for each row with m relevant labels (eq. 11); NaN where m is 0, (n,)."""
-    return _each("example_map", truth, scores, ties)
+    return _values_of("example_map", truth, scores, ties)
 
 
 def concept_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
@@ -55,7 +55,7 @@ def concept_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> 
     Each label ranks all n rows. Its value is the mean over r = 0, 0.1, ..., 1 of the best P@k
     among the k with R@k >= r (up to 1e-9); NaN for a label that has no positive row, (n_labels,).
     """
-    return _each("concept_map", truth, scores, ties)
+    return _values_of("concept_map", truth, scores, ties)
 
 
 def example_map(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> float:
@@ -145,7 +145,7 @@ def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]
         says so.
     """
     check_number("k", k, owner="evaluate", low=1, whole=True)
-    relevant, values = _checked(truth, scores)
+    relevant, values = _check_scores(truth, scores)
     names = {name: f"f1_at_{k}" if name == "f1_at_k" else name for name in _METRICS}
     if not relevant.any():
         message = "All metrics are nan: no row of `truth` has a relevant label."
@@ -180,7 +180,7 @@ def evaluate_kinds(
         For "all" and each kind whose labels some row has: `n_labels`, `n_items` with such a label,
         and the metrics of `evaluate`.
     """
-    relevant, values = _checked(truth, scores)
+    relevant, values = _check_scores(truth, scores)
     label_kinds = np.asarray(kinds)
     measures_by_kind: dict[str, dict[str, float]] = {}
     for kind in ("all", "seen", "unseen", "oov"):
@@ -202,7 +202,7 @@ def evaluate_kinds(
 
 # One sort serves all metrics: scikit-learn's five of these take 13 times as long together on 2,000
 # rows of 111 labels, and twice as long on 20,000 of 1,000; they also refuse a score of -inf.
-class _Ranked:
+class _SortedRows:
     """Rows with their entries sorted best first; arrays are (rows, entries), values (rows,)."""
 
     def __init__(self, truth: BoolArray, scores: NDArray[Any], ties: Ties, k: int) -> None:
@@ -295,15 +295,15 @@ class _Ranked:
 
 
 # Name, whether each label ranks the rows (or each row the labels), and the formula.
-_METRICS: dict[str, tuple[bool, Callable[[_Ranked], Values]]] = {
-    "example_map": (False, _Ranked.precision_to_depth),
-    "concept_map": (True, _Ranked.eleven_point),
-    "mean_average_precision": (True, _Ranked.precision_at_hits),
-    "f1_at_k": (False, _Ranked.hits_at_k),
-    "ranking_loss": (False, _Ranked.wrong_or_tied),
-    "coverage": (False, _Ranked.last_rank),
-    "label_ranking_average_precision": (False, _Ranked.precision_at_hits),
-    "roc_auc": (True, _Ranked.area),
+_METRICS: dict[str, tuple[bool, Callable[[_SortedRows], Values]]] = {
+    "example_map": (False, _SortedRows.precision_to_depth),
+    "concept_map": (True, _SortedRows.eleven_point),
+    "mean_average_precision": (True, _SortedRows.precision_at_hits),
+    "f1_at_k": (False, _SortedRows.hits_at_k),
+    "ranking_loss": (False, _SortedRows.wrong_or_tied),
+    "coverage": (False, _SortedRows.last_rank),
+    "label_ranking_average_precision": (False, _SortedRows.precision_at_hits),
+    "roc_auc": (True, _SortedRows.area),
 }
 
 
@@ -311,8 +311,8 @@ def _values(
     truth: BoolArray, scores: NDArray[Any], names: Iterable[str], ties: Ties = "worst", k: int = 1
 ) -> dict[str, Values]:
     """Return the values of metrics, one for each row or label (F1: one), sorting blocks of rows."""
-    label_formulas: dict[str, Callable[[_Ranked], Values]] = {}
-    row_formulas: dict[str, Callable[[_Ranked], Values]] = {}
+    label_formulas: dict[str, Callable[[_SortedRows], Values]] = {}
+    row_formulas: dict[str, Callable[[_SortedRows], Values]] = {}
     for name in names:
         by_label, formula = _METRICS[name]
         formulas = label_formulas if by_label else row_formulas
@@ -330,7 +330,7 @@ def _values(
 
 
 def _apply_formulas(
-    formulas: Mapping[str, Callable[[_Ranked], Values]],
+    formulas: Mapping[str, Callable[[_SortedRows], Values]],
     truth: BoolArray,
     scores: NDArray[Any],
     ties: Ties,
@@ -343,23 +343,23 @@ def _apply_formulas(
     blocks: dict[str, list[Values]] = {name: [] for name in formulas}
     for start in range(0, len(scores), block_rows):
         rows = slice(start, start + block_rows)
-        ranked = _Ranked(truth[rows], scores[rows], ties, k)
+        ranked = _SortedRows(truth[rows], scores[rows], ties, k)
         for name, formula in formulas.items():
             blocks[name].append(formula(ranked))
     return {name: np.concatenate(values) for name, values in blocks.items()}
 
 
-def _each(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) -> Values:
+def _values_of(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) -> Values:
     """Check the input and return one metric of each row or label."""
     check_option("ties", ties, ("worst", "index"), owner=name)
-    relevant, values = _checked(truth, scores)
+    relevant, values = _check_scores(truth, scores)
     by_name = _values(relevant, values, [name], ties, k)
     return by_name[name]
 
 
 def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
     """Return the mean of one metric; only its public function calls this."""
-    return _mean(_each(name, truth, scores, ties, k), name, stacklevel=4)
+    return _mean(_values_of(name, truth, scores, ties, k), name, stacklevel=4)
 
 
 def _mean(values: Values, name: str, stacklevel: int) -> float:
@@ -411,7 +411,7 @@ def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -
     A probability on a border belongs to the upper bin.
     """
     check_number("n_bins", n_bins, owner="reliability", low=1, whole=True)
-    relevant, values = _checked_probabilities(truth, probabilities)
+    relevant, values = _check_probabilities(truth, probabilities)
     bins = (values * n_bins).astype(np.int64)
     bins = np.minimum(bins, n_bins - 1).ravel()
     counts = np.bincount(bins, minlength=n_bins)
@@ -432,7 +432,7 @@ def expected_calibration_error(
 
 def log_loss(truth: Truth, probabilities: ArrayLike) -> float:
     """Sum the log-losses of `probabilities` over labels, in nats; return their mean over rows."""
-    relevant, values = _checked_probabilities(truth, probabilities)
+    relevant, values = _check_probabilities(truth, probabilities)
     clipped = np.clip(values, 1e-12, 1 - 1e-12)
     log_true = np.log(clipped)
     log_false = np.log1p(-clipped)
@@ -464,7 +464,7 @@ def scattering(
     """
     from sklearn.metrics import pairwise_distances_chunked
 
-    (concepts,) = _checked_points(points=points)
+    (concepts,) = _check_points(points=points)
     n = len(concepts)
     sample = concepts
     if max_points is not None:
@@ -502,13 +502,13 @@ def regression_error(
         is Table 2's although it mixes units, and `relative`, error / sqrt(s_squared). These two
         are NaN, with a warning, if all points coincide.
     """
-    mapped, places = _checked_points(predicted=predicted, targets=targets)
+    mapped, places = _check_points(predicted=predicted, targets=targets)
     if mapped.shape != places.shape:
         raise InputError(f"`predicted` has shape {mapped.shape} but `targets` has {places.shape}.")
     error = float(np.linalg.norm(mapped - places, axis=1).mean())
     if points is None:
         return {"error": error}
-    (concepts,) = _checked_points(points=points)
+    (concepts,) = _check_points(points=points)
     if concepts.shape[1] != mapped.shape[1]:
         raise InputError(f"`points` have {concepts.shape[1]} columns, targets {mapped.shape[1]}.")
     spread = _mean_squared_distance(concepts)
@@ -525,7 +525,7 @@ def _mean_squared_distance(points: Values) -> float:
     return float(2.0 * np.einsum("ij,ij->", centred, centred) / len(points))
 
 
-def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
+def _check_scores(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
     """Return truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
     truth_names = column_names(truth)
     score_names = column_names(scores)
@@ -537,12 +537,12 @@ def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
             "are in the same order; pass two frames or two arrays, or use a tagger's `evaluate`."
         )
     ordered_scores = in_order(scores, truth_names, owner="truth")
-    values = _numbers("scores", ordered_scores)
+    values = _to_numbers("scores", ordered_scores)
     relevant: Any = truth
     if sp.issparse(truth):
         relevant = check_sparse(truth, "truth", owner="evaluate")
     else:
-        relevant = _numbers("truth", truth)
+        relevant = _to_numbers("truth", truth)
     if relevant.shape != values.shape:
         shapes = f"shape {relevant.shape} but `scores` has shape {values.shape}"
         raise InputError(f"`truth` has {shapes}; pass one score for every row and label.")
@@ -565,9 +565,9 @@ def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
     return relevant.astype(np.bool_), values
 
 
-def _checked_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolArray, Values]:
-    """Check that probabilities lie between 0 and 1; shapes as for `_checked`."""
-    relevant, values = _checked(truth, probabilities)
+def _check_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolArray, Values]:
+    """Check that probabilities lie between 0 and 1; shapes as for `_check_scores`."""
+    relevant, values = _check_scores(truth, probabilities)
     lowest = values.min()
     highest = values.max()
     if lowest < 0 or highest > 1:
@@ -577,11 +577,11 @@ def _checked_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[Bool
     return relevant, values.astype(np.float64)
 
 
-def _checked_points(**arrays: ArrayLike) -> list[Values]:
+def _check_points(**arrays: ArrayLike) -> list[Values]:
     """Copy points in concept space, each (n, d), which must be some and finite."""
     checked: list[Values] = []
     for name, array in arrays.items():
-        points = _numbers(name, array).astype(np.float64)
+        points = _to_numbers(name, array).astype(np.float64)
         if points.ndim != 2 or points.size == 0:
             raise InputError(f"`{name}` must have rows and columns; got shape {points.shape}.")
         if not np.isfinite(points).all():
@@ -590,7 +590,7 @@ def _checked_points(**arrays: ArrayLike) -> list[Values]:
     return checked
 
 
-def _numbers(name: str, values: object) -> NDArray[Any]:
+def _to_numbers(name: str, values: object) -> NDArray[Any]:
     """Turn an array-like into a dense array of real numbers or booleans."""
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(f"`{name}` is a masked array; fill it first, as by `{name}.filled(0)`.")

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
 from polyseme._validation import InputError
 from polyseme.cluster import RayEngine, RayTraining, open_engine
-from polyseme.cluster.training import _gathered, run_name
+from polyseme.cluster.training import _gather_members, run_name
 from polyseme.persistence import write_model
 from polyseme.verdicts import Verdict
 from ray_workers import kill_one
@@ -136,7 +136,7 @@ def left_by_workers(folder, change=None):
 
 def test_what_workers_leave_is_put_together_by_members(tmp_path):
     left_by_workers(tmp_path)
-    members, history = _gathered(tmp_path, 2, 3)
+    members, history = _gather_members(tmp_path, 2, 3)
     assert [group.shape for group in members.groups] == [(3, width) for width in WIDTHS]
     assert members.readout[:, 0].tolist() == [0, 1, 0] and history == [{"loss": 0.5}]
 
@@ -160,4 +160,4 @@ def test_what_workers_leave_is_put_together_by_members(tmp_path):
 def test_what_no_worker_leaves_is_refused_before_it_is_put_together(tmp_path, change):
     left_by_workers(tmp_path, change)
     with pytest.raises(InputError, match=r"^The checkpoint at '.*worker-1' cannot be used: "):
-        _gathered(tmp_path, 2, 3)
+        _gather_members(tmp_path, 2, 3)

@@ -320,7 +320,7 @@ def write_tags(path: Path, labels: list[str], monkeypatch: pytest.MonkeyPatch) -
     tagging.kind, tagging.skipped, tagging.files = "image", [], []
     record = {"file": path.name, "labels": labels, "kinds": ["seen"] * len(labels)}
     record["scores"] = [0.9] * len(labels)
-    monkeypatch.setattr(tagging, "_tagged", lambda: iter([(path, record)]))
+    monkeypatch.setattr(tagging, "_tag_files", lambda: iter([(path, record)]))
     (written,) = tagging.sidecars()
     return written
 

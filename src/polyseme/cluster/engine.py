@@ -174,7 +174,7 @@ def open_engine(
     elif not connected:
         _connect(ray, str(address))
     try:
-        with _watched(ray.get_runtime_context().gcs_address):
+        with _watch_head(ray.get_runtime_context().gcs_address):
             yield RayEngine(ray, workers)
     finally:
         if not connected:
@@ -182,7 +182,7 @@ def open_engine(
 
 
 @contextmanager
-def _watched(head: str) -> Iterator[None]:
+def _watch_head(head: str) -> Iterator[None]:
     """Warn when the head of the cluster is gone: Ray ends the process then, without a word."""
     done = threading.Event()
     host, _, port = head.rpartition(":")

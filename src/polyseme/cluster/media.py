@@ -86,10 +86,10 @@ class Tagging:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record for each file, in order; skipped files are listed in `skipped`."""
-        for _, record in self._tagged():
+        for _, record in self._tag_files():
             yield record
 
-    def _tagged(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+    def _tag_files(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Yield each file that can be used, with its record."""
         tag = partial(_tag, self.ranker, self.parameters, self.caches)
         paths = [file.path for file in self.files]
@@ -103,7 +103,7 @@ class Tagging:
                 progress.tell(n_done, len(self.files), len(self.skipped))
                 if not is_skipped:
                     record = {"file": _printable_path(file.path)}
-                    yield file.path, record | _without_refused(outcome, file.path)
+                    yield file.path, record | _drop_refused(outcome, file.path)
 
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
         """Write the tags of each file to its sidecar, and yield the added ones with scores.
@@ -114,7 +114,7 @@ class Tagging:
         if not dry_run:
             for folder in {file.path.parent for file in self.files}:
                 sweep(folder)
-        for path, record in self._tagged():
+        for path, record in self._tag_files():
             try:
                 sidecar = sidecar_of(path)
                 inside = keywords_of(path, self.kind)
@@ -134,7 +134,7 @@ class Tagging:
                 "file": record["file"],
                 "sidecar": _printable_path(sidecar),
                 "added": added,
-                "scores": _only(record, added)["scores"],
+                "scores": _restrict(record, added)["scores"],
             }
 
 
@@ -143,7 +143,7 @@ def _printable_path(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
+def _drop_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a record without the tags that were refused for a file."""
     refused: list[str] = []
     for sidecar in sidecars_of(path):
@@ -152,10 +152,10 @@ def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
     if not refused:
         return record
     labels = lacking(refused, record["labels"])
-    return _only(record, labels)
+    return _restrict(record, labels)
 
 
-def _only(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+def _restrict(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
     """Return a record with some of its labels, and their kinds and scores."""
     wanted = set(among(labels, record["labels"]))
     positions = [position for position, label in enumerate(record["labels"]) if label in wanted]

@@ -78,7 +78,7 @@ class RayTraining:
 
             config = {"data": ray.put(data), "plan": plan, "seed": seed}
             trainer = TorchTrainer(
-                _work,
+                _train_share,
                 train_loop_config=config | {"device": self.device},
                 scaling_config=train.ScalingConfig(
                     num_workers=workers, use_gpu=self.device != "cpu"
@@ -98,7 +98,7 @@ class RayTraining:
                     f"{str(error).strip().splitlines()[-1]}"
                 ) from error
             with checkpoint.as_directory() as folder:
-                members, history = _gathered(Path(folder), workers, n_members)
+                members, history = _gather_members(Path(folder), workers, n_members)
         if progress is not None:
             progress(plan.n_rounds, plan.n_rounds, history[-1])
         return members, history
@@ -119,7 +119,7 @@ def run_name(data: TrainingData, plan: SpacePlan, seed: int, workers: int) -> st
     return f"polyseme-{seed}-{fingerprint(data, plan)[:16]}-{workers}"
 
 
-def _work(config: dict[str, Any]) -> None:
+def _train_share(config: dict[str, Any]) -> None:
     """Train one worker's share of the members; runs in the worker."""
     import ray
     import torch.distributed as dist
@@ -171,7 +171,9 @@ def _read_share(folder: Path) -> State:
     return state, arrays
 
 
-def _gathered(folder: Path, workers: int, n_members: int) -> tuple[Members, list[dict[str, float]]]:
+def _gather_members(
+    folder: Path, workers: int, n_members: int
+) -> tuple[Members, list[dict[str, float]]]:
     """Return the members of all workers' shares, after checking each share."""
     shares = [_read_share(folder / f"worker-{rank}") for rank in range(workers)]
     first_state, _ = shares[0]

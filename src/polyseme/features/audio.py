@@ -119,7 +119,7 @@ class AudioFeatures(MediaFeatures):
 
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Describe some clips; see `MediaFeatures.extract_batch`."""
-        describe = self._segments if self.network is None else self._heard
+        describe = self._segments if self.network is None else self._network_features
         return [attempt(describe, item) for item in items]
 
     def single_threaded(self) -> AbstractContextManager[object]:
@@ -186,7 +186,7 @@ class AudioFeatures(MediaFeatures):
         """Return the network, from samples to numbers of each three seconds."""
         return find_network(self.network, None, SOUNDS, self.device).load()
 
-    def _heard(self, item: object) -> Raw:
+    def _network_features(self, item: object) -> Raw:
         """Return the network's features of one clip, (n_patches, 200)."""
         if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
             raise MediaError("holds timbre and no sound, which a network has no use for")

@@ -82,12 +82,12 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         for name in ("n_words", "max_frames"):
             check_number(name, getattr(self, name), owner="Codebook", low=1, whole=True)
         generator = as_generator(self.random_state)
-        frames = _draw(_checked(segments, None), self.max_frames, generator)
+        frames = _draw(_check_frames(segments, None), self.max_frames, generator)
         self.mean_ = frames.mean(axis=0)
         spread = frames.std(axis=0)
         # Only differences of more than rounding are a spread.
         self.scale_ = np.where(spread > 1e-7 * np.abs(self.mean_), spread, 1.0)
-        frames = self._standardised(frames)
+        frames = self._standardise(frames)
         # The first frames hold enough different ones, unless most are alike.
         first_frames = frames[: 20 * self.n_words]
         n_words = min(self.n_words, len(np.unique(first_frames, axis=0)))
@@ -112,7 +112,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         """
         check_fitted(self, "means_")
         n_words, d = self.means_.shape
-        clips = _checked(segments, d)
+        clips = _check_frames(segments, d)
         shares = np.zeros((len(clips), n_words))
         # The first of words that are the same: rounding could otherwise favour a later one.
         words = np.hstack([self.means_, self.precisions_cholesky_])
@@ -122,7 +122,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         factors = self.precisions_cholesky_[numbers]
         for row, clip in enumerate(clips):
             for start in range(0, len(clip), BLOCK):
-                block = self._standardised(clip[start : start + BLOCK])
+                block = self._standardise(clip[start : start + BLOCK])
                 densities = _log_densities(block, means, factors)
                 likeliest = numbers[densities.argmax(axis=1)]
                 shares[row] += np.bincount(likeliest, minlength=n_words)
@@ -160,7 +160,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         book.log_likelihood_ = float(config["log_likelihood"])
         return book
 
-    def _standardised(self, frames: FloatArray) -> Frames:
+    def _standardise(self, frames: FloatArray) -> Frames:
         """Return frames (n, d) without the training frames' mean and spread."""
         centred = _as_frames(frames) - self.mean_
         with np.errstate(over="ignore"):
@@ -204,7 +204,7 @@ def _as_frames(frames: FloatArray) -> Frames:
     return np.clip(frames.astype(np.float64), -_LARGEST, _LARGEST)
 
 
-def _checked(segments: Sequence[FloatArray], n_features: int | None) -> list[FloatArray]:
+def _check_frames(segments: Sequence[FloatArray], n_features: int | None) -> list[FloatArray]:
     """Return one finite matrix per clip, all of the same width; raise where that is not so."""
     clips = [np.asarray(clip) for clip in segments]
     for row, clip in enumerate(clips):

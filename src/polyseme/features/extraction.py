@@ -192,7 +192,7 @@ def extract_folder(
                 f"There is no {kind} file in '{source}' ({len(ignored)} other files); names must "
                 f"end in {suffixes}."
             )
-        _tell_of_damage(target)
+        _warn_about_damage(target)
         try:
             return _fill(source, target, extractor, media, ignored, engine, progress)
         except DamagedCacheError as damage:
@@ -340,7 +340,7 @@ def read_extraction(folder: str | Path) -> Extracted:
     array_file = path / _ARRAYS[kind]
     for file in (path / LEDGER, array_file):
         if not is_intact(file, manifest["files"].get(file.name)):
-            raise InputError(f"'{file}' {_damaged(path)}")
+            raise InputError(f"'{file}' {_damage_error(path)}")
     with refusing_damage(array_file):
         table = np.load(array_file, mmap_mode="r", allow_pickle=False)
     rows = _ledger(path)
@@ -349,7 +349,7 @@ def read_extraction(folder: str | Path) -> Extracted:
     ends = np.cumsum([row.get("segments", 1) for row in used])
     has_type = table.dtype == np.float32 and table.ndim == 2
     if not used or not has_type or ends[-1] != len(table):
-        raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damaged(path)}")
+        raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damage_error(path)}")
     return Extracted(
         kind,
         preprocessing=dict(manifest["preprocessing"]),
@@ -372,7 +372,7 @@ def _ledger(path: Path) -> list[dict[str, Any]]:
         is_sound = False
     if not is_sound:
         # Digests find accidents, not forgeries.
-        raise InputError(f"'{ledger}' {_damaged(path)}")
+        raise InputError(f"'{ledger}' {_damage_error(path)}")
     return rows
 
 
@@ -559,7 +559,7 @@ class FeatureStore:
             self._connection.executescript(_SCHEMA)
             self._add_digests()
         except sqlite3.Error as error:
-            raise self._unusable(error) from error
+            raise self._cache_error(error) from error
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -567,7 +567,7 @@ class FeatureStore:
             self._connection.commit()
         except sqlite3.Error as failed:
             if error is None:  # or else there is a better reason to end
-                raise self._unusable(failed) from failed
+                raise self._cache_error(failed) from failed
         finally:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
@@ -663,10 +663,10 @@ class FeatureStore:
                 self._connection.commit()
                 self._committed = time.monotonic()
         except sqlite3.Error as error:
-            raise self._unusable(error) from error
+            raise self._cache_error(error) from error
         return cursor
 
-    def _unusable(self, error: sqlite3.Error) -> InputError:
+    def _cache_error(self, error: sqlite3.Error) -> InputError:
         """Build the error for an error of SQLite."""
         folder = self.path.parent
         code = getattr(error, "sqlite_errorcode", None)
@@ -758,7 +758,7 @@ def _is_former(folder: Path, kind: str) -> bool:
         return False
 
 
-def _tell_of_damage(target: Path) -> None:
+def _warn_about_damage(target: Path) -> None:
     """Warn of a manifest that is damaged, before it is made again."""
     if not (target / MANIFEST).exists():
         return
@@ -880,7 +880,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         return manifest
     version = _version_of(path)
     if version in (None, FORMAT_VERSION):
-        raise InputError(f"'{path / MANIFEST}' {_damaged(path)}")
+        raise InputError(f"'{path / MANIFEST}' {_damage_error(path)}")
     mend = "extract the files to another folder"
     if version == 2:
         mend = f"`polyseme extract` with --out '{path}' brings it up to date from its cache"
@@ -913,7 +913,7 @@ def _version_of(path: Path) -> object:
     return None
 
 
-def _damaged(path: Path) -> str:
+def _damage_error(path: Path) -> str:
     """Return the end of an error for a damaged file, with the remedy."""
     return (
         "was damaged or changed after it was written; `polyseme extract` with --out "

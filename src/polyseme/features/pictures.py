@@ -73,7 +73,7 @@ def read_picture(
     hold.
     """
     small, ground = _read_file(path, size, framing, max_megapixels)
-    return _squared(small, size, ground)
+    return _to_square(small, size, ground)
 
 
 def read_thumbnail(
@@ -94,7 +94,7 @@ def _read_file(
 ) -> tuple[Image.Image, str]:
     """Read a picture file, with all that limits it, and resample the part that is used.
 
-    Returns it with the colour of its ground, as `_flat` does.
+    Returns it with the colour of its ground, as `_flatten` does.
     """
     n_bytes = check_file(path)
     if n_bytes > MOST_BYTES:
@@ -129,9 +129,9 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
     if pixels.shape[2:] == (1,):
         pixels = pixels[:, :, 0]
     contiguous = np.ascontiguousarray(pixels)
-    picture, ground = _flat(Image.fromarray(contiguous))
-    framed = _framed(picture, size, framing)
-    return _squared(framed, size, ground)
+    picture, ground = _flatten(Image.fromarray(contiguous))
+    framed = _frame(picture, size, framing)
+    return _to_square(framed, size, ground)
 
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -190,10 +190,10 @@ def _read(
         _correct(picture)
         with _one_large if pixels > _LARGE else contextlib.nullcontext():
             picture.load()
-            flat, ground = _flat(picture)
-            small = _framed(flat, size, framing)
+            flat, ground = _flatten(picture)
+            small = _frame(flat, size, framing)
         # Only now: Pillow turns some pictures itself on loading, and then forgets the tag.
-        return _upright(small, picture), ground
+        return _rotate_upright(small, picture), ground
 
 
 def _pixel_bytes(picture: ImageFile) -> float:
@@ -244,7 +244,7 @@ def _target(shape: tuple[int, int], size: int, framing: str) -> tuple[int, int]:
     return target_width, target_height
 
 
-def _framed(picture: Image.Image, size: int, framing: str) -> Image.Image:
+def _frame(picture: Image.Image, size: int, framing: str) -> Image.Image:
     """Return the used part of a picture, resampled."""
     width, height = picture.size
     left = 0.0
@@ -263,7 +263,7 @@ def _framed(picture: Image.Image, size: int, framing: str) -> Image.Image:
     return picture.resize(target, Image.Resampling.BICUBIC, box=box, reducing_gap=gap)
 
 
-def _upright(small: Image.Image, picture: Image.Image) -> Image.Image:
+def _rotate_upright(small: Image.Image, picture: Image.Image) -> Image.Image:
     """Return a picture turned the way its EXIF block says, if there is one that can be read."""
     try:
         orientation = picture.getexif().get(274, 1)
@@ -275,7 +275,7 @@ def _upright(small: Image.Image, picture: Image.Image) -> Image.Image:
     return small.transpose(Image.Transpose(turn))
 
 
-def _squared(small: Image.Image, size: int, ground: str) -> NDArray[np.uint8]:
+def _to_square(small: Image.Image, size: int, ground: str) -> NDArray[np.uint8]:
     """Return three channels of a picture in the centre of its ground, (size, size, 3)."""
     square = Image.new(small.mode, (size, size), ground)
     left = (size - small.width) // 2
@@ -312,7 +312,7 @@ def _correct(picture: ImageFile) -> None:
         picture.info["transparency"] = clear * 17
 
 
-def _flat(picture: Image.Image) -> tuple[Image.Image, str]:
+def _flatten(picture: Image.Image) -> tuple[Image.Image, str]:
     """Return any mode as plain gray or red-green-blue, and the colour of the ground it lies on."""
     if picture.mode.startswith(("I", "F")):
         gray = Image.fromarray(_eight_bits(picture))
@@ -332,17 +332,17 @@ def _flat(picture: Image.Image) -> tuple[Image.Image, str]:
 
 def _on_ground(picture: Image.Image) -> tuple[Image.Image, str]:
     """Return a picture on white, or on black where the drawing can hardly be seen on white."""
-    on_white, spread_on_white = _composed(picture, "white")
+    on_white, spread_on_white = _compose(picture, "white")
     if spread_on_white >= _FAINT:
         return on_white, "white"
-    on_black, spread_on_black = _composed(picture, "black")
+    on_black, spread_on_black = _compose(picture, "black")
     # They are equal where nothing is transparent, and both nothing where everything is.
     if spread_on_black > spread_on_white:
         return on_black, "black"
     return on_white, "white"
 
 
-def _composed(picture: Image.Image, ground: str) -> tuple[Image.Image, int]:
+def _compose(picture: Image.Image, ground: str) -> tuple[Image.Image, int]:
     """Return a picture on a ground, composed a band at a time to bound the memory.
 
     The number beside it is the distance of its least and its largest value, of any channel.

@@ -56,7 +56,7 @@ def read_sound(path: Path, *, max_seconds: float = 600.0, wanted_rate: int = RAT
     """
     check_file(path)
     if path.suffix.lower() in AAC_FORMATS:
-        return _checked(_read_aac(path, max_seconds, wanted_rate))
+        return _check_samples(_read_aac(path, max_seconds, wanted_rate))
     # On Windows names are text; elsewhere they are bytes, which need not be valid UTF-8.
     name = str(path) if os.name == "nt" else os.fsencode(path)
     try:
@@ -64,10 +64,10 @@ def read_sound(path: Path, *, max_seconds: float = 600.0, wanted_rate: int = RAT
             rate = int(file.samplerate)
             n_wanted = _wanted(rate, int(file.channels), max_seconds)
             blocks = map(_one_channel, _blocks(file, n_wanted))
-            samples = _resampled(blocks, rate, wanted_rate)
+            samples = _resample(blocks, rate, wanted_rate)
     except (OSError, RuntimeError, TypeError, UnicodeError) as error:
         raise MediaError(_DAMAGED) from error
-    return _checked(samples)
+    return _check_samples(samples)
 
 
 def _wanted(rate: int, n_channels: int, max_seconds: float) -> int:
@@ -82,7 +82,7 @@ def _wanted(rate: int, n_channels: int, max_seconds: float) -> int:
     return math.ceil(n_samples)
 
 
-def _checked(samples: Samples) -> Samples:
+def _check_samples(samples: Samples) -> Samples:
     """Return the samples of a sound; raise where there are none."""
     if not samples.size:
         raise MediaError("holds no samples")
@@ -109,7 +109,7 @@ def _read_aac(path: Path, max_seconds: float, wanted_rate: int) -> Samples:
             float_frames = itertools.chain.from_iterable(map(resampler.resample, frames))
             all_blocks: Iterator[Any] = (frame.to_ndarray().T for frame in float_frames)
             blocks = map(_one_channel, _first(all_blocks, n_wanted))
-            return _resampled(blocks, rate, wanted_rate)
+            return _resample(blocks, rate, wanted_rate)
     except MediaError:
         raise
     except Exception as error:  # it raises nearly everything on broken files
@@ -164,9 +164,9 @@ def sound_from_array(array: object, rate: int, wanted_rate: int = RATE) -> Sampl
             f"{values.dtype} of the shape {values.shape}."
         )
     starts = range(0, len(channels), _BLOCK)
-    blocks = (_one_channel(_scaled(channels[start : start + _BLOCK])) for start in starts)
+    blocks = (_one_channel(_scale(channels[start : start + _BLOCK])) for start in starts)
     try:
-        return _resampled(blocks, rate, wanted_rate)
+        return _resample(blocks, rate, wanted_rate)
     except MediaError as error:
         raise InputError(f"{name} {error}.") from error
 
@@ -205,7 +205,7 @@ def _one_channel(block: Samples) -> Samples:
     return mixed
 
 
-def _resampled(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Samples:
+def _resample(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Samples:
     """Return blocks (n,) of one channel joined at a rate; without blocks an empty array."""
     no_samples = np.empty(0, dtype=np.float32)
     if rate == wanted_rate:
@@ -223,7 +223,7 @@ def _resampled(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Sample
     return samples if samples.size else first_sample
 
 
-def _scaled(block: NDArray[Any]) -> Samples:
+def _scale(block: NDArray[Any]) -> Samples:
     """Return samples as float32, whole numbers scaled to -1..1."""
     if block.dtype.kind == "f":
         with np.errstate(over="ignore"):  # infinite samples are refused with a reason

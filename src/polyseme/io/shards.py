@@ -138,7 +138,7 @@ def read_blocks(
     if columns is not None:
         roles = roles._replace(numbers=columns)
     start = 0
-    for block in _opened(shard.path).blocks(roles, n_rows):
+    for block in _open(shard.path).blocks(roles, n_rows):
         _check_finite(block, start, shard.path.name)
         if len(block):
             yield start, block
@@ -197,7 +197,7 @@ def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any,
     first_roles: Roles | None = None
     first_width = 0
     for path in paths:
-        source = _opened(path)
+        source = _open(path)
         if not source.kinds and options.features != "all":
             raise InputError(
                 f"{path.name} holds numbers only; tags need a file of another form, such as .jsonl."
@@ -224,7 +224,7 @@ def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any,
         yield source, first_roles, first_width
 
 
-def _opened(path: Path) -> Any:
+def _open(path: Path) -> Any:
     """Return a file of either kind, opened."""
     if path.suffix.lower() == ".npy":
         return NumpyFile(path)
@@ -258,12 +258,12 @@ def _files_of(folder: Path) -> tuple[list[Path], list[str]]:
     state = folder / _STATE
     if splits.is_file():
         split_files: list[Path] = []
-        for split in _stated(splits, "splits"):
+        for split in _read_parts(splits, "splits"):
             files, _ = _files_of(folder / split)
             split_files += files
         return split_files, []
     if state.is_file():
-        names = _stated(state, "_data_files")
+        names = _read_parts(state, "_data_files")
         return [folder / name for name in names], []
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     files = [path for path in entries if path.is_file() and _is_part(path)]
@@ -281,7 +281,7 @@ def _files_of(folder: Path) -> tuple[list[Path], list[str]]:
     return files, ignored_names
 
 
-def _stated(path: Path, key: str) -> list[str]:
+def _read_parts(path: Path, key: str) -> list[str]:
     """Return the names of the files or folders that a Hugging Face dataset is made of."""
     try:
         state = json.loads(path.read_bytes())

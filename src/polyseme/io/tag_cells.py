@@ -162,7 +162,7 @@ def _labels(cell: Any, delimiter: str | None, in_brackets: bool) -> list[str] | 
         return []
     if isinstance(cell, str):
         if in_brackets and cell.strip():
-            return _printed_list(_PRINTED_ARRAY.sub(r"\1", cell.strip()))
+            return _parse_printed_list(_PRINTED_ARRAY.sub(r"\1", cell.strip()))
         return _stripped([cell] if delimiter is None else cell.split(delimiter))
     if hasattr(cell, "tolist"):  # an array
         cell = cell.tolist()
@@ -183,7 +183,7 @@ def _stripped(pieces: Iterable[str]) -> list[str]:
     return [tag for tag in tags if tag]
 
 
-def _printed_list(text: str) -> list[str]:
+def _parse_printed_list(text: str) -> list[str]:
     """Return a list as JSON, Python or numpy print it, or of bare words between commas."""
     with suppress(ValueError, RecursionError):
         parsed = json.loads(text)
@@ -199,10 +199,10 @@ def _printed_list(text: str) -> list[str]:
     all_closed = all(len(piece) > 1 and piece[0] == piece[-1] for piece in quoted)
     if between.strip(", \t\r\n") or not all_closed:
         raise ValueError(f"holds {reprlib.repr(text)}, which is no list of strings")
-    return _stripped(map(_unquoted, quoted))
+    return _stripped(map(_unquote, quoted))
 
 
-def _unquoted(piece: str) -> str:
+def _unquote(piece: str) -> str:
     """Return a text without the quotes and escapes of Python."""
     if "\\" not in piece:
         return piece[1:-1]

@@ -252,7 +252,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         elif n > sample_size:
             sample = np.sort(generator.choice(n, sample_size, replace=False))
         self.mean_, self.scale_ = column_statistics(features, self.scaling)
-        rows = self._scaled(features[sample], dtype)
+        rows = self._scale(features[sample], dtype)
 
         # Choose the settings by cross-validation.
         if members is not None:
@@ -276,12 +276,12 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         landmarks = np.sort(landmarks).astype(np.int64)
 
         def take(block: slice) -> FloatArray:
-            return _dense(self._scaled(features[block], dtype))
+            return _dense(self._scale(features[block], dtype))
 
         kernel = LandmarkKernel(
             take,
             n,
-            self._scaled(features[landmarks], dtype),
+            self._scale(features[landmarks], dtype),
             self.gamma_,
             self.memory_mb * 2**20,
             device,
@@ -325,7 +325,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         feature_bytes = 24 * self.n_features_in_
         memory_bytes = self.memory_mb * 2**20
         for block in row_blocks(len(points), kernel_bytes + feature_bytes, memory_bytes):
-            scaled = self._scaled(_dense(features[block]), dtype)
+            scaled = self._scale(_dense(features[block]), dtype)
             queries = to_device(scaled, device)
             predicted = rbf_predict(queries, rows, self.gamma_, coefficients, bias)
             points[block] = to_numpy(predicted)
@@ -413,7 +413,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             return "cpu"
         return check_device(self.device, owner="InstanceMapper")
 
-    def _scaled(self, features: Rows, dtype: Precision) -> Rows:
+    def _scale(self, features: Rows, dtype: Precision) -> Rows:
         """Scale features as those of the training instances."""
         return scale_rows(features, self.scaling, self.mean_, self.scale_, dtype)
 

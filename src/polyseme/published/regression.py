@@ -639,7 +639,7 @@ class LandmarkKernel:
         n_outputs = targets.shape[1]
         coefficients = np.empty((len(self.kept), n_outputs), self._dtype)
         bias = np.empty(n_outputs, self._dtype)
-        for outputs in _alike(targets, most_outputs):
+        for outputs in _groups_of_spreads(targets, most_outputs):
             y, centre, spread = _standardise(targets[:, outputs], self._dtype)
             bound = (C / spread).astype(self._dtype)
             weights, offset = self._iterate(y, bound, nu, tolerance)
@@ -726,7 +726,7 @@ class LandmarkKernel:
             columns += mean_predictions[:, None]
 
 
-def _alike(targets: FloatArray, most: int) -> Iterator[IntArray]:
+def _groups_of_spreads(targets: FloatArray, most: int) -> Iterator[IntArray]:
     """Yield groups of outputs whose spreads, within a factor of 4, can share one rho."""
     every = max(len(targets) // 10_000, 1)
     spreads = targets[::every].std(axis=0, dtype=np.float64)

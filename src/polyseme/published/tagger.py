@@ -207,7 +207,7 @@ class PublishedTagger(Estimator):
         mapper = None
         if self.fit_embedding:
             if features is not None and not corpus.used(semantics.without_unused().labels):
-                raise _nothing_shared()
+                raise _no_shared_label_error()
             embedding = self._embedding_to_fit(template, embedding_seed)
         with unless_refused(embedding.checkpoint if self.fit_embedding else None):
             if self.fit_embedding:
@@ -269,7 +269,7 @@ class PublishedTagger(Estimator):
             targets = embedding.targets(corpus)
         placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
         if not len(placed):
-            raise _nothing_shared()
+            raise _no_shared_label_error()
         mapper = copy_of(self.mapper or InstanceMapper())
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
@@ -550,7 +550,7 @@ def _check_parts_fit(
         require(sound, name, "what its other parts ask for")
 
 
-def _nothing_shared() -> InputError:
+def _no_shared_label_error() -> InputError:
     """Build the error for instances that no label can be learned from."""
     return InputError(
         "No instance carries a label of the label sets, so none can be placed in the concept "

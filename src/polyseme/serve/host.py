@@ -48,7 +48,7 @@ T = TypeVar("T")
 _CANARY = 16
 _TRIAL = 50
 _FAILURES = 3
-_MOST_TYPED = 10_000
+_MOST_UNKNOWN_TAGS = 10_000
 _MOST_SIMILAR = 500
 _MOST_PRECISIONS = 128
 _HINTS = 3  # labels that may have been meant
@@ -301,12 +301,12 @@ class ModelHost:
         self._trial: Trial | None = None
         self._refused: OnDisk | None = None  # the folder's state at the last refused reload
         self._saved = 0.0
-        self._asked: deque[Row] = deque(maxlen=_CANARY)  # the latest, for the next canary
+        self._recent_rows: deque[Row] = deque(maxlen=_CANARY)  # the latest, for the next canary
         self._now = self._read()
         self.scoring: Batcher[SuggestRequest, tuple[Snapshot, list[Suggestion]]] = Batcher(
             self.suggest
         )
-        self.looking: Batcher[bytes, Row] = Batcher(self._look, largest=8, most_waiting=64)
+        self.looking: Batcher[bytes, Row] = Batcher(self._extract_files, largest=8, most_waiting=64)
         self._map: Map | None = None
         self.refitting = Refitting(self)
         tagger = self._now.tagger
@@ -374,10 +374,10 @@ class ModelHost:
                 most = max(query.k + len(query.tags) for query in group)
                 labels, scores = snapshot.tagger.rank(X, most, tags, kinds=kinds)
                 for number, names, values in zip(numbers, labels, scores, strict=True):
-                    suggestions[number] = _chosen(
+                    suggestions[number] = _select_suggestions(
                         snapshot, queries[number], names.tolist(), values.tolist()
                     )
-                self._asked.extend(rows[:_CANARY])
+                self._recent_rows.extend(rows[:_CANARY])
         except InputError:
             raise
         except Exception:
@@ -398,7 +398,7 @@ class ModelHost:
         label_by_tag = {tag: snapshot.known(tag) for tag in query.tags}
         labels = [label for label in label_by_tag.values() if label is not None]
         unknown_tags = [tag for tag, label in label_by_tag.items() if label is None]
-        self._typed(unknown_tags)
+        self._count_unknown_tags(unknown_tags)
         if query.features is None and not labels:
             if unknown_tags:
                 raise InputError(f"None of the tags is known: {', '.join(unknown_tags[:5])}.")
@@ -425,14 +425,14 @@ class ModelHost:
         if not np.isfinite(row).all():
             raise InputError("Features must be finite; got NaN or infinity.")
 
-    def _typed(self, unknown: Iterable[str]) -> None:
+    def _count_unknown_tags(self, unknown: Iterable[str]) -> None:
         """Count tags of requests that the vocabulary lacks."""
         typed = self.told.typed
         for tag in unknown:
-            if len(typed) < _MOST_TYPED or tag in typed:
+            if len(typed) < _MOST_UNKNOWN_TAGS or tag in typed:
                 typed[tag] += 1
 
-    def _look(self, files: Sequence[bytes]) -> list[Any]:
+    def _extract_files(self, files: Sequence[bytes]) -> list[Any]:
         """Return the features of uploaded files, or the error for each."""
         extractor = self.extractor
         assert extractor is not None
@@ -534,11 +534,11 @@ class ModelHost:
         """
         with self._writing:
             clone = copy(self._now.tagger)
-            numbers = clone.learn(verdicts, self._answered_items(verdicts, rows or {}), seen)
+            numbers = clone.learn(verdicts, self._items_of_verdicts(verdicts, rows or {}), seen)
             self._use(clone, self._now.digest)
         return numbers
 
-    def _answered_items(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row]) -> Any:
+    def _items_of_verdicts(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row]) -> Any:
         """Return the items that verdicts are about, as the tagger takes them.
 
         Items are sent with their features or belong to the collection. Of items that were answered
@@ -735,8 +735,8 @@ class ModelHost:
         if new.n_features_in_:
             shape = (_CANARY, new.n_features_in_)
             rows = np.random.default_rng(0).normal(size=shape)
-            if self._asked and new.features_ is None:
-                rows = np.stack(self._asked).astype(np.float64)
+            if self._recent_rows and new.features_ is None:
+                rows = np.stack(self._recent_rows).astype(np.float64)
             scores: NDArray[Any] = new.space_.item_codes(rows)
         else:
             scores = new.predict_proba(None, [[new.store_.labels[0]]])
@@ -764,7 +764,7 @@ class ModelHost:
             self._trial = None
 
 
-def _chosen(
+def _select_suggestions(
     snapshot: Snapshot, query: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
     """Return the labels that are likely enough, without the item's own tags."""

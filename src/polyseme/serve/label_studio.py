@@ -150,7 +150,7 @@ class Control:
     def labels(self, snapshot: Snapshot, task: Task) -> dict[str, TagChoice]:
         """Return the choices of a task by the model's labels that they stand for."""
         choice_by_label: dict[str, TagChoice] = {}
-        listed_choices = _options(task.data.get(self.options))
+        listed_choices = _read_options(task.data.get(self.options))
         for choice in (*self.choices, *listed_choices):
             label = snapshot.known(choice.path[-1]) or snapshot.known(choice.shown)
             if label is not None:
@@ -285,7 +285,7 @@ async def predict(body: PredictBody, host: Host) -> Response:
     threshold = _LIKELY
     if body.params is not None:
         threshold = body.params.threshold
-    predictions = [_predicted(host, controls, task, threshold) for task in body.tasks]
+    predictions = [_predict_task(host, controls, task, threshold) for task in body.tasks]
     results = await asyncio.gather(*predictions)
     return json_response({"results": results}, host.now.version)
 
@@ -301,9 +301,9 @@ async def webhook(body: WebhookBody, host: Host, caller: Reviewer) -> Any:
         if len(_waiting) >= _MOST_WAITING:
             _log.warning("%s: an annotation was not learned: too many are waiting", host.name)
             raise QueueFullError
-        learning = asyncio.create_task(_in_turn(host, body))
+        learning = asyncio.create_task(_learn_in_turn(host, body))
         _waiting.add(learning)
-        learning.add_done_callback(_forget)
+        learning.add_done_callback(_remove_waiting)
         await asyncio.shield(learning)
     return {"result": {}, "status": "ok"}
 
@@ -311,7 +311,7 @@ async def webhook(body: WebhookBody, host: Host, caller: Reviewer) -> Any:
 # ---------------------------------------------------------------------- predictions
 
 
-async def _predicted(
+async def _predict_task(
     host: ModelHost, controls: Sequence[Control], task: Task, threshold: float
 ) -> dict[str, Any]:
     """Predict the labels of one task, for every control."""
@@ -319,8 +319,8 @@ async def _predicted(
     results: list[dict[str, Any]] = []
     scores: list[float] = []
     for control in controls:
-        snapshot, suggestions = await _suggested(host, control, task)
-        choices = _chosen(snapshot, control, task, suggestions, threshold)
+        snapshot, suggestions = await _suggest_for_control(host, control, task)
+        choices = _select_choices(snapshot, control, task, suggestions, threshold)
         if not choices:
             continue
         values = [value for value, _ in choices]
@@ -337,7 +337,7 @@ async def _predicted(
     return {"model_version": snapshot.version, "score": round(score, 6), "result": results}
 
 
-async def _suggested(
+async def _suggest_for_control(
     host: ModelHost, control: Control, task: Task
 ) -> tuple[Snapshot, list[Suggestion]]:
     """Return suggestions for a control's object; none where it is unknown."""
@@ -361,7 +361,7 @@ async def _row_and_tags(host: ModelHost, field: str, task: Task) -> tuple[Row | 
     tags = _tags_of(host, task)
     for features in (task.data.get("features"), content):
         if isinstance(features, list):
-            return _numbers(features), tags
+            return _row_of_features(features), tags
     if isinstance(item, str):
         return await row_of_reference(host, item), tags
     if not isinstance(content, str):
@@ -385,7 +385,7 @@ def _tags_of(host: ModelHost, task: Task) -> list[str]:
     return tags
 
 
-def _numbers(features: list[Any]) -> Row:
+def _row_of_features(features: list[Any]) -> Row:
     """Return features of a task as a row."""
     numbers = [feature for feature in features if isinstance(feature, (int, float))]
     if len(numbers) != len(features) or len(features) > MOST_NUMBERS:
@@ -395,7 +395,7 @@ def _numbers(features: list[Any]) -> Row:
         return row.astype(np.float32)
 
 
-def _chosen(
+def _select_choices(
     snapshot: Snapshot,
     control: Control,
     task: Task,
@@ -417,7 +417,7 @@ def _chosen(
     return likely[:1] if control.single else likely
 
 
-def _options(options: Any) -> Iterator[TagChoice]:
+def _read_options(options: Any) -> Iterator[TagChoice]:
     """Yield the choices that a task's data list."""
     if not isinstance(options, list):
         return
@@ -432,14 +432,14 @@ def _options(options: Any) -> Iterator[TagChoice]:
 # ---------------------------------------------------------------------- learning
 
 
-def _forget(learning: asyncio.Task[None]) -> None:
+def _remove_waiting(learning: asyncio.Task[None]) -> None:
     """Remove an annotation from the queue; its error has been logged."""
     _waiting.discard(learning)
     if not learning.cancelled():
         learning.exception()  # retrieved, or asyncio would complain
 
 
-async def _in_turn(host: ModelHost, body: WebhookBody) -> None:
+async def _learn_in_turn(host: ModelHost, body: WebhookBody) -> None:
     """Learn from an annotation when those before it are learned; log why it cannot be learned."""
     try:
         async with _turns.setdefault(host, asyncio.Lock()):

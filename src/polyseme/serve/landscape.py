@@ -34,7 +34,7 @@ FILE = "landscape.safetensors"
 LANDMARKS = 1500
 _QUICK = 400
 # Fewer are laid out by their principal axes.
-_FEW = 30
+_FEWEST_LANDMARKS = 30
 # Neighbours that t-SNE looks at, and nearest landmarks that a point lies among.
 _PERPLEXITY = 30.0
 _NEAREST = 3
@@ -88,8 +88,8 @@ class Landscape:
         """Lay out points by their principal axes, at once; for parameters see `learn`."""
         landmarks = _landmarks(points, _QUICK)
         with one_blas_thread():
-            places = _on_axes(landmarks)
-        return cls(digest, "axes", landmarks, _within_bounds(places))
+            places = _project_on_axes(landmarks)
+        return cls(digest, "axes", landmarks, _scale_to_bounds(places))
 
     @classmethod
     def learn(cls, points: Floats, digest: str) -> Self:
@@ -103,7 +103,7 @@ class Landscape:
             Of their space.
         """
         landmarks = _landmarks(points, LANDMARKS)
-        if len(landmarks) < _FEW:
+        if len(landmarks) < _FEWEST_LANDMARKS:
             return cls.quick(points, digest)
         from sklearn.manifold import TSNE
         from threadpoolctl import threadpool_limits
@@ -111,12 +111,12 @@ class Landscape:
         # In one thread sums have one order, and the same points the same places. OpenMP's limit is
         # this thread's alone, so that it may be set beside others.
         with one_blas_thread(), threadpool_limits(limits=1, user_api="openmp"):
-            start = _on_axes(landmarks)
+            start = _project_on_axes(landmarks)
             start *= 1e-4 / max(float(start[:, 0].std()), 1e-12)
             perplexity = min(_PERPLEXITY, (len(landmarks) - 1) / 3)
             model = TSNE(perplexity=perplexity, init=start, random_state=0, n_jobs=1)
             places = model.fit_transform(landmarks)
-        return cls(digest, "neighbours", landmarks, _within_bounds(places))
+        return cls(digest, "neighbours", landmarks, _scale_to_bounds(places))
 
     def place(self, points: Floats) -> Floats:
         """Return where points (n, n_axes) lie, (n, 2): among the landmarks nearest to them.
@@ -234,7 +234,7 @@ def _landmarks(points: Floats, most: int) -> Floats:
     return landmarks[np.sort(first_rows)]
 
 
-def _on_axes(landmarks: Floats) -> Floats:
+def _project_on_axes(landmarks: Floats) -> Floats:
     """Return points on their first two principal axes, (n, 2)."""
     places = np.zeros((len(landmarks), 2), dtype=np.float32)
     if len(landmarks) > 1:
@@ -250,7 +250,7 @@ def _on_axes(landmarks: Floats) -> Floats:
     return places
 
 
-def _within_bounds(places: Floats) -> Floats:
+def _scale_to_bounds(places: Floats) -> Floats:
     """Return places centred and scaled into the edges, by one factor for both directions."""
     if not len(places):
         return places
@@ -288,7 +288,7 @@ def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
     place_keys = places.view(np.uint64).ravel()
     _, spots = np.unique(place_keys, return_inverse=True)
     spots = spots[store.sets]
-    numbers, counts = _numbered(spots)
+    numbers, counts = _number_within_groups(spots)
     largest = np.zeros(len(counts), dtype=np.int64)
     np.maximum.at(largest, spots, sizes)
 
@@ -300,19 +300,19 @@ def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
     scales = np.minimum(1.0, _SPREAD / (radii * np.sqrt(counts)))
     document_steps = (radii * scales)[spots]
     document_places = places[store.sets]
-    centres = document_places + _seeds(numbers, document_steps)
+    centres = document_places + _sunflower_offsets(numbers, document_steps)
 
     documents = np.repeat(np.arange(len(sizes)), sizes)
     first_dots = np.repeat(store.matrix.indptr[:-1], sizes)
     seeds = np.arange(len(documents)) - first_dots
     dot_steps = (step * scales)[spots][documents]
-    xy = centres[documents] + _seeds(seeds, dot_steps)
+    xy = centres[documents] + _sunflower_offsets(seeds, dot_steps)
     labels = store.matrix.indices.astype(np.uint32)
-    separate_xy = _apart(xy.astype(np.float32))
+    separate_xy = _separate(xy.astype(np.float32))
     return Dots(separate_xy, labels, documents.astype(np.uint32))
 
 
-def _numbered(groups: IntArray) -> tuple[IntArray, IntArray]:
+def _number_within_groups(groups: IntArray) -> tuple[IntArray, IntArray]:
     """Return members' numbers in their groups, from 0, (n,), and groups' sizes, (n_groups,)."""
     counts = np.bincount(groups)
     order = np.argsort(groups, kind="stable")
@@ -322,7 +322,7 @@ def _numbered(groups: IntArray) -> tuple[IntArray, IntArray]:
     return numbers, counts.astype(np.int64)
 
 
-def _seeds(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sunflower_offsets(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the places of a sunflower's seeds by their numbers, (n, 2)."""
     radii = steps * np.sqrt(numbers)
     angles = _GOLDEN * numbers
@@ -331,7 +331,7 @@ def _seeds(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]
     return np.stack([x, y], axis=1)
 
 
-def _apart(xy: Floats) -> Floats:
+def _separate(xy: Floats) -> Floats:
     """Move coinciding dots apart, each by as little as possible."""
     while True:
         keys = (xy + np.float32(0)).view(np.uint64).ravel()
@@ -381,15 +381,15 @@ def anchors(dots: Dots, labels: Sequence[str], most: int = 4000) -> list[Anchor]
     for label, rows in enumerate(np.split(order, ends[:-1])):
         if not len(rows):
             continue
-        for island in _islands(cells[rows]):
+        for island in _find_islands(cells[rows]):
             island_dots = dots.xy[rows[island]]
             x, y = np.median(island_dots, axis=0).tolist()
             captions.append((-len(island), label, x, y))
     captions.sort()
-    return _levelled(captions[:most], labels)
+    return _assign_levels(captions[:most], labels)
 
 
-def _islands(cells: IntArray) -> list[IntArray]:
+def _find_islands(cells: IntArray) -> list[IntArray]:
     """Return the rows of dots (n, 2), by their cells, that lie around dense places."""
     unassigned = np.arange(len(cells))
     islands: list[IntArray] = []
@@ -412,7 +412,9 @@ def _islands(cells: IntArray) -> list[IntArray]:
     return islands
 
 
-def _levelled(captions: list[tuple[int, int, float, float]], labels: Sequence[str]) -> list[Anchor]:
+def _assign_levels(
+    captions: list[tuple[int, int, float, float]], labels: Sequence[str]
+) -> list[Anchor]:
     """Return each caption at the first level at which it covers none that was placed before."""
     n = len(captions)
     x = np.zeros(n)
@@ -481,7 +483,7 @@ def companions(
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedLabel:
     """A label that some documents share."""
 
     label: str
@@ -490,7 +492,9 @@ class Shared:
     lift: float  # how many times the share among all documents
 
 
-def shared_labels(store: ConceptStore, documents: Collection[int], k: int = 20) -> list[Shared]:
+def shared_labels(
+    store: ConceptStore, documents: Collection[int], k: int = 20
+) -> list[SharedLabel]:
     """Return the labels that set some documents apart, by how far their share is above the usual.
 
     Parameters
@@ -512,11 +516,11 @@ def shared_labels(store: ConceptStore, documents: Collection[int], k: int = 20) 
     order = np.lexsort((-counts, base_rates - shares))
     best = order[counts[order] > 0][:k]
     lifts = shares[best] / base_rates[best]
-    labels: list[Shared] = []
+    labels: list[SharedLabel] = []
     for column, lift in zip(best.tolist(), lifts, strict=True):
         count = int(counts[column])
         share = float(shares[column])
-        labels.append(Shared(store.labels[column], count, share, float(lift)))
+        labels.append(SharedLabel(store.labels[column], count, share, float(lift)))
     return labels
 
 

@@ -188,10 +188,10 @@ def add(body: AddBody, host: Host, caller: Admin) -> AddedOut:
 def remove(host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Remove a label for good: it is taken out of all known documents."""
     name = host.now.label(label)
-    return _changed(host, "remove", name, caller, lambda tagger: tagger.remove_labels([name]))
+    return _change(host, "remove", name, caller, lambda tagger: tagger.remove_labels([name]))
 
 
-def _changed(
+def _change(
     host: ModelHost, action: str, detail: str, caller: Caller, function: Callable[..., Any]
 ) -> VersionOut:
     """Return the version that answers after a change; see `ModelHost.change`."""
@@ -205,7 +205,7 @@ def rename(body: RenameBody, host: Host, label: LabelName, caller: Admin) -> Ver
     name = host.now.label(label)
     new_name = body.name
     detail = f"{name} to {new_name}"
-    return _changed(host, "rename", detail, caller, lambda tagger: tagger.rename(name, new_name))
+    return _change(host, "rename", detail, caller, lambda tagger: tagger.rename(name, new_name))
 
 
 @router.post("/models/{model}/labels/{label:name}/merge", tags=["vocabulary"], summary="Merge")
@@ -214,7 +214,7 @@ def merge(body: MergeBody, host: Host, label: LabelName, caller: Admin) -> Versi
     name = host.now.label(label)
     into = host.now.label(body.into)
     detail = f"{name} into {into}"
-    return _changed(host, "merge", detail, caller, lambda tagger: tagger.merge(name, into))
+    return _change(host, "merge", detail, caller, lambda tagger: tagger.merge(name, into))
 
 
 @router.post("/models/{model}/labels/{label:name}/block", tags=["vocabulary"], summary="Block")
@@ -223,7 +223,7 @@ def block(body: BlockBody, host: Host, label: LabelName, caller: Admin) -> Versi
     name = host.now.label(label)
     undo = body.undo
     action = "unblock" if undo else "block"
-    return _changed(host, action, name, caller, lambda tagger: tagger.block([name], undo=undo))
+    return _change(host, action, name, caller, lambda tagger: tagger.block([name], undo=undo))
 
 
 @router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")

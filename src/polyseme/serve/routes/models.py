@@ -32,17 +32,17 @@ def models(request: Request) -> Response:
     """List the models that answer here."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
     caller = caller_of(request)
-    descriptions = [_described(host, caller) for host in hosts.values()]
+    descriptions = [_describe(host, caller) for host in hosts.values()]
     return json_response({"models": descriptions})
 
 
 @router.get("/models/{model}", tags=["models"], summary="One model")
 def model(host: Host, request: Request) -> Response:
     """Describe a model: its sizes, its input, and its measured quality."""
-    return json_response(_described(host, caller_of(request)), host.now.version)
+    return json_response(_describe(host, caller_of(request)), host.now.version)
 
 
-def _described(host: ModelHost, caller: Caller) -> Facts:
+def _describe(host: ModelHost, caller: Caller) -> Facts:
     """Describe a model."""
     snapshot = host.now
     tagger = snapshot.tagger
