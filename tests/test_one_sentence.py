@@ -474,7 +474,7 @@ def test_a_sidecar_lies_beside_its_file_whatever_bytes_its_name_has(tmp_path, mo
     tagging = Tagging.__new__(Tagging)
     tagging.kind, tagging.skipped, tagging.files = "image", [], []
     record = {"file": "caf\\xe9.jpg", "labels": ["sea"], "kinds": ["seen"], "scores": [0.9]}
-    monkeypatch.setattr(tagging, "_tagged", lambda: iter([(file, record)]))
+    monkeypatch.setattr(tagging, "_tag_files", lambda: iter([(file, record)]))
     monkeypatch.setattr("polyseme.cluster.media.keywords_of", lambda *_: Keywords([], [], []))
     (written,) = tagging.sidecars()
     assert written["added"] == ["sea"] and written["sidecar"].isprintable()

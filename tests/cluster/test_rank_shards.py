@@ -360,12 +360,12 @@ def test_a_head_that_is_gone_is_told_once(monkeypatch, capsys):
 
     with socket.create_server(("127.0.0.1", 0)) as head:
         port = head.getsockname()[1]
-        with engine._watched(f"127.0.0.1:{port}"):
+        with engine._watch_head(f"127.0.0.1:{port}"):
             head.accept()  # it was looked at
             there = watcher()
         there.join()
         assert capsys.readouterr().err == ""
-    with engine._watched(f"127.0.0.1:{port}"):
+    with engine._watch_head(f"127.0.0.1:{port}"):
         watcher().join()
     assert capsys.readouterr().err.count("is gone, and Ray ends this process") == 1
 

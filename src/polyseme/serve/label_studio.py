@@ -301,7 +301,7 @@ async def webhook(body: WebhookBody, host: Host, caller: Reviewer) -> Any:
         if len(_waiting) >= _MOST_WAITING:
             _log.warning("%s: an annotation was not learned: too many are waiting", host.name)
             raise QueueFullError
-        learning = asyncio.create_task(_learn_in_turn(host, body))
+        learning = asyncio.create_task(_in_turn(host, body))
         _waiting.add(learning)
         learning.add_done_callback(_remove_waiting)
         await asyncio.shield(learning)
@@ -439,7 +439,7 @@ def _remove_waiting(learning: asyncio.Task[None]) -> None:
         learning.exception()  # retrieved, or asyncio would complain
 
 
-async def _learn_in_turn(host: ModelHost, body: WebhookBody) -> None:
+async def _in_turn(host: ModelHost, body: WebhookBody) -> None:
     """Learn from an annotation when those before it are learned; log why it cannot be learned."""
     try:
         async with _turns.setdefault(host, asyncio.Lock()):

@@ -34,7 +34,7 @@ FILE = "landscape.safetensors"
 LANDMARKS = 1500
 _QUICK = 400
 # Fewer are laid out by their principal axes.
-_FEWEST_LANDMARKS = 30
+_FEW = 30
 # Neighbours that t-SNE looks at, and nearest landmarks that a point lies among.
 _PERPLEXITY = 30.0
 _NEAREST = 3
@@ -103,7 +103,7 @@ class Landscape:
             Of their space.
         """
         landmarks = _landmarks(points, LANDMARKS)
-        if len(landmarks) < _FEWEST_LANDMARKS:
+        if len(landmarks) < _FEW:
             return cls.quick(points, digest)
         from sklearn.manifold import TSNE
         from threadpoolctl import threadpool_limits
@@ -308,7 +308,7 @@ def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
     dot_steps = (step * scales)[spots][documents]
     xy = centres[documents] + _sunflower_offsets(seeds, dot_steps)
     labels = store.matrix.indices.astype(np.uint32)
-    separate_xy = _separate(xy.astype(np.float32))
+    separate_xy = _apart(xy.astype(np.float32))
     return Dots(separate_xy, labels, documents.astype(np.uint32))
 
 
@@ -331,7 +331,7 @@ def _sunflower_offsets(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray
     return np.stack([x, y], axis=1)
 
 
-def _separate(xy: Floats) -> Floats:
+def _apart(xy: Floats) -> Floats:
     """Move coinciding dots apart, each by as little as possible."""
     while True:
         keys = (xy + np.float32(0)).view(np.uint64).ravel()
