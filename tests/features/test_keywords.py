@@ -345,16 +345,16 @@ def test_a_sidecar_takes_over_what_is_inside_the_picture(tmp_path, monkeypatch):
 
 def test_the_service_s_sidecars_take_it_over_as_well(tmp_path):
     pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-    from polyseme.serve.routes.export import write_sidecar
+    from polyseme.serve.routes.export import add_accepted_tags
 
     path = picture(tmp_path / "a.jpg", xmp=packet("sea", "sand"))
-    assert write_sidecar(path, "image", ["dog", "sea"], dry_run=True) == ["dog"]
+    assert add_accepted_tags(path, "image", ["dog", "sea"], dry_run=True) == ["dog"]
     assert not (tmp_path / "a.jpg.xmp").exists()
-    assert write_sidecar(path, "image", ["dog", "sea"], dry_run=False) == ["dog"]
+    assert add_accepted_tags(path, "image", ["dog", "sea"], dry_run=False) == ["dog"]
     assert read_sidecar(tmp_path / "a.jpg.xmp")[:3] == (["sea", "sand", "dog"], [], [])
     write_sidecar(tmp_path / "b.jpg.xmp", ["sky"])
     path = picture(tmp_path / "b.jpg", xmp=packet("sea"))
-    assert write_sidecar(path, "image", ["sea"], dry_run=False) == ["sea"]
+    assert add_accepted_tags(path, "image", ["sea"], dry_run=False) == ["sea"]
 
 
 def tags_in_darktable(folder: Path, names: list[str]) -> dict[str, set[str]]:

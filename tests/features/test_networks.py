@@ -6,7 +6,6 @@ import importlib
 import json
 import pickle
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -341,13 +340,6 @@ def test_weights_are_for_pictures_alone(tmp_path):
     words = ["extract", "audio", str(tmp_path), "--out", str(tmp_path / "x"), "--weights", "a"]
     done = CliRunner().invoke(app, words)
     assert "`--weights` is for networks that look at pictures" in str(done.exception)
-
-
-def test_extractions_of_before_there_were_networks_go_on(tmp_path):
-    Image.fromarray(PIXELS[0]).save(tmp_path / "0.png")
-    extract_folder(tmp_path, tmp_path / "numbers", ImageFeatures("pooled", 64))
-    before = replace(read_extraction(tmp_path / "numbers"), parameters={})
-    assert extractor_of(before, None).preprocessing() == before.preprocessing
 
 
 @pytest.mark.parametrize("size", [96, 260])

@@ -131,11 +131,9 @@ def fit(
                 **options,
             )
             word_vectors = _read_label_vectors(label_vectors, items.documents, sets)
-            answers = None
             if log.count:
-                answers = log
                 _check_answered_rows(pool, items.X, (model, update, verdicts))
-                say(f"learned from, too: {summarize_verdicts(answers.standing())}")
+                say(f"learned from, too: {summarize_verdicts(log.standing())}")
             tagger.fit(
                 items.X,
                 items.documents,
@@ -143,7 +141,7 @@ def fit(
                 word_vectors,
                 trainer,
                 pool,
-                answers,
+                log if log.count else None,
                 label_sets_only=label_sets_only,
                 warm_start_from=previous,
             )

@@ -16,6 +16,7 @@ from polyseme.cli.output import Form, emit, for_people, say
 if TYPE_CHECKING:
     from polyseme.corpus import LabelCorpus
     from polyseme.features import MediaFeatures
+    from polyseme.holdout import Validation
     from polyseme.tagger import Tagger
 
 _EXAMPLES = 6  # hidden tags whose likeliest items the page shows
@@ -147,6 +148,17 @@ def validate(
         pool_gain = validations[-1].gain_over(validation)
         validation = replace(validation, pool_gain=pool_gain)
 
+    _report_validation(validation, form)
+    if page is not None:
+        title = f"Tags of {documents or features}"
+        html = validation_page(validation, title)
+        with replacing(page_file) as stream:
+            stream.write(html.encode())
+        typer.echo(str(page))
+
+
+def _report_validation(validation: Validation, form: Form) -> None:
+    """Print the measures of seen and unseen labels, and the summary."""
     records = []
     for kind in ("seen", "unseen"):
         measures = getattr(validation, kind)
@@ -154,12 +166,6 @@ def validate(
     emit(records, form)
     lines = str(validation).splitlines()
     say("\n".join(lines[2:]))
-    if page is not None:
-        title = f"Tags of {documents or features}"
-        html = validation_page(validation, title)
-        with replacing(page_file) as stream:
-            stream.write(html.encode())
-        typer.echo(str(page))
 
 
 def _feature_matrices(

@@ -243,13 +243,7 @@ def review(
         files.append(_PendingFile(name, sidecar, read_sidecar(sidecar).pending))
 
     if not (accept or refuse):
-        records: list[dict[str, Any]] = []
-        for file in files:
-            if file.pending:
-                records.append({"file": file.name, "suggested": file.pending})
-        emit(records, form)
-        if not records:
-            say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
+        _list_pending(files, form)
         return
 
     for folder in {file.sidecar.parent for file in files}:
@@ -265,7 +259,7 @@ def review(
             items, X = items_to_learn(answered, tagger, features, TableReader())
             item_by_file = dict(zip(answered, items, strict=True))
 
-    records = []
+    records: list[dict[str, Any]] = []
     for file in files:
         # A star stands for all tags that the other answer does not name.
         to_accept = accepted_tags
@@ -293,6 +287,17 @@ def review(
         say(f"the model has learned from {summarize_verdicts(verdicts)}")
     if any(record["accepted"] for record in records):
         say("accepted tags are yours now: `polyseme extract` again, and the next `fit` learns them")
+
+
+def _list_pending(files: Sequence[_PendingFile], form: Form) -> None:
+    """Print the suggestions that wait for an answer."""
+    records: list[dict[str, Any]] = []
+    for file in files:
+        if file.pending:
+            records.append({"file": file.name, "suggested": file.pending})
+    emit(records, form)
+    if not records:
+        say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
 
 
 def _answered_files(files: Sequence[_PendingFile], answers: Sequence[str]) -> list[str]:

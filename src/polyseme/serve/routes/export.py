@@ -84,14 +84,16 @@ def sidecars(body: SidecarBody, host: Host, caller: Admin) -> Response:
         path = collection.file_of(name) if name in collection else None
         if not accepted or path is None:
             continue
-        added = write_sidecar(path, collection.media, accepted, dry_run=body.dry_run)
+        added = add_accepted_tags(path, collection.media, accepted, dry_run=body.dry_run)
         n_files += bool(added)
         n_tags += len(added)
     content = {"files": n_files, "tags": n_tags, "dry_run": body.dry_run}
     return json_response(content, snapshot.version)
 
 
-def write_sidecar(path: Path, kind: str | None, tags: Sequence[str], *, dry_run: bool) -> list[str]:
+def add_accepted_tags(
+    path: Path, kind: str | None, tags: Sequence[str], *, dry_run: bool
+) -> list[str]:
     """Add accepted tags to the sidecar of a file; return those that it lacked."""
     sidecar = sidecar_of(path)
     inside = Keywords([], [], [])
