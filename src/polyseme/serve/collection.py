@@ -176,24 +176,31 @@ class Collection:
     def select(self, names: Sequence[str], tagger: ZeroShotTagger | None = None) -> Any:
         """Return some items with their ids, as taggers take them.
 
-        Where they are coded in the space of a tagger they are returned so, for this tagger alone.
+        Items that are encoded in the space of a given tagger are returned encoded, for this tagger
+        alone.
         """
         rows = [self._row(name) for name in names]
         items = self._items
-        if tagger is not None and items is not None and items.space == tagger.space_.digest_:
+        space_digest = None if tagger is None else tagger.space_.digest_
+        if items is not None and items.space == space_digest:
             return items[rows]
         X = self._X[rows]
+        ids = list(names)
         if isinstance(X, Extracted):
-            return Extracted(X.kind, X.preprocessing, tuple(names), X.raw)
+            return Extracted(X.kind, X.preprocessing, tuple(ids), X.raw)
         if isinstance(X, Table):
-            return Table(features=X.features, columns=X.columns, ids=list(names))
-        return Table(features=X, columns=None, ids=list(names))
+            return Table(features=X.features, columns=X.columns, ids=ids)
+        return Table(features=X, columns=None, ids=ids)
 
     def among(self, verdicts: Iterable[Verdict]) -> Any:
         """Return the items that verdicts are about, as taggers take them; None without any."""
-        item_names = dict.fromkeys(verdict.item for verdict in verdicts)
-        names = [name for name in item_names if name in self._rows]
-        return self.select(names) if names else None
+        names: dict[str, None] = {}
+        for verdict in verdicts:
+            if verdict.item in self._rows:
+                names[verdict.item] = None
+        if not names:
+            return None
+        return self.select(list(names))
 
     def _row(self, name: str) -> int:
         """Find an item."""
@@ -236,16 +243,19 @@ class Collection:
     def suggest(self, tagger: ZeroShotTagger, name: str, k: int) -> list[tuple[str, float, str]]:
         """Return the k likeliest labels that an item does not have, with probability and kind."""
         row = self._row(name)
-        resolve = tagger.vocabulary_.resolve
-        own_tags = {normalize_label(resolve(tag)) for tag in self._tags[row]}
+        own_keys: set[str] = set()
+        for tag in self._tags[row]:
+            label = tagger.vocabulary_.resolve(tag)
+            own_keys.add(normalize_label(label))
         items = self.items(tagger)
-        labels, scores = tagger.rank(items[row], k + len(own_tags))
+        labels, scores = tagger.rank(items[row], k + len(own_keys))
         kinds = dict(zip(tagger.classes_.tolist(), tagger.kinds_.tolist(), strict=True))
         suggestions: list[tuple[str, float, str]] = []
         item_labels = labels[0].tolist()
         item_scores = scores[0].tolist()
         for label, score in zip(item_labels, item_scores, strict=True):
-            if score > 0 and normalize_label(label) not in own_tags:
+            is_own = normalize_label(label) in own_keys
+            if score > 0 and not is_own:
                 suggestions.append((label, score, kinds[label]))
         return suggestions[:k]
 

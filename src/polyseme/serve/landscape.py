@@ -391,25 +391,32 @@ def anchors(dots: Dots, labels: Sequence[str], most: int = 4000) -> list[Anchor]
 
 def _find_islands(cells: IntArray) -> list[IntArray]:
     """Return the rows of dots (n, 2), by their cells, that lie around dense places."""
-    unassigned = np.arange(len(cells))
+    n_dots = len(cells)
+    unassigned = np.arange(n_dots)
     islands: list[IntArray] = []
     while len(unassigned) and len(islands) < _PLACES:
         dot_cells = cells[unassigned]
-        cell_numbers = dot_cells @ (_CELLS, 1)
-        counts = np.bincount(cell_numbers, minlength=_CELLS**2)
-        table = np.pad(counts.reshape(_CELLS, _CELLS), 1)
-        row_sums = table[:-2] + table[1:-1] + table[2:]
-        window_sums = row_sums[:, :-2] + row_sums[:, 1:-1] + row_sums[:, 2:]
-        # Among equally dense places, the one with most dots in its own cell.
-        density = window_sums * (len(cells) + 1) + table[1:-1, 1:-1]
-        dense_cell = divmod(int(density.argmax()), _CELLS)
+        dense_cell = _densest_cell(dot_cells, n_dots)
         distances = np.abs(dot_cells - dense_cell)
-        inside = (distances <= 1).all(axis=1)
-        if islands and inside.sum() < max(_DENSE * len(cells), 3):
+        is_near = (distances <= 1).all(axis=1)
+        n_least = max(_DENSE * n_dots, 3)
+        if islands and is_near.sum() < n_least:
             break
-        islands.append(unassigned[inside])
-        unassigned = unassigned[~inside]
+        islands.append(unassigned[is_near])
+        unassigned = unassigned[~is_near]
     return islands
+
+
+def _densest_cell(cells: IntArray, n_dots: int) -> tuple[int, int]:
+    """Return the cell with most dots in it and around it; `n_dots` is at least their number."""
+    cell_numbers = cells @ (_CELLS, 1)
+    counts = np.bincount(cell_numbers, minlength=_CELLS**2)
+    table = np.pad(counts.reshape(_CELLS, _CELLS), 1)
+    row_sums = table[:-2] + table[1:-1] + table[2:]
+    window_sums = row_sums[:, :-2] + row_sums[:, 1:-1] + row_sums[:, 2:]
+    # Among equally dense places, the one with most dots in its own cell.
+    density = window_sums * (n_dots + 1) + table[1:-1, 1:-1]
+    return divmod(int(density.argmax()), _CELLS)
 
 
 def _assign_levels(
@@ -483,7 +490,7 @@ def companions(
 
 
 @dataclass(frozen=True)
-class SharedLabel:
+class Shared:
     """A label that some documents share."""
 
     label: str
@@ -492,9 +499,7 @@ class SharedLabel:
     lift: float  # how many times the share among all documents
 
 
-def shared_labels(
-    store: ConceptStore, documents: Collection[int], k: int = 20
-) -> list[SharedLabel]:
+def shared_labels(store: ConceptStore, documents: Collection[int], k: int = 20) -> list[Shared]:
     """Return the labels that set some documents apart, by how far their share is above the usual.
 
     Parameters
@@ -505,22 +510,23 @@ def shared_labels(
     k : int
         How many at the most.
     """
+    n_documents = len(store.ids)
     rows = np.unique(np.asarray(list(documents), dtype=np.int64))
-    if len(rows) and not 0 <= rows[0] <= rows[-1] < len(store.ids):
-        wrong = rows[0] if rows[0] < 0 else rows[-1]
-        last = len(store.ids) - 1
-        raise InputError(f"There is no document {wrong}; they are numbered to {last}.")
+    out_of_range = rows[(rows < 0) | (rows >= n_documents)]
+    if len(out_of_range):
+        last = n_documents - 1
+        raise InputError(f"There is no document {out_of_range[0]}; they are numbered to {last}.")
     counts = _counts(store, rows)
-    base_rates = store.counts / max(len(store.ids), 1)
+    base_rates = store.counts / max(n_documents, 1)
     shares = counts / max(len(rows), 1)
     order = np.lexsort((-counts, base_rates - shares))
-    best = order[counts[order] > 0][:k]
-    lifts = shares[best] / base_rates[best]
-    labels: list[SharedLabel] = []
-    for column, lift in zip(best.tolist(), lifts, strict=True):
+    occurs = counts[order] > 0
+    labels: list[Shared] = []
+    for column in order[occurs][:k].tolist():
         count = int(counts[column])
         share = float(shares[column])
-        labels.append(SharedLabel(store.labels[column], count, share, float(lift)))
+        lift = float(shares[column] / base_rates[column])
+        labels.append(Shared(store.labels[column], count, share, lift))
     return labels
 
 
