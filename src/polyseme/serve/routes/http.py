@@ -91,9 +91,11 @@ def address_of(name: str) -> str:
 async def host_of(request: Request, model: Annotated[str, InPath(max_length=255)]) -> ModelHost:
     """Return the model that a path names."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
-    if model not in hosts:
-        raise HTTPException(404, f"There is no model '{model[:60]}'; there is {', '.join(hosts)}.")
-    return hosts[model]
+    host = hosts.get(model)
+    if host is None:
+        names = ", ".join(hosts)
+        raise HTTPException(404, f"There is no model '{model[:60]}'; there is {names}.")
+    return host
 
 
 Host = Annotated[ModelHost, Depends(host_of)]
@@ -132,10 +134,13 @@ _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", "
 
 
 def json_response(content: Any, version: str | None = None) -> Response:
-    """Return an answer as JSON, with the version of the model that gave it."""
-    data = _JSON.encode(content)
-    headers = None if version is None else {"X-Model-Version": version}
-    return Response(data.encode("utf-8", "replace"), headers=headers, media_type=JSON)
+    """Return content as JSON, with the version of the model that gave it."""
+    text = _JSON.encode(content)
+    data = text.encode("utf-8", "replace")
+    headers = None
+    if version is not None:
+        headers = {"X-Model-Version": version}
+    return Response(data, headers=headers, media_type=JSON)
 
 
 def suggestion_records(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
@@ -200,8 +205,12 @@ def item_and_tags(
     host: ModelHost, query: SuggestRequest
 ) -> tuple[Any, list[tuple[str, ...]] | None]:
     """Return the item and the tags of a request, as a tagger takes them."""
-    X = None if query.features is None else host.items([query.features])
-    tags = [query.tags] if query.tags else None
+    X = None
+    tags = None
+    if query.features is not None:
+        X = host.items([query.features])
+    if query.tags:
+        tags = [query.tags]
     return X, tags
 
 
@@ -228,8 +237,9 @@ def nearest_records(host: ModelHost, snapshot: Snapshot, point: Any, k: int) -> 
     places = host.map(snapshot).places
     records: list[Facts] = []
     for neighbour in store.nearest(point, len(store.labels), k):
-        document = snapshot.documents[neighbour.document_ids[0]]
-        row = store.sets[document]
-        x, y = places[row].tolist()
-        records.append(neighbour_record(neighbour) | {"document": document, "x": x, "y": y})
+        first_id = neighbour.document_ids[0]
+        document = snapshot.documents[first_id]
+        x, y = places[store.sets[document]].tolist()
+        record = neighbour_record(neighbour)
+        records.append(record | {"document": document, "x": x, "y": y})
     return records

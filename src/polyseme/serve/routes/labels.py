@@ -57,28 +57,38 @@ def labels(
     for label, label_kind in snapshot.kinds.items():
         if kind is not None and label_kind != kind:
             continue
-        if query_key and query_key not in snapshot.key(label):
+        if query_key not in snapshot.key(label):
             continue
-        if blocked is not None and blocked != (label in blocked_labels):
+        is_blocked = label in blocked_labels
+        if blocked is not None and blocked != is_blocked:
             continue
         matches.append(label)
-    measured = snapshot.tagger.validation_
-    quality = {} if measured is None else measured.labels
 
-    def rank(label: str) -> tuple[Any, ...]:
-        begins_otherwise = bool(query_key) and not snapshot.key(label).startswith(query_key)
-        if order == "name":
-            return (begins_otherwise, label.casefold())
-        if order == "quality":
-            measures = [measure for measure in quality.get(label, ()) if measure is not None]
-            value = measures[0] if measures else None
-            return (begins_otherwise, value is None, -(value or 0.0), label)
-        return (begins_otherwise, -snapshot.counts.get(label, 0), label)
+    def sort_key(label: str) -> tuple[Any, ...]:
+        label_key = snapshot.key(label)
+        begins_otherwise = not label_key.startswith(query_key)
+        return (begins_otherwise, *_order_of(snapshot, label, order))
 
-    matches.sort(key=rank)
+    matches.sort(key=sort_key)
     page_labels = matches[offset : offset + limit]
     page = [_label(snapshot, label) for label in page_labels]
-    return json_response({"total": len(matches), "labels": page}, snapshot.version)
+    content = {"total": len(matches), "labels": page}
+    return json_response(content, snapshot.version)
+
+
+def _order_of(snapshot: Snapshot, label: str, order: str) -> tuple[Any, ...]:
+    """Return the sort key of a label by name, by quality or by count."""
+    if order == "name":
+        return (label.casefold(),)
+    if order == "count":
+        count = snapshot.counts.get(label, 0)
+        return (-count, label)
+    measured = snapshot.tagger.validation_
+    quality = {} if measured is None else measured.labels
+    for value in quality.get(label, ()):
+        if value is not None:
+            return (False, -value, label)
+    return (True, 0.0, label)
 
 
 def _label(snapshot: Snapshot, label: str) -> Facts:
@@ -204,49 +214,60 @@ def rename(body: RenameBody, host: Host, label: LabelName, caller: Admin) -> Ver
     """Rename a label; the former name is still understood."""
     name = host.now.label(label)
     new_name = body.name
-    detail = f"{name} to {new_name}"
-    return _change(host, "rename", detail, caller, lambda tagger: tagger.rename(name, new_name))
+
+    def change(tagger: ZeroShotTagger) -> object:
+        return tagger.rename(name, new_name)
+
+    return _change(host, "rename", f"{name} to {new_name}", caller, change)
 
 
 @router.post("/models/{model}/labels/{label:name}/merge", tags=["vocabulary"], summary="Merge")
 def merge(body: MergeBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Let another label stand for this one, too."""
-    name = host.now.label(label)
-    into = host.now.label(body.into)
-    detail = f"{name} into {into}"
-    return _change(host, "merge", detail, caller, lambda tagger: tagger.merge(name, into))
+    snapshot = host.now
+    name = snapshot.label(label)
+    into = snapshot.label(body.into)
+
+    def change(tagger: ZeroShotTagger) -> object:
+        return tagger.merge(name, into)
+
+    return _change(host, "merge", f"{name} into {into}", caller, change)
 
 
 @router.post("/models/{model}/labels/{label:name}/block", tags=["vocabulary"], summary="Block")
 def block(body: BlockBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Never suggest a label, or suggest it again."""
     name = host.now.label(label)
-    undo = body.undo
-    action = "unblock" if undo else "block"
-    return _change(host, action, name, caller, lambda tagger: tagger.block([name], undo=undo))
+    action = "unblock" if body.undo else "block"
+
+    def change(tagger: ZeroShotTagger) -> object:
+        return tagger.block([name], undo=body.undo)
+
+    return _change(host, action, name, caller, change)
 
 
 @router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")
 def merges(host: Host, limit: Limit = 20) -> Response:
     """Suggest labels to merge, such as cards into card."""
-    similar_pairs = host.now.tagger.similar_labels(limit)
+    snapshot = host.now
     pairs: list[Facts] = []
-    for label, into, alike in similar_pairs:
+    for label, into, alike in snapshot.tagger.similar_labels(limit):
         pairs.append({"label": label, "into": into, "alike": alike})
-    return json_response({"pairs": pairs}, host.now.version)
+    return json_response({"pairs": pairs}, snapshot.version)
 
 
 @router.get("/models/{model}/candidates", tags=["vocabulary"], summary="Tags it does not know")
 def candidates(host: Host, limit: Limit = 100) -> Response:
-    """Return tags outside the vocabulary: of the collection's items, and that people asked with."""
+    """Return tags outside the vocabulary: of the collection's items, and of requests."""
     snapshot = host.now
-    item_tags = {} if host.collection is None else host.collection.tag_counts
-    typed_tags = dict(host.told.typed)
+    counts_by_source: dict[str, dict[str, int]] = {"items": {}, "asked": dict(host.told.typed)}
+    if host.collection is not None:
+        counts_by_source["items"] = dict(host.collection.tag_counts)
     ranking: list[tuple[int, str, str]] = []
-    for source, counts in (("items", item_tags), ("asked", typed_tags)):
-        for tag, n in counts.items():
+    for source, counts in counts_by_source.items():
+        for tag, count in counts.items():
             if snapshot.known(tag) is None:
-                ranking.append((-n, tag, source))
+                ranking.append((-count, tag, source))
     ranking.sort()
     records: list[Facts] = []
     for negative_count, tag, source in ranking[:limit]:

@@ -117,11 +117,12 @@ def reload(host: Host, caller: Admin) -> VersionOut:
 @router.get("/models/{model}/versions", tags=["models"], summary="What changed, and when")
 def versions(host: Host) -> Response:
     """List the versions that are kept, the oldest first."""
-    versions = host.versions.all()
-    digest = host.now.digest
-    numbers = [version.number for version in versions if version.digest == digest]
-    current = max(numbers, default=None)
-    records = [asdict(version) for version in versions]
+    current: int | None = None
+    records: list[Facts] = []
+    for version in host.versions.all():
+        records.append(asdict(version))
+        if version.digest == host.now.digest:
+            current = version.number
     return json_response({"current": current, "versions": records})
 
 

@@ -60,12 +60,15 @@ def items(
     """List items by their ids and tags; `tagged` and `reviewed` ask for those with or without."""
     collection = collection_of(host)
     snapshot = host.now
-    names = collection.find(query, tagged)
-    if reviewed is not None:
-        names = [name for name in names if (name in snapshot.reviewed) == reviewed]
+    names: list[str] = []
+    for name in collection.find(query, tagged):
+        is_reviewed = name in snapshot.reviewed
+        if reviewed in (None, is_reviewed):
+            names.append(name)
     page_names = names[offset : offset + limit]
     page = [_item(host, snapshot, name) for name in page_names]
-    return json_response({"total": len(names), "items": page}, snapshot.version)
+    content = {"total": len(names), "items": page}
+    return json_response(content, snapshot.version)
 
 
 @router.get("/models/{model}/items/{item:name}", tags=["review"], summary="One item")

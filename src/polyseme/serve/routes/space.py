@@ -71,8 +71,9 @@ def space(host: Host) -> Response:
 def points(host: Host, request: Request) -> Response:
     """Return all points: x and y in turn (float32), then labels, then documents (uint32)."""
     picture = host.map()
-    headers = {"ETag": f'"{picture.digest}"', "Cache-Control": "private, max-age=86400"}
-    if request.headers.get("if-none-match") == headers["ETag"]:
+    tag = f'"{picture.digest}"'
+    headers = {"ETag": tag, "Cache-Control": "private, max-age=86400"}
+    if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(picture.points, headers=headers, media_type=NUMBERS)
 
@@ -102,8 +103,9 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
 @router.post("/models/{model}/documents/shared", tags=["map"], summary="Tags that documents share")
 def shared(body: DocumentsBody, host: Host) -> Response:
     """Return the tags that set some known documents apart from all others."""
-    documents = body.documents
-    labels = shared_labels(host.now.tagger.store_, documents)
+    snapshot = host.now
+    labels = shared_labels(snapshot.tagger.store_, body.documents)
     records = [asdict(label) for label in labels]
-    content = {"n": len(set(documents)), "labels": records}
-    return json_response(content, host.now.version)
+    n_documents = len(set(body.documents))
+    content = {"n": n_documents, "labels": records}
+    return json_response(content, snapshot.version)
