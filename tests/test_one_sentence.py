@@ -578,7 +578,7 @@ def test_a_file_whose_name_is_not_unicode_gets_a_sidecar(tmp_path, monkeypatch):
     tagging.skipped = []
     tagging.files = []
     record = {"file": "caf\\xe9.jpg", "labels": ["sea"], "kinds": ["seen"], "scores": [0.9]}
-    monkeypatch.setattr(tagging, "_tagged", lambda: iter([(file, record)]))
+    monkeypatch.setattr(tagging, "_tag_files", lambda: iter([(file, record)]))
     monkeypatch.setattr("polyseme.cluster.media.keywords_of", lambda *_: Keywords([], [], []))
     (report,) = tagging.sidecars()
     assert report["added"] == ["sea"]

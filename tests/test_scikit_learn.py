@@ -173,7 +173,7 @@ def test_true_labels_are_compared_by_name(world):
     truth = pd.DataFrame(table, columns=labels)
     assert tagger.evaluate(world.X, truth) == wanted
     scores = tagger.predict_proba(world.X)
-    with pytest.raises(InputError, match="nobody knows whether they are in the same order"):
+    with pytest.raises(InputError, match="unknown whether they are in the same order"):
         evaluate(truth, scores)
     measured = evaluate(truth, pd.DataFrame(scores, columns=tagger.classes_))
     assert measured == pytest.approx(wanted, rel=1e-12)

@@ -41,7 +41,6 @@ from polyseme._validation import (
     first_few,
     in_order,
     warn_dropped,
-    without_ids,
 )
 from polyseme.active_learning import Block, Question, check_strategy, choose
 from polyseme.answers import Corrections
@@ -62,8 +61,9 @@ from polyseme.evidence import Evidence, evidence_of
 from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, one_item
 from polyseme.feedback import Feedback, answer_table, as_verdict
-from polyseme.growth import cost_of_fit, tell_cost
+from polyseme.growth import cost_of_fit, warn_about_cost
 from polyseme.holdout import MOST_TRAINED, Validation, validate
+from polyseme.io.join import without_ids
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
     ModelFileError,
@@ -382,7 +382,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             measured_on = source.measured_on_
         else:
             if warm is None:
-                self._tell_cost(template, data)
+                self._warn_about_cost(template, data)
             # Without a seed other items would be held out when it goes on.
             checkpoint = space.checkpoint if seeded else None
             validation, share, pooled = self._validated(
@@ -467,7 +467,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_number("n_validations", self.n_validations, owner=owner, low=0, whole=True)
         return template
 
-    def _tell_cost(self, space: ConceptSpace, data: TrainingSet) -> None:
+    def _warn_about_cost(self, space: ConceptSpace, data: TrainingSet) -> None:
         """Warn before a fit that will take long or much memory."""
         if space.device != "cpu" and check_device(space.device, owner="fit") != "cpu":
             return
@@ -478,7 +478,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         n_validations = self.n_validations * (1 + pooled)
         n_all = n_items + data.n_pool
         cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, n_validations)
-        tell_cost(cost, plan, n_labels, stacklevel=4)
+        warn_about_cost(cost, plan, n_labels, stacklevel=4)
 
     def _check_former(self, former: ZeroShotTagger) -> None:
         """Raise unless a tagger is fitted, and reads labels and items as this one is to do."""

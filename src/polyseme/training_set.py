@@ -27,7 +27,6 @@ from polyseme._validation import (
     check_instances,
     column_names,
     in_order,
-    without_ids,
 )
 from polyseme.corpus import (
     Documents,
@@ -40,6 +39,7 @@ from polyseme.corpus import (
 from polyseme.documents import TrainingTables, teaching_corpora, training_tables
 from polyseme.features.base import MediaFeatures, learned_copy
 from polyseme.feedback import Feedback, answer_table
+from polyseme.io.join import without_ids
 from polyseme.space import ConceptSpace
 from polyseme.verdicts import Verdict
 from polyseme.vocabulary import Vocabulary

@@ -65,7 +65,7 @@ _LOADED += [f"polyseme.{name}" for name in ("cli.reading", "cli.postponed", "clu
 _LOADED += [f"polyseme.{name}" for name in ("io.text_tables", "io.shards", "published.tagger")]
 _LOADED += [f"polyseme.{name}" for name in ("features.efficientnet", "features.pictures")]
 _LOADED += ["polyseme.serve.app", "polyseme.serve.access", "polyseme.index", "uvicorn"]
-_LOADED += ["polyseme.serve.api", "polyseme.serve.annif", "uvicorn.protocols.http.auto"]
+_LOADED += ["polyseme.serve.routes", "polyseme.serve.annif", "uvicorn.protocols.http.auto"]
 _MINE = {"diary.txt": "mine", "thesis.tmp": "mine", f".{'0' * 16}.tmp": "mine"}
 
 

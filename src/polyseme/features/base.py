@@ -1,4 +1,4 @@
-"""The frame of every feature extractor: media in, raw numbers, features out.
+"""The base class of feature extractors: media in, raw numbers, features out.
 
 In: media files, arrays, or what `polyseme extract` wrote. Out: a feature matrix (n, n_features).
 """
@@ -32,7 +32,7 @@ from polyseme.persistence import JSON, Arrays, Config, State
 from polyseme.schema import Fields, Plain, Table, Whole, check_arrays, parameters
 
 Raw = NDArray[np.float32]
-# Parameters that say how the work is done, and not what comes of it.
+# Parameters of the computation that do not change its results.
 _HERE_ONLY = ("device", "n_jobs", "random_state")
 _MOST = float(np.finfo(np.float32).max)
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return np.asarray(raw, dtype=np.float32)
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Learn from items (paths, arrays or Extracted) what turns raw numbers into features."""
+        """Learn how raw numbers become features from items (paths, arrays, Extracted)."""
         self._fit(self.raw(X))
         return self
 
@@ -162,7 +162,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         remaining = iter(items)
         batches = iter(lambda: list(itertools.islice(remaining, self.batch_size)), [])
         n_threads = self.n_jobs or n_cores()
-        for first in batches:  # nothing heavy is loaded when there is nothing to look at
+        for first in batches:  # nothing heavy is loaded where there is no file
             all_batches = itertools.chain([first], batches)
             with self.single_threaded():
                 for outcomes in ordered_map(self.extract_batch, all_batches, n_threads):
@@ -189,7 +189,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def plain_parameters(self) -> dict[str, JSON]:
-        """Return what another extractor is made with, here or elsewhere, as JSON values."""
+        """Return the parameters of an equal extractor, here or elsewhere, as JSON values."""
         parameter_by_name: dict[str, JSON] = {}
         for name, parameter in self.get_params().items():
             if name not in _HERE_ONLY:
@@ -223,7 +223,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         if config["preprocessing"] != extractor.preprocessing_:
             raise InputError(
                 f"The saved model was made with another version of the {cls.kind} features; "
-                "extract the files again and fit anew."
+                "extract the files and fit again."
             )
         extractor.n_features_out_ = int(config["n_features_out"])
         return extractor
@@ -311,7 +311,7 @@ def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaF
 
 
 def one_item(x: object, extractor: MediaFeatures | None) -> object:
-    """Return one item as a table of one row, or as what an extractor takes."""
+    """Return one item as a table of one row, or in the form that an extractor takes."""
     if extractor is None:
         return as_row(x)
     return x if isinstance(x, Extracted) else [x]
@@ -346,13 +346,13 @@ def check_file(path: Path) -> int:
 
 
 def cause(error: OSError | ValueError) -> str:
-    """Return the system's own words for what is wrong with a file."""
+    """Return the system's message about a file."""
     return str(getattr(error, "strerror", None) or error).lower()
 
 
 @contextmanager
 def quiet_decoders() -> Iterator[None]:
-    """Keep what C libraries write to the error stream from the screen.
+    """Keep messages of C libraries on the error stream from the screen.
 
     The MP3 decoder comments on damaged files there and offers no switch. Python's own `sys.stderr`
     gets another descriptor, so that warnings and progress still show. It concerns the whole
@@ -371,7 +371,7 @@ def quiet_decoders() -> Iterator[None]:
             redirected = io.TextIOWrapper(
                 raw, python_stream.encoding, errors="backslashreplace", write_through=True
             )
-            # A stream that nobody needs to read stays one.
+            # A stream that need not be read stays one.
             was_quiet = isinstance(python_stream, Quiet)
             replacement: Any = Quiet(redirected) if was_quiet else redirected
             sys.stderr = replacement
@@ -389,7 +389,7 @@ def quiet_decoders() -> Iterator[None]:
 
 
 def attempt(function: Callable[[object], T], item: object) -> T | MediaError:
-    """Return what a function makes of an item, or the error that says why there is nothing."""
+    """Return the result of a function for an item, or its error as a `MediaError`."""
     try:
         return function(item)
     except MediaError as error:

@@ -1,7 +1,7 @@
 """The published method: labels are ranked by known concepts around an instance's point.
 
-In: tag sets and features. Out: a `PublishedTagger`, which ranks, completes, explains, grows without
-re-training, and is kept on disk.
+In: tag sets and features. Out: a `PublishedTagger`, which ranks, completes and explains labels,
+takes new documents without re-training, and can be saved.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from polyseme._validation import (
     draw_seed,
     in_order,
     warn_dropped,
-    without_ids,
 )
 from polyseme.checkpoints import unless_refused
 from polyseme.corpus import (
@@ -49,6 +48,7 @@ from polyseme.corpus import (
 from polyseme.documents import label_column, teaching_corpora
 from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures, learned_copy, one_item
+from polyseme.io.join import without_ids
 from polyseme.persistence import State, joined, plain, within, write_model
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
@@ -187,7 +187,7 @@ class PublishedTagger(Estimator):
         semantics, documents = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
         if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
-        # The order in which seeds are drawn belongs to what a seed gives.
+        # The order in which seeds are drawn is part of the reproducible result of a seed.
         embedding_seed = draw_seed(generator)
         mapper_seed = draw_seed(generator)
         feature_seed = draw_seed(generator)
@@ -207,7 +207,7 @@ class PublishedTagger(Estimator):
         mapper = None
         if self.fit_embedding:
             if features is not None and not corpus.used(semantics.without_unused().labels):
-                raise _nothing_shared()
+                raise _no_shared_label_error()
             embedding = self._embedding_to_fit(template, embedding_seed)
         with unless_refused(embedding.checkpoint if self.fit_embedding else None):
             if self.fit_embedding:
@@ -269,7 +269,7 @@ class PublishedTagger(Estimator):
             targets = embedding.targets(corpus)
         placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
         if not len(placed):
-            raise _nothing_shared()
+            raise _no_shared_label_error()
         mapper = copy_of(self.mapper or InstanceMapper())
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
@@ -346,7 +346,7 @@ class PublishedTagger(Estimator):
         return np.array(self.classes_, dtype=object)[label_ids], scores
 
     def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
-        """Return the nearest known concepts of a label, from near to far: what its score rests on.
+        """Return the nearest known concepts of a label, from near to far, which explain its score.
 
         Parameters
         ----------
@@ -550,8 +550,8 @@ def _check_parts_fit(
         require(sound, name, "what its other parts ask for")
 
 
-def _nothing_shared() -> InputError:
-    """Build the error for instances of which nothing can be learned."""
+def _no_shared_label_error() -> InputError:
+    """Build the error for instances that no label can be learned from."""
     return InputError(
         "No instance carries a label of the label sets, so none can be placed in the concept "
         "space; check that both use the same labels."

@@ -1,6 +1,6 @@
-"""Who may do what: bearer tokens with a scope, of which only hashes are kept.
+"""Bearer tokens, each with a name and a scope; only their hashes are stored.
 
-In: a file of tokens, which `polyseme token` writes. Out: the name and scope of whoever sent one.
+In: the file that `polyseme token` writes. Out: the name and scope that belong to a token.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Tokens:
         return len(self._callers)
 
     def caller(self, token: str) -> Caller | None:
-        """Return who sent a token; None where nobody has it."""
+        """Return the caller that a token belongs to; None for an unknown one."""
         sent_hash = _hash(token)
         caller = None
         for token_hash, token_caller in self._callers.items():  # all are compared, in the same time

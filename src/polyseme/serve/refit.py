@@ -1,7 +1,7 @@
 """A refit in the background: a served model is fitted again to the items that people review.
 
-In: the model that answers, the collection with its tags, and what people have answered. Out: a
-fitted model in its place, or one sentence that says why not; meanwhile the former one answers.
+In: the current model, the collection with its tags, and people's answers. Out: a fitted model in
+its place, or one sentence that says why not; meanwhile the former one answers.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Refitting:
             self._make_ready()
 
     def _make_ready(self) -> None:
-        """Code the items and lay out the map anew, so that nobody waits for it."""
+        """Encode the items and lay out the map, so that no request has to wait for it."""
         try:
             self.host.warm()
             self.host.lay_out()
@@ -148,7 +148,7 @@ def new_tagger(former: ZeroShotTagger) -> ZeroShotTagger:
     )
 
 
-def training_data(now: Snapshot, collection: Collection | None) -> dict[str, Any]:
+def training_data(snapshot: Snapshot, collection: Collection | None) -> dict[str, Any]:
     """Return the arguments of `ZeroShotTagger.fit` for a refit.
 
     Items have their own tags, with accepted ones and without refused ones. Items without any tag
@@ -164,10 +164,10 @@ def training_data(now: Snapshot, collection: Collection | None) -> dict[str, Any
     InputError
         Where items of the former fit are missing, so that what it learned of them would be lost.
     """
-    tagger = now.tagger
+    tagger = snapshot.tagger
     if collection is None or not tagger.n_features_in_:
         raise InputError("A refit needs the items with their tags; start the service with --items.")
-    tags = dict(now.accepted(collection))
+    tags = dict(snapshot.accepted(collection))
     if not tags:
         raise InputError("None of the items has a tag, so there is nothing to fit to.")
     by_command = "fit it by `polyseme fit --update` with all items"

@@ -1,4 +1,4 @@
-"""Versions of a model: every state that was saved by the service, and what changed.
+"""Versions of a model: every state that the service saved, and its change.
 
 In: a model's folder, after each change. Out: folders `versions/0001`, `0002` … inside it, each a
 whole model that can be read and put back. Files that did not change are shared by hard links.
@@ -36,7 +36,7 @@ _WAIT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Version:
-    """One state of a model, and what made it from the one before."""
+    """One state of a model, and the change that led to it."""
 
     number: int
     digest: str  # of its manifest, 12 hexadecimal digits
@@ -67,7 +67,7 @@ class Versions:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Lock the model for a change; others that change it wait."""
-        # Old versions are removed: what a link leads to may be somebody else's.
+        # Old versions are removed, and the target of a link may belong to others.
         if self._folder.is_symlink():
             raise ModelFileError(f"'{self._folder}' is a link where versions belong; move it away.")
         if self._folder.exists() and not self._folder.is_dir():
@@ -122,8 +122,8 @@ class Versions:
         if versions and versions[-1].digest == digest:
             return versions[-1]
         number = max(self._numbers(), default=0) + 1
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        version = Version(number, digest, now, author, action, detail, n_labels, n_documents)
+        saved_at = datetime.now(UTC).isoformat(timespec="seconds")
+        version = Version(number, digest, saved_at, author, action, detail, n_labels, n_documents)
 
         unfinished = self._folder / f".{number:04d}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)  # one that a kill has left
