@@ -6,6 +6,7 @@ re-training, and is kept on disk.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -74,11 +75,12 @@ from polyseme.holdout import MOST_TRAINED, Validation, validate
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
     ModelFileError,
+    SavedEstimator,
     State,
     joined,
-    read_model,
+    model_file,
+    read_file,
     within,
-    write_model,
 )
 from polyseme.reading import METHODS, Features, Items, NamedLabels, Reading, coded_blocks
 from polyseme.schema import (
@@ -149,7 +151,7 @@ _GROWN = 0.1
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
-class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no types there
+class ZeroShotTagger(TransformerMixin, SavedEstimator, Estimator):  # type: ignore[misc]
     """Rank every label for an item: seen, unseen and oov.
 
     Documents and items are coded in one `ConceptSpace`, and every label is read from a code. Tags
@@ -1854,10 +1856,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     # ------------------------------------------------------------------ persistence
 
     def save(self, path: str | Path) -> None:
-        """Write the tagger to a folder of JSON and arrays, atomically and without pickle.
+        """Write the tagger to a folder, as `model.safetensors`, atomically and without pickle.
 
         Verdicts that it has are copied along, and those that the folder has stay there; verdicts
-        that were in memory are kept in the folder from then on.
+        that were in memory are kept in the folder from then on. A model that was loaded from the
+        folder, and was changed there by somebody else since, is not overwritten.
 
         Parameters
         ----------
@@ -1867,7 +1870,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_fitted(self, "store_")
         path = check_path(path, what="The folder of a model")
         self.verdicts_.copy_to(path)  # first: no model is there without what it learned from
-        write_model(path, "tagger", *self.get_state())
+        self._write(path)
         self._answers = self._answers.saved_to(Path(path))
 
     def get_state(self) -> State:
@@ -2068,18 +2071,23 @@ def load(path: str | Path) -> Tagger:
         Ranks exactly as the saved one did.
     """
     path = check_path(path, what="The folder of a model")
-    config, arrays = read_model(path, "tagger")
+    saved = read_file(model_file(path), "tagger")
+    digests = {os.path.realpath(path): saved.digest}
+    method = saved.config.get("method")
     with reading(path):
-        if config.get("method") == "space":
-            tagger = ZeroShotTagger.from_state(config, arrays)
+        if method == "space":
+            tagger = ZeroShotTagger.from_state(saved.config, saved.arrays)
             answers = Answers.of_folder(Path(path), tagger.space_)
             tagger._take_over(answers, answers.feedback.labels)
+            tagger._digests = digests
             return tagger
         from polyseme.published.tagger import PublishedTagger
 
-        if config.get("method") == "published":
-            return PublishedTagger.from_state(config, arrays)
+        if method == "published":
+            published = PublishedTagger.from_state(saved.config, saved.arrays)
+            published._digests = digests
+            return published
     raise ModelFileError(
-        f"The model at '{path}' has the method {shown(config.get('method'))}, which this version "
-        "of polyseme does not know; fit it anew."
+        f"The model at '{path}' has the method {shown(method)}, which this version of polyseme "
+        "does not know; fit it anew."
     )
