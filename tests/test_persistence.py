@@ -188,9 +188,9 @@ def test_a_file_or_nothing_is_no_model(tmp_path):
         write(tmp_path / "file", NEW)
     with pytest.raises(ModelFileError, match="is a file; choose another path"):
         check_destination(tmp_path / "file" / "below")
-    with pytest.raises(ModelFileError, match="no polyseme model at .*: this is a file"):
+    with pytest.raises(ModelFileError, match=r"no polyseme model at .*: this is a file"):
         read_model(tmp_path / "file", "tagger")
-    with pytest.raises(ModelFileError, match="no polyseme model at .*: no such folder"):
+    with pytest.raises(ModelFileError, match=r"no polyseme model at .*: no such folder"):
         read_model(tmp_path / "absent", "tagger")
     with pytest.raises(ModelFileError, match=f"is not a polyseme model: it has no {MODEL}"):
         read_model(tmp_path, "tagger")
@@ -221,7 +221,7 @@ def test_a_model_that_was_changed_since_it_was_loaded_is_not_overwritten(toy_tag
     first.block(labels[:1]).save(path)
     first.block(labels[1:2]).save(path)
     second.block(labels[2:3])
-    with pytest.raises(ModelFileError, match="was changed since it was loaded.*load it again"):
+    with pytest.raises(ModelFileError, match=r"was changed since it was loaded.*load it again"):
         second.save(path)
     assert load(path).vocabulary_.blocked == tuple(labels[:2])
     second.save(tmp_path / "other")

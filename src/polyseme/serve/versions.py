@@ -7,7 +7,6 @@ a whole model that can be put back, and beside each a `.json` that says what cha
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -117,13 +116,10 @@ class Versions:
     def _write(self, version: Version) -> None:
         """Write a version's model, and then what says that it is there."""
         copy = self._file(version.number, "safetensors")
-        copy.unlink(missing_ok=True)  # what a kill has left
-        try:
-            os.link(self.model / MODEL, copy)  # a saved file is replaced, never written to
-        except OSError:
-            shutil.copyfile(self.model / MODEL, copy)
+        with (self.model / MODEL).open("rb") as source, replacing(copy) as stream:
+            shutil.copyfileobj(source, stream)
+        text = json.dumps(asdict(version), indent=1)
         with replacing(self._file(version.number, "json")) as stream:
-            text = json.dumps(asdict(version), indent=1)
             stream.write(f"{text}\n".encode())
 
     def state(self, number: int) -> State:
