@@ -10,7 +10,7 @@ import pytest
 
 from polyseme import load
 from polyseme._validation import InputError
-from polyseme.persistence import MODEL
+from polyseme.persistence import MODEL, ModelFileError
 from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import Ask, ModelHost, UnknownLabelError
 from polyseme.verdicts import Verdict
@@ -240,19 +240,29 @@ def test_a_folder_that_cannot_be_written_still_answers(model, world, monkeypatch
     assert not (model / "versions").exists()
 
 
-def test_a_change_at_the_command_line_and_one_of_the_service_are_both_kept(host, model):
-    """Whichever is second reads what the first has saved, however long that one takes."""
+@pytest.mark.parametrize("first", ["service", "command line"])
+def test_of_two_changes_at_once_the_second_is_refused_and_none_is_lost(host, model, first):
     from polyseme.cli.commands import _change
 
-    def rename(tagger):
-        # Without a lock this one would end first, and be overwritten.
-        other.start()
-        other.join(1)
+    def block():
+        host.change("block", "sand", None, lambda tagger: tagger.block(["sand"]))
+
+    def rename():
+        _change(model, None, "rename", lambda tagger: tagger.rename("sea", "ocean"))
+
+    def block_during(tagger):
+        block()
         tagger.rename("sea", "ocean")
 
-    changed = host.change
-    other = threading.Thread(target=changed, args=("block", "", None, lambda t: t.block(["sand"])))
-    _change(model, None, "rename", rename)
-    other.join()
+    def rename_during(tagger):
+        rename()
+        tagger.block(["sand"])
+
+    with pytest.raises(ModelFileError, match="was changed since it was loaded"):
+        if first == "service":
+            _change(model, None, "rename", block_during)
+        else:
+            host.change("block", "sand", None, rename_during)
+    rename() if first == "service" else block()
     tagger = load(model)
     assert "ocean" in tagger.classes_ and "sand" in tagger.vocabulary_.blocked
