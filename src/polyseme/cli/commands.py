@@ -734,8 +734,10 @@ def _describe_log(log: VerdictLog) -> dict[str, Any]:
 
 
 def _saved(path: Path) -> str:
-    """Return when a model was saved, by its manifest."""
-    seconds = (path / "manifest.json").stat().st_mtime
+    """Return when a model was saved, by its file."""
+    from polyseme.persistence import MODEL
+
+    seconds = (path / MODEL).stat().st_mtime
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
