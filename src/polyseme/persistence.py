@@ -29,11 +29,11 @@ from polyseme.io.folders import (
     check_link,
     check_regular,
     check_writable,
+    create_folder,
     is_temporary,
     sync_folder,
     temporary_of,
 )
-from polyseme.io.folders import make_folder as make_folder  # also that of verdicts
 
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 Config: TypeAlias = Mapping[str, Any]
@@ -55,7 +55,9 @@ _START = re.compile(
     rb'\\"kind\\":\\"(?P<kind>[a-z]+)\\",\\"sha256\\":\\"(?P<digest>[0-9a-f]{64})\\",'
 )
 _MOST_START = 256
-_DTYPES = frozenset(np.dtype(code).name for code in "?bhiqBHIQefd")
+_DTYPES = {"BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64"}
+_DTYPES |= {"U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64"}
+_DTYPES |= {"F16": "float16", "F32": "float32", "F64": "float64"}
 _LOCK_SECONDS = 60.0
 
 
@@ -185,11 +187,22 @@ def check_destination(path: str | os.PathLike[str]) -> None:
     if folder.is_dir():
         _check_ours(folder)
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not existing.is_dir():
-        raise ModelFileError(
-            f"Refusing to write a model to '{folder}': '{existing}' is a file; choose another path."
-        )
+    _check_folder(folder, existing)
     check_writable(existing)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a model's folder and its parents where they are not there."""
+    _check_folder(folder, folder)
+    create_folder(folder)
+
+
+def _check_folder(folder: Path, place: Path) -> None:
+    """Raise where a file is in the place of a model's folder, or of one above it."""
+    if place.exists() and not place.is_dir():
+        raise ModelFileError(
+            f"Refusing to write a model to '{folder}': '{place}' is a file; choose another path."
+        )
 
 
 def _check_ours(folder: Path) -> None:
@@ -216,7 +229,7 @@ def _encode(kind: str, config: Config, arrays: Arrays) -> tuple[list[bytes | mem
 
     native: dict[str, NDArray[Any]] = {}
     for name, array in arrays.items():
-        if array.dtype.name not in _DTYPES:
+        if array.dtype.name not in _DTYPES.values():
             raise ModelFileError(
                 f"Array '{name}' of a model must hold bools, whole numbers or floats of at most "
                 f"64 bits; got dtype {array.dtype}."
@@ -350,7 +363,7 @@ def read_file(file: Path, kind: str) -> Saved:
         raise _unreadable(file, error) from error
     try:
         return _parse(data)
-    except _invalid() as error:
+    except _INVALID as error:
         raise DamagedModelError(
             f"'{file}' is damaged or was changed after it was saved; copy or save it again."
         ) from error
@@ -386,32 +399,47 @@ def _identify(file: Path) -> re.Match[bytes] | None:
     return _START.match(start)
 
 
-def _invalid() -> tuple[type[Exception], ...]:
-    """Return what parsing raises where a file does not hold what it should."""
-    from safetensors import SafetensorError
-
-    return SafetensorError, ValueError, TypeError, KeyError, OverflowError, RecursionError
-
-
 def _unreadable(file: Path, error: OSError) -> ModelFileError:
     """Build the error for a file that the system does not let us read."""
     return ModelFileError(f"'{file}' cannot be read: {error.strerror or error}.")
 
 
-def _parse(data: bytes) -> Saved:
-    """Parse the bytes of a file; raise an error of any kind where something in it is wrong."""
-    from safetensors.numpy import load
+# What parsing raises where a file does not hold what it should.
+_INVALID = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 
+
+def _parse(data: bytes) -> Saved:
+    """Parse the bytes of a file; raise one of `_INVALID` where anything in it is wrong."""
     identity = _START.match(data)
     if identity is None or _digest(data, identity) != identity["digest"].decode():
         raise ValueError("the digest is another one")
-    n_header = int.from_bytes(data[:8], "little")
-    metadata = json.loads(data[8 : 8 + n_header])["__metadata__"]
-    config = json.loads(metadata["polyseme"], parse_constant=_refuse_constant)["config"]
-    arrays = load(data)
-    if not isinstance(config, dict) or {array.dtype.name for array in arrays.values()} - _DTYPES:
-        raise TypeError("the values are no object, or an array has a type that is never written")
-    return Saved(config, arrays, identity["digest"].decode())
+    header_end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:header_end])
+    values = json.loads(header.pop("__metadata__")["polyseme"], parse_constant=_refuse_constant)
+    if not isinstance(values["config"], dict):
+        raise TypeError("the configuration is no object")
+    arrays = _parse_arrays(header, memoryview(data)[header_end:])
+    return Saved(values["config"], arrays, identity["digest"].decode())
+
+
+def _parse_arrays(header: Mapping[str, Any], data: memoryview) -> dict[str, NDArray[Any]]:
+    """Return copies of arrays, which lie one behind the other; see `_parse`.
+
+    The library refuses headers of more than 100 MB: a model of ten million documents has one.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    end = 0
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        start, stop = entry["data_offsets"]
+        if start != end or stop < start or min(entry["shape"], default=0) < 0:
+            raise ValueError("arrays overlap, leave a gap or have no shape")
+        buffer = bytearray(data[start:stop])  # which can be written to
+        numbers = np.frombuffer(buffer, _DTYPES[entry["dtype"]])
+        arrays[name] = numbers.reshape(entry["shape"])
+        end = stop
+    if end != len(data):
+        raise ValueError("the arrays have another size than the file")
+    return arrays
 
 
 def _refuse_constant(constant: str) -> None:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -295,7 +296,7 @@ def change_value(rng: random.Random, config: dict[str, Any]) -> str:
     if how == "delete":
         del holder[key]
     elif how == "add" and isinstance(holder, dict):
-        holder["unheard of"] = rng.choice(_VALUES)
+        holder["unheard of"] = deepcopy(rng.choice(_VALUES))
     elif how == "shorten" and isinstance(old, list):
         del old[rng.randrange(len(old) + 1) :]
     elif how == "repeat" and isinstance(old, list):
@@ -303,7 +304,7 @@ def change_value(rng: random.Random, config: dict[str, Any]) -> str:
     elif how == "nudge" and type(old) in (int, float):
         holder[key] = old + rng.choice([-1, 1, 2, -old, old, 100])
     else:
-        how, holder[key] = "replace", rng.choice(_VALUES)
+        how, holder[key] = "replace", deepcopy(rng.choice(_VALUES))
         how = f"replace by {holder[key]!r:.40}"
     return f"{name}: {how}"
 

@@ -403,7 +403,7 @@ def _change_cell(rng: random.Random, file: Path) -> None:
             for one in rows:
                 if table in verdicts._COLUMNS:
                     previous = one[-1] = verdicts._digest(previous, tuple(one[:-1]))
-                elif table in extraction._DIGESTED:
+                elif table in ("numbers", "files"):
                     one[-1] = extraction._digested(*one[:-1])
                 database.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", one)
         for _, sql in kept:

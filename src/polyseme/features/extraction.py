@@ -65,8 +65,7 @@ CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT
 CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLOB, digest BLOB)
     WITHOUT ROWID;
 """
-# What a table's digests are of. Tables of version 2 had none, and get them as they are.
-_DIGESTED = {"numbers": "content, preprocessing, shape, raw", "files": "path, state, content"}
+_COLUMNS = {"numbers": "content, preprocessing, shape, raw", "files": "path, state, content"}
 # Files that a worker of a cluster hashes, and looks at, at a time.
 _HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
 _MOST_CACHES = 16  # that are asked for files
@@ -606,7 +605,6 @@ class FeatureStore:
                 return self
             self._connection = sqlite3.connect(self.path, timeout=1.0)
             self._connection.executescript(_SCHEMA)
-            self._add_digests()
         except sqlite3.Error as error:
             raise self._unusable(error) from error
         return self
@@ -620,17 +618,6 @@ class FeatureStore:
         finally:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
-
-    def _add_digests(self) -> None:
-        """Bring tables of version 2 to this one."""
-        self._connection.create_function("digested", -1, _digested, deterministic=True)
-        for table, columns in _DIGESTED.items():
-            cursor = self._connection.execute(f"SELECT * FROM {table} LIMIT 0")
-            names = [column[0] for column in cursor.description]
-            if "digest" not in names:
-                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN digest BLOB")
-                self._connection.execute(f"UPDATE {table} SET digest = digested({columns})")
-        self._connection.commit()
 
     def hashed(self, path: Path) -> tuple[str, bytes]:
         """Return the state and SHA-256 of a file; one not touched since is not read again."""
@@ -699,7 +686,7 @@ class FeatureStore:
         """Keep a row with its digest, in place of another one with the same key."""
         n_columns = len(values) + 1
         placeholders = ", ".join(["?"] * n_columns)
-        columns = f"{_DIGESTED[table]}, digest"
+        columns = f"{_COLUMNS[table]}, digest"
         command = f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({placeholders})"
         digest = _digested(*values)
         self._run(command, *values, digest)

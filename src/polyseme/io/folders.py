@@ -184,17 +184,22 @@ def _try_writing(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents where they are not there, and make that durable."""
+    """Make a folder and its parents, or raise one sentence that says why not."""
     check_link(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"'{folder}' is a file; name a folder to write to.")
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for place in missing:
-            sync_folder(place.parent)
+        create_folder(folder)
     except OSError as error:
         raise unwritable(folder, error) from error
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder and its parents where they are not there, and make that durable."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in missing:
+        sync_folder(place.parent)
 
 
 def sync_folder(folder: Path) -> None:
