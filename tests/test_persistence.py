@@ -280,7 +280,7 @@ def test_a_file_made_by_hand_with_a_digest_that_fits_is_read(tmp_path):
     [
         *(
             (sealed(values(config)), "is damaged")
-            for config in ("[1]", "3", "NaN", '{"a":NaN}', "", "{" * 9, '{"a":' * 100_000)
+            for config in ("[1]", "3", "NaN", "", "{" * 9, '{"a":' * 100_000)
         ),
         (sealed(values() + "}"), "is damaged"),
         (sealed(values(), bytes(8), tensor("BF16", (4,))), "is damaged"),

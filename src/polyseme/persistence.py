@@ -58,6 +58,8 @@ _MOST_START = 256
 _DTYPES = {"BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64"}
 _DTYPES |= {"U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64"}
 _DTYPES |= {"F16": "float16", "F32": "float32", "F64": "float64"}
+# What parsing raises where a file does not hold what it should.
+_INVALID = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 _LOCK_SECONDS = 60.0
 
 
@@ -113,13 +115,12 @@ def write_model(
     arrays: Arrays,
     replaces: str | None = None,
 ) -> str:
-    """Write a model; a kill at any instant leaves the old model or the new one, whole.
+    """Write a model and return its digest; a kill at any instant leaves the old one or the new one.
 
     Parameters
     ----------
     path : str or path-like
-        The folder: absent, empty or one that holds a polyseme model. Files in it that polyseme did
-        not write are left alone.
+        The folder: absent, empty or one that holds a polyseme model. Other files in it stay.
     kind : str
         What is stored, such as "tagger" or "checkpoint".
     config : mapping
@@ -128,17 +129,6 @@ def write_model(
         Bool, whole-number or floating arrays of any shape, 0-d and empty ones included.
     replaces : str, optional
         The digest of the model that may be replaced; by default any may be.
-
-    Returns
-    -------
-    str
-        The digest of what was written: the same state gives the same bytes.
-
-    Raises
-    ------
-    ModelFileError
-        When the values cannot be stored, the folder cannot be written, or another model than
-        `replaces` is there.
     """
     folder = Path(path)
     parts, digest = _encode(kind, config, arrays)
@@ -265,13 +255,7 @@ def _digest(data: bytes, identity: re.Match[bytes]) -> str:
 
 
 def remove_model(path: str | os.PathLike[str]) -> None:
-    """Remove a model's file, and its folder if that leaves it empty; what is not ours stays.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The folder that `write_model` wrote; it may be missing.
-    """
+    """Remove a model's file, and its folder if that leaves it empty; what is not ours stays."""
     folder = Path(path)
     file = folder / MODEL
     try:
@@ -294,15 +278,7 @@ def remove_model(path: str | os.PathLike[str]) -> None:
 
 
 def read_model(path: str | os.PathLike[str], kind: str) -> State:
-    """Read a model's values and arrays; see `read_file`.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The folder that `write_model` wrote.
-    kind : str
-        The kind it must have.
-    """
+    """Read the values and arrays of the model in a folder; see `read_file`."""
     saved = read_file(model_file(path), kind)
     return saved.config, saved.arrays
 
@@ -328,21 +304,10 @@ def read_digest(path: str | os.PathLike[str]) -> str:
 
 
 def read_file(file: Path, kind: str) -> Saved:
-    """Read a file of values and arrays after checking its format, its kind and its digest.
+    """Read a file of values and arrays, after checking its format, its kind and its digest.
 
-    Nothing that is read is ever executed, and it takes no more memory than a few times the size of
-    the file. The digest finds damage and careless edits; it does not prove who wrote the model.
-
-    Parameters
-    ----------
-    file : Path
-    kind : str
-        The kind it must have.
-
-    Returns
-    -------
-    Saved
-        The values, the arrays as they were written, writable, and the digest of the file.
+    Nothing that is read is ever executed. The digest finds damage and careless edits; it does not
+    prove who wrote the model: what the arrays hold is for the caller to check.
 
     Raises
     ------
@@ -351,26 +316,7 @@ def read_file(file: Path, kind: str) -> Saved:
     ModelFileError
         When it is missing, of another kind or of another format.
     """
-    check_regular(file, ModelFileError)
-    try:
-        with file.open("rb", buffering=0) as stream:  # which reads it in one go
-            _check_kind(file, _START.match(stream.read(_MOST_START)), kind)
-            n_bytes = stream.seek(0, os.SEEK_END)
-            check_memory(2 * n_bytes, f"Reading '{file}'", "read it on a larger one")
-            stream.seek(0)
-            data = stream.read()
-    except OSError as error:
-        raise _unreadable(file, error) from error
-    try:
-        return _parse(data)
-    except _INVALID as error:
-        raise DamagedModelError(
-            f"'{file}' is damaged or was changed after it was saved; copy or save it again."
-        ) from error
-
-
-def _check_kind(file: Path, identity: re.Match[bytes] | None, kind: str) -> None:
-    """Raise unless a file is of our format and of a kind."""
+    identity = _identify(file)
     if identity is None:
         raise ModelFileError(f"'{file}' is not a polyseme model.")
     if int(identity["format"]) != _FORMAT:
@@ -386,36 +332,43 @@ def _check_kind(file: Path, identity: re.Match[bytes] | None, kind: str) -> None
         )
     if stated != kind:
         raise ModelFileError(f"'{file}' is a '{stated}', but a '{kind}' is wanted.")
+    data = _read_bytes(file)
+    try:
+        return _parse(data, kind)
+    except _INVALID as error:
+        raise DamagedModelError(
+            f"'{file}' is damaged or was changed after it was saved; copy or save it again."
+        ) from error
 
 
 def _identify(file: Path) -> re.Match[bytes] | None:
-    """Return version, kind and digest from the beginning of a file; None where it is not ours."""
+    """Return format, kind and digest from the beginning of a file; None where it is not ours."""
+    return _START.match(_read_bytes(file, _MOST_START))
+
+
+def _read_bytes(file: Path, most: int = -1) -> bytes:
+    """Return the bytes of a regular file, or the first of them."""
     check_regular(file, ModelFileError)
     try:
-        with file.open("rb") as stream:
-            start = stream.read(_MOST_START)
+        with file.open("rb", buffering=0) as stream:  # which reads it in one go
+            if most < 0:
+                n_bytes = os.fstat(stream.fileno()).st_size
+                check_memory(2 * n_bytes, f"Reading '{file}'", "read it on a larger one")
+            return stream.read(most)
     except OSError as error:
-        raise _unreadable(file, error) from error
-    return _START.match(start)
+        raise ModelFileError(f"'{file}' cannot be read: {error.strerror or error}.") from error
 
 
-def _unreadable(file: Path, error: OSError) -> ModelFileError:
-    """Build the error for a file that the system does not let us read."""
-    return ModelFileError(f"'{file}' cannot be read: {error.strerror or error}.")
-
-
-# What parsing raises where a file does not hold what it should.
-_INVALID = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
-
-
-def _parse(data: bytes) -> Saved:
+def _parse(data: bytes, kind: str) -> Saved:
     """Parse the bytes of a file; raise one of `_INVALID` where anything in it is wrong."""
     identity = _START.match(data)
-    if identity is None or _digest(data, identity) != identity["digest"].decode():
+    if identity is None or identity["kind"].decode() != kind:
+        raise ValueError("another file has taken its place")
+    if _digest(data, identity) != identity["digest"].decode():
         raise ValueError("the digest is another one")
     header_end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:header_end])
-    values = json.loads(header.pop("__metadata__")["polyseme"], parse_constant=_refuse_constant)
+    values = json.loads(header.pop("__metadata__")["polyseme"])
     if not isinstance(values["config"], dict):
         raise TypeError("the configuration is no object")
     arrays = _parse_arrays(header, memoryview(data)[header_end:])
@@ -440,11 +393,6 @@ def _parse_arrays(header: Mapping[str, Any], data: memoryview) -> dict[str, NDAr
     if end != len(data):
         raise ValueError("the arrays have another size than the file")
     return arrays
-
-
-def _refuse_constant(constant: str) -> None:
-    """Refuse NaN and infinity, which Python reads and JSON does not have."""
-    raise ValueError(constant)
 
 
 # ---------------------------------------------------------------------- what can be made again
