@@ -82,13 +82,19 @@ class Saved(NamedTuple):
 def within(arrays: Arrays, part: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part, such as "mapper.weights", by their own names."""
     start = f"{part}."
-    return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
+    names = [name for name in arrays if name.startswith(start)]
+    return {name.removeprefix(start): arrays[name] for name in names}
 
 
 def joined(parts: Mapping[str, State]) -> State:
     """Return the states of parts as one: values by part, arrays as `part.name`; see `within`."""
-    arrays = {f"{part}.{name}": a for part, (_, held) in parts.items() for name, a in held.items()}
-    return {part: config for part, (config, _) in parts.items()}, arrays
+    configs: dict[str, Any] = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for part, (config, part_arrays) in parts.items():
+        configs[part] = config
+        for name, array in part_arrays.items():
+            arrays[f"{part}.{name}"] = array
+    return configs, arrays
 
 
 def plain(value: Any) -> Any:
@@ -131,7 +137,7 @@ def write_model(
         The digest of the model that may be replaced; by default any may be.
     """
     folder = Path(path)
-    parts, digest = _encode(kind, config, arrays)
+    chunks, digest = _encode(kind, config, arrays)
     try:
         make_folder(folder)
         with locked(folder, _LOCK_SECONDS, ModelFileError):
@@ -143,7 +149,7 @@ def write_model(
                     "undo that; load it again and repeat your change."
                 )
             with replacing(file) as stream:
-                stream.writelines(parts)
+                stream.writelines(chunks)
             sync_folder(folder)
     except OSError as error:
         raise ModelFileError(
@@ -400,9 +406,9 @@ def _parse_arrays(header: Mapping[str, Any], data: memoryview) -> dict[str, NDAr
 
 def write_cache(file: Path, arrays: Arrays) -> None:
     """Write arrays that can be made again, as a whole or, where that fails, not at all."""
-    parts, _ = _encode("cache", {}, arrays)
+    chunks, _ = _encode("cache", {}, arrays)
     with suppress(OSError, InputError), replacing(file) as stream:
-        stream.writelines(parts)
+        stream.writelines(chunks)
 
 
 def read_cache(file: Path) -> dict[str, NDArray[Any]]:
