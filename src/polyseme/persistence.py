@@ -283,7 +283,7 @@ def remove_model(path: str | os.PathLike[str]) -> None:
 # ---------------------------------------------------------------------- reading
 
 
-def read_model(path: str | os.PathLike[str], kind: str) -> State:
+def read_model(path: str | os.PathLike[str], kind: str = "tagger") -> State:
     """Read the values and arrays of the model in a folder; see `read_file`."""
     saved = read_file(model_file(path), kind)
     return saved.config, saved.arrays
