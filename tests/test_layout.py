@@ -60,7 +60,7 @@ ALLOWED = {
     "_plugins": {"_validation"},
     "_folds": {"_validation"},
     "_threads": set(),
-    "persistence": {"_validation", "io"},
+    "persistence": {"_memory", "_validation", "io"},
     "checkpoints": {"_validation", "io", "persistence"},
     "schema": {"_text", "_validation", "persistence"},
     "_progress": {"_validation"},

@@ -20,7 +20,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from killed_writers import killed_while_writing
 from polyseme import verdicts
 from polyseme._validation import InputError
 from polyseme.persistence import ModelFileError, read_model, remove_model, write_model
@@ -658,7 +657,6 @@ def test_saving_over_a_model_leaves_its_log_to_whoever_writes_to_it(tmp_path):
 
 
 def test_a_model_can_be_saved_where_there_are_only_verdicts(three):
-    killed_while_writing(three.file)
     save(three.file.parent, 1)
     remove_model(three.file.parent)
     assert [entry.name for entry in three.file.parent.iterdir()] == ["verdicts.sqlite"]

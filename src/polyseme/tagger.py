@@ -6,6 +6,7 @@ re-training, and is kept on disk.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -67,11 +68,12 @@ from polyseme.io.join import without_ids
 from polyseme.metrics import evaluate, example_map
 from polyseme.persistence import (
     ModelFileError,
+    SavedEstimator,
     State,
     joined,
-    read_model,
+    model_file,
+    read_file,
     within,
-    write_model,
 )
 from polyseme.reading import METHODS, Features, Items, NamedLabels, Reading, coded_blocks
 from polyseme.schema import (
@@ -141,7 +143,7 @@ _GROWN = 0.1
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
-class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no types there
+class ZeroShotTagger(TransformerMixin, SavedEstimator, Estimator):  # type: ignore[misc]
     """Rank every label for an item: seen, unseen and oov.
 
     Documents and items are coded in one `ConceptSpace`, and every label is read from a code. Tags
@@ -1834,10 +1836,11 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     # ------------------------------------------------------------------ persistence
 
     def save(self, path: str | Path) -> None:
-        """Write the tagger to a folder of JSON and arrays, atomically and without pickle.
+        """Write the tagger to a folder, as `model.safetensors`, atomically and without pickle.
 
         Verdicts that it has are copied along, and those that the folder has stay there; verdicts
-        that were in memory are kept in the folder from then on.
+        that were in memory are kept in the folder from then on. A model that was loaded from the
+        folder, and was changed there by somebody else since, is not overwritten.
 
         Parameters
         ----------
@@ -1848,7 +1851,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         path = check_path(path, what="The folder of a model")
         # Verdicts come first: no model is there without what it learned from.
         corrections = self._corrections.saved_to(Path(path))
-        write_model(path, "tagger", *self.get_state())
+        self._write(path)
         has_moved = corrections.feedback.log is not self.verdicts_
         self._corrections = corrections
         if has_moved:
@@ -2052,18 +2055,23 @@ def load(path: str | Path) -> Tagger:
         Ranks exactly as the saved one did.
     """
     path = check_path(path, what="The folder of a model")
-    config, arrays = read_model(path, "tagger")
+    saved = read_file(model_file(path), "tagger")
+    digests = {os.path.realpath(path): saved.digest}
+    method = saved.config.get("method")
     with reading(path):
-        if config.get("method") == "space":
-            tagger = ZeroShotTagger.from_state(config, arrays)
+        if method == "space":
+            tagger = ZeroShotTagger.from_state(saved.config, saved.arrays)
             corrections = Corrections.load(VerdictLog(path), tagger.space_)
             tagger._use_corrections(corrections, corrections.feedback.labels)
+            tagger._digests = digests
             return tagger
         from polyseme.published.tagger import PublishedTagger
 
-        if config.get("method") == "published":
-            return PublishedTagger.from_state(config, arrays)
+        if method == "published":
+            published = PublishedTagger.from_state(saved.config, saved.arrays)
+            published._digests = digests
+            return published
     raise ModelFileError(
-        f"The model at '{path}' has the method {shown(config.get('method'))}, which this version "
-        "of polyseme does not know; fit it anew."
+        f"The model at '{path}' has the method {shown(method)}, which this version of polyseme "
+        "does not know; fit it anew."
     )

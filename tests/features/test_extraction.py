@@ -6,10 +6,9 @@ import errno
 import json
 import os
 import shutil
-import sqlite3
 import warnings
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -148,8 +148,9 @@ def _describe_log(log: VerdictLog) -> dict[str, Any]:
 
 
 def _time_of_save(path: Path) -> str:
-    """Return when a model was saved, by the time of its manifest."""
-    manifest = path / "manifest.json"
-    seconds = manifest.stat().st_mtime
+    """Return when a model was saved, by the time of its file."""
+    from polyseme.persistence import MODEL
+
+    seconds = (path / MODEL).stat().st_mtime
     saved_at = datetime.fromtimestamp(seconds).astimezone()
     return saved_at.isoformat(timespec="seconds")

@@ -65,7 +65,7 @@ def fit(
         verdicts_for,
     )
     from polyseme.cluster import RayTraining
-    from polyseme.persistence import changing, check_destination
+    from polyseme.persistence import check_destination
 
     # Options that do not go together
     if engine == "local" and not (address is None and workers is None):
@@ -147,8 +147,7 @@ def fit(
             )
         if trainer is not None:
             trainer.forget()
-        with changing(model):
-            tagger.save(model)
+        tagger.save(model)
     remove_checkpoint(checkpoint)
     say(_summary(tagger))
     typer.echo(str(model))
@@ -193,13 +192,13 @@ def _check_answered_rows(pool: Any, X: Any, sources: tuple[Path | None, ...]) ->
     Answers name such rows by their numbers in the pool, or in the items where there is no pool.
     """
     from polyseme.cli.reading import check_rows
-    from polyseme.persistence import MANIFEST
+    from polyseme.persistence import MODEL
 
     rows = X if pool is None else pool
     if rows is None:
         return
     for source in sources:
-        if source is not None and (source / MANIFEST).exists():
+        if source is not None and (source / MODEL).exists():
             check_rows(load_default_tagger(source, "learn"), rows)
 
 

@@ -176,13 +176,9 @@ def _report_default_precision(precision: float | None, leaves_out: bool) -> None
 
 def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
     """Remove unanswered suggestions from sidecars; return the removed ones by file."""
-    from polyseme.io.folders import sweep
     from polyseme.io.xmp import undo_suggestions
 
     sidecars = _find_sidecars(paths)
-    if not dry_run:
-        for folder in {sidecar.parent for _, sidecar in sidecars}:
-            sweep(folder)
     records: list[dict[str, Any]] = []
     n_tags = 0
     for file, sidecar in sidecars:
@@ -231,7 +227,6 @@ def review(
 ) -> None:
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
     from polyseme.cli.reading import TableReader, items_to_learn
-    from polyseme.io.folders import sweep
     from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
     from polyseme.verdicts import Verdict
 
@@ -246,8 +241,6 @@ def review(
         _list_pending(files, form)
         return
 
-    for folder in {file.sidecar.parent for file in files}:
-        sweep(folder)
     accepted_tags = accept or []
     refused_tags = refuse or []
     # Items to learn from are read before any sidecar is changed.

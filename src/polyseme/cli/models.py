@@ -29,14 +29,13 @@ def change_model(
     model: Path, out: Path | None, command: str, change: Callable[[ZeroShotTagger], object]
 ) -> None:
     """Change a model and write it, to its own folder or to another one."""
-    from polyseme.persistence import changing, check_destination
+    from polyseme.persistence import check_destination
 
     destination = out or model
-    with changing(destination):
-        tagger = load_default_tagger(model, command)
-        check_destination(destination)
-        change(tagger)
-        tagger.save(destination)
+    tagger = load_default_tagger(model, command)
+    check_destination(destination)
+    change(tagger)
+    tagger.save(destination)
     typer.echo(str(destination))
 
 

@@ -121,7 +121,7 @@ def add(
     from polyseme._validation import first_few
     from polyseme.cli.reading import TableReader, items_to_learn
     from polyseme.corpus import normalize_label
-    from polyseme.persistence import changing, check_destination
+    from polyseme.persistence import check_destination
     from polyseme.verdicts import Verdict
 
     labels = label or []
@@ -134,40 +134,39 @@ def add(
     has_source = bool(vectors is not None or item_names)
     if bool(labels) != has_source:
         refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
-    with changing(destination):
-        tagger: Any
-        if item_names:
-            tagger = load_default_tagger(model, "add ITEMS")
-        else:
-            tagger = polyseme.load(model)
-        check_destination(destination)
-        if item_names:
-            reader = TableReader(tables, features_column)
-            names, X = items_to_learn(item_names, tagger, features, reader)
-        labels_before = frozenset(tagger.classes_)
-        added = []
-        if documents is not None:
-            reader = TableReader(tables, normalize=tagger.normalize_labels_)
-            corpus = reader.corpus(documents)
-            n_documents = len(tagger.add_documents(corpus))
-            added.append(counted(n_documents, "document"))
-        if vectors is not None:
-            words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
-            named_labels = tagger.add_labels(labels, words)
-            named_keys = set(map(normalize_label, named_labels))
-            present = [name for name in labels if normalize_label(name) not in named_keys]
-            if present:
-                say(f"known already, so nothing is added by name: {first_few(present)}")
-            added.append(counted(len(named_labels), "label") + " by name")
-        tagger.save(destination)
-        if item_names:
-            # The verdicts belong into the log of the model that was just written.
-            tagger = load_default_tagger(destination, "add ITEMS")
-            verdicts: list[Verdict] = []
-            for label_name in labels:
-                verdicts.extend(Verdict(name, label_name, True) for name in names)
-            tagger.learn(verdicts, X)
-            added.append(summarize_verdicts(verdicts))
+    tagger: Any
+    if item_names:
+        tagger = load_default_tagger(model, "add ITEMS")
+    else:
+        tagger = polyseme.load(model)
+    check_destination(destination)
+    if item_names:
+        reader = TableReader(tables, features_column)
+        names, X = items_to_learn(item_names, tagger, features, reader)
+    labels_before = frozenset(tagger.classes_)
+    added = []
+    if documents is not None:
+        reader = TableReader(tables, normalize=tagger.normalize_labels_)
+        corpus = reader.corpus(documents)
+        n_documents = len(tagger.add_documents(corpus))
+        added.append(counted(n_documents, "document"))
+    if vectors is not None:
+        words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
+        named_labels = tagger.add_labels(labels, words)
+        named_keys = set(map(normalize_label, named_labels))
+        present = [name for name in labels if normalize_label(name) not in named_keys]
+        if present:
+            say(f"known already, so nothing is added by name: {first_few(present)}")
+        added.append(counted(len(named_labels), "label") + " by name")
+    tagger.save(destination)
+    if item_names:
+        # The verdicts belong into the log of the model that was just written.
+        tagger = load_default_tagger(destination, "add ITEMS")
+        verdicts: list[Verdict] = []
+        for label_name in labels:
+            verdicts.extend(Verdict(name, label_name, True) for name in names)
+        tagger.learn(verdicts, X)
+        added.append(summarize_verdicts(verdicts))
     new_labels = [name for name in tagger.classes_ if name not in labels_before]
     listed = first_few(new_labels) if new_labels else "none"
     say(f"added {' and '.join(added)}; new labels: {listed}")

@@ -8,7 +8,6 @@ tables at the same places and uses one thread for each block, so that all give t
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import itertools
 import json
@@ -44,13 +43,12 @@ from polyseme.io.folders import (
     is_intact,
     own_folder,
     sealed,
-    sweep,
     unsealed,
     unwritable,
 )
 from polyseme.io.records import write_records
 from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
-from polyseme.persistence import read_manifest
+from polyseme.persistence import read_digest
 from polyseme.reading import METHODS
 from polyseme.tagger import Tagger, ZeroShotTagger, load
 
@@ -196,8 +194,8 @@ class SavedRanker:
 
 
 def digest_of(model: Path) -> str:
-    """Return a name of a saved model that changes whenever any of its files does."""
-    return hashlib.sha256(read_manifest(model)).hexdigest()
+    """Return the digest of a saved model, which changes whenever anything in it does."""
+    return read_digest(model)
 
 
 def check_seen(place: str | Path) -> None:
@@ -437,7 +435,6 @@ def rank_shards(
         manifest = head | {"rows": n_rows, "files": files}
         _write(folder / MANIFEST, sealed(manifest))
         (folder / JOURNAL).unlink(missing_ok=True)
-        sweep(folder)  # temporary files of workers that died
     return RankingSummary(len(all_shards), n_rows, len(all_shards) - len(unranked))
 
 
