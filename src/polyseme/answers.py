@@ -25,7 +25,7 @@ from polyseme.corrections import (
 )
 from polyseme.feedback import Feedback
 from polyseme.persistence import CORRECTIONS
-from polyseme.reading import CodedItems, Reading
+from polyseme.reading import CodedItems, LabelScorer
 from polyseme.space import ConceptSpace
 from polyseme.verdicts import VerdictLog
 
@@ -89,7 +89,7 @@ class Answers:
             return self, labels
         return self.of(feedback, self.cache), labels
 
-    def read_anew(self, reading: Reading, place: Place) -> Self:
+    def read_anew(self, reading: LabelScorer, place: Place) -> Self:
         """Recompute the corrections for another reading; cached ones are reused."""
         answers = copy(self)
         answers.corrections = {}
@@ -98,14 +98,14 @@ class Answers:
         answers._total_votes = {}
         return answers.corrected(reading, answers.feedback.labels, place)
 
-    def corrected(self, reading: Reading, labels: Collection[str], place: Place) -> Self:
+    def corrected(self, reading: LabelScorer, labels: Collection[str], place: Place) -> Self:
         """Return it with the corrections of some labels, learned from the verdicts that stand.
 
         Corrections whose verdicts, items and readout have not changed are reused.
 
         Parameters
         ----------
-        reading : Reading
+        reading : LabelScorer
             The same as before, or `read_anew` is to be asked.
         labels : collection of str
         place : callable
@@ -148,7 +148,7 @@ class Answers:
 
     def _fit(
         self,
-        reading: Reading,
+        reading: LabelScorer,
         reference: _Reference,
         column: int,
         names: Collection[str],
@@ -197,7 +197,7 @@ class Answers:
         return self.of(self.feedback.kept_in(VerdictLog(folder)), folder / CORRECTIONS)
 
 
-def _reference(reading: Reading) -> _Reference:
+def _reference(reading: LabelScorer) -> _Reference:
     """Return the reference sample, with a digest of what all labels share."""
     space = reading.space
     background = space.background_
@@ -210,7 +210,9 @@ def _reference(reading: Reading) -> _Reference:
     return _Reference(items, digest.digest())
 
 
-def _source(reading: Reading, reference: _Reference, column: int, verdict_digest: bytes) -> bytes:
+def _source(
+    reading: LabelScorer, reference: _Reference, column: int, verdict_digest: bytes
+) -> bytes:
     """Return a digest of all that decides the correction of a column.
 
     Whatever changes a label's logits without corrections has a part: its readout, the reference

@@ -7,7 +7,7 @@ of labels that turn up later. No label strings here: columns are numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -39,7 +39,6 @@ from polyseme.calibration import (
     Calibration,
     calibrate,
     expected_frequencies,
-    logit,
     match_frequencies,
     sigmoid,
 )
@@ -86,6 +85,7 @@ from polyseme.training import (
     selection_weights,
     standardise,
 )
+from polyseme.votes import Voters, mix
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -101,14 +101,10 @@ SLOPES = (0.75, 1.2)
 CONTEXT = 0.5
 # The share that known documents near an item's code have in its logits; the rest is the readout's.
 PRIMING = 0.3
-# How fast a known document's vote falls with its cosine to a code.
-TEMPERATURE = 0.1
 # Principal axes of documents' codes, in which known documents are kept and compared.
 _AXES, _TURNS = 128, 2
 # Documents that these axes are learned from, and documents that are coded at a time.
 _AXES_DOCUMENTS, _DOCUMENTS = 2048, 8192
-# Votes that are counted at a time.
-_VOTES = 2**23
 # Items that calibration is learned on, and of those how many are kept for labels that come later.
 _CALIBRATED = 4096
 _REFERENCE = 512
@@ -143,76 +139,13 @@ class Reference(NamedTuple):
         return f"Reference({len(self.codes)} items)"
 
 
-class Voters(NamedTuple):
-    """Known documents that vote for their labels, the nearer the more (priming)."""
+class EncodedFeatures(NamedTuple):
+    """The codes of items, with what they are made of: features, probable tags, the linear path."""
 
-    points: Floats  # (m, n_axes)
-    holders: sp.csr_matrix  # of float32, (n_labels, m): which of them hold each label
-    times: Floats  # (m, 1): how often each votes
-
-    def __repr__(self) -> str:
-        """Return its size, in a line."""
-        return f"Voters({len(self.points)} tag sets)"
-
-    @classmethod
-    def of(cls, points: Floats, documents: sp.csr_matrix, counts: IntArray | None = None) -> Voters:
-        """Let documents (m, n_labels) vote from their points, each `counts` (m,) times."""
-        times = np.ones(len(points)) if counts is None else counts
-        holders = sp.csr_matrix(documents.T, dtype=np.float32)
-        return cls(points, holders, times.astype(np.float32)[:, None])
-
-    def votes(self, points: Floats, left_out: IntArray | None = None) -> Matrix:
-        """Return shares of votes, (n, n_labels), for points (n, n_axes).
-
-        One document may be left out for each point (n,); -1 leaves out none.
-        """
-        shares = np.zeros((len(points), self.holders.shape[0]))
-        for rows in self._blocks(len(points)):
-            strength = self._strength(points[rows])
-            if left_out is not None:
-                places = np.flatnonzero(left_out[rows] >= 0)
-                strength[left_out[rows][places], places] = 0
-            total = strength.sum(axis=0, dtype=np.float64)
-            shares[rows] = (self.holders @ strength / np.maximum(total, 1e-30)).T
-        return shares
-
-    def label_votes(self, points: Floats, column: int) -> Matrix:
-        """Return the votes that one label gets, (n,), for points (n, n_axes); not yet shares."""
-        sets = self.holders[column].indices
-        holding = self._replace(points=self.points[sets], times=self.times[sets])
-        return holding.total_votes(points)
-
-    def total_votes(self, points: Floats) -> Matrix:
-        """Return the sums of all votes, (n,), for points (n, n_axes)."""
-        totals = np.zeros(len(points))
-        for rows in self._blocks(len(points)):
-            totals[rows] = self._strength(points[rows]).sum(axis=0, dtype=np.float64)
-        return totals
-
-    def _blocks(self, n: int) -> Iterator[slice]:
-        """Yield the points, of n, whose votes are counted at a time."""
-        step = max(1, _VOTES // max(len(self.points), 1))
-        for start in range(0, n, step):
-            yield slice(start, start + step)
-
-    def _strength(self, points: Floats) -> Floats:
-        """Return how strongly each document votes, (m, n), for points (n, n_axes)."""
-        # Cosines are at most 1, so that nothing overflows.
-        strength: Floats = self.points @ points.T
-        strength -= 1
-        strength /= TEMPERATURE
-        np.exp(strength, out=strength)
-        strength *= self.times
-        return strength
-
-
-class ItemView(NamedTuple):
-    """The codes of items, and what they are made of: features, probable tags, the linear path."""
-
-    direct: Floats  # members' codes of features, (n, n_members * code)
+    codes: Floats  # (n, n_dimensions)
+    direct: Floats  # members' codes of features alone, (n, n_members * code)
     probable: Floats  # tags that items probably have, in members' order; given ones are 1
     coordinates: Floats  # of the linear path, (n, n_coordinates)
-    codes: Floats  # (n, n_dimensions)
 
 
 class Background(NamedTuple):
@@ -916,9 +849,19 @@ class ConceptSpace(Estimator):
             known_codes = _side_by_side(members.encode_rows(documents[rows]))
             known[rows] = _directions(known_codes @ axes - centre)
         voters = Voters.of(known, documents)
-        return voters.votes(_directions(codes @ axes - centre), left_out)
+        return voters.shares(_directions(codes @ axes - centre), left_out)
 
     # ------------------------------------------------------------------ codes
+
+    @property
+    def seen_columns(self) -> IntArray:
+        """The columns of labels that items carry, (n_seen,)."""
+        return np.asarray(self.order_[: self.n_seen_])
+
+    @property
+    def unseen_columns(self) -> IntArray:
+        """The columns of labels that documents alone hold, (n_unseen,)."""
+        return np.asarray(self.order_[self.n_seen_ :])
 
     @property
     def n_dimensions(self) -> int:
@@ -935,24 +878,68 @@ class ConceptSpace(Estimator):
         return float(np.linalg.norm(labels[0]) / shrinkage)
 
     def item_codes(self, X: Features, tags: sp.csr_matrix | None = None) -> Floats:
-        """Return the codes of items.
-
-        Parameters
-        ----------
-        X : float64 array or csr_matrix, shape (n, n_features)
-        tags : csr_matrix, shape (n, n_labels), optional
-            Labels that items are known to have.
-
-        Returns
-        -------
-        float32 array, shape (n, n_dimensions)
-        """
+        """Return the codes of items, (n, n_dimensions), some rows at a time; see `encode_items`."""
         check_fitted(self, "members_")
         codes = np.empty((X.shape[0], self.n_dimensions), dtype=np.float32)
         for start in range(0, len(codes), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            codes[rows] = self.views(X[rows], None if tags is None else tags[rows]).codes
+            block_tags = None if tags is None else tags[rows]
+            codes[rows] = self.encode_items(X[rows], block_tags).codes
         return codes
+
+    def encode_items(self, X: Features, tags: sp.csr_matrix | None = None) -> EncodedFeatures:
+        """Encode items by their features, and by the tags that they have or probably have.
+
+        Parameters
+        ----------
+        X : float64 array or csr_matrix, shape (n, n_features)
+            At most some thousand items.
+        tags : csr_matrix, shape (n, n_labels), optional
+            Labels that items are known to have.
+        """
+        check_fitted(self, "members_")
+        features = standardise(X, self.mean_, self.scale_)
+        direct = _side_by_side(self.members_.encode_items(features))
+        coordinates = self.linear_.coordinates(features)
+        codes = np.concatenate([direct, coordinates], axis=1)
+
+        # Seen labels are read from the features alone; given tags are certain.
+        logits = codes @ self._seen_readout.weights + self._seen_readout.intercepts
+        probable = np.zeros((len(direct), len(self.order_)), dtype=np.float32)
+        probable[:, : self.n_seen_] = sigmoid(logits)
+        n_probable = self.n_seen_
+        if tags is not None:
+            given = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
+            np.maximum(probable, given, out=probable)
+            n_probable = len(self.order_)
+
+        codes[:, : direct.shape[1]] = self.compose(direct, probable[:, :n_probable])
+        return EncodedFeatures(codes, direct, probable, coordinates)
+
+    def compose(self, direct: Floats, probable: Floats, members: Members | None = None) -> Floats:
+        """Put together members' codes of features and of probable tags, (n, n_members * code).
+
+        Parameters
+        ----------
+        direct : float32 array, shape (n, n_members * code)
+        probable : float32 array, shape (n, n_labels)
+            In the order of members; where all but the first labels are 0, these alone will do.
+        members : Members, optional
+            Those of a fold; by default all.
+        """
+        context = self.encode_context(probable, members)
+        return np.asarray((1 - self.context) * direct + self.context * context, dtype=np.float32)
+
+    def encode_context(self, probable: Floats, members: Members | None = None) -> Floats:
+        """Return members' codes of probable tags alone, (n, n_members * code); see `compose`."""
+        return _side_by_side((members or self.members_).encode_documents(probable))
+
+    def encode_documents(self, tags: sp.csr_matrix) -> Floats:
+        """Return the codes (n, n_dimensions) of documents or partial tag sets (n, n_labels)."""
+        check_fitted(self, "members_")
+        codes = _side_by_side(self.members_.encode_rows(sp.csr_matrix(tags)[:, self.order_]))
+        # Tags have no place on the linear path.
+        return np.pad(codes, ((0, 0), (0, self.linear_.n_coordinates)))
 
     @property
     def n_sketch(self) -> int:
@@ -962,43 +949,6 @@ class ConceptSpace(Estimator):
     def sketch(self, X: Features) -> Floats:
         """Return directions (n, n_sketch) of bounded size, by which items are alike."""
         return sketch(standardise(X, self.mean_, self.scale_))
-
-    def views(self, X: Features, tags: sp.csr_matrix | None = None) -> ItemView:
-        """Return the codes of at most some thousand items, with what they are made of.
-
-        For parameters see `item_codes`.
-        """
-        check_fitted(self, "members_")
-        features = standardise(X, self.mean_, self.scale_)
-        direct = _side_by_side(self.members_.encode_items(features))
-        coordinates = self.linear_.coordinates(features)
-        codes = np.concatenate([direct, coordinates], axis=1)
-        logits = codes @ self._seen_readout.weights + self._seen_readout.intercepts
-        probable = np.zeros((len(direct), len(self.order_)), dtype=np.float32)
-        probable[:, : self.n_seen_] = sigmoid(logits)
-        n_probable = self.n_seen_
-        if tags is not None:
-            given = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
-            np.maximum(probable, given, out=probable)
-            n_probable = len(self.order_)
-        codes[:, : direct.shape[1]] = self.compose(direct, probable[:, :n_probable])
-        return ItemView(direct, probable, coordinates, codes)
-
-    def compose(self, direct: Floats, probable: Floats, members: Members | None = None) -> Floats:
-        """Put an item's two halves together, by all members or some; see `views`."""
-        context = self.encode_tags(probable, members)
-        return np.asarray((1 - self.context) * direct + self.context * context, dtype=np.float32)
-
-    def encode_tags(self, tags: Floats, members: Members | None = None) -> Floats:
-        """Return the codes of probable tags, (n, n_labels) in the order of members; see `views`."""
-        return _side_by_side((members or self.members_).encode_documents(tags))
-
-    def document_codes(self, tags: sp.csr_matrix) -> Floats:
-        """Return the codes (n, n_dimensions) of documents or partial tag sets (n, n_labels)."""
-        check_fitted(self, "members_")
-        codes = _side_by_side(self.members_.encode_rows(sp.csr_matrix(tags)[:, self.order_]))
-        # Tags have no place on the linear path.
-        return np.pad(codes, ((0, 0), (0, self.linear_.n_coordinates)))
 
     def points(self, codes: Floats) -> Floats:
         """Return codes as directions of length 1 on the principal axes, (n, n_axes)."""
@@ -1010,7 +960,7 @@ class ConceptSpace(Estimator):
         with one_blas_thread():
             for start in range(0, len(points), _BLOCK):
                 rows = slice(start, start + _BLOCK)
-                points[rows] = self.points(self.document_codes(tags[rows]))
+                points[rows] = self.points(self.encode_documents(tags[rows]))
         return points
 
     def _members_of(self, fold: int) -> Members:
@@ -1171,7 +1121,7 @@ class ConceptSpace(Estimator):
         named = likeness.any(axis=1)
         if not named.any():
             return of_items, of_tags
-        columns = self.order_[self.n_seen_ :][named]
+        columns = self.unseen_columns[named]
         by_name = self.readout_of_names(likeness[named], self.priors_[columns])
         mixed = []
         for before, names, rest in zip(
@@ -1465,8 +1415,3 @@ def _directions(placed: Floats) -> Floats:
     """Return places on axes, (n, n_axes), each at length 1."""
     lengths = np.sqrt(np.einsum("ij,ij->i", placed, placed))[:, None]
     return np.asarray(placed / np.maximum(lengths, 1e-12), dtype=np.float32)
-
-
-def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:
-    """Return logits (n, n_labels) of which those of votes have a share; see `vote`."""
-    return np.asarray((1 - share) * logits + share * logit(votes)) if share else logits

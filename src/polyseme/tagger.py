@@ -18,10 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._estimator import Estimator, TransformerMixin, copy_of
-from polyseme._progress import FileProgress, working
+from polyseme._estimator import Estimator, TransformerMixin
 from polyseme._text import shown
-from polyseme._threads import one_blas_thread
 from polyseme._validation import (
     InputError,
     IntArray,
@@ -29,11 +27,10 @@ from polyseme._validation import (
     RandomState,
     as_generator,
     as_names,
-    check_device,
+    as_row,
     check_features,
     check_fitted,
     check_iterable,
-    check_kind,
     check_number,
     check_option,
     check_path,
@@ -45,33 +42,18 @@ from polyseme._validation import (
 )
 from polyseme.answers import Answers
 from polyseme.calibration import sigmoid
-from polyseme.checkpoints import check_room_for, unless_refused
-from polyseme.concepts import Concepts
+from polyseme.checkpoints import unless_refused
 from polyseme.corpus import (
     Documents,
     LabelCorpus,
     as_corpus,
-    in_order_of,
     is_indicator,
     normalize_label,
 )
 from polyseme.documents import label_column
-from polyseme.encoded import EncodedItems
-from polyseme.evidence import Evidence, evidence_of
-from polyseme.features import EXTRACTORS, extractor_of
-from polyseme.features.base import MediaFeatures, one_item
-from polyseme.feedback import (
-    Block,
-    Feedback,
-    Question,
-    answer_table,
-    as_verdict,
-    check_strategy,
-    choose,
-)
-from polyseme.growth import cost_of_fit, tell_cost
-from polyseme.holdout import MOST_TRAINED, Validation, validate
-from polyseme.metrics import evaluate, example_map
+from polyseme.encoded import EncodedItems, is_kept, item_names, item_vectors
+from polyseme.extractors import MEDIA, FeatureExtractor
+from polyseme.feedback import Feedback, Question, as_verdict, check_strategy
 from polyseme.persistence import (
     ModelFileError,
     State,
@@ -80,7 +62,7 @@ from polyseme.persistence import (
     within,
     write_model,
 )
-from polyseme.reading import METHODS, Features, Items, NamedLabels, Reading, coded_blocks
+from polyseme.reading import METHODS, Features, Items, LabelScorer, NamedLabels, n_rows
 from polyseme.schema import (
     Anything,
     Array,
@@ -99,53 +81,31 @@ from polyseme.schema import (
     reading,
     require,
 )
-from polyseme.senses import SenseMap, label_senses
-from polyseme.space import ConceptSpace, Trainer, WarmStart
-from polyseme.store import ConceptStore
+from polyseme.space import ConceptSpace, Trainer
+from polyseme.store import KnownDocuments
 from polyseme.tags import (
+    carried_labels,
     check_tags,
     complete_each,
     label_kinds,
-    label_preference,
     rank_labels,
     tag_columns,
     tag_sets,
     tag_table,
 )
-from polyseme.training import VALIDATION_STEPS
-from polyseme.training_set import (
-    TrainingSet,
-    gather,
-    is_kept,
-    item_names,
-    item_vectors,
-    warn_of_lost_features,
-)
 from polyseme.verdicts import Verdict, VerdictLog
-from polyseme.vocabulary import Vocabulary, as_vocabulary, similar_labels
-from polyseme.warm_start import (
-    ColdStartError,
-    DocumentKeys,
-    check_known,
-    check_sizes,
-    extractor_parameters,
-    feature_digests,
-    name_digests,
-    placed_groups,
-)
-from polyseme.word_vectors import WordVectors, as_word_vectors, name_likeness
+from polyseme.vocabulary import Vocabulary, as_vocabulary
 
 if TYPE_CHECKING:
+    from polyseme.evidence import Evidence
+    from polyseme.holdout import Validation
     from polyseme.published.tagger import PublishedTagger
+    from polyseme.word_vectors import WordVectors
 
 Matrix = NDArray[np.float64]
 # Labels, of any length each: an array of fixed width would have the longest one's everywhere.
 StrArray = NDArray[np.object_]
 KINDS = ("seen", "unseen", "oov")
-# Shares of names in reading unseen labels that are tried.
-NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
-# By which share items or labels may differ before what was measured on them is measured anew.
-_GROWN = 0.1
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
@@ -160,7 +120,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     ----------
     space : ConceptSpace, optional
         By default `ConceptSpace()`.
-    features : MediaFeatures, optional
+    features : FeatureExtractor, optional
         A feature extractor such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
         sounds), here and in all other methods, and what it learns is learned by `fit`.
     normalize_labels : bool
@@ -193,9 +153,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         "seen" (on training items), "unseen" (only in the label sets) or "oov" (never in the label
         sets: on items or in later documents only, or known by name or by answers alone).
     space_ : ConceptSpace
-    store_ : ConceptStore
+    store_ : KnownDocuments
         The documents that are known.
-    features_ : MediaFeatures or None
+    features_ : FeatureExtractor or None
     named_ : NamedLabels or None
         See `add_labels`.
     validation_ : Validation or None
@@ -225,7 +185,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     """
 
     components: ClassVar[dict[str, type[Estimator]]] = {"space": ConceptSpace}
-    features_: MediaFeatures | None
+    features_: FeatureExtractor | None
     validation_: Validation | None
     name_share_: float
     pooled_: bool
@@ -234,7 +194,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     def __init__(
         self,
         space: ConceptSpace | None = None,
-        features: MediaFeatures | None = None,
+        features: FeatureExtractor | None = None,
         normalize_labels: bool = True,
         checkpoint: str | Path | None = None,
         device: str | None = None,
@@ -328,15 +288,22 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         items not known, documents of one group in several folds), a warning says why and the fit
         starts from nothing.
         """
+        from polyseme import fitting
+        from polyseme.training_set import gather, warn_of_lost_features
+        from polyseme.warm_start import ColdStartError, DocumentKeys
+        from polyseme.word_vectors import as_word_vectors
+
         if y is None:
             owner = type(self).__name__
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
-        template = self._template()
+        # Check the parameters, and draw the seeds of parts that have none of their own.
+        template = fitting.check_parameters(self)
         vocabulary = as_vocabulary(self.vocabulary)
         generator = as_generator(self.random_state)
         space_seed = draw_seed(generator)
         feature_seed = draw_seed(generator)
 
+        # Gather items and tag sets; go on from a former model where it fits.
         gathered = partial(  # no frame of its own: warnings name the line that calls `fit`
             gather,
             X,
@@ -350,14 +317,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             verbose=self.verbose,
             owner=type(self).__name__,
         )
+        former = self if warm_start_from is None else warm_start_from
         warm = None
-        source = self if warm_start_from is None else warm_start_from
         if warm_start_from is not None:
             try:
-                self._check_former(warm_start_from)
-                data = gathered(extractor=warm_start_from.features_, is_learned=True)
+                fitting.check_former(self, former)
+                data = gathered(extractor=former.features_, is_learned=True)
                 keys = DocumentKeys.of(data)
-                warm = warm_start_from._warm_start(data, keys, template)
+                warm = fitting.warm_start(former, data, keys, template)
             except ColdStartError as error:
                 warnings.warn(
                     f"This fit starts from nothing and not from the former model: {error}.",
@@ -367,414 +334,193 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if warm is None:
             data = gathered(extractor=self.features)
             keys = DocumentKeys.of(data)
-        log = source._log_of(verdicts)
-        tables = data.tables
-        features = data.features
+        log = fitting.verdict_log(former, verdicts)
         words = None if label_vectors is None else as_word_vectors(label_vectors)
-        space = copy_of(template)
-        seeded = isinstance(self.random_state, (int, np.integer))
-        # Without a seed the space draws its own, which its checkpoint remembers.
-        if space.random_state is None and self.random_state is not None:
-            space.set_params(random_state=space_seed if seeded else generator)
-        if space.checkpoint is None:
-            space.set_params(checkpoint=self.checkpoint)
-        shape = tables.documents.shape
-        check_room_for(space.checkpoint, space.n_weights(shape, len(data.items), data.n_features))
-        if isinstance(space.random_state, (int, np.integer)):
-            space.training_seed()  # refuses another training's checkpoint before any work
-        measured_on = (len(data.items), len(data.labels))
-        if warm is not None and source._is_measured(measured_on):
-            validation = source.validation_
-            share = source.name_share_
-            pooled = source.pooled_
-            measured_on = source.measured_on_
-        else:
+        space = fitting.space_to_train(self, template, data, space_seed, generator)
+
+        # Measure on held-out items what can be promised; a warm start keeps what was measured.
+        measured = None if warm is None else fitting.measured_before(former, data)
+        if measured is None:
             if warm is None:
-                self._tell_cost(template, data)
+                fitting.warn_of_cost(self, template, data)
             # Without a seed other items would be held out when it goes on.
-            checkpoint = space.checkpoint if seeded else None
-            validation, share, pooled = self._validated(
-                data, template, words, generator, checkpoint, label_sets_only=label_sets_only
+            checkpoint = space.checkpoint if fitting.is_seeded(self) else None
+            measured = fitting.measure(
+                self, data, template, words, generator, checkpoint, label_sets_only=label_sets_only
             )
+
+        # Add what people said of single labels of items.
         rows = data.rows()
         if verdicts is None:
-            rows = source._unchanged(rows, data)
-        column_by_key = {self._key_of(label): column for column, label in enumerate(data.labels)}
-        answers, pool = data.answered(
+            rows = fitting.without_changed_rows(former, rows, data)
+        column_by_key = {self._fit_key(label): place for place, label in enumerate(data.labels)}
+        verdict_table, pool = data.answered(
             log.standing(),
             rows,
-            lambda label: column_by_key.get(self._key_of(vocabulary.resolve(label))),
-            pooled=pooled,
+            lambda label: column_by_key.get(self._fit_key(vocabulary.resolve(label))),
+            pooled=measured.pooled,
         )
         keys = keys.with_pool(pool)
         if warm is not None:
-            pool_folds = source._folds_of(keys)[len(warm.folds) :]
+            pool_folds = fitting.former_folds(former, keys)[len(warm.folds) :]
             warm = replace(warm, pool_folds=pool_folds)
+
+        # Train the space; encode the known documents, and items that verdicts are about.
         with unless_refused(space.checkpoint):
-            with FileProgress("training the concept space, rounds", shown=self.verbose) as bar:
-
-                def report_round(n_done: int, n_rounds: int, losses: Mapping[str, float]) -> None:
-                    bar.tell(n_done, n_rounds, 0)
-                    if progress is not None:
-                        progress(n_done, n_rounds)
-
-                space.fit(
-                    tables.documents,
-                    features,
-                    None if features is None else tables.item_documents,
-                    tables.groups,
-                    tables.n_label_sets,
-                    progress=report_round,
-                    trainer=trainer,
-                    pool=pool,
-                    verdicts=answers,
-                    warm=warm,
-                )
+            fitting.train(
+                space, data, pool, verdict_table, warm, trainer, progress, verbose=self.verbose
+            )
             # Dropped are those without a label, of which `check_corpus` has told.
-            store, dropped = ConceptStore.of(space, data.labels, data.sets, data.taught)
+            store, dropped = KnownDocuments.of(space, data.labels, data.sets, data.taught)
             feedback = data.place_answered(Feedback(log, space.digest_), space, rows)
-        # Nothing is set before everything is learned: a fit that fails leaves the tagger as it was.
-        self.space_ = space
-        self.features_ = data.extractor
-        self.n_vocabulary_ = len(data.sets.labels)
-        self.n_fitted_ = len(store.ids)
-        self.seen_ = data.seen
-        self.dropped_ = dropped
-        self.validation_ = validation
-        self._keys = keys
-        self.measured_on_ = measured_on
-        self.name_share_ = 0.0
-        self._likeness = np.zeros((0, 0))
-        if words is not None and share:
-            self.name_share_ = share
-            self._likeness = self._unseen_likeness(words, data.labels)
-        self.n_features_in_ = data.n_features
+        name_share = 0.0 if words is None else measured.name_share
+        likeness = np.zeros((0, 0))
+        if words is not None and name_share:
+            likeness = fitting.unseen_likeness(space, data.labels, words)
+
+        # Take everything over at once: a fit that fails leaves the tagger as it was.
+        self._update(
+            space_=space,
+            features_=data.extractor,
+            n_features_in_=data.n_features,
+            n_vocabulary_=len(data.sets.labels),
+            n_fitted_=len(store.ids),
+            seen_=data.seen,
+            dropped_=dropped,
+            normalize_labels_=self.normalize_labels,
+            vocabulary_=vocabulary,
+            indicator_=data.corpus.labels if is_indicator(y) else None,
+            validation_=measured.validation,
+            measured_on_=measured.sizes,
+            pooled_=measured.pooled,
+            name_share_=name_share,
+            _likeness=likeness,
+            document_keys_=keys,
+            store_=store,
+            named_=None,
+            _answers=Answers(feedback),
+        )
         self._set_feature_names(data.columns)
-        self.normalize_labels_ = self.normalize_labels
-        self.vocabulary_ = vocabulary
-        self.pooled_ = pooled
-        self._answers = Answers(feedback)
-        self.indicator_ = data.corpus.labels if is_indicator(y) else None
-        self.set_store(store)
-        self._take_answers(())
-        if features is not None:
-            warn_of_lost_features(features, space)
+        if data.features is not None:
+            warn_of_lost_features(data.features, space)
         return self
 
-    def _template(self) -> ConceptSpace:
-        """Check the parameters and return the space that is to be fitted."""
-        owner = type(self).__name__
-        check_kind("space", self.space, self.components["space"], owner=owner)
-        check_kind("features", self.features, MediaFeatures, owner=owner)
-        if self.checkpoint is not None:
-            check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
-        template = ConceptSpace() if self.space is None else self.space
-        if self.device is not None:
-            template = copy_of(template).set_params(device=self.device)
-        template.check_parameters()
-        check_number("n_validations", self.n_validations, owner=owner, low=0, whole=True)
-        return template
-
-    def _tell_cost(self, space: ConceptSpace, data: TrainingSet) -> None:
-        """Warn before a fit that will take long or much memory."""
-        if space.device != "cpu" and check_device(space.device, owner="fit") != "cpu":
-            return
-        n_documents, n_labels = data.tables.documents.shape
-        n_items = 0 if data.features is None else len(data.items)
-        pooled = data.pool is not None
-        plan = space.planned(n_documents, n_items, pool=pooled).within(n_documents, n_items)
-        n_validations = self.n_validations * (1 + pooled)
-        n_all = n_items + data.n_pool
-        cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, n_validations)
-        tell_cost(cost, plan, n_labels, stacklevel=4)
-
-    def _check_former(self, former: ZeroShotTagger) -> None:
-        """Raise unless a tagger is fitted, and reads labels and items as this one is to do."""
-        check_kind("warm_start_from", former, ZeroShotTagger, owner="fit")
-        check_fitted(former, "store_")
-        if self.normalize_labels != former.normalize_labels_:
-            raise ColdStartError("labels are normalized in one of the two alone")
-        if extractor_parameters(self.features) != extractor_parameters(former.features_):
-            raise ColdStartError("the features of items are made in another way")
-
-    def _warm_start(
-        self, data: TrainingSet, keys: DocumentKeys, template: ConceptSpace
-    ) -> WarmStart:
-        """Return what a new fit takes over from this tagger; raise where it does not fit."""
-        tables = data.tables
-        store = self.store_
-        n_items = 0 if data.features is None else len(data.items)
-        feature_names = getattr(self, "feature_names_in_", None)
-        former_columns = None if feature_names is None else tuple(feature_names)
-        if None not in (former_columns, data.columns) and former_columns != data.columns:
-            raise ColdStartError("features have other names, or another order")
-        pooled = data.pool is not None and self.pooled_
-        plan = template.planned(tables.documents.shape[0], n_items, pool=pooled)
-        check_sizes(self.space_, plan, data.features)
-        learned_labels = store.labels[: store.n_learned]
-        column_by_key = {self._key(label): column for column, label in enumerate(learned_labels)}
-        columns = np.array([column_by_key.get(self._key(label), -1) for label in data.labels])
-        share_of_items = keys.with_pool(data.pool).found_among(self._keys)
-        check_known(columns, share_of_items)
-        folds = placed_groups(self._folds_of(keys), tables.groups)
-        warm = WarmStart(self.space_, columns, folds)
-        if len(np.unique(warm.folds[warm.folds >= 0])) < warm.n_folds:
-            raise ColdStartError("one of its folds has no document any more")
-        return warm
-
-    def _folds_of(self, keys: DocumentKeys) -> IntArray:
-        """Return the folds that documents had in this tagger's fit, -1 for new ones, (n,)."""
-        return keys.folds_among(self._keys, self.space_.folds_)
-
-    def missing_items(self, X: object) -> tuple[int, int]:
-        """Count the items of the last fit that are not among some, and all that it had.
-
-        Parameters
-        ----------
-        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
-            Items, which are found by their features, names or files.
-        """
-        check_fitted(self, "store_")
-        features = self._features_of(X)
-        table: Any = features.features if isinstance(features, EncodedItems) else features
-        new_features = feature_digests(table)
-        new_names = name_digests(item_names(X) or ())
-        are_items = self._keys.of_items
-        are_present = np.isin(self._keys.items[are_items], new_features)
-        are_present |= np.isin(self._keys.names[are_items], new_names)
-        n_missing = int((~are_present).sum())
-        return n_missing, int(are_items.sum())
-
-    def label_sets(self) -> LabelCorpus | None:
-        """Return the known tag sets that are no item's own; None where that is not known.
-
-        Those of the last fit without the ones of its items, and all that were added since.
-        """
-        check_fitted(self, "store_")
-        rows = self._keys.documents
-        are_items = self._keys.of_items[rows]
-        taught_alone = self.space_.order_[: self.space_.n_seen_] >= self.n_vocabulary_
-        if int(rows.sum()) != self.n_fitted_ or taught_alone.any():
-            return None
-        n_added = len(self.store_.ids) - len(are_items)
-        are_sets = np.append(~are_items, np.ones(n_added, bool))
-        set_rows = np.flatnonzero(are_sets).tolist()
-        return LabelCorpus.from_documents(
-            [self.store_.document(row) for row in set_rows],
-            ids=[self.store_.ids[row] for row in set_rows],
-            normalize=self.normalize_labels_,
-        )
-
-    def _is_measured(self, sizes: tuple[int, int]) -> bool:
-        """Return whether `validation_` is there and stands for so many items and labels."""
-        changes = []
-        for size, former_size in zip(sizes, self.measured_on_, strict=True):
-            change = abs(size - former_size) / former_size
-            changes.append(change)
-        return self.validation_ is not None and max(changes) <= _GROWN
-
-    def _validated(
-        self,
-        data: TrainingSet,
-        template: ConceptSpace,
-        words: WordVectors | None,
-        generator: np.random.Generator,
-        checkpoint: str | Path | None,
-        *,
-        label_sets_only: bool,
-    ) -> tuple[Validation | None, float, bool]:
-        """Measure what small spaces promise, what share names get, and whether the pool helps."""
-        pooled = data.pool is not None
-        if data.features is None or not self.n_validations:
-            return None, 0.0, pooled
-        n_documents = min(data.tables.documents.shape[0], MOST_TRAINED)
-        n_items = min(len(data.items), MOST_TRAINED)
-        plan = template.planned(n_documents, n_items).shortened(VALIDATION_STEPS)
-        small = copy_of(template).set_params(
-            plan=plan,
-            n_folds=2,
-            members_per_fold=1,
-            n_steps=plan.n_steps,
-            checkpoint=None,
-            random_state=None,
-        )
-        model = ZeroShotTagger(space=small, n_validations=0, random_state=draw_seed(generator))
-        with working("validating on held-out items", shown=self.verbose):
-            validations = validate(
-                model,
-                data.features,
-                data.documents,
-                data.sets,
-                self.n_validations,
-                draw_seed(generator),
-                variants=lambda fitted: fitted._with_names(words),
-                pool=data.pool,
-                checkpoint=checkpoint,
-                label_sets_only=label_sets_only,
-            )
-        if not validations:
-            return None, 0.0, pooled
-        with_pool = validations.pop() if pooled else None
-        unseen_measures = [validation.unseen for validation in validations]
-        qualities = [measures.example_map + measures.concept_map for measures in unseen_measures]
-        best = int(np.argmax(np.nan_to_num(qualities)))
-        if with_pool is None:
-            return validations[best], NAME_SHARES[best], False
-        pool_gain = with_pool.gain_over(validations[0])
-        chosen = with_pool if pool_gain > 0 else validations[best]
-        return replace(chosen, pool_gain=pool_gain), NAME_SHARES[best], pool_gain > 0
-
-    def _log_of(self, verdicts: VerdictLog | str | Path | Iterable[Verdict] | None) -> VerdictLog:
-        """Return the log of verdicts to learn from."""
-        if verdicts is None:
-            return getattr(self, "verdicts_", VerdictLog())
-        if isinstance(verdicts, VerdictLog):
-            return verdicts
-        if isinstance(verdicts, (str, Path)):
-            return VerdictLog(verdicts)
-        log = VerdictLog()
-        log.append(verdicts)
-        return log
-
-    def _unchanged(self, rows: dict[str, int], data: TrainingSet) -> dict[str, int]:
-        """Return the rows by item, without numbers of rows that are other items now.
-
-        Those are the numbers that verdicts were given on when another item had that row.
-        """
-        if not hasattr(self, "_answers") or data.features is None:
-            return rows
-        feedback = self._answers.feedback
-        numbers = [item for item in feedback.items() if item in rows and item.isdecimal()]
-        vectors: dict[str, NDArray[np.float32]] = {}
-        if data.n_features == self.n_features_in_:
-            vectors = feedback.vectors(numbers)
-        for table, first_row in data.parts():
-            last_row = first_row + table.shape[0] - 1
-            table_items = [item for item in vectors if first_row <= rows[item] <= last_row]
-            table_rows = [rows[item] - first_row for item in table_items]
-            sketches = self._sketches(table, table_rows)
-            for item, sketch in zip(table_items, sketches, strict=True):
-                if not is_kept(sketch, vectors[item]):
-                    del vectors[item]
-        changed = set(numbers) - set(vectors)
-        return {item: row for item, row in rows.items() if item not in changed}
-
-    def _sketches(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return the sketches of some rows, (n, n_sketch)."""
-        return self.space_.sketch(_rows(features, rows))
-
-    def _key_of(self, label: str) -> str:
+    def _fit_key(self, label: str) -> str:
         """Return what labels are compared by in a fit."""
         return normalize_label(label) if self.normalize_labels else label
 
-    def set_store(self, store: ConceptStore, named: NamedLabels | None = None) -> Self:
-        """Take over known documents, and labels by name, with all readouts that follow.
+    # ------------------------------------------------------------------ changes
+
+    def _update(self, answered: Collection[str] | None = None, **attributes: Any) -> Self:
+        """Take over changes, with every score that follows; where that fails, nothing has changed.
+
+        Every change of documents, labels, names and verdicts goes this way.
 
         Parameters
         ----------
-        store : ConceptStore
-        named : NamedLabels, optional
-            Those that documents hold by now are dropped: their names are not asked any more.
+        answered : collection of str, optional
+            Where verdicts alone have changed: the labels that these are about.
+        attributes
+            What has changed: fitted attributes by name.
         """
-        if named is not None:
-            named = self._without_documented(named, store)
-        with one_blas_thread():
-            reading = Reading.learn(
-                self.space_, store, named, self.n_fitted_, self.name_share_, self._likeness
-            )
-        # Nothing is set before everything is made: what is refused leaves the tagger as it was.
-        self.store_ = store
-        self.named_ = named
-        self._reading = reading
-        # A label whose documents were all taken away is not suggested any more.
-        self._in_use = np.ones(len(self._labels), dtype=bool)
-        self._in_use[: len(store.labels)] = store.counts > 0
-        blocked = {self._key(label) for label in self.vocabulary_.blocked}
-        self._in_use &= [self._key(label) not in blocked for label in self._labels]
-        self._raised = self.vocabulary_.raised(self._labels)
-        self._places = {self._key(label): column for column, label in enumerate(self._labels)}
-        self._set_classes()
-        # Of equal scores the commoner label is first.
-        counts = np.zeros(len(self._labels))
-        counts[: len(store.labels)] = store.counts
-        self._preference = label_preference(self._show(counts, 0))
-        self._answers = self._answers.read_anew(reading, self._place)
+        tagger = copy(self)
+        tagger.__dict__.update(attributes)
+        named = tagger._labels_by_name()
+        known_names = () if tagger.named_ is None else tagger.named_.labels
+        if answered is not None and named.labels == known_names:
+            answers = tagger._answers.corrected(tagger._scorer, answered, tagger._answered_column)
+        else:
+            tagger._fit_scorer(named)
+            answers = tagger._answers.read_anew(tagger._scorer, tagger._answered_column)
+        tagger._answers = answers
+        tagger._scorer = replace(tagger._scorer, corrections=answers.table)
+        self.__dict__.update(tagger.__dict__)
         return self
 
-    def _without_documented(self, named: NamedLabels, store: ConceptStore) -> NamedLabels | None:
-        """Return the labels by name that no document holds; those without a hint come last.
+    def _labels_by_name(self) -> NamedLabels:
+        """Return labels that no document holds: those with a hint, then those by answers alone.
 
-        Without a hint they are in the order of their names, whichever was answered for first.
+        The latter are in the order of their names, whichever was answered for first.
         """
-        documented = {self._key(label) for label in store.labels}
-        have_hints = np.atleast_1d(named.likeness.any(axis=1))
-        hinted = []
-        unhinted = []
+        named = self.named_ or NamedLabels((), np.zeros((0, self.space_.n_seen_)))
+        known_keys = {self._key(label) for label in self.store_.labels}
+        have_hints = named.likeness.any(axis=1)
+        rows = []
         for row, label in enumerate(named.labels):
-            if self._key(label) in documented:
-                continue
-            if have_hints[row]:
-                hinted.append(row)
-            else:
-                unhinted.append(row)
-        unhinted.sort(key=lambda row: named.labels[row])
-        rows = hinted + unhinted
-        if not rows:
-            return None
-        labels = tuple(named.labels[row] for row in rows)
-        return NamedLabels(labels, named.likeness[rows])
+            if have_hints[row] and self._key(label) not in known_keys:
+                rows.append(row)
+        hinted = [named.labels[row] for row in rows]
+        known_keys.update(map(self._key, hinted))
 
-    @property
-    def _labels(self) -> tuple[str, ...]:
-        """Every label, those of documents first; `classes_` may have them in another order."""
-        return self._reading.labels
+        answered_labels = self._answers.feedback.labels if self.n_features_in_ else ()
+        resolved = map(self.vocabulary_.resolve, answered_labels)
+        # Of several spellings of a label the first in the alphabet counts.
+        label_by_key = {self._key(label): label for label in sorted(resolved, reverse=True)}
+        unknown = [label for key, label in label_by_key.items() if key not in known_keys]
+        likeness = np.pad(named.likeness[rows], ((0, len(unknown)), (0, 0)))
+        return NamedLabels((*hinted, *sorted(unknown)), likeness)
 
-    def _with_names(self, words: WordVectors | None) -> list[Self]:
-        """Return this tagger as it is and, with vectors, as it is with each of `NAME_SHARES`."""
-        if words is None:
-            return [self]
-        variants = [copy(self) for _ in NAME_SHARES]
-        for variant, share in zip(variants, NAME_SHARES, strict=True):
-            variant.name_share_ = share
-            variant._likeness = self._unseen_likeness(words, self.store_.labels)
-            variant.set_store(self.store_)
-        return variants
+    def _fit_scorer(self, named: NamedLabels) -> None:
+        """Fit how every label is scored, and the order of classes."""
+        store = self.store_
+        scorer = LabelScorer.fit(
+            self.space_, store, named, self.n_fitted_, self.name_share_, self._likeness
+        )
+        labels = scorer.labels
+        keys = [self._key(label) for label in labels]
+        blocked = {self._key(label) for label in self.vocabulary_.blocked}
+        in_use = np.array([key not in blocked for key in keys], dtype=bool)
+        # A label whose documents were all taken away is not suggested any more.
+        in_use[: len(store.labels)] &= store.counts > 0
+        kinds = label_kinds(labels, self.seen_, self.n_vocabulary_)
+        self.named_ = named if named.labels else None
+        self._column_by_key = {key: column for column, key in enumerate(keys)}
+        self._set_classes(labels, kinds)
+        self._scorer = replace(
+            scorer,
+            kinds=kinds,
+            in_use=in_use,
+            implications=self.vocabulary_.raised(labels),
+            class_columns=self._class_columns,
+        )
 
-    def _unseen_likeness(self, words: WordVectors, labels: Sequence[str]) -> Matrix:
-        """Return how like seen labels each unseen one is by name, (n_unseen, n_seen)."""
-        ordered = np.asarray(labels, dtype=object)[self.space_.order_]
-        seen, unseen = np.split(ordered, [self.space_.n_seen_])
-        likeness = np.zeros((len(unseen), len(seen)))
-        have_vectors = words.label_vectors(unseen.tolist())[1]
-        if have_vectors.any() and words.label_vectors(seen.tolist())[1].any():
-            named = unseen[have_vectors].tolist()
-            likeness[have_vectors] = name_likeness(named, seen.tolist(), words)
-        return likeness
-
-    def _set_classes(self) -> None:
-        """Order labels as they are shown: the columns of an indicator matrix first."""
-        labels = np.array(self._labels, dtype=object)
-        kinds = label_kinds(self._labels, self.seen_, self.n_vocabulary_)
-        self._shown: IntArray | None = None
-        if self.indicator_ is not None:
-            column_by_key = {self._key(label): column for column, label in enumerate(self._labels)}
-            first_columns = [column_by_key.pop(self._key(label), -1) for label in self.indicator_]
-            further_columns = list(column_by_key.values())
-            self._shown = np.array([*first_columns, *further_columns], dtype=np.int64)
-            labels = np.array([*self.indicator_, *labels[further_columns]], dtype=object)
-            kinds = np.where(self._shown < 0, "oov", kinds[self._shown])
-        self.classes_: NDArray[np.object_] = labels
+    def _set_classes(self, labels: tuple[str, ...], kinds: NDArray[np.str_]) -> None:
+        """Order labels as classes: the columns of an indicator matrix first."""
+        self._class_columns: IntArray | None = None
+        self.classes_: StrArray = np.array(labels, dtype=object)
         self.kinds_: NDArray[np.str_] = kinds
-
-    def _show(self, values: Matrix, missing: float) -> Matrix:
-        """Return values of labels (..., n_labels) in the order of `classes_`."""
-        if self._shown is None:
-            return values
-        return np.where(self._shown < 0, missing, values[..., self._shown])
+        if self.indicator_ is None:
+            return
+        column_by_key = dict(self._column_by_key)
+        first_columns = [column_by_key.pop(self._key(label), -1) for label in self.indicator_]
+        further_columns = list(column_by_key.values())
+        columns = np.array([*first_columns, *further_columns], dtype=np.int64)
+        further_labels = [labels[column] for column in further_columns]
+        self._class_columns = columns
+        self.classes_ = np.array([*self.indicator_, *further_labels], dtype=object)
+        self.kinds_ = np.where(columns < 0, "oov", kinds[columns])
 
     def _key(self, label: str) -> str:
         """Return what labels are compared by."""
         return normalize_label(label) if self.normalize_labels_ else label
+
+    def _answered_column(self, label: str) -> int | None:
+        """Return the column of a label that was answered for; None where it is not known."""
+        return self._column_by_key.get(self._key_of_name(label))
+
+    def _key_of_name(self, name: str) -> str:
+        """Return what a label is compared by, given any of its names."""
+        return self._key(self.vocabulary_.resolve(name))
+
+    def _column(self, label: str) -> int:
+        """Find a label's column, also of a label by name or by another name."""
+        check_fitted(self, "store_")
+        if isinstance(label, str):
+            column = self._answered_column(label)
+            if column is not None:
+                return column
+            label = self.vocabulary_.resolve(label)
+        return label_column(self.store_.labels, label, normalize=self.normalize_labels_)
 
     # ------------------------------------------------------------------ asking
 
@@ -795,60 +541,13 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         float32 array, shape (n, n_dimensions)
         """
         features, tag_matrix = self._check_query(X, tags)
-        n = _n_rows(features, tag_matrix)
-        codes = np.empty((n, self.space_.n_dimensions), dtype=np.float32)
-        for rows in coded_blocks(n):
-            block_features = None if features is None else features[rows]
-            block_tags = None if tag_matrix is None else tag_matrix[rows]
-            codes[rows] = self._reading.codes(block_features, block_tags)
-        return codes
+        return self._scorer.all_codes(features, tag_matrix)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Name the dimensions that `transform` gives, (n_dimensions,)."""
         check_fitted(self, "space_")
         names = [f"code{number}" for number in range(self.space_.n_dimensions)]
         return np.array(names, dtype=object)
-
-    def points(
-        self, X: object, tags: Iterable[Collection[str]] | None = None
-    ) -> NDArray[np.float32]:
-        """Return the codes of items as directions on the principal axes of known documents.
-
-        Parameters
-        ----------
-        X, tags : as for `transform`
-
-        Returns
-        -------
-        float32 array, shape (n, n_axes)
-            Of length 1; the first two axes make a map.
-        """
-        codes = self.transform(X, tags)
-        return self.space_.points(codes)
-
-    def concepts(self) -> Concepts:
-        """Return every label in every known document as a point; see `polyseme.senses`."""
-        check_fitted(self, "store_")
-        return self.store_.concepts()
-
-    def senses(self, label: str, random_state: RandomState = 0) -> SenseMap | None:
-        """Split the known tag sets that hold a label by where they lie: its senses.
-
-        Parameters
-        ----------
-        label : str
-            One that known documents hold.
-        random_state : int, numpy Generator or None
-
-        Returns
-        -------
-        SenseMap or None
-            Its words name each sense by the labels that set it apart, its documents are rows of
-            `store_`. None where the tag sets do not fall apart.
-        """
-        check_fitted(self, "store_")
-        column = label_column(self.store_.labels, label, normalize=self.normalize_labels_)
-        return label_senses(self.concepts(), column, random_state=random_state)
 
     def _check_query(
         self, X: object, tags: Iterable[Collection[str]] | None
@@ -862,7 +561,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             return features, None
         completed = [self._own_names(item_tags) for item_tags in check_tags(tags)]
         n = len(completed) if features is None else features.shape[0]
-        return features, tag_table(completed, self._labels, n, normalize=self.normalize_labels_)
+        labels = self._scorer.labels
+        return features, tag_table(completed, labels, n, normalize=self.normalize_labels_)
 
     def _own_names(self, tags: Collection[str]) -> Collection[str]:
         """Return tags under their labels' own names, with what they imply; else as they are."""
@@ -926,76 +626,28 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         features: Any = self._features_of(X, keep_single=True)
         if isinstance(features, EncodedItems):
             features = features.features
-        space = self.space_
-        n = features.shape[0]
-        # Room is left for logits first, then for sketches, then for codes.
-        logit_bytes = 8 * n * len(self._labels)
-        free_bytes = int(most_bytes) - 4 * n * space.n_sketch
-        keep_sketches = free_bytes >= logit_bytes
-        keep_codes = free_bytes - 4 * n * space.n_dimensions >= logit_bytes
-        sketches = np.empty((n if keep_sketches else 0, space.n_sketch), dtype=np.float32)
-        codes = np.empty((n if keep_codes else 0, space.n_dimensions), dtype=np.float32)
-
         names = item_names(X) if ids is None else as_names(ids, "`ids` of `encode`")
-        if names is not None and len(names) != n:
-            raise InputError(f"`ids` of `encode` names {len(names)} items; X has {n}.")
-        items = EncodedItems(features, names, space.digest_, free_bytes - codes.nbytes)
-        for rows in coded_blocks(n) if keep_sketches else ():
-            table = items[rows].table()
-            sketches[rows] = space.sketch(table)
-            if keep_codes:
-                codes[rows] = space.item_codes(table)
-        items.sketches = sketches if keep_sketches else None
-        items.codes = codes if keep_codes else None
-        return items
+        if names is not None and len(names) != features.shape[0]:
+            raise InputError(
+                f"`ids` of `encode` names {len(names)} items; X has {features.shape[0]}."
+            )
+        return self._scorer.encode(features, names, int(most_bytes))
 
-    def _scored(
+    def _score(
         self,
-        features: Items | None,
-        tags: sp.csr_matrix | None,
+        X: object,
+        tags: Iterable[Collection[str]] | None,
         method: str = "space",
         kinds: Collection[str] | None = None,
-        columns: Sequence[int] | None = None,
     ) -> Iterator[tuple[slice, Matrix]]:
-        """Yield scores of checked items, some rows at a time: logits, or shares of votes.
-
-        They are in the order of `classes_`, or those of some columns of `_labels`, by which no
-        other column's score is raised then.
-        """
-        in_use = self._in_use
-        if kinds is not None:
-            in_use = in_use & self._of_kinds(kinds)
+        """Check what is asked about and return its scores by blocks: logits, or shares of votes."""
+        features, tag_matrix = self._check_query(X, tags)
         check_option("method", method, METHODS, owner="rank")
-        lowest, highest = (0.0, 1.0) if method == "priming" else (-np.inf, np.inf)
-        raised = self._raised
-        if columns is not None:
-            raised = _pairs_within(raised, columns)
-            in_use = in_use[np.array(columns)]
-        unused = np.flatnonzero(~in_use)
-        blocks = self._reading.blocks(features, tags, self._answers.table, method, columns)
-        for rows, scores, block_tags in blocks:
-            plain_scores = scores.copy() if raised else scores
-            for source, target in raised:
-                np.maximum(scores[:, target], plain_scores[:, source], out=scores[:, target])
-            scores[:, unused] = lowest
-            if block_tags is not None:
-                has_tag = block_tags.toarray() > 0
-                if columns is not None:
-                    has_tag = has_tag[:, columns]
-                scores[has_tag] = highest
-            yield rows, self._show(scores, lowest) if columns is None else scores
-
-    def _of_kinds(self, kinds: Collection[str]) -> NDArray[np.bool_]:
-        """Return which of `_labels` are of some kinds, (n_labels,)."""
-        names = as_names(kinds, "kinds of labels")
-        for kind in names:
-            check_option("kinds", kind, KINDS, owner="rank")
-        label_kind = label_kinds(self._labels, self.seen_, self.n_vocabulary_)
-        are_wanted = np.isin(label_kind, names)
-        if "seen" in names:
-            # Also those on training items that no label set holds: they are as well known.
-            are_wanted[self.space_.order_[: self.space_.n_seen_]] = True
-        return are_wanted
+        if kinds is not None:
+            kinds = as_names(kinds, "kinds of labels")
+            for kind in kinds:
+                check_option("kinds", kind, KINDS, owner="rank")
+        return self._scorer.score(features, tag_matrix, method, kinds)
 
     def predict_proba(
         self, X: object, tags: Iterable[Collection[str]] | None = None, method: str = "space"
@@ -1017,20 +669,17 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         -------
         float64 array, shape (n, n_classes)
         """
-        features, tag_matrix = self._check_query(X, tags)
-        scores = self._collect(self._scored(features, tag_matrix, method))
+        scores = self._concatenate(self._score(X, tags, method))
         return scores if method == "priming" else sigmoid(scores)
 
     def decision_function(self, X: object, tags: Iterable[Collection[str]] | None = None) -> Matrix:
         """Return the logit of every label for each item, (n, n_classes); see `predict_proba`."""
-        features, tag_matrix = self._check_query(X, tags)
-        return self._collect(self._scored(features, tag_matrix))
+        return self._concatenate(self._score(X, tags))
 
-    def _collect(self, blocks: Iterator[tuple[slice, Matrix]]) -> Matrix:
+    def _concatenate(self, blocks: Iterator[tuple[slice, Matrix]]) -> Matrix:
         """Return blocks of scores as one table, (n, n_classes)."""
         tables = [np.empty((0, len(self.classes_)))]
-        for _, scores in blocks:
-            tables.append(scores)
+        tables += [scores for _, scores in blocks]
         return np.concatenate(tables)
 
     def score(self, X: object, y: Documents, sample_weight: object = None) -> float:
@@ -1046,44 +695,12 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         if sample_weight is not None:
             raise InputError("`score` of `ZeroShotTagger` takes no weights.")
+        from polyseme.metrics import true_labels
+
+        from polyseme.metrics import example_map, true_labels
+
         scores = self.predict_proba(X)
-        return example_map(self._truth(X, y), scores)
-
-    def _truth(self, X: object, y: Documents) -> NDArray[np.bool_]:
-        """Return which of `classes_` each item carries, (n, n_classes)."""
-        return np.asarray(self._carried(X, y).toarray(), dtype=bool)
-
-    def _carried(self, X: object, y: Documents) -> sp.csr_matrix:
-        """Return the labels that items carry, (n, n_classes)."""
-        corpus = self.vocabulary_.apply(as_corpus(y, normalize=self.normalize_labels_))
-        _, corpus = in_order_of(X, y, corpus)
-        matrix, unknown = corpus.align(self.classes_.tolist())
-        if unknown:
-            warnings.warn(
-                f"{len(unknown)} true labels are not known and are left out: {first_few(unknown)}.",
-                PolysemeWarning,
-                stacklevel=4,
-            )
-        return sp.csr_matrix(matrix[:, : len(self.classes_)])
-
-    def evaluate(self, X: object, y: Documents, k: int = 5) -> dict[str, float]:
-        """Return all metrics of the items' rankings; labels are brought together by name.
-
-        Parameters
-        ----------
-        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
-        y : as for `fit`
-            The true labels of each item. Labels that it cannot rank are passed over.
-        k : int
-            Labels that are predicted for `f1_at_k`.
-
-        Returns
-        -------
-        dict of str to float
-            See `polyseme.metrics.evaluate`.
-        """
-        scores = self.predict_proba(X)
-        return evaluate(self._truth(X, y), scores, k=k)
+        return example_map(true_labels(self, X, y), scores)
 
     def thresholds(self, precision: float) -> Matrix:
         """Return how likely labels must be for a share of those that are given to be true.
@@ -1105,10 +722,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         if not self.n_features_in_:
             raise InputError("A precision needs features to learn it from; this tagger has none.")
         seen = self.space_.threshold(precision)
-        unseen = np.inf if self.validation_ is None else self.validation_.threshold(precision)
-        least = np.full(len(self._labels), unseen)
-        least[self.space_.order_[: self.space_.n_seen_]] = seen
-        if np.isinf(unseen) and self.space_.n_seen_ < len(self._labels):
+        others = np.inf if self.validation_ is None else self.validation_.threshold(precision)
+        if np.isinf(others) and self.space_.n_seen_ < len(self._scorer.labels):
             warnings.warn(
                 f"A precision of {precision:g} cannot be promised of labels that no training item "
                 f"carries, so none of them is given; {self._best_promise()}. `rank` gives the best "
@@ -1116,7 +731,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 PolysemeWarning,
                 stacklevel=3,
             )
-        return self._show(least, 1.0)
+        return self._scorer.thresholds(seen, others)
 
     def _best_promise(self) -> str:
         """Return what precision can be asked of unseen labels."""
@@ -1154,10 +769,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             As y was in `fit`: tag sets, or a 0/1 matrix with the same columns.
         """
         check_number("threshold", threshold, owner="predict", low=0, high=1)
-        features, tag_matrix = self._check_query(X, tags)
+        blocks = self._score(X, tags, kinds=kinds)
         least = np.full(len(self.classes_), threshold)
         if precision is not None:
-            if features is None:
+            if X is None:
                 raise InputError(
                     "A precision is learned on items with features; for tags alone give a "
                     "`threshold`."
@@ -1166,10 +781,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
                 if kinds is not None and set(as_names(kinds, "kinds of labels")) == {"seen"}:
                     warnings.simplefilter("ignore", PolysemeWarning)
                 least = self.thresholds(precision)
-        blocks = self._scored(features, tag_matrix, kinds=kinds)
         if self.indicator_ is not None:
-            table = sigmoid(self._collect(blocks)) >= least
-            return table[:, : len(self.indicator_)].astype(np.int64)
+            is_likely = sigmoid(self._concatenate(blocks)) >= least
+            return is_likely[:, : len(self.indicator_)].astype(np.int64)
         predicted: list[tuple[str, ...]] = []
         for _, logits in blocks:
             predicted.extend(tag_sets(sigmoid(logits), least, self.classes_))
@@ -1204,14 +818,14 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Falling from left to right.
         """
         check_number("k", k, owner="rank", low=1, whole=True)
-        features, tag_matrix = self._check_query(X, tags)
-        shape = (_n_rows(features, tag_matrix), min(k, len(self.classes_)))
-        columns = np.empty(shape, dtype=np.int64)
-        best_scores = np.empty(shape)
-        for rows, scores in self._scored(features, tag_matrix, method, kinds):
+        label_blocks = [np.empty((0, min(k, len(self.classes_))), dtype=object)]
+        score_blocks = [np.empty(label_blocks[0].shape)]
+        for _, scores in self._score(X, tags, method, kinds):
             shares = scores if method == "priming" else sigmoid(scores)
-            columns[rows], best_scores[rows] = rank_labels(shares, self._preference, k)
-        return self.classes_[columns], best_scores
+            places, best_scores = rank_labels(shares, self._scorer.preference, k)
+            label_blocks.append(self.classes_[places])
+            score_blocks.append(best_scores)
+        return np.concatenate(label_blocks), np.concatenate(score_blocks)
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -1237,15 +851,15 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, Matrix]:
         """Complete one tag set."""
-        names = self._own_names(tags)
-        columns = tag_columns(names, self._labels, normalize=self.normalize_labels_)
-        self._reading.refuse_new(columns)
+        labels = self._scorer.labels
+        columns = tag_columns(self._own_names(tags), labels, normalize=self.normalize_labels_)
+        self._scorer.check_learned(columns)
         # Unknown tags have been named by now.
-        known_tags = [self._labels[column] for column in columns]
-        labels, scores = self.rank(None, len(self.classes_), [known_tags])
-        are_new = np.array([label not in known_tags for label in labels[0]], dtype=bool)
+        known_tags = [labels[column] for column in columns]
+        ranked_labels, scores = self.rank(None, len(self.classes_), [known_tags])
+        is_new = np.array([label not in known_tags for label in ranked_labels[0]], dtype=bool)
         n_suggested = min(k, len(self.classes_) - len(columns))
-        return labels[0][are_new][:n_suggested], scores[0][are_new][:n_suggested]
+        return ranked_labels[0][is_new][:n_suggested], scores[0][is_new][:n_suggested]
 
     def explain(
         self,
@@ -1272,69 +886,41 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         -------
         Evidence
         """
+        from polyseme.evidence import explain_label
+
         check_fitted(self, "space_")
         check_number("k", k, owner="explain", low=1, whole=True)
         target = self._column(label)
         if x is not None and not isinstance(x, EncodedItems):
-            x = one_item(x, self.features_)
+            x = as_row(x) if self.features_ is None else self.features_.single(x)
         items, tag_matrix = self._check_query(x, None if tags is None else [tags])
         features = items.table() if isinstance(items, EncodedItems) else items
-        n = _n_rows(features, tag_matrix)
+        n = n_rows(features, tag_matrix)
         if n != 1:
             raise InputError(f"`explain` takes one item; got {n}.")
-        column = self._raiser(features, tag_matrix, target)
-        tag_indices = () if tag_matrix is None else tag_matrix.indices.tolist()
-        if target in tag_indices or column in tag_indices:
+
+        # Its score may be that of a label that implies it.
+        scorer = self._scorer
+        column = scorer.highest_source(features, tag_matrix, target)
+        given = () if tag_matrix is None else tag_matrix.indices.tolist()
+        if target in given or column in given:
             raise InputError(
-                f"'{self._labels[column]}' is among the tags that are given, so there is nothing "
+                f"'{scorer.labels[column]}' is among the tags that are given, so there is nothing "
                 "to explain; leave it out of them to ask where its score would come from."
             )
-        evidence = evidence_of(
-            self._reading,
-            self._answers.table,
-            features,
-            tag_matrix,
-            column,
-            k,
-            kind=self._kind(column),
-            in_use=bool(self._in_use[column]),
-        )
+        evidence = explain_label(scorer, features, tag_matrix, column, k)
         if column == target:
             return evidence
         probability = 0.0
-        if self._in_use[target]:
+        if scorer.in_use[target]:
             probability = float(sigmoid(np.array(evidence.logit)))
         return replace(
             evidence,
-            label=self._labels[target],
-            kind=self._kind(target),
+            label=scorer.labels[target],
+            kind=str(scorer.kinds[target]),
             probability=probability,
             implied_by=evidence.label,
         )
-
-    def _raiser(self, features: Features | None, tags: sp.csr_matrix | None, column: int) -> int:
-        """Return the column whose score a label has: its own, or one that raises it."""
-        sources = [source for source, target in self._raised if target == column]
-        if not sources:
-            return column
-        codes = self._reading.codes(features, tags)
-        logits = self._reading.logits(codes, features, self._answers.table)[0]
-        return max([column, *sources], key=lambda candidate: logits[candidate])
-
-    def _kind(self, column: int) -> str:
-        """Return the kind of one of `_labels`."""
-        place = column if self._shown is None else int(np.flatnonzero(self._shown == column)[0])
-        return str(self.kinds_[place])
-
-    def _column(self, label: str) -> int:
-        """Find a label's column, also of a label by name or by another name."""
-        check_fitted(self, "store_")
-        if isinstance(label, str):
-            label = self.vocabulary_.resolve(label)
-            column = self._places.get(self._key(label))
-            if column is not None:
-                return column
-        return label_column(self.store_.labels, label, normalize=self.normalize_labels_)
 
     # ------------------------------------------------------------------ growing
 
@@ -1354,8 +940,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         corpus = as_corpus(documents, normalize=self.normalize_labels_)
         corpus = self.vocabulary_.apply(corpus)
         store, ids, dropped = self.store_.add(self.space_, corpus)
-        self.set_store(store, self.named_)
-        self.dropped_ += dropped
+        self._update(store_=store, dropped_=self.dropped_ + dropped)
         warn_dropped(dropped, len(corpus))
         return ids
 
@@ -1373,10 +958,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         check_fitted(self, "store_")
         store = self.store_.remove(ids)
         left = set(store.ids)
-        self.n_fitted_ = sum(name in left for name in self.store_.ids[: self.n_fitted_])
-        # A label that is known by answers as well stays for as long as these do.
-        self.set_store(store, self.named_)._take_answers(())
-        return self
+        n_fitted = sum(name in left for name in self.store_.ids[: self.n_fitted_])
+        return self._update(store_=store, n_fitted_=n_fitted)
 
     def add_labels(
         self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]
@@ -1397,20 +980,20 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         tuple of str
             The labels taken in, of the kind "oov".
         """
+        from polyseme.word_vectors import as_word_vectors, name_likeness
+
         check_fitted(self, "store_")
         words = as_word_vectors(vectors)
-        known_keys = {self._key(label) for label in self._labels}
         names = self._names(labels)
-        new_labels = tuple(name for name in names if self._key(name) not in known_keys)
+        new_labels = tuple(name for name in names if self._key(name) not in self._column_by_key)
         if new_labels:
-            seen_columns = self.space_.order_[: self.space_.n_seen_]
-            seen_labels = [self._labels[column] for column in seen_columns]
+            seen_labels = [self._scorer.labels[column] for column in self.space_.seen_columns]
             likeness = name_likeness(new_labels, seen_labels, words)
             named = NamedLabels(new_labels, likeness)
             if self.named_ is not None:
                 all_likeness = np.concatenate([self.named_.likeness, likeness])
                 named = NamedLabels(self.named_.labels + new_labels, all_likeness)
-            self.set_store(self.store_, named)
+            self._update(named_=named)
         return new_labels
 
     def remove_labels(self, labels: Collection[str]) -> Self:
@@ -1425,24 +1008,21 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         self.catch_up()
         columns = {self._column(label) for label in self._names(labels)}
-        removed = {self._labels[column] for column in columns}
-        named = _without(self.named_, removed)
+        removed = {self._scorer.labels[column] for column in columns}
         store = self.store_
         if removed & set(store.labels):
             store = store.without_labels(self.space_, removed)
-        # Answers about them stay in the log, but count no more; behind one there may be another.
-        answered = self._answered_at(columns)
-        while answered:
-            self.verdicts_.undo(self._answers.feedback.numbers(answered))
-            self._answers = self._answers.caught_up()[0]
-            answered = self._answered_at(columns)
-        self.set_store(store, named)._take_answers(())
-        return self
 
-    def _answered_at(self, columns: Collection[int]) -> list[str]:
-        """Return the labels with standing verdicts that have one of some columns."""
-        labels = self._answers.feedback.labels
-        return [label for label in labels if self._place(label) in columns]
+        # Answers about them stay in the log, but count no more; behind one there may be another.
+        answers = self._answers
+        while True:
+            standing = answers.feedback.labels
+            answered = [label for label in standing if self._answered_column(label) in columns]
+            if not answered:
+                break
+            self.verdicts_.undo(answers.feedback.numbers(answered))
+            answers, _ = answers.caught_up()
+        return self._update(store_=store, named_=_without(self.named_, removed), _answers=answers)
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
         """Never suggest some labels, or suggest them again; given tags may still be among them.
@@ -1453,9 +1033,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         undo : bool
             Whether they may be suggested from now on.
         """
-        names = [self._labels[self._column(label)] for label in self._names(labels)]
-        self.vocabulary_ = self.vocabulary_.blocking(names, undo=undo)
-        return self.set_store(self.store_, self.named_)
+        names = [self._scorer.labels[self._column(label)] for label in self._names(labels)]
+        return self._update(vocabulary_=self.vocabulary_.blocking(names, undo=undo))
 
     def rename(self, label: str, name: str) -> Self:
         """Rename a label; its former name is still understood.
@@ -1468,10 +1047,9 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         column = self._column(label)
         if not isinstance(name, str):
             raise InputError(f"A label is renamed to one text; got {shown(name)}.")
-        old = self._labels[column]
+        old = self._scorer.labels[column]
         (new,) = self._names(name)
-        taken_keys = {self._key(known_label) for known_label in self._labels}
-        taken_keys.discard(self._key(old))
+        taken_keys = self._column_by_key.keys() - {self._key(old)}
         if self._key(new) in taken_keys:
             raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
         resolved = self.vocabulary_.resolve(new)
@@ -1492,32 +1070,21 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             named = named._replace(labels=tuple(map(new_name, named.labels)))
         else:
             store = store.renamed(old, new)
-        self.vocabulary_ = vocabulary
-        self.seen_ = frozenset(map(new_name, self.seen_))
-        if self.validation_ is not None:
-            precisions = self.validation_.labels.items()
-            renamed = {new_name(label): pair for label, pair in precisions}
-            self.validation_ = replace(self.validation_, labels=renamed)
-        if self.indicator_ is not None:
-            self.indicator_ = tuple(map(new_name, self.indicator_))
-        return self.set_store(store, named)
-
-    def similar_labels(self, most: int = 20) -> list[tuple[str, str, float]]:
-        """Suggest labels to `merge`, such as cards into card, by the known tag sets.
-
-        Parameters
-        ----------
-        most : int
-            How many pairs to give.
-
-        Returns
-        -------
-        list of (str, str, float)
-            The rarer label, the commoner one, and how alike the labels are that go with them.
-        """
-        check_fitted(self, "store_")
-        check_number("most", most, owner="similar_labels", low=1, whole=True)
-        return similar_labels(self.store_.matrix, self.store_.labels, most)
+        validation = self.validation_
+        if validation is not None:
+            precisions = {new_name(label): pair for label, pair in validation.labels.items()}
+            validation = replace(validation, labels=precisions)
+        indicator = self.indicator_
+        if indicator is not None:
+            indicator = tuple(map(new_name, indicator))
+        return self._update(
+            store_=store,
+            named_=named,
+            vocabulary_=vocabulary,
+            seen_=frozenset(map(new_name, self.seen_)),
+            validation_=validation,
+            indicator_=indicator,
+        )
 
     def merge(self, label: str, into: str) -> Self:
         """Let one label stand for another, too: in known documents, given tags and scores.
@@ -1528,8 +1095,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Two known labels; the first is not suggested any more, and the second whenever either
             would be.
         """
-        source = self._labels[self._column(label)]
-        target = self._labels[self._column(into)]
+        source = self._scorer.labels[self._column(label)]
+        target = self._scorer.labels[self._column(into)]
         if source == target:
             raise InputError(f"'{label}' and '{into}' are one label already.")
         vocabulary = self.vocabulary_.naming(source, target)
@@ -1544,8 +1111,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             store = store.merged(self.space_, source, target)
         else:
             named = _without(named, {source})
-        self.vocabulary_ = vocabulary
-        return self.set_store(store, named)
+        return self._update(store_=store, named_=named, vocabulary_=vocabulary)
 
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
         """Check labels that are given by name, and tidy them as those of documents are."""
@@ -1713,39 +1279,12 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
 
     def _take_over(self, answers: Answers, labels: Collection[str]) -> None:
         """Correct labels by what stands now; where that fails, all is as it was."""
-        tagger = copy(self)
-        tagger._answers = answers
-        tagger._take_answers(labels)
-        tagger._answers.keep()
-        self.__dict__.update(tagger.__dict__)
+        self._update(labels, _answers=answers)
+        self._answers.keep()
 
-    def _take_answers(self, labels: Collection[str]) -> None:
-        """Correct labels that were answered for; some are known for as long as answers stand."""
-        if not self.n_features_in_:
-            return
-        named = self.named_ or NamedLabels((), np.zeros((0, self.space_.n_seen_)))
-        hinted = np.flatnonzero(named.likeness.any(axis=1))
-        names = tuple(named.labels[row] for row in hinted)
-        known_keys = {self._key(label) for label in (*self.store_.labels, *names)}
-        resolved = map(self.vocabulary_.resolve, self._answers.feedback.labels)
-        # Of several spellings of a label the first in the alphabet counts.
-        answered = {self._key(label): label for label in sorted(resolved, reverse=True)}
-        unknown = [label for key, label in answered.items() if key not in known_keys]
-        names += tuple(sorted(unknown))
-        if names == named.labels:
-            self._answers = self._answers.corrected(self._reading, labels, self._place)
-            return
-        # Labels that are known by answers alone have no hint by their names.
-        likeness = np.pad(named.likeness[hinted], ((0, len(names) - len(hinted)), (0, 0)))
-        self.set_store(self.store_, NamedLabels(names, likeness))
-
-    def _place(self, label: str) -> int | None:
-        """Return the column of a label that was answered for; None where it is not known."""
-        return self._places.get(self._key_of_name(label))
-
-    def _key_of_name(self, name: str) -> str:
-        """Return what a label is compared by, given any of its names."""
-        return self._key(self.vocabulary_.resolve(name))
+    def _sketches(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Return the sketches of some rows, (n, n_sketch)."""
+        return self.space_.sketch(_rows(features, rows))
 
     def ask(
         self,
@@ -1788,68 +1327,42 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         their tags. On tags with errors made on purpose such lists are as precise as those of a
         model that has not seen the items, or more so; see `Spread` in `polyseme.feedback`.
         """
+        from polyseme.active_learning import select_questions
+
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)
         check_fitted(self, "store_")
         features = self._features_of(X)
-        ids = item_names(X)
         n = features.shape[0]
+        ids = item_names(X)
         names = [str(row) for row in range(n)] if ids is None else ids
-        # Classes are places in `classes_`, columns are places in `_labels`.
-        class_columns = np.arange(len(self._labels)) if self._shown is None else self._shown
-        classes = np.arange(len(class_columns))
-        columns = None
+        column = None
         if label is not None:
             column = self._column(label)
-            if not self._in_use[column]:
+            if not self._scorer.in_use[column]:
                 raise InputError(
                     f"'{label}' is blocked or was removed, so that nothing is asked about it."
                 )
-            classes = np.flatnonzero(class_columns == column)
-            raising = [source for source, target in self._raised if target == column]
-            columns = list(dict.fromkeys([column, *raising]))
-        n_classes = len(classes)
-
-        carried = None if tags is None else self._carried(X, tags)
-        if carried is not None and carried.shape[0] != n:
-            raise InputError(f"`tags` has {carried.shape[0]} collections for {n} instances.")
-        eligible = np.ones(n, dtype=bool)
-        if strategy == "errors":
-            assert carried is not None
-            # Items without any tag were never tagged.
-            eligible = np.asarray(carried.getnnz(axis=1) > 0)
-        if carried is not None:
-            carried = carried[:, classes]
-
-        place_by_column = {
-            column: place for place, column in enumerate(class_columns[classes].tolist())
-        }
-        answers = answer_table(
+        carried = None
+        if tags is not None:
+            carried = carried_labels(
+                X, tags, self.classes_.tolist(), self.vocabulary_, normalize=self.normalize_labels_
+            )
+            if carried.shape[0] != n:
+                raise InputError(f"`tags` has {carried.shape[0]} collections for {n} instances.")
+        return select_questions(
+            self._scorer,
+            features,
+            names,
+            self.classes_,
+            column,
+            carried,
             self._answers.feedback.triples(),
-            {name: row for row, name in enumerate(names)},
-            lambda answered_label: place_by_column.get(self._place(answered_label)),
-            (n, n_classes),
+            self._answered_column,
+            k,
+            strategy,
+            as_generator(random_state),
         )
-
-        def blocks() -> Iterator[Block]:
-            for rows, logits in self._scored(features, None, columns=columns):
-                is_answered = np.zeros((len(logits), n_classes), dtype=bool)
-                if answers is not None:
-                    is_answered = answers[rows].toarray() != 0
-                has_tag = np.zeros((len(logits), n_classes), dtype=bool)
-                if carried is not None:
-                    has_tag = carried[rows].toarray()
-                may_ask = eligible[rows][:, None]
-                class_logits = np.where(may_ask, logits[:, :n_classes], -np.inf)
-                yield Block(rows.start, class_logits, is_answered, has_tag)
-
-        questions = []
-        for row, place, probability, reason in choose(
-            blocks, k, strategy, as_generator(random_state)
-        ):
-            class_name = str(self.classes_[classes[place]])
-            questions.append(Question(names[row], row, class_name, probability, reason))
-        return questions
 
     # ------------------------------------------------------------------ persistence
 
@@ -1895,7 +1408,8 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             "measured_on": list(self.measured_on_),
         }
         arrays["likeness"] = self._likeness
-        arrays |= {f"keys.{name}": array for name, array in self._keys._asdict().items()}
+        keys = self.document_keys_._asdict()
+        arrays |= {f"keys.{name}": array for name, array in keys.items()}
         if self.named_ is not None:
             arrays["named"] = self.named_.likeness
         return config, arrays
@@ -1903,6 +1417,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted tagger from `get_state`."""
+        from polyseme.features import extractor_of
+        from polyseme.holdout import Validation
+        from polyseme.warm_start import DocumentKeys
+
         _VALUES.check(config)
         array_names = ("likeness", "named", *_KEYS)
         check_parts(arrays, config, ("space", "store", "features"), array_names)
@@ -1911,7 +1429,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
         tagger.space_ = tagger.space = space
         with part("store"):
-            store = ConceptStore.from_state(config["store"], within(arrays, "store"))
+            store = KnownDocuments.from_state(config["store"], within(arrays, "store"))
         tagger.features_ = tagger.features = extractor_of(config, arrays)
         _check_parts_fit(config, arrays, space, store)
         tagger.n_vocabulary_ = config["n_vocabulary"]
@@ -1931,7 +1449,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         tagger.pooled_ = config["pooled"]
         n_items, n_labels = config["measured_on"]
         tagger.measured_on_ = (n_items, n_labels)
-        tagger._keys = DocumentKeys(**within(arrays, "keys"))
+        tagger.document_keys_ = DocumentKeys(**within(arrays, "keys"))
         tagger._answers = Answers(Feedback(VerdictLog(), space.digest_))
         tagger.indicator_ = None
         if config["indicator"] is not None:
@@ -1939,7 +1457,7 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         named = None
         if config["named"] is not None:
             named = NamedLabels(tuple(config["named"]), arrays["named"])
-        return tagger.set_store(store, named)
+        return tagger._update(store_=store, named_=named)
 
 
 # What the state of a tagger holds beside that of its parts; those check their own.
@@ -1949,7 +1467,7 @@ _VALUES = Fields(
         "store": Table(Anything()),
         "features": Table(Anything()),
         "method": Choice(("space",)),
-        "media": Maybe(Choice(tuple(EXTRACTORS))),
+        "media": Maybe(Choice(MEDIA)),
         "n_vocabulary": Whole(0),
         "n_fitted": Whole(0),
         "n_features_in": Whole(0),
@@ -1967,7 +1485,7 @@ _VALUES = Fields(
     },
     optional=("features",),
 )
-_KEYS = tuple(f"keys.{name}" for name in DocumentKeys._fields)
+_KEYS = ("keys.names", "keys.items", "keys.tags")
 _DECLARED = {
     **{name: Array("uint64", ("n_in_folds",), 0, 2.0**64) for name in _KEYS},
     "likeness": Array("float64", ("n_rows", "n_columns")),
@@ -1979,7 +1497,7 @@ def _check_parts_fit(
     config: Mapping[str, Any],
     arrays: Mapping[str, NDArray[Any]],
     space: ConceptSpace,
-    store: ConceptStore,
+    store: KnownDocuments,
 ) -> None:
     """Refuse parts that are sound by themselves but not made for each other."""
     n_labels = len(space.order_)
@@ -2025,26 +1543,6 @@ def _without(named: NamedLabels | None, labels: Collection[str]) -> NamedLabels 
         return None
     names = tuple(named.labels[row] for row in rows)
     return NamedLabels(names, named.likeness[rows])
-
-
-def _pairs_within(
-    pairs: Iterable[tuple[int, int]], columns: Sequence[int]
-) -> list[tuple[int, int]]:
-    """Return the pairs of columns that are both among some, as places among these."""
-    place_by_column = {column: place for place, column in enumerate(columns)}
-    places = []
-    for source, target in pairs:
-        if source in place_by_column and target in place_by_column:
-            places.append((place_by_column[source], place_by_column[target]))
-    return places
-
-
-def _n_rows(features: Items | None, tags: sp.csr_matrix | None) -> int:
-    """Return how many items features or tags are of; one of the two may be missing."""
-    if features is not None:
-        return int(features.shape[0])
-    assert tags is not None
-    return int(tags.shape[0])
 
 
 def _rows(features: Items, rows: Sequence[int]) -> Features:

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyseme._text import shown
 from polyseme._validation import InputError, IntArray, PolysemeWarning, check_number, first_few
-from polyseme.corpus import LabelCorpus, Labels
+from polyseme.corpus import Documents, LabelCorpus, Labels, as_corpus, in_order_of
+from polyseme.vocabulary import Vocabulary
 
 _BLOCK_NUMBERS = 2**22
 # Up to here all labels are sorted.
@@ -36,6 +37,22 @@ def tag_table(
     matrix, unknown = corpus.align(labels)
     _warn_unknown(unknown)
     return sp.csr_matrix(matrix[:, : len(labels)], dtype=np.float64)
+
+
+def carried_labels(
+    X: object, y: Documents, labels: Labels, vocabulary: Vocabulary, *, normalize: bool
+) -> sp.csr_matrix:
+    """Return the labels that items X carry, (n, n_labels); unknown ones are named in a warning."""
+    corpus = vocabulary.apply(as_corpus(y, normalize=normalize))
+    _, corpus = in_order_of(X, y, corpus)
+    matrix, unknown = corpus.align(labels)
+    if unknown:
+        warnings.warn(
+            f"{len(unknown)} true labels are not known and are left out: {first_few(unknown)}.",
+            PolysemeWarning,
+            stacklevel=4,
+        )
+    return sp.csr_matrix(matrix[:, : len(labels)])
 
 
 def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> IntArray:

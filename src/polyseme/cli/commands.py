@@ -574,7 +574,7 @@ def validate(
         read_pool,
     )
     from polyseme.cli.validation_page import validation_page
-    from polyseme.features.base import learned_copy
+    from polyseme.extractors import fitted_copy
     from polyseme.holdout import validate as validate_collection
     from polyseme.io.folders import check_file, replacing
 
@@ -592,7 +592,7 @@ def validate(
         pool = None if pool is None else in_order(pool, column_names(X), owner="validate")
         X = X.to_numpy()
     else:
-        extractor, X = learned_copy(extractor, X, seed)
+        extractor, X = fitted_copy(extractor, X, seed)
         pool = None if pool is None else extractor.transform(pool)
     if pool is not None:
         pool = check_features(pool, owner="validate", n_features=X.shape[1])
