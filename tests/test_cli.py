@@ -264,7 +264,7 @@ def test_a_refused_fit_leaves_no_checkpoint_that_bars_the_corrected_one(
 ):
     monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
     words = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
-    place, few = "polyseme.tagger.ConceptStore.of", ["--validations", 0]
+    place, few = "polyseme.tagger.KnownDocuments.of", ["--validations", 0]
     if preset == "paper":
         words, place = [*words, *SMALL], "polyseme.published.mapping.InstanceMapper.fit"
 

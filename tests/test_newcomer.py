@@ -34,6 +34,8 @@ from polyseme.io import (
     tag_cells,
     unpacking,
 )
+from polyseme.metrics import evaluate_tagger
+from polyseme.senses import label_senses
 from polyseme.vocabulary import Vocabulary
 
 NAMES = [f"x{column}" for column in range(5)]
@@ -400,7 +402,7 @@ def test_python_takes_the_one_table(tmp_path, frame, tiny_space):
     tagger = polyseme.ZeroShotTagger(space=tiny_space(n_steps=20), random_state=0, n_validations=1)
     tagger.fit(table, table)
     assert tagger.store_.ids == tuple(frame["id"]) and tagger.validation_.seen.n_items > 9
-    assert tagger.evaluate(table, table)["example_map"] > 0.3
+    assert evaluate_tagger(tagger, table, table)["example_map"] > 0.3
 
 
 TWO = {"id": ["a", "b"], "tags": [["p"], ["q"]], "u": [[1.0], [2.0]], "v": [[3.0], [4.0]]}
@@ -613,10 +615,13 @@ def test_reprs_are_short(world, toy_tagger):
     things = [corpus, extracted, load_dataset("hsun", sample=True)]
     things.append(Table(features=np.zeros((900, 3)), ids=["a"] * 900))
     told = [str(len(corpus)), "900", "hsun", "900"]
-    things += [toy_tagger.explain(world.X_test[0], "apple"), toy_tagger.senses("apple")]
+    things += [
+        toy_tagger.explain(world.X_test[0], "apple"),
+        label_senses(toy_tagger.store_, "apple"),
+    ]
     told += ["apple (seen)", "apple:"]
     space, store = toy_tagger.space_, toy_tagger.store_
-    things += [store, toy_tagger.concepts(), space.calibration_, space.reference_, space.members_]
+    things += [store, store.concepts(), space.calibration_, space.reference_, space.members_]
     told += [str(len(store.ids)), "Concepts(", "99 thresholds", " items", " dimensions"]
     things.append(Vocabulary(blocked=tuple("abc" * 99), aliases={str(n): "a" for n in range(99)}))
     told.append("99 other names")

@@ -35,10 +35,12 @@ from polyseme.features.keywords import Keywords
 from polyseme.io import read_table
 from polyseme.io.records import write_records
 from polyseme.io.xmp import read_packet
-from polyseme.metrics import evaluate
+from polyseme.metrics import evaluate, evaluate_tagger
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
+from polyseme.senses import label_senses
 from polyseme.verdicts import VerdictLog
+from polyseme.vocabulary import similar_labels
 
 HUGE = 10**30
 LONG = "x" * 5000
@@ -82,7 +84,7 @@ def test_a_tagger_that_is_asked_anything_answers_with_a_sentence(own_tagger, val
         "explain": lambda: tagger.explain(x, value),
         "explain x": lambda: tagger.explain(value, label),
         "explain k": lambda: tagger.explain(x, label, k=value),
-        "senses": lambda: tagger.senses(value),
+        "senses": lambda: label_senses(tagger.store_, value),
         "add": lambda: tagger.add_documents(value),
         "remove": lambda: tagger.remove_documents(value),
         "add labels": lambda: tagger.add_labels(value, {label: [1.0]}),
@@ -92,9 +94,9 @@ def test_a_tagger_that_is_asked_anything_answers_with_a_sentence(own_tagger, val
         "rename": lambda: tagger.rename(value, "b"),
         "rename to": lambda: tagger.rename(label, value),
         "merge": lambda: tagger.merge(value, label),
-        "similar": lambda: tagger.similar_labels(value),
-        "evaluate": lambda: tagger.evaluate(x, value),
-        "evaluate k": lambda: tagger.evaluate(x, [[label]], k=value),
+        "similar": lambda: similar_labels(tagger.store_.matrix, tagger.store_.labels, value),
+        "evaluate": lambda: evaluate_tagger(tagger, x, value),
+        "evaluate k": lambda: evaluate_tagger(tagger, x, [[label]], k=value),
     }
     # What is a value of the right kind after all.
     good = {"rank kinds", "rank tags", "explain", "add", "remove", "remove labels", "block"}
@@ -235,7 +237,7 @@ def test_a_long_label_makes_no_table_of_its_length(toy_tagger, most_bytes):
 
     named = copy(tagger)
     named.indicator_ = None
-    named.set_store(tagger.store_.renamed(tagger.store_.labels[0], long))
+    named._update(store_=tagger.store_.renamed(tagger.store_.labels[0], long))
     x = np.zeros((200, tagger.n_features_in_))
     (labels, _), held = most_bytes(named.rank, x, 10)
     assert labels.shape == (200, 10) and long in named.classes_

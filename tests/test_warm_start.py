@@ -47,7 +47,9 @@ def former(base, world) -> ZeroShotTagger:
 
 def item_folds(tagger: ZeroShotTagger, X: Any) -> np.ndarray:
     """Return the fold of each item in the tagger's last fit, found by its features."""
-    place = {digest: row for row, digest in enumerate(tagger._keys.items.tolist()) if digest}
+    place = {
+        digest: row for row, digest in enumerate(tagger.document_keys_.items.tolist()) if digest
+    }
     rows = [place[digest] for digest in feature_digests(X).tolist()]
     return tagger.space_.folds_[rows]
 

@@ -34,6 +34,9 @@ from polyseme._validation import (
     first_few,
     in_order,
 )
+from polyseme.corpus import Documents
+from polyseme.tags import carried_labels
+from polyseme.vocabulary import Vocabulary
 
 Ties: TypeAlias = Literal["worst", "index"]
 Truth: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
@@ -254,6 +257,79 @@ _METRICS: dict[str, tuple[bool, Callable[[_Ranked], Values]]] = {
     "label_ranking_average_precision": (False, _Ranked.precision_at_hits),
     "roc_auc": (True, _Ranked.area),
 }
+
+
+# ---------------------------------------------------------------------- of a tagger
+
+
+def true_labels(tagger: Any, X: object, y: Documents) -> BoolArray:
+    """Return which classes of a tagger each item carries, (n, n_classes), by the labels' names.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger or PublishedTagger
+        Fitted.
+    X : object
+        The items, whose ids join those of `y` where both have some.
+    y : as for `fit`
+        The true labels of each item. Those that it cannot rank are named in a warning.
+    """
+    vocabulary = getattr(tagger, "vocabulary_", None) or Vocabulary()
+    classes = list(tagger.classes_)
+    carried = carried_labels(X, y, classes, vocabulary, normalize=tagger.normalize_labels_)
+    return np.asarray(carried.toarray(), dtype=bool)
+
+
+def evaluate_tagger(tagger: Any, X: object, y: Documents, *, k: int = 5) -> dict[str, float]:
+    """Compute every ranking metric of a tagger's scores.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+        Fitted.
+    X, y : as for its `fit`
+        Items with their true labels, which are compared by name.
+    k : int
+        Labels that are predicted for `f1_at_k`.
+
+    Returns
+    -------
+    dict of str to float
+        As `evaluate` returns it.
+    """
+    truth = true_labels(tagger, X, y)
+    return evaluate(truth, tagger.predict_proba(X), k=k)
+
+
+def evaluate_kinds(tagger: Any, X: object, truth: BoolArray) -> list[dict[str, Any]]:
+    """Compute every metric over all labels, then over seen, unseen and oov ones.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger or PublishedTagger
+        The scores of the first are probabilities, whose calibration error is measured as well.
+    X : object
+        As for its `fit`.
+    truth : bool array, shape (n, n_classes)
+        As `true_labels` returns it; kinds that no item carries are left out.
+    """
+    is_calibrated = hasattr(tagger, "predict_proba")
+    scores = tagger.predict_proba(X) if is_calibrated else tagger.decision_function(X)
+    records = []
+    for kind in ("all", "seen", "unseen", "oov"):
+        columns = (tagger.kinds_ == kind) | (kind == "all")
+        kind_truth = truth[:, columns]
+        kind_scores = scores[:, columns]
+        n_items = int(kind_truth.any(axis=1).sum())
+        if not n_items:
+            continue
+        record: dict[str, Any] = {"labels": kind, "n_labels": int(columns.sum())}
+        record["n_items"] = n_items
+        record |= evaluate(kind_truth, kind_scores)
+        if is_calibrated:
+            record["calibration_error"] = expected_calibration_error(kind_truth, kind_scores)
+        records.append(record)
+    return records
 
 
 def _values(

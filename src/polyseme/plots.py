@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polyseme._validation import InputError
+from polyseme.senses import label_senses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +78,7 @@ def plot_label(tagger: ZeroShotTagger, label: str, ax: Axes | None = None) -> Ax
     """
     axes = _axes(ax)
     column = _column(tagger, label)
-    senses = tagger.senses(label)
+    senses = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
     if senses is None:
         points = tagger.store_.points[tagger.store_.sets]
         rows = tagger.store_.matrix[:, [column]].nonzero()[0]

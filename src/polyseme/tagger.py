@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._estimator import Estimator, TransformerMixin
+from polyseme._estimator import ClassNamePrefixFeaturesOutMixin, Estimator, TransformerMixin
 from polyseme._text import shown
 from polyseme._validation import (
     InputError,
@@ -109,7 +109,7 @@ KINDS = ("seen", "unseen", "oov")
 Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 
-class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no types there
+class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  # type: ignore[misc]
     """Rank every label for an item: seen, unseen and oov.
 
     Documents and items are coded in one `ConceptSpace`, and every label is read from a code. Tags
@@ -543,11 +543,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         features, tag_matrix = self._check_query(X, tags)
         return self._scorer.all_codes(features, tag_matrix)
 
-    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
-        """Name the dimensions that `transform` gives, (n_dimensions,)."""
-        check_fitted(self, "space_")
-        names = [f"code{number}" for number in range(self.space_.n_dimensions)]
-        return np.array(names, dtype=object)
+    @property
+    def _n_features_out(self) -> int:
+        """How many dimensions `transform` returns; scikit-learn names them."""
+        return self.space_.n_dimensions
 
     def _check_query(
         self, X: object, tags: Iterable[Collection[str]] | None
@@ -695,8 +694,6 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
         """
         if sample_weight is not None:
             raise InputError("`score` of `ZeroShotTagger` takes no weights.")
-        from polyseme.metrics import true_labels
-
         from polyseme.metrics import example_map, true_labels
 
         scores = self.predict_proba(X)
@@ -818,9 +815,10 @@ class ZeroShotTagger(TransformerMixin, Estimator):  # type: ignore[misc]  # no t
             Falling from left to right.
         """
         check_number("k", k, owner="rank", low=1, whole=True)
+        blocks = self._score(X, tags, method, kinds)
         label_blocks = [np.empty((0, min(k, len(self.classes_))), dtype=object)]
         score_blocks = [np.empty(label_blocks[0].shape)]
-        for _, scores in self._score(X, tags, method, kinds):
+        for _, scores in blocks:
             shares = scores if method == "priming" else sigmoid(scores)
             places, best_scores = rank_labels(shares, self._scorer.preference, k)
             label_blocks.append(self.classes_[places])

@@ -48,7 +48,8 @@ def carried_labels(
     matrix, unknown = corpus.align(labels)
     if unknown:
         warnings.warn(
-            f"{len(unknown)} true labels are not known and are left out: {first_few(unknown)}.",
+            f"{len(unknown)} true labels are not among the model's and are left out: "
+            f"{first_few(unknown)}.",
             PolysemeWarning,
             stacklevel=4,
         )

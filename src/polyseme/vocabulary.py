@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyseme._text import is_text, said
-from polyseme._validation import InputError, check_path, first_few
+from polyseme._validation import InputError, check_number, check_path, first_few
 from polyseme.corpus import LabelCorpus, normalize_label
 
 _MOST_BYTES = 2**24
@@ -279,9 +279,11 @@ def similar_labels(
     Parameters
     ----------
     documents : csr_matrix of bool, shape (n_documents, n_labels)
+        Such as `store_.matrix` of a tagger.
     labels : sequence of str, length n_labels
+        Its columns, `store_.labels`.
     most : int
-        How many pairs to give.
+        How many pairs to return.
 
     Returns
     -------
@@ -289,6 +291,7 @@ def similar_labels(
         The rarer label, the commoner one, and the cosine of how often others stand beside them;
         the most alike first.
     """
+    check_number("most", most, owner="similar_labels", low=1, whole=True)
     table = sp.csr_matrix(documents, dtype=np.float64)
     counts = np.asarray(table.sum(axis=0)).ravel()
     beside = sp.csr_matrix(table.T @ table)

@@ -188,8 +188,8 @@ def test_fewer_members_are_the_first_of_each_fold():
     few = changed(drawn, fitted, n_members=1)
     assert len(space.members_) == 3 * space.plan_.members_per_fold
     assert len(few.space_.members_) == 1
-    direct = space.views(X).direct[:, :code]
-    np.testing.assert_allclose(few.space_.views(X).direct, direct, rtol=0, atol=1e-6)
+    direct = space.encode_items(X).direct[:, :code]
+    np.testing.assert_allclose(few.space_.encode_items(X).direct, direct, rtol=0, atol=1e-6)
     assert few.transform(X).shape == (len(X), code + few.space_.linear_.n_coordinates)
     assert len(changed(drawn, fitted, n_members=5).space_.members_) == 3
 

@@ -28,7 +28,7 @@ from polyseme.serve.landscape import (
     concept_positions,
     shared_labels,
 )
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 
 
 def islands(n, *, n_islands=12, n_axes=16, noise=0.6, seed=0):
@@ -50,7 +50,7 @@ def store_of(documents, points=None):
     points = islands(len(sets)) if points is None else points
     ids = tuple(map(str, range(len(rows))))
     numbers = np.array([sets[row] for row in rows])
-    return ConceptStore(labels, len(labels), ids, sp.csr_matrix(matrix), numbers, points)
+    return KnownDocuments(labels, len(labels), ids, sp.csr_matrix(matrix), numbers, points)
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def test_a_refit_learns_accepted_tags_and_stays_in_the_folds(photos, world):
         loaded.predict_proba(world.X_test), tagger.predict_proba(world.X_test)
     )
     # Every item that both fits had is where it was.
-    keys, former_keys = tagger._keys, former._keys
+    keys, former_keys = tagger.document_keys_, former.document_keys_
     rows = {key: row for row, key in enumerate(keys.items.tolist()) if key}
     for row in np.flatnonzero(former_keys.items):
         again = rows[int(former_keys.items[row])]

@@ -21,7 +21,7 @@ from polyseme._threads import one_blas_thread
 from polyseme._validation import check_instances
 from polyseme.documents import training_tables
 from polyseme.space import ConceptSpace
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 from polyseme.tagger import ZeroShotTagger
 from polyseme.training import SpacePlan, TrainingData
 from polyseme_experiments.embedding_cache import make_space
@@ -164,10 +164,10 @@ def changed(
         )
     semantics = trial.known_documents.without_unused()
     labels = tagger.store_.labels
-    store, _ = ConceptStore.of(space, labels, semantics, trial.train_documents)
+    store, _ = KnownDocuments.of(space, labels, semantics, trial.train_documents)
     changed_tagger = copy(tagger)
     changed_tagger.space_ = space
-    return changed_tagger.set_store(store)
+    return changed_tagger._update(store_=store)
 
 
 def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:

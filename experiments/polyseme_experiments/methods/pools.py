@@ -332,8 +332,8 @@ class Game:
         self.test_logits = tagger.decision_function(self.X_test)
         background = self.space.background_
         # Logits of the reference sample before any verdict.
-        plain_logits = tagger._reading.plain_logits(background.codes)
-        self.usual = tagger._show(plain_logits, -np.inf)
+        plain_logits = tagger._scorer.plain_logits(background.codes)
+        self.usual = tagger._scorer.in_class_order(plain_logits, -np.inf)
         self.sketches = self.space.sketch(X.astype(np.float64))
         self.test_sketches = self.space.sketch(self.X_test.astype(np.float64))
         self.generator = np.random.default_rng(trial.seed)

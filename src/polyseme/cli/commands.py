@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -470,7 +469,10 @@ def explain(
 @command(LEARNING)
 def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
     """Show the senses in which a tag is used, by the known tag sets that hold it."""
-    split = default_tagger(model, "senses").senses(tag)
+    from polyseme.senses import label_senses
+
+    tagger = default_tagger(model, "senses")
+    split = label_senses(tagger.store_, tag, normalize=tagger.normalize_labels_)
     if split is None:
         say(f"the tag sets that hold '{tag}' do not fall apart: it has one sense here")
         return
@@ -495,28 +497,17 @@ def evaluate(
     form: Form = Form.auto,
 ) -> None:
     """Measure rankings against true tags, over all tags and by kind."""
-    from polyseme._validation import PolysemeWarning, first_few
     from polyseme.cli.reading import Reading, read_items
+    from polyseme.metrics import evaluate_kinds, true_labels
 
     tagger = polyseme.load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
     reading = Reading(tables, features_column, tagger.normalize_labels_)
     items = read_items(features, documents, split, reading)
-    true = items.documents
-    if isinstance(tagger, polyseme.ZeroShotTagger):
-        true = tagger.vocabulary_.apply(true)  # as in Python: other names of labels are understood
-    aligned, unknown = true.align(tagger.classes_)
-    truth = aligned[:, : len(tagger.classes_)].toarray()
+    truth = true_labels(tagger, items.X, items.documents)
     if not truth.any():
         refuse(f"No item in '{documents or features}' carries a label that the model knows.")
-    if unknown:
-        warnings.warn(
-            f"{len(unknown)} true labels are not among the model's and are left out: "
-            f"{first_few(unknown)}.",
-            PolysemeWarning,
-            stacklevel=2,
-        )
-    records = list(_measures(tagger, items.X, truth))
+    records = evaluate_kinds(tagger, items.X, truth)
     if for_people(form):
         # Many measures of few kinds: a row for each measure.
         records = [
@@ -525,23 +516,6 @@ def evaluate(
             if name != "labels"
         ]
     emit(records, form)
-
-
-def _measures(tagger: Tagger, X: Any, truth: Any) -> Iterator[dict[str, Any]]:
-    """Measure scores against the truth (n, n_labels), a record for all labels and for each kind."""
-    from polyseme.metrics import expected_calibration_error
-
-    probabilistic = isinstance(tagger, polyseme.ZeroShotTagger)
-    scores = tagger.predict_proba(X) if probabilistic else tagger.decision_function(X)
-    for kind in ("all", "seen", "unseen", "oov"):
-        columns = (tagger.kinds_ == kind) | (kind == "all")
-        n_items = int(truth[:, columns].any(axis=1).sum())
-        if n_items:
-            measured = truth[:, columns], scores[:, columns]
-            measures = polyseme.evaluate(*measured)
-            if probabilistic:
-                measures["calibration_error"] = expected_calibration_error(*measured)
-            yield {"labels": kind, "n_labels": int(columns.sum()), "n_items": n_items} | measures
 
 
 @command(LEARNING)
@@ -755,7 +729,9 @@ def labels(
     """List a model's tags, with what is known of each, or suggest which to merge."""
     tagger = default_tagger(model, "labels")
     if merges:
-        pairs = tagger.similar_labels(top)
+        from polyseme.vocabulary import similar_labels
+
+        pairs = similar_labels(tagger.store_.matrix, tagger.store_.labels, top)
         names = ("label", "into", "alike")
         emit((dict(zip(names, (a, b, round(c, 3)), strict=True)) for a, b, c in pairs), form)
         return

@@ -29,6 +29,7 @@ from polyseme.evidence import Evidence
 from polyseme.features.keywords import Keywords, keywords_of
 from polyseme.io.xmp import answer_suggestions, merge_tags, sidecar_of
 from polyseme.persistence import package_version
+from polyseme.senses import label_senses
 from polyseme.serve.access import Caller
 from polyseme.serve.collection import Collection, UnknownItemError
 from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
@@ -77,6 +78,7 @@ from polyseme.serve.schemas import (
 from polyseme.store import Neighbour
 from polyseme.tagger import ZeroShotTagger
 from polyseme.verdicts import Undo, Verdict
+from polyseme.vocabulary import similar_labels
 
 _SENTENCES = {
     401: "No token was sent, or one that nobody has.",
@@ -585,8 +587,9 @@ async def neighbours(request: Request, host: Host) -> Response:
 
     def find_neighbours() -> list[Facts]:
         X, tags = _item_and_tags(host, ask)
-        point = now.tagger.points(X, tags)[0]
-        return _near(host, now, point, body.k)
+        tagger = now.tagger
+        points = tagger.space_.points(tagger.transform(X, tags))
+        return _near(host, now, points[0], body.k)
 
     return answer({"neighbours": await run_in_threadpool(find_neighbours)}, now.version)
 
@@ -783,12 +786,12 @@ def card(host: Host, label: LabelName) -> Response:
 
 def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
     """Return the senses of a label, each with some of its documents."""
-    label_senses = tagger.senses(label)
-    if label_senses is None:
+    sense_map = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
+    if sense_map is None:
         return {}
     records: list[Facts] = []
-    for number, words in enumerate(label_senses.words):
-        rows = label_senses.documents[label_senses.senses == number].tolist()
+    for number, words in enumerate(sense_map.words):
+        rows = sense_map.documents[sense_map.senses == number].tolist()
         tag_sets = dict.fromkeys(tagger.store_.document(row) for row in rows[:50])
         examples = [list(tag_set) for tag_set in islice(tag_sets, 5)]
         records.append(
@@ -799,7 +802,7 @@ def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
                 "example_sets": examples,
             }
         )
-    return {"senses": records, "silhouette": label_senses.silhouette}
+    return {"senses": records, "silhouette": sense_map.silhouette}
 
 
 @router.post("/models/{model}/labels", tags=["vocabulary"], summary="New labels")
@@ -883,7 +886,8 @@ def block(body: BlockBody, host: Host, label: LabelName, caller: Admin) -> Versi
 @router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")
 def merges(host: Host, limit: Limit = 20) -> Response:
     """Suggest labels to merge, such as cards into card."""
-    similar_pairs = host.now.tagger.similar_labels(limit)
+    store = host.now.tagger.store_
+    similar_pairs = similar_labels(store.matrix, store.labels, limit)
     pairs: list[Facts] = []
     for label, into, alike in similar_pairs:
         pairs.append({"label": label, "into": into, "alike": alike})

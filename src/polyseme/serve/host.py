@@ -35,9 +35,10 @@ from polyseme.serve.collection import Collection, UnknownItemError
 from polyseme.serve.landscape import Anchor, Dots, Landscape, anchors, concept_positions
 from polyseme.serve.refit import Refitting
 from polyseme.serve.versions import Version, Versions
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 from polyseme.tagger import ZeroShotTagger, load
 from polyseme.verdicts import Undo, Verdict, VerdictLog
+from polyseme.vocabulary import similar_labels
 from polyseme.word_vectors import WordVectors
 
 Row = NDArray[np.float32]
@@ -147,8 +148,9 @@ class Snapshot:
     @cached_property
     def similar(self) -> dict[str, list[tuple[str, float]]]:
         """Labels that are used alike, of both of each pair."""
+        store = self.tagger.store_
         similar: dict[str, list[tuple[str, float]]] = {}
-        for first, second, alike in self.tagger.similar_labels(_MOST_SIMILAR):
+        for first, second, alike in similar_labels(store.matrix, store.labels, _MOST_SIMILAR):
             similar.setdefault(first, []).append((second, alike))
             similar.setdefault(second, []).append((first, alike))
         return similar
@@ -204,7 +206,7 @@ class Snapshot:
 class Map:
     """Known documents on a plane."""
 
-    store: ConceptStore
+    store: KnownDocuments
     landscape: Landscape
 
     @cached_property
@@ -502,7 +504,8 @@ class ModelHost:
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
         """Return where one item, or one tag set, lies on the map."""
-        points = self._now.tagger.points(X, tags)
+        tagger = self._now.tagger
+        points = tagger.space_.points(tagger.transform(X, tags))
         places = self.map().landscape.place(points)
         x, y = places[0].tolist()
         return x, y
