@@ -454,8 +454,11 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
 
         answered_labels = self._answers.feedback.labels if self.n_features_in_ else ()
         resolved = map(self.vocabulary_.resolve, answered_labels)
-        # Of several spellings of a label the first in the alphabet counts.
+        # Of several spellings of a label the first in the alphabet counts, or the one it has.
         label_by_key = {self._key(label): label for label in sorted(resolved, reverse=True)}
+        own_spellings = {self._key(label): label for label in named.labels}
+        for key in label_by_key.keys() & own_spellings.keys():
+            label_by_key[key] = own_spellings[key]
         unknown = [label for key, label in label_by_key.items() if key not in known_keys]
         likeness = np.pad(named.likeness[rows], ((0, len(unknown)), (0, 0)))
         return NamedLabels((*hinted, *sorted(unknown)), likeness)
