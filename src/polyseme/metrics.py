@@ -301,23 +301,24 @@ def evaluate_tagger(tagger: Any, X: object, y: Documents, *, k: int = 5) -> dict
     return evaluate(truth, tagger.predict_proba(X), k=k)
 
 
-def evaluate_kinds(tagger: Any, X: object, truth: BoolArray) -> list[dict[str, Any]]:
+def evaluate_kinds(
+    truth: BoolArray, scores: Values, kinds: NDArray[np.str_], *, are_probabilities: bool
+) -> list[dict[str, Any]]:
     """Compute every metric over all labels, then over seen, unseen and oov ones.
 
     Parameters
     ----------
-    tagger : ZeroShotTagger or PublishedTagger
-        The scores of the first are probabilities, whose calibration error is measured as well.
-    X : object
-        As for its `fit`.
-    truth : bool array, shape (n, n_classes)
-        As `true_labels` returns it; kinds that no item carries are left out.
+    truth : bool array, shape (n, n_labels)
+        Kinds that no item carries are left out.
+    scores : float64 array, shape (n, n_labels)
+    kinds : array of str, shape (n_labels,)
+        `kinds_` of a tagger.
+    are_probabilities : bool
+        Whether scores are probabilities, whose calibration error is measured as well.
     """
-    is_calibrated = hasattr(tagger, "predict_proba")
-    scores = tagger.predict_proba(X) if is_calibrated else tagger.decision_function(X)
     records = []
     for kind in ("all", "seen", "unseen", "oov"):
-        columns = (tagger.kinds_ == kind) | (kind == "all")
+        columns = (kinds == kind) | (kind == "all")
         kind_truth = truth[:, columns]
         kind_scores = scores[:, columns]
         n_items = int(kind_truth.any(axis=1).sum())
@@ -326,7 +327,7 @@ def evaluate_kinds(tagger: Any, X: object, truth: BoolArray) -> list[dict[str, A
         record: dict[str, Any] = {"labels": kind, "n_labels": int(columns.sum())}
         record["n_items"] = n_items
         record |= evaluate(kind_truth, kind_scores)
-        if is_calibrated:
+        if are_probabilities:
             record["calibration_error"] = expected_calibration_error(kind_truth, kind_scores)
         records.append(record)
     return records

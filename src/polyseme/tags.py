@@ -75,11 +75,46 @@ def tag_sets(
 ) -> list[tuple[str, ...]]:
     """Return the labels of each row (n, n_labels) that reach their threshold, likeliest first."""
     names = np.asarray(labels, dtype=object)
+    is_likely = table >= thresholds
     order = np.argsort(-table, axis=1, kind="stable")
-    return [
-        tuple(names[best[row[best] >= thresholds[best]]].tolist())
-        for row, best in zip(table, order, strict=True)
-    ]
+    predicted = []
+    for row, ranking in enumerate(order):
+        columns = ranking[is_likely[row, ranking]]
+        predicted.append(tuple(names[columns].tolist()))
+    return predicted
+
+
+def likely_tags(
+    labels: Sequence[str],
+    scores: Sequence[float],
+    thresholds: Mapping[str, float],
+    k: int,
+    *,
+    lowest: float = 0.0,
+    excluded: Collection[str] = (),
+) -> list[tuple[str, float]]:
+    """Return the first k labels of a ranking that are likely enough, with their scores.
+
+    Parameters
+    ----------
+    labels, scores : sequences, length n
+        A ranking, the best first.
+    thresholds : mapping of str to float
+        How likely each label must be; see `ZeroShotTagger.thresholds`.
+    k : int
+    lowest : float
+        How likely any label must be.
+    excluded : collection of str
+        Labels that are left out.
+    """
+    likely: list[tuple[str, float]] = []
+    for label, score in zip(labels, scores, strict=True):
+        if len(likely) == k:
+            break
+        is_likely = score >= max(lowest, thresholds.get(label, 0.0))
+        if is_likely and label not in excluded:
+            likely.append((label, score))
+    return likely
 
 
 def complete_each(

@@ -507,7 +507,9 @@ def evaluate(
     truth = true_labels(tagger, items.X, items.documents)
     if not truth.any():
         refuse(f"No item in '{documents or features}' carries a label that the model knows.")
-    records = evaluate_kinds(tagger, items.X, truth)
+    is_default = isinstance(tagger, polyseme.ZeroShotTagger)
+    scores = tagger.predict_proba(items.X) if is_default else tagger.decision_function(items.X)
+    records = evaluate_kinds(truth, scores, tagger.kinds_, are_probabilities=is_default)
     if for_people(form):
         # Many measures of few kinds: a row for each measure.
         records = [

@@ -54,6 +54,7 @@ from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
 from polyseme.persistence import read_manifest
 from polyseme.reading import METHODS
 from polyseme.tagger import Tagger, ZeroShotTagger, load
+from polyseme.tags import likely_tags
 
 FORMS = ("jsonl", "parquet")
 # What is to be done, what has been done so far, and, when everything is, what there is.
@@ -81,7 +82,8 @@ class Suggestions:
     for itself, where a copy of this travels to. It must be the same one everywhere.
     """
 
-    _labels: dict[str, tuple[str, float]]  # each kind, and the least score to be suggested
+    _kinds: dict[str, str]  # of each label
+    _thresholds: dict[str, float]  # the least score of each label to be suggested
     leaves_out: bool  # whether unseen labels are left out, for nobody knows how often they are true
 
     def __init__(
@@ -137,8 +139,10 @@ class Suggestions:
             if self.precision is not None:
                 least = tagger.thresholds(self.precision)
         self.leaves_out = self.kind != "seen" and bool(np.isinf(least).any())
-        pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
-        self._labels = dict(zip(tagger.classes_, pairs, strict=True))
+        if self.kind is not None:
+            least = np.where(tagger.kinds_ == self.kind, least, np.inf)
+        self._kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
+        self._thresholds = dict(zip(tagger.classes_, least.tolist(), strict=True))
         return tagger
 
     @cached_property
@@ -167,15 +171,12 @@ class Suggestions:
         labels, scores = tagger.rank(X, k=n_ranked, tags=tags, **options)
         records: list[Record] = []
         for item_labels, item_scores in zip(labels.tolist(), scores.tolist(), strict=True):
-            record: Record = {"labels": [], "kinds": [], "scores": []}
-            for label, score in zip(item_labels, item_scores, strict=True):
-                kind, least = self._labels[label]
-                if len(record["labels"]) == k:
-                    break
-                if score >= least and self.kind in (None, kind):
-                    record["labels"].append(label)
-                    record["kinds"].append(kind)
-                    record["scores"].append(round(score, 6))
+            likely = likely_tags(item_labels, item_scores, self._thresholds, k)
+            record = {
+                "labels": [label for label, _ in likely],
+                "kinds": [self._kinds[label] for label, _ in likely],
+                "scores": [round(score, 6) for _, score in likely],
+            }
             records.append(record)
         return records
 

@@ -37,6 +37,7 @@ from polyseme.serve.refit import Refitting
 from polyseme.serve.versions import Version, Versions
 from polyseme.store import KnownDocuments
 from polyseme.tagger import ZeroShotTagger, load
+from polyseme.tags import likely_tags
 from polyseme.verdicts import Undo, Verdict, VerdictLog
 from polyseme.vocabulary import similar_labels
 from polyseme.word_vectors import WordVectors
@@ -49,6 +50,8 @@ T = TypeVar("T")
 _CANARY = 16
 _TRIAL = 50
 _FAILURES = 3
+# What has no chance at all is not suggested.
+_SMALLEST = 1e-300
 _MOST_TYPED = 10_000
 _MOST_SIMILAR = 500
 _MOST_PRECISIONS = 128
@@ -769,19 +772,11 @@ def _chosen(
     now: Snapshot, ask: Ask, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
     """Return the labels that are likely enough, without the item's own tags."""
+    thresholds = {} if ask.precision is None else now.least(ask.precision)
+    lowest = max(ask.threshold or 0.0, _SMALLEST)
     own_tags = set(ask.tags)
-    least = None if ask.precision is None else now.least(ask.precision)
-    threshold = 0.0 if ask.threshold is None else ask.threshold
-    suggestions: list[Suggestion] = []
-    for label, score in zip(labels, scores, strict=True):
-        if label in own_tags or score <= 0 or score < threshold:
-            continue
-        if least and score < least[label]:
-            continue
-        suggestions.append(Suggestion(label, score, now.kinds[label]))
-        if len(suggestions) == ask.k:
-            break
-    return suggestions
+    likely = likely_tags(labels, scores, thresholds, ask.k, lowest=lowest, excluded=own_tags)
+    return [Suggestion(label, score, now.kinds[label]) for label, score in likely]
 
 
 def _can_write(folder: Path) -> bool:
