@@ -178,7 +178,7 @@ def item_names(X: Any) -> list[str] | None:
     return ids
 
 
-def item_vectors(space: ConceptSpace, features: Features) -> Floats:
+def item_vectors(space: ConceptSpace, features: Any) -> Floats:
     """Return what is kept of items that verdicts are about: sketches, then codes."""
     return np.hstack([space.sketch(features), space.item_codes(features)])
 

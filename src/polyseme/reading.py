@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -387,8 +387,8 @@ class LabelScorer:
         settings = np.array([self.space.priming, self.space.context])
         matrix = self.store.matrix
         # While all of these are the same, so are the logits.
-        sources = [self.store.points, self.store.sets, matrix.indices, matrix.indptr]
-        sources += [*self.of_items, settings]
+        sources: list[NDArray[Any]] = [self.store.points, self.store.sets]
+        sources += [matrix.indices, matrix.indptr, *self.of_items, settings]
         return items.logits(sources, len(self.labels), self._all_plain_logits)
 
     def _all_plain_logits(self, items: EncodedItems) -> Matrix:

@@ -52,7 +52,7 @@ from polyseme.corpus import (
 )
 from polyseme.documents import label_column
 from polyseme.encoded import EncodedItems, is_kept, item_names, item_vectors
-from polyseme.extractors import MEDIA, FeatureExtractor
+from polyseme.extractors import MEDIA
 from polyseme.feedback import Feedback, Question, as_verdict, check_strategy
 from polyseme.persistence import (
     ModelFileError,
@@ -98,8 +98,10 @@ from polyseme.vocabulary import Vocabulary, as_vocabulary
 
 if TYPE_CHECKING:
     from polyseme.evidence import Evidence
+    from polyseme.features.base import MediaFeatures
     from polyseme.holdout import Validation
     from polyseme.published.tagger import PublishedTagger
+    from polyseme.warm_start import DocumentKeys
     from polyseme.word_vectors import WordVectors
 
 Matrix = NDArray[np.float64]
@@ -120,7 +122,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
     ----------
     space : ConceptSpace, optional
         By default `ConceptSpace()`.
-    features : FeatureExtractor, optional
+    features : MediaFeatures, optional
         A feature extractor such as `ImageFeatures()`: X is then whatever it takes (files, pictures,
         sounds), here and in all other methods, and what it learns is learned by `fit`.
     normalize_labels : bool
@@ -155,7 +157,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
     space_ : ConceptSpace
     store_ : KnownDocuments
         The documents that are known.
-    features_ : FeatureExtractor or None
+    features_ : MediaFeatures or None
     named_ : NamedLabels or None
         See `add_labels`.
     validation_ : Validation or None
@@ -185,16 +187,32 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
     """
 
     components: ClassVar[dict[str, type[Estimator]]] = {"space": ConceptSpace}
-    features_: FeatureExtractor | None
+    # What `fit` learns and later changes replace; see `_update`.
+    space_: ConceptSpace
+    store_: KnownDocuments
+    features_: MediaFeatures | None
+    named_: NamedLabels | None
+    vocabulary_: Vocabulary
     validation_: Validation | None
+    document_keys_: DocumentKeys
+    indicator_: tuple[str, ...] | None
+    seen_: frozenset[str]
+    dropped_: tuple[str, ...]
     name_share_: float
     pooled_: bool
     measured_on_: tuple[int, int]
+    normalize_labels_: bool
+    n_features_in_: int
+    n_fitted_: int
+    n_vocabulary_: int
+    _likeness: Matrix
+    _answers: Answers
+    _scorer: LabelScorer
 
     def __init__(
         self,
         space: ConceptSpace | None = None,
-        features: FeatureExtractor | None = None,
+        features: MediaFeatures | None = None,
         normalize_labels: bool = True,
         checkpoint: str | Path | None = None,
         device: str | None = None,
@@ -444,7 +462,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         """
         named = self.named_ or NamedLabels((), np.zeros((0, self.space_.n_seen_)))
         known_keys = {self._key(label) for label in self.store_.labels}
-        have_hints = named.likeness.any(axis=1)
+        have_hints = np.asarray(named.likeness.any(axis=1))
         rows = []
         for row, label in enumerate(named.labels):
             if have_hints[row] and self._key(label) not in known_keys:
@@ -603,12 +621,11 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
     def encode(
         self, X: object, ids: Sequence[str] | None = None, most_bytes: int = 2**30
     ) -> EncodedItems:
-        """Code items once, to ask about them again and again.
+        """Encode items once, to ask about them again and again.
 
-        What it gives stands for X in every method that asks about items, and answers to the last
-        bit as X does, as long as the space is the same: also when documents and labels come and go
-        and verdicts are given. Logits are kept as well, so that what was answered for one label
-        costs no more than that label.
+        The result stands for X in every method that asks about items, as long as the space is the
+        same: also when documents and labels come and go and verdicts are given. Logits are cached
+        as well, so that a verdict on one label costs no more than that label.
 
         Parameters
         ----------
@@ -616,8 +633,9 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         ids : sequence of str, optional
             Names of the items, by which verdicts know them; by default those that X has.
         most_bytes : int
-            What may be kept in memory beside X. Where codes are too large, they are made again
-            whenever documents or labels come or go; where all is, whenever items are asked about.
+            What may be cached in memory beside X. Where codes are too large, they are computed
+            again whenever documents or labels come or go; where logits are as well, whenever items
+            are asked about.
 
         Returns
         -------

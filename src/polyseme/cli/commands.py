@@ -568,8 +568,8 @@ def validate(
         pool = None if pool is None else in_order(pool, column_names(X), owner="validate")
         X = X.to_numpy()
     else:
-        extractor, X = fitted_copy(extractor, X, seed)
-        pool = None if pool is None else extractor.transform(pool)
+        fitted, X = fitted_copy(extractor, X, seed)
+        pool = None if pool is None else fitted.transform(pool)
     if pool is not None:
         pool = check_features(pool, owner="validate", n_features=X.shape[1])
     tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
