@@ -156,17 +156,15 @@ def _loading(folder: Path, amount: Amount, labels: list[str], pool: Any) -> tupl
     items = map(str, range(len(pool)))
     ways: dict[str, Callable[[], object]] = {
         "polyseme, one answer more": lambda: one.learn([(next(items), labels[0], True)]),
-        "polyseme, another process catches up with it": other.catch_up,
-        "polyseme, it looks again and nothing is new": other.catch_up,
+        "polyseme, another process catches up with it": other.refresh,
+        "polyseme, it looks again and nothing is new": other.refresh,
     }
     seconds |= seconds_of(ways, repeats=5)
     title = f"A model with {len(said):,} answers on {len(asked)} labels is loaded"
     first, then = list(seconds.values())[:2]
     rows: list[list[Any]] = [[name, value] for name, value in seconds.items()]
-    note = (
-        "Both ways give the same bits. At full size, before corrections were kept and solved with "
-    )
-    note += "few curvatures, every load took 30 s of processor time (AMD EPYC, one thread)."
+    note = "Both ways give the same scores. At full size, before corrections were kept and solved "
+    note += "with few curvatures, every load took 30 s of processor time (AMD EPYC, one thread)."
     ratio = Ratio(
         "loading with what was kept, times as fast", round(first / then, 1), LOADING_TARGET
     )
@@ -203,7 +201,7 @@ def _many(folder: Path, amount: Amount, labels: list[str], pool: Any) -> Table:
             log.append(verdicts[start : start + 100_000])
 
     timed(f"append {n:,} verdicts and vectors of {len(pool):,} items", append)
-    timed("take them up", lambda: tagger.take_up(log))
+    timed("take them up", lambda: tagger.use_log(log))
     numbers = timed("one answer more", lambda: tagger.learn([("0", labels[0], True)]))
     timed("undo it", lambda: tagger.undo(numbers))
     columns = ["what", "seconds", "memory so far, MB"]

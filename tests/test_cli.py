@@ -868,10 +868,10 @@ def test_undo_takes_only_numbers_that_were_given(run, files, own_model):
 def test_numbers_of_rows_are_those_of_one_table(run, files, own_model):
     assert run("learn", own_model, "--yes", "sea", 1, "-x", files / "test.npy")[0] == 0
     code, _, err = run("learn", own_model, "--no", "sand", 1, "-x", files / "features.npy")
-    assert code == 1 and "Row 1 was answered for in another table" in err
+    assert code == 1 and "Row 1 is not the item '1' that verdicts were given on" in err
     inputs = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
     code, _, err = run("fit", own_model, *inputs)
-    assert code == 1 and "Row 1 was answered for in another table" in err
+    assert code == 1 and "Row 1 is not the item '1' that verdicts were given on" in err
 
 
 def test_fit_learns_from_a_pool_and_answers_and_an_update_carries_them_over(

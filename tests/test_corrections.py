@@ -17,7 +17,7 @@ from polyseme.corrections import (
     Correction,
     CorrectionTable,
     _solve,
-    correct,
+    fit_correction,
     sketch,
 )
 
@@ -70,7 +70,7 @@ def test_a_solution_is_the_same_wherever_it_starts(agree):
 def test_fewer_answers_than_dimensions_are_solved_alike():
     sketches, logits, answers = asked(20, n_features=50, agree=False)
     sketches[3] = sketches[4]  # of two items that are one no more can be learned than of one
-    found = correct(sketches, logits, answers, *NOTHING)
+    found = fit_correction(sketches, logits, answers, *NOTHING)
     given = (sketches.astype(np.float64), logits, answers.astype(float))
     plain = [_solve(*given, strength) for strength in STRENGTHS]
     shares = np.exp([one.evidence - plain[0].evidence for one in plain])
@@ -99,7 +99,8 @@ def test_answers_that_confirm_are_explained_by_the_weakest_function(agree, weak)
 
 def test_contradiction_moves_more_than_confirmation():
     moved = [
-        np.abs(correct(*asked(30, agree=agree), *NOTHING).weights).max() for agree in (True, False)
+        np.abs(fit_correction(*asked(30, agree=agree), *NOTHING).weights).max()
+        for agree in (True, False)
     ]
     assert moved[1] > 3 * moved[0]
 
@@ -107,13 +108,13 @@ def test_contradiction_moves_more_than_confirmation():
 def test_yes_to_what_was_very_unlikely_is_taken():
     """Full steps of Newton's way and back again would never end there."""
     same = np.repeat(sketch(np.eye(1, 6, dtype=np.float32)), 10, axis=0)
-    found = correct(same, np.full(10, -8.0), np.ones(10, dtype=bool), *NOTHING)
+    found = fit_correction(same, np.full(10, -8.0), np.ones(10, dtype=bool), *NOTHING)
     assert -8.0 + same[0] @ found.weights + found.intercept > 0
 
 
 def test_answers_are_agreed_with():
     sketches, logits, answers = asked(30, agree=False)
-    found = correct(sketches, logits, answers, *NOTHING)
+    found = fit_correction(sketches, logits, answers, *NOTHING)
     after = logits + sketches @ found.weights + found.intercept
     assert ((after > 0) == answers).mean() > 0.9 and not ((logits > 0) == answers).any()
 
@@ -122,7 +123,7 @@ def test_the_label_is_expected_as_often_as_before_on_the_background():
     rng = np.random.default_rng(1)
     background = sketch(rng.normal(size=(200, 6)).astype(np.float32))
     usual, weights = rng.normal(size=200) - 2, rng.random(200) + 0.5
-    found = correct(*asked(30, agree=False), background, usual, weights)
+    found = fit_correction(*asked(30, agree=False), background, usual, weights)
     before, after = (
         weights @ sigmoid(z) / weights.sum()
         for z in (usual, usual + background @ found.weights + found.intercept)
@@ -135,7 +136,7 @@ def test_the_order_of_answers_changes_the_last_bits_at_the_most():
     sketches, logits, answers = asked()
     order = np.random.default_rng(0).permutation(len(answers))
     one, other = (
-        correct(sketches[rows], logits[rows], answers[rows], *NOTHING)
+        fit_correction(sketches[rows], logits[rows], answers[rows], *NOTHING)
         for rows in (np.arange(len(answers)), order)
     )
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-9)

@@ -200,7 +200,7 @@ def test_verdicts_learned_from_them_are_those_of_the_items(toy_tagger, many, tmp
 
 def test_rows_that_are_other_items_are_refused_as_those_of_x_are(own_tagger, many):
     own_tagger.learn([(3, "pie", True)], own_tagger.encode(many))
-    with pytest.raises(InputError, match="Row 3 of X is not the item '3'"):
+    with pytest.raises(InputError, match="Row 3 is not the item '3'"):
         own_tagger.learn([(3, "sea", True)], own_tagger.encode(many[::-1]))
 
 

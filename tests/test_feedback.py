@@ -212,7 +212,7 @@ def told(log):
 
 
 def facts(one):
-    vectors, answers = one.placed(["x", "y"])
+    vectors, _, answers = one.examples(["x", "y"])
     return sorted(one.labels), list(one.items()), len(one), vectors.tolist(), answers.tolist()
 
 
@@ -225,10 +225,10 @@ def test_the_latest_verdicts_stand_with_the_vectors_of_their_items(log):
 def test_undoing_brings_back_what_stood_before_and_says_for_which_labels(log):
     found = told(log)
     log.undo([4])
-    found, labels = found.caught_up()
+    found, labels = found.refreshed()
     assert labels == {"x"} and found.answers(["x"]) == {"a": True, "c": True}
     log.undo([3])
-    found, labels = found.caught_up()
+    found, labels = found.refreshed()
     assert labels == {"y"} and found.labels == ("x",)
     assert found.numbers(["x"]) == [1, 2]
 
@@ -241,17 +241,17 @@ def test_of_two_names_the_latest_answer_counts(log):
 
 def test_vectors_of_another_space_are_passed_over(log):
     told(log)
-    vectors, answers = Feedback(log, "other").placed(["x"])
-    assert vectors.shape == (0, 0) and answers.shape == (0,)
+    vectors, digests, answers = Feedback(log, "other").examples(["x"])
+    assert vectors.shape == (0, 0) and answers.shape == (0,) and digests == []
 
 
-def test_vectors_beyond_what_is_held_are_read_again(log, monkeypatch):
+def test_vectors_beyond_the_cache_are_read_again(log, monkeypatch):
     expected = facts(told(log))
-    monkeypatch.setattr(module, "_HELD_BYTES", 24)  # two of three
+    monkeypatch.setattr(module, "_CACHE_BYTES", 24)  # two of three
     small = Feedback(log, "space")
     for _ in range(2):
         assert facts(small)[3] == expected[3]
-        assert len(small._held) <= 2
+        assert len(small._vector_cache) <= 2
 
 
 # ------------------------------------------------------------------ events of others
@@ -269,36 +269,36 @@ def one_event(log, rng):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_caught_up_with_is_what_a_new_look_at_the_log_gives(log, seed):
+def test_refreshed_feedback_is_what_a_new_look_at_the_log_gives(log, seed):
     rng, found = np.random.default_rng(seed), Feedback(log, "space")
     for _ in range(25):
         for _ in range(rng.integers(1, 4)):
             one_event(log, rng)
-        before, (found, differ) = found, found.caught_up()
+        before, (found, differ) = found, found.refreshed()
         new = Feedback(log, "space")
-        assert (found._answers, found._places) == (new._answers, new._places)
+        assert (found._answers, found._vector_keys) == (new._answers, new._vector_keys)
         for label in "xyz":
             assert found.digest([label]) == new.digest([label])
-            np.testing.assert_array_equal(found.placed([label])[0], new.placed([label])[0])
+            np.testing.assert_array_equal(found.examples([label])[0], new.examples([label])[0])
             same = found.digest([label]) == before.digest([label])
             assert same or label in differ
             assert found.answers([label]) == before.answers([label]) or label in differ
 
 
-def test_catching_up_leaves_what_was_known_before_and_itself_where_nothing_is_new(log):
+def test_refreshing_leaves_what_was_known_before_and_itself_where_nothing_is_new(log):
     before = told(log)
     expected = facts(before)
     log.append([("a", "x", False), ("d", "z", True)], {"d": np.ones(3), "a": np.ones(3)}, "space")
     log.undo([3])
-    after, differ = before.caught_up()
+    after, differ = before.refreshed()
     assert differ == {"x", "y", "z"} and facts(after) != expected == facts(before)
-    assert after.caught_up() == (after, set())
+    assert after.refreshed() == (after, set())
 
 
 def test_an_answer_that_was_replaced_before_it_was_undone_changes_nothing(log):
     found = told(log)
     log.undo([1])
-    after, differ = found.caught_up()
+    after, differ = found.refreshed()
     assert not differ and facts(after) == facts(found)
 
 
@@ -311,7 +311,7 @@ def test_a_log_that_another_has_taken_the_place_of_is_read_anew(tmp_path):
     for end in ("-wal", "-shm"):
         (tmp_path / f"log.sqlite{end}").unlink(missing_ok=True)
     (tmp_path / "other.sqlite").replace(tmp_path / "log.sqlite")
-    after, differ = found.caught_up()
+    after, differ = found.refreshed()
     assert after.labels == ("z",) and differ == {"x", "y", "z"}
 
 
@@ -324,17 +324,38 @@ def test_a_digest_tells_of_answers_items_and_vectors(log):
         ([], {"c": np.ones(3)}),
     ):
         log.append(said, vectors, "space")
-        found, _ = found.caught_up()
+        found, _ = found.refreshed()
         digests.append(found.digest(["x"]))
     assert len(set(digests)) == len(digests) and found.digest(["nothing"]) == b""
     log.append([("a", "y", True)], {"d": np.ones(3)}, "space")
-    assert found.caught_up()[0].digest(["x"]) == digests[-1], "what is new is not about it"
+    assert found.refreshed()[0].digest(["x"]) == digests[-1], "what is new is not about it"
 
 
-def test_a_digest_tells_logs_apart_that_have_other_vectors_under_the_same_numbers():
-    digests = set()
-    for value in (1.0, 2.0):
+def test_equal_answers_and_vectors_have_equal_digests_in_any_log():
+    digests = []
+    for first, vector in (("a", 1.0), ("b", 1.0), ("b", 2.0)):
         log = VerdictLog()
-        log.append([("b", "x", True)], {"a": np.full(3, value), "b": np.ones(3)}, "space")
-        digests.add(Feedback(log, "space").digest(["x"]))
-    assert len(digests) == 2
+        log.append([], {first: np.zeros(3)}, "space")
+        vectors = {"a": np.zeros(3), "b": np.full(3, vector)}
+        log.append([("b", "x", True), ("a", "x", False)], vectors, "space")
+        digests.append(Feedback(log, "space").digest(["x"]))
+    assert digests[0] == digests[1] != digests[2]
+
+
+# ------------------------------------------------------------------ rows without names
+
+
+def test_rows_that_are_other_items_now_are_known_by_their_vectors(log):
+    projections = np.eye(3, dtype=np.float32)
+    codes = np.ones((3, 2), dtype=np.float32)
+    vectors = dict(zip("012", np.hstack([projections, codes]), strict=True))
+    log.append([("0", "x", True), ("1", "x", False)], vectors, "space")
+    feedback = Feedback(log, "space")
+    rows = {"0": 0, "1": 1, "7": 2}
+
+    def project(table):
+        return lambda rows: table[list(rows)]
+
+    assert feedback.changed_items(rows, project(projections + np.float32(1e-6))) == set()
+    assert feedback.changed_items(rows, project(projections[[0, 2, 1]])) == {"1"}
+    assert Feedback(log, "other").changed_items(rows, project(projections[[0, 2, 1]])) == set()

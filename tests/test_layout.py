@@ -65,6 +65,7 @@ ALLOWED = {
     # the data
     "io": {"_text", "_validation"},
     "verdicts": BASE | {"io"},
+    "verdict_files": BASE | {"io", "verdicts"},
     "corpus": BASE | {"io"},
     "documents": BASE | {"corpus"},
     "concepts": set(),
@@ -80,7 +81,7 @@ ALLOWED = {
     "growth": BASE | {"linear_path", "training"},
     "calibration": set(),
     "votes": {"calibration"},
-    "corrections": {"_validation", "calibration", "persistence"},
+    "corrections": {"_validation", "calibration"},
     "linear_path": {"_validation", "calibration", "metrics"},
     "space": BASE | {"members", "training", "calibration", "corrections", "linear_path", "votes"},
     "store": BASE | {"corpus", "concepts", "documents", "space", "votes"},

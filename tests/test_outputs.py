@@ -26,7 +26,8 @@ from polyseme.io.folders import MARK, mark_folder, replacing
 from polyseme.io.shards import write_shards
 from polyseme.io.xmp import merge_tags
 from polyseme.serve.access import Tokens, new_token
-from polyseme.verdicts import Verdict, VerdictLog, write_verdicts
+from polyseme.verdict_files import write_verdicts
+from polyseme.verdicts import Verdict, VerdictLog
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 
@@ -390,16 +391,6 @@ def test_a_log_is_never_written_through_anything(tmp_path, make):
     with pytest.raises(InputError, match="must be a regular file"):
         VerdictLog(log).append([Verdict("a", "b", True)])
     assert state(log) == before
-
-
-@pytest.mark.parametrize("make", NO_FILE, ids=name_of)
-def test_a_cache_that_cannot_be_kept_is_not(tmp_path, make):
-    from polyseme.persistence import read_cache, write_cache
-
-    make(tmp_path / "cache")
-    before = state(tmp_path / "cache")
-    write_cache(tmp_path / "cache", {"a": np.zeros(2)})
-    assert state(tmp_path / "cache") == before and read_cache(tmp_path / "cache") == {}
 
 
 @pytest.mark.parametrize("make", [*REFUSED, Path.mkdir], ids=name_of)

@@ -1,10 +1,9 @@
-"""Verdicts: events that stay, undoing that is exact, and strangers' files that do no harm."""
+"""Verdicts: events that stay, undoing, several writers, kills, and files of strangers."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import gzip
-import json
 import os
 import pickle
 import random
@@ -23,16 +22,9 @@ from hypothesis import strategies as st
 
 from killed_writers import killed_while_writing
 from polyseme import verdicts
-from polyseme._validation import InputError, PolysemeWarning
+from polyseme._validation import InputError
 from polyseme.persistence import ModelFileError, read_model, remove_model, write_model
-from polyseme.verdicts import (
-    ConflictError,
-    Undo,
-    Verdict,
-    VerdictLog,
-    read_verdicts,
-    write_verdicts,
-)
+from polyseme.verdicts import ConflictError, LogPosition, Undo, Verdict, VerdictLog
 
 FULL = Verdict("a.jpg", "canoe", True, 0.25, 3, "1f0c", "Ännä", "2026-01-31T12:00:00+00:00")
 SPACE = "5a" * 32
@@ -47,6 +39,13 @@ def plain(found):
     return [(one.item, one.label, one.answer) for one in found]
 
 
+def vectors_of(log, space=SPACE):
+    """Return the latest vector of each item."""
+    keys = log.vector_keys(space)
+    vectors = log.vectors([key.number for key in keys.values()])
+    return dict(zip(keys, vectors.tolist(), strict=True))
+
+
 @pytest.fixture
 def log(tmp_path):
     with VerdictLog(tmp_path) as opened:
@@ -55,9 +54,9 @@ def log(tmp_path):
 
 @pytest.fixture
 def three(log):
-    """A log of three verdicts, the second of them undone, closed; codes of two items."""
-    codes = {"a": np.arange(4), "b": np.ones(4)}
-    log.append([said("a"), said("b"), said("c", answer=False)], codes, SPACE)
+    """A closed log of three verdicts, the second of them undone, and of two vectors."""
+    vectors = {"a": np.arange(4), "b": np.ones(4)}
+    log.append([said("a"), said("b"), said("c", answer=False)], vectors, SPACE)
     log.undo([2], "Ann")
     log.close()
     return log
@@ -91,7 +90,6 @@ def test_any_text_and_number_comes_back_exactly(batch):
     log = VerdictLog()
     log.append(batch)
     assert [one[:5] for one in log.events()] == batch
-    log.verify()
 
 
 def test_numbers_go_on_from_log_to_log_and_batch_to_batch(tmp_path):
@@ -123,9 +121,8 @@ def test_events_after_a_number_are_given_alone(three):
 
 def test_a_log_that_is_not_there_is_empty_and_stays_away(tmp_path):
     log = VerdictLog(tmp_path / "model")
-    assert (log.count, log.head(), [*log.events()], log.standing()) == (0, (0, ""), [], [])
-    assert log.codes(SPACE) == {} and log.append([]) == range(1, 1)
-    log.verify()
+    assert (log.count, [*log.events()], log.standing()) == (0, [], [])
+    assert log.vector_keys(SPACE) == {} and log.append([]) == range(1, 1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,7 +137,8 @@ def test_a_log_is_copied_with_what_it_knows(tmp_path, remade, path):
     log = VerdictLog(None if path is None else tmp_path)
     log.append([FULL], {"a.jpg": [1.0]}, SPACE)
     again = remade(log)
-    assert again.standing() == log.standing() and again.codes(SPACE).keys() == {"a.jpg"}
+    assert again.standing() == log.standing() and vectors_of(again) == {"a.jpg": [1.0]}
+    assert again.append([FULL]) == range(2, 3)
 
 
 # ---- what stands ------------------------------------------------------------------------------
@@ -219,7 +217,7 @@ def test_what_cannot_be_undone_is_refused_and_nothing_is_undone(three, numbers, 
 
 
 def test_there_is_nothing_to_undo_in_an_empty_log(tmp_path):
-    with pytest.raises(InputError, match="There is no verdict 1; the log is empty"):
+    with pytest.raises(InputError, match="There is no verdict 1;"):
         VerdictLog(tmp_path).undo([1])
     assert list(tmp_path.iterdir()) == []
 
@@ -260,25 +258,25 @@ def test_what_is_no_verdict_is_refused_and_its_batch_with_it(tmp_path, wrong, me
 
 
 @pytest.mark.parametrize(
-    ("codes", "space", "message"),
+    ("vectors", "space", "message"),
     [
-        ({"a": [1.0, np.nan]}, SPACE, "finite numbers in a row"),
-        ({"a": [1e60]}, SPACE, "finite numbers in a row"),
-        ({"a": []}, SPACE, "finite numbers in a row"),
-        ({"a": np.ones((2, 2))}, SPACE, "finite numbers in a row"),
-        ({"a": "text"}, SPACE, "finite numbers in a row"),
-        ({"a": np.ones(2**16 + 1)}, SPACE, "1 to 65,536 finite numbers"),
+        ({"a": [1.0, np.nan]}, SPACE, "must be finite numbers"),
+        ({"a": [1e60]}, SPACE, "must be finite numbers"),
+        ({"a": []}, SPACE, "must be finite numbers"),
+        ({"a": np.ones((2, 2))}, SPACE, "must be finite numbers"),
+        ({"a": "text"}, SPACE, "must be finite numbers"),
+        ({"a": np.ones(2**18)}, SPACE, "must be finite numbers"),
+        ({"a": [1.0], "b": [1.0, 2.0]}, SPACE, "as many for each item"),
+        ({"c": np.ones(3)}, SPACE, "got 3 where the log has 4"),
         ({3: [1.0]}, SPACE, "as `item`"),
-        ({"a": [1.0]}, None, "as `space`"),
-        ({"a": [1.0], "b": [1.0, 2.0]}, SPACE, "one length; got several"),
-        ({"c": np.ones(3)}, SPACE, "got 3 numbers where the log has 4: give another `space`"),
+        ({"a": [1.0]}, None, "as `space_digest`"),
     ],
 )
-def test_codes_that_cannot_be_kept_are_refused_and_the_verdicts_with_them(
-    three, codes, space, message
+def test_vectors_that_cannot_be_kept_are_refused_and_the_verdicts_with_them(
+    three, vectors, space, message
 ):
     with pytest.raises(InputError, match=message):
-        three.append([said()], codes, space)
+        three.append([said()], vectors, space)
     assert three.count == 4
 
 
@@ -293,7 +291,7 @@ def test_a_log_needs_a_folder(tmp_path):
         VerdictLog(tmp_path / "model").append([said()])
 
 
-# ---- some of it, and whether it is still there ------------------------------------------------
+# ---- some of it, and how far it goes ---------------------------------------------------------
 
 
 def test_what_stands_on_some_labels_is_part_of_what_stands(log):
@@ -301,12 +299,12 @@ def test_what_stands_on_some_labels_is_part_of_what_stands(log):
     for _ in range(30):
         item, label = rng.choice([*"ab"]), rng.choice([*"xyz"])
         log.append([said(item, label, bool(rng.random() < 0.5))])
-        standing = [one.number for one in log.standing()]
-        if standing and rng.random() < 0.4:
-            log.undo([int(rng.choice(standing))])
+        numbers = [verdict.number for verdict in log.standing()]
+        if numbers and rng.random() < 0.4:
+            log.undo([int(rng.choice(numbers))])
         for labels in ([], ["x"], ["z", "x"], ["none"]):
-            found = [one for one in log.standing() if one.label in labels]
-            assert log.standing(labels) == found
+            expected = [verdict for verdict in log.standing() if verdict.label in labels]
+            assert log.standing(labels) == expected
 
 
 def test_labels_are_known_by_the_numbers_of_verdicts(three):
@@ -314,208 +312,103 @@ def test_labels_are_known_by_the_numbers_of_verdicts(three):
     assert three.labels_of([1, 5]) == {"canoe", "tent"} and three.labels_of([4, 99]) == set()
 
 
-def test_a_log_knows_whether_it_holds_what_was_there(three, tmp_path):
-    nothing, before = VerdictLog().heads(), three.heads()
-    assert nothing == {"events": (0, b""), "codes": (0, b"")}
-    assert [before[table][0] for table in ("events", "codes")] == [4, 2]
+def test_a_position_says_which_log_it_is_and_how_far_it_goes(three, tmp_path):
+    before = three.position
+    assert before[1:] == (4, 2) and VerdictLog(tmp_path / "none").position == LogPosition("", 0, 0)
     three.append([said("d")], {"d": np.ones(4)}, SPACE)
-    after = three.heads()
-    assert three.holds(nothing) and three.holds(before) and three.holds(after)
-    other = VerdictLog(tmp_path / "other.sqlite")
-    other.append([said(item) for item in "abcdef"], {"a": np.ones(4)}, SPACE)
-    assert other.holds(nothing) and not other.holds(before)
-    assert not other.holds(nothing | {"codes": before["codes"]})
+    assert three.position == before._replace(event=5, vector=3)
+    with VerdictLog(tmp_path / "other.sqlite") as other:
+        other.append([said()])
+        assert other.position.log_id != before.log_id
 
 
-# ---- codes ------------------------------------------------------------------------------------
+# ---- vectors ----------------------------------------------------------------------------------
 
 
-def test_codes_come_back_by_space_in_the_order_of_items_the_last_one_of_each(three):
+def test_the_last_vector_of_each_item_comes_back_by_space(three):
     three.append([], {"0": np.full(4, 3), "a": np.full(4, 2.5)}, SPACE)
     three.append([], {"a": np.ones(2)}, "another")
-    found = three.codes(SPACE)
-    assert [*found] == ["a", "b", "0"] and found["a"].dtype == np.float32
-    np.testing.assert_array_equal(np.stack([*found.values()])[:, 0], [2.5, 1, 3])
-    assert three.codes("another")["a"].shape == (2,) and three.codes("none") == {}
+    assert vectors_of(three) == {"a": [2.5] * 4, "b": [1.0] * 4, "0": [3.0] * 4}
+    assert vectors_of(three, "another") == {"a": [1.0, 1.0]} and vectors_of(three, "none") == {}
 
 
-def test_codes_are_numbered_and_found_by_items_or_among_the_last(three):
+def test_vectors_are_found_by_items_or_among_the_last(three):
     three.append([], {"0": np.full(4, 3), "a": np.full(4, 2.5)}, SPACE)
     three.append([], {"z": np.ones(2)}, "another")
-    assert three.coded(SPACE) == {"a": 4, "b": 2, "0": 3}
-    assert [*three.coded(SPACE)] == ["a", "b", "0"]
-    assert three.coded(SPACE, ["0", "z", "a"]) == {"a": 4, "0": 3}
-    assert three.coded(SPACE, after=2) == {"0": 3, "a": 4} and three.coded(SPACE, after=5) == {}
-    assert three.coded(SPACE, ["b"], after=2) == {} == three.coded(SPACE, [])
-    np.testing.assert_array_equal(three.vectors([4, 1, 2])[:, 0], [2.5, 0, 1])
+
+    def numbers(*arguments, **options):
+        keys = three.vector_keys(SPACE, *arguments, **options)
+        return {item: key.number for item, key in keys.items()}
+
+    assert numbers() == {"a": 4, "b": 2, "0": 3}
+    assert numbers(["0", "z", "a"]) == {"a": 4, "0": 3}
+    assert numbers(after=2) == {"0": 3, "a": 4} and numbers(after=5) == {}
+    assert numbers(["b"], after=2) == {} == numbers([])
+    assert three.vectors([4, 1, 2])[:, 0].tolist() == [2.5, 0, 1]
     assert three.vectors([]).shape == (0, 0)
-    with pytest.raises(ModelFileError, match="a code is missing"):
+    with pytest.raises(ModelFileError, match="vectors are missing or differ"):
         three.vectors([1, 77])
-    with pytest.raises(ModelFileError, match="code 77 is missing"):
-        three.code_digest(77)
 
 
-def test_many_items_and_labels_are_asked_for_some_at_a_time(log, monkeypatch):
-    monkeypatch.setattr(verdicts, "_ASKED", 3)
-    names = [f"{number:02}" for number in range(10)]
-    codes = {name: [float(number), 1.0] for number, name in enumerate(names)}
-    log.append([said(name, name) for name in names], codes, SPACE)
-    assert [*log.coded(SPACE, names[::-1])] == names
-    assert log.vectors(range(10, 0, -1))[:, 0].tolist() == [*range(9, -1, -1)]
-    assert plain(log.standing(names[::-1])) == plain(log.standing())
-    assert log.labels_of(range(1, 11)) == {*names}
+def test_keys_tell_vectors_apart_and_one_that_is_known_is_not_kept_twice(three):
+    three.append([said("a")], {"a": np.arange(4.0), "c": np.ones(4)}, SPACE)
+    keys = three.vector_keys(SPACE)
+    assert keys["b"].digest == keys["c"].digest != keys["a"].digest
+    assert three.position.vector == 3
 
 
-def test_a_code_that_is_known_is_not_kept_twice(three):
-    three.append([said("a")], {"a": np.arange(4.0)}, SPACE)
-    with sqlite3.connect(three.file) as database:
-        assert database.execute("SELECT count(*) FROM codes").fetchone() == (2,)
-
-
-# ---- nothing is changed, and changes are noticed ----------------------------------------------
+# ---- files of strangers -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE events SET answer = 0 WHERE number = 1",
-        "DELETE FROM events",
-        "INSERT OR REPLACE INTO events (number, item) VALUES (1, 'x')",
-        "INSERT INTO events (number, item) VALUES (9, 'x')",
-        "UPDATE codes SET item = 'x'",
-        "DELETE FROM codes WHERE number = 1",
-        "REPLACE INTO codes (number, item) VALUES (1, 'x')",
-    ],
-)
-def test_the_file_itself_refuses_changes(three, change):
-    database = sqlite3.connect(three.file)
-    with pytest.raises(sqlite3.IntegrityError, match="events are"):
-        database.execute(change)
-    database.close()
-
-
-def tamper(file, *changes):
-    """Change a log as somebody would who means to: without its guards, which are put back."""
-    database = sqlite3.connect(file)
-    guards = database.execute(
-        "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-    ).fetchall()
-    for name, _ in guards:
-        database.execute(f"DROP TRIGGER {name}")
-    for change in changes:
-        database.execute(change)
-    for _, text in guards:
-        database.execute(text)
-    database.commit()
-    database.close()
-
-
-def test_codes_that_nobody_wrote_are_refused(three):
-    tamper(three.file, "UPDATE codes SET code = x'0000c07f0000000000000000000000ff'")
-    with pytest.raises(ModelFileError, match="a code holds what is no number"):
-        three.codes(SPACE)
-    three.close()
-    tamper(three.file, "UPDATE codes SET code = NULL")
-    with pytest.raises(ModelFileError, match="a code is missing"):
-        three.append([said("z")], {"z": np.ones(4)}, SPACE)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("UPDATE events SET answer = 0 WHERE number = 1", "event 1 is not as it was written"),
-        ("UPDATE events SET score = 0.5 WHERE number = 3", "event 3 is not as it was written"),
-        ("UPDATE events SET undoes = 1 WHERE number = 4", "event 4 is not as it was written"),
-        ("UPDATE events SET digest = zeroblob(32) WHERE number = 2", "event 2 is not as it was"),
-        ("DELETE FROM events WHERE number = 2", "event 2 is not as it was written"),
-        ("DELETE FROM events WHERE number = 4", "event 4 is missing or not the one"),
-        ("DELETE FROM events", "event 4 is missing or not the one"),
-        (
-            "UPDATE codes SET code = zeroblob(16) WHERE number = 2",
-            "code 2 is not as it was written",
-        ),
-        ("UPDATE codes SET item = 'b' WHERE number = 1", "code 1 is not as it was written"),
-        (
-            "INSERT INTO events VALUES (5,'x','y',1,NULL,NULL,NULL,NULL,'now',NULL,zeroblob(32))",
-            "event 5 is not as it was written",
-        ),
-    ],
-)
-def test_what_was_changed_is_noticed(three, change, message):
-    head = three.head()
-    three.verify(head)
-    three.close()
-    tamper(three.file, change)
-    with pytest.raises(ModelFileError, match=message):
-        three.verify(head)
-
-
-def test_a_head_stays_good_when_the_log_has_grown(three):
-    head = three.head()
-    three.append([said()])
-    three.verify(head)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE events SET item = 3.5 || x'ff' WHERE number = 1",
         "UPDATE events SET item = x'00' WHERE number = 1",
+        "UPDATE events SET item = CAST(x'ff' AS TEXT) WHERE number = 1",
         "UPDATE events SET label = NULL WHERE number = 1",
         "UPDATE events SET answer = 7 WHERE number = 1",
         "UPDATE events SET answer = 'yes' WHERE number = 1",
         "UPDATE events SET score = 9e999 WHERE number = 1",
         "UPDATE events SET rank = 'first' WHERE number = 1",
-        "UPDATE events SET who = 3.5 || x'ff' WHERE number = 1",
-        "UPDATE events SET time = NULL WHERE number = 1",
-        "UPDATE events SET undoes = 3 WHERE number = 1",
+        "UPDATE events SET who = x'ff' WHERE number = 1",
+        "UPDATE events SET time = 'today' WHERE number = 1",
         "UPDATE events SET undoes = 'x' WHERE number = 1",
-        "UPDATE events SET digest = 3 WHERE number = 4",
         "UPDATE events SET number = 9223372036854775807 WHERE number = 4",
-        "DELETE FROM events WHERE number = 1",
+        "UPDATE item_vectors SET vector = zeroblob(3) WHERE number = 1",
+        "UPDATE item_vectors SET vector = zeroblob(8) WHERE number = 1",
+        "UPDATE item_vectors SET vector = 'text' WHERE number = 1",
+        "UPDATE item_vectors SET vector = zeroblob(3000000) WHERE number = 1",
+        "UPDATE item_vectors SET vector = x'0000c07f0000000000000000000000ff'",
+        "UPDATE item_vectors SET digest = 7",
+        "UPDATE item_vectors SET item = x'00'",
     ],
 )
 def test_rows_that_no_log_writes_are_refused_in_one_sentence(three, change):
-    tamper(three.file, change)
-    with pytest.raises(ModelFileError, match=r"damaged or were changed \(.*\); put a copy"):
-        [*three.events()]
-        three.verify()
+    with sqlite3.connect(three.file) as database:
+        database.execute("PRAGMA foreign_keys = OFF")
+        database.execute(change)
+    database.close()
+    with pytest.raises(ModelFileError, match=r"verdicts.* (cannot be used: .+|out of range\.)"):
+        _ = [*three.events()], three.standing(), vectors_of(three)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ("UPDATE codes SET code = zeroblob(3) WHERE number = 1", "differ in length"),
-        ("UPDATE codes SET code = 'text' WHERE number = 1", "of another type"),
+        "CREATE TABLE more (x)",
+        "DROP TABLE item_vectors",
+        "ALTER TABLE events RENAME COLUMN who TO whom",
+        "CREATE VIEW seen AS SELECT 1",
+        "CREATE TRIGGER sly AFTER INSERT ON events BEGIN SELECT load_extension('x'); END",
+        "CREATE VIRTUAL TABLE texts USING fts5 (text)",
     ],
 )
-def test_codes_that_no_log_writes_are_refused(three, change, message):
-    tamper(three.file, change)
-    with pytest.raises(ModelFileError, match=message):
-        three.codes(SPACE)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("CREATE TABLE more (x)", "not those of polyseme"),
-        ("DROP TABLE codes", "not those of polyseme"),
-        ("DROP TRIGGER events_no_delete", "not those of polyseme"),
-        ("CREATE VIEW seen AS SELECT 1", "not those of polyseme"),
-        (
-            "CREATE TRIGGER sly AFTER INSERT ON events BEGIN SELECT load_extension('x'); END",
-            "not those of polyseme",
-        ),
-        ("PRAGMA application_id = 3", "not those of polyseme"),
-        ("PRAGMA user_version = 2", "have the format 2, .* reads 1; upgrade polyseme"),
-    ],
-)
-def test_a_database_of_another_form_is_neither_read_nor_written(three, change, message):
+def test_a_database_of_another_kind_is_neither_read_nor_written(three, change):
     with sqlite3.connect(three.file) as database:
         database.execute(change)
     database.close()
     for use in (three.standing, lambda: three.append([said()]), lambda: three.count):
-        with pytest.raises(ModelFileError, match=message):
+        with pytest.raises(ModelFileError, match="it is no log of polyseme"):
             use()
 
 
@@ -531,36 +424,28 @@ def overwritten(start, data):
         lambda data: b"x" * 5000,
         lambda data: data[:100],
         lambda data: data[: len(data) // 2],
-        lambda data: data[:-4096],
         overwritten(0, b"x" * 16),
         overwritten(16, b"\x07\x07"),
         overwritten(100, b"\xff" * 200),
-        overwritten(4096, b"\xff" * 4096),
-        overwritten(4096, b"\x00" * 4096),
     ],
 )
 def test_a_damaged_database_is_one_sentence(three, damage):
     three.file.write_bytes(damage(three.file.read_bytes()))
-    for use in (three.standing, lambda: three.append([said()]), three.verify):
+    for use in (three.standing, lambda: three.append([said()])):
         with pytest.raises(ModelFileError, match=r"The verdicts at .*verdicts.sqlite"):
             use()
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_bytes_changed_at_random_are_noticed_or_do_no_harm(three, seed):
-    before, rng = [*three.events()], random.Random(seed)
-    codes = {item: code.tolist() for item, code in three.codes(SPACE).items()}
-    three.close()
+def test_bytes_changed_at_random_never_crash(three, seed):
+    rng = random.Random(seed)
     data = bytearray(three.file.read_bytes())
     for _ in range(20):
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     three.file.write_bytes(data)
-    try:
-        three.verify()
-        found = [*three.events()], {item: one.tolist() for item, one in three.codes(SPACE).items()}
-    except ModelFileError:
-        return
-    assert found == (before, codes)
+    with contextlib.suppress(ModelFileError):
+        assert all(isinstance(event, Verdict | Undo) for event in three.events())
+        assert np.isfinite([*vectors_of(three).values()]).all()
 
 
 @pytest.mark.parametrize("name", ["verdicts.sqlite", "verdicts.sqlite-wal", "verdicts.sqlite-shm"])
@@ -596,7 +481,6 @@ def test_threads_and_logs_append_at_once_and_lose_nothing(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(add, range(4))] == [None] * 4
     assert logs[0].count == 160 and len(logs[1].standing()) == 160
-    logs[0].verify()
     for log in logs:
         log.close()
 
@@ -628,7 +512,6 @@ def test_two_processes_make_a_log_and_append_while_the_model_is_saved_again_and_
             told[int(number)] = f"{name}-{place}"
         assert writer.returncode == 0
     with VerdictLog(tmp_path) as log:
-        log.verify()
         assert {one.number: one.item for one in log.events()} == told and len(told) == 80
 
 
@@ -675,12 +558,12 @@ def test_a_writer_that_is_killed_twenty_times_loses_nothing_that_it_acknowledged
                 child = 0
     assert parent.returncode == 0 and len(told) > turns
     with VerdictLog(tmp_path) as log:
-        log.verify()
         found = {one.number: one.item for one in log.events()}
         assert told.items() <= found.items()
         batches = [item.rpartition("-")[0] for item in found.values()]
         assert all(batches.count(batch) == 3 for batch in {*batches}), "a batch by halves"
-        assert log.codes("s").keys() == {item for item in found.values() if item.endswith("a")}
+        coded_items = {item for item in found.values() if item.endswith("a")}
+        assert log.vector_keys("s").keys() == coded_items
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -740,10 +623,18 @@ def test_a_log_in_a_folder_that_cannot_be_written_is_read(three):
     three.file.chmod(0o400)
     try:
         assert VerdictLog(folder).count == 4
-        with pytest.raises(ModelFileError, match="cannot be opened or written"):
+        with pytest.raises(ModelFileError, match=r"cannot be used: .*readonly"):
             VerdictLog(folder).append([said()])
     finally:
         folder.chmod(0o700)
+
+
+def test_cached_corrections_are_replaced_and_copied(three, tmp_path):
+    three.cache_corrections([(b"old", b"weights", 1.0)])
+    three.cache_corrections([(b"key", b"weights", 0.5)])
+    three.copy_to(tmp_path / "copy.sqlite")
+    with VerdictLog(tmp_path / "copy.sqlite") as copied:
+        assert copied.cached_corrections() == [(b"key", b"weights", 0.5)]
 
 
 # ---- beside a model ---------------------------------------------------------------------------
@@ -784,12 +675,11 @@ def test_removing_a_model_leaves_its_verdicts(three):
 def test_a_copy_has_everything_and_goes_on_with_the_same_numbers(three, tmp_path):
     three.copy_to(tmp_path / "new" / "model")
     other = VerdictLog(tmp_path / "new" / "model")
-    assert [*other.events()] == [*three.events()] and other.head() == three.head()
-    assert other.codes(SPACE).keys() == three.codes(SPACE).keys()
+    assert [*other.events()] == [*three.events()]
+    assert vectors_of(other) == vectors_of(three)
     three.append([said("d")], {"d": np.ones(4)}, SPACE)
     three.copy_to(other.file.parent)
-    assert other.head() == three.head() and "d" in other.codes(SPACE)
-    other.verify()
+    assert [*other.events()] == [*three.events()] and "d" in vectors_of(other)
     other.append([said("e")])
     three.copy_to(other.file.parent)  # an earlier copy over a later one takes nothing away
     assert other.count == 6
@@ -801,7 +691,7 @@ def test_events_in_memory_are_kept_by_a_copy(tmp_path):
     log.append([FULL], {"a.jpg": [1.0, 2.0]}, SPACE)
     log.copy_to(tmp_path)
     with VerdictLog(tmp_path) as kept:
-        assert kept.standing() == log.standing() and kept.codes(SPACE)["a.jpg"].tolist() == [1, 2]
+        assert kept.standing() == log.standing() and vectors_of(kept) == {"a.jpg": [1, 2]}
 
 
 def test_nothing_is_copied_from_an_empty_log_or_onto_itself(three, tmp_path):
@@ -827,19 +717,15 @@ def test_verdicts_of_another_model_are_never_mixed_or_replaced(three, tmp_path, 
 def test_answers_that_come_while_somebody_fits_are_kept_beside_what_was_fitted(
     three, tmp_path_factory
 ):
-    """The fit has a copy, to which it adds codes in its space; people go on where it came from."""
+    """The fit has a copy, to which it adds vectors in its space; people go on meanwhile."""
     with VerdictLog(tmp_path_factory.mktemp("fitted") / "together.sqlite") as copy:
         three.copy_to(copy.file)
         copy.append([], {"a": [5.0], "b": [6.0]}, "new space")
         three.append([said("d")], {"d": np.zeros(4), "a": np.ones(4)}, SPACE)
         copy.copy_to(three.file)
-    three.verify()
     assert plain(three.standing())[-1] == ("d", "canoe", True)
-    assert {item: code.tolist() for item, code in three.codes("new space").items()} == {
-        "a": [5.0],
-        "b": [6.0],
-    }
-    assert three.codes(SPACE)["a"].tolist() == [1.0] * 4, "not the one that was copied before"
+    assert vectors_of(three, "new space") == {"a": [5.0], "b": [6.0]}
+    assert vectors_of(three)["a"] == [1.0] * 4, "not the one that was copied before"
 
 
 def test_a_copy_is_not_put_into_a_folder_of_something_else(three, tmp_path):
@@ -848,130 +734,3 @@ def test_a_copy_is_not_put_into_a_folder_of_something_else(three, tmp_path):
     with pytest.raises(ModelFileError, match="neither empty nor a polyseme model"):
         three.copy_to(tmp_path / "mine")
     assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["notes.txt"]
-
-
-# ---- files ------------------------------------------------------------------------------------
-
-ROWS = [
-    {"item": "a", "label": "canoe, red", "answer": "yes", "score": 0.5, "rank": 2, "who": "Ännä"},
-    {"item": "b", "label": "sea", "answer": "no"},
-]
-READ = [
-    Verdict("a", "canoe, red", True, 0.5, 2, None, "Ännä"),
-    Verdict("b", "sea", False),
-]
-
-
-def test_json_lines_are_read_gzipped_or_not(tmp_path):
-    text = "\n".join(json.dumps(row) for row in ROWS).encode()
-    (tmp_path / "v.jsonl").write_bytes(text)
-    (tmp_path / "v.jsonl.gz").write_bytes(gzip.compress(text))
-    assert read_verdicts(tmp_path / "v.jsonl") == READ == read_verdicts(tmp_path / "v.jsonl.gz")
-
-
-@pytest.mark.parametrize("cell", ['"answer": null', '"answer": ""'])
-def test_questions_without_an_answer_are_passed_over(tmp_path, cell):
-    asked = f'{{"item": "b", "label": "sea", "reason": "likely", {cell}}}\n'
-    (tmp_path / "v.jsonl").write_text(asked + '{"item": "a", "label": "sea", "answer": "no"}\n')
-    with pytest.warns(PolysemeWarning, match="no answer are passed over: 1") as told:
-        assert read_verdicts(tmp_path / "v.jsonl") == [Verdict("a", "sea", False)]
-    assert len(told) == 1, "why it was asked is no unknown column"
-
-
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "feather"])
-def test_tables_are_read_as_pandas_writes_them(tmp_path, suffix):
-    pandas = pytest.importorskip("pandas")
-    frame, path = pandas.DataFrame(ROWS), tmp_path / f"v.{suffix}"
-    if suffix in ("csv", "tsv"):
-        frame.to_csv(path, index=False, sep="\t" if suffix == "tsv" else ",")
-    else:
-        pytest.importorskip("pyarrow")
-        getattr(frame, f"to_{suffix}")(path)
-    assert read_verdicts(path) == READ
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        *[(text, True) for text in ("true", '"yes"', '"Y"', "1", '"1"', '" TRUE "', "1.0")],
-        *[(text, False) for text in ("false", '"no"', '"n"', "0", '"0"', '"False"', "0.0")],
-    ],
-)
-def test_an_answer_may_be_said_in_many_ways(tmp_path, text, answer):
-    (tmp_path / "v.jsonl").write_text(f'{{"id": 7, "label": "sea", "answer": {text}}}')
-    assert read_verdicts(tmp_path / "v.jsonl") == [Verdict("7", "sea", answer)]
-
-
-GOOD = '{"item": "a", "label": "sea", "answer": true}\n'
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"item": "a", "label": "sea", "answer": "perhaps"}', "true or false, yes or no, .*'perh"),
-        ('{"item": "a", "label": "sea"}', "as `answer`; got None"),
-        ('{"label": "sea", "answer": 1}', "as `item`; got None"),
-        ('{"item": true, "label": "sea", "answer": 1}', "as `item`; got True"),
-        ('{"item": "a", "answer": 1}', "as `label`; got None"),
-        ('{"item": "a", "label": ["sea"], "answer": 1}', "as `label`; got \\['sea'\\]"),
-        ('{"item": "a", "label": "sea", "answer": 1, "score": NaN}', "as `score`; got nan"),
-        ('{"item": "a", "label": "sea", "answer": 1, "score": "high"}', "as `score`; got 'high'"),
-        ('{"item": "a", "label": "sea", "answer": 1, "rank": 1.5}', "as `rank`; got 1.5"),
-        ('{"item": "a", "label": "sea", "answer": 1, "time": 5}', "as `time`; got 5"),
-        ('["sea"]', "as `answer`; got None"),
-        ("{", "is not valid JSON"),
-        ("[" * 100_000, "is not valid JSON"),
-    ],
-)
-def test_a_bad_line_is_told_with_its_number(tmp_path, line, message):
-    (tmp_path / "v.jsonl").write_text(GOOD + "\n" + line + "\n" + GOOD)
-    with pytest.raises(InputError, match=f"Line 3 of v.jsonl .*{message}"):
-        read_verdicts(tmp_path / "v.jsonl")
-
-
-def test_a_bad_row_of_a_table_is_told_with_its_number(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    rows = [*ROWS, {"item": "c", "label": None, "answer": "no"}]
-    pandas.DataFrame(rows).to_parquet(tmp_path / "v.parquet")
-    with pytest.raises(InputError, match=r"Row 0 of v.parquet|Row 2 of v.parquet .* as `label`"):
-        read_verdicts(tmp_path / "v.parquet")
-
-
-def test_columns_that_are_not_read_are_told_of(tmp_path):
-    (tmp_path / "v.csv").write_text("item,label,answer,Score,number\na,sea,1,0.5,3\n")
-    with pytest.warns(PolysemeWarning, match=r"of v.csv that are not read: Score; verdicts have"):
-        assert read_verdicts(tmp_path / "v.csv") == [Verdict("a", "sea", True)]
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("v.jsonl", "There is no file at"),
-        (".", "There is no file at"),
-        ("v.txt", "Unknown file su"),
-    ],
-)
-def test_a_file_that_cannot_be_verdicts_is_refused(tmp_path, name, message):
-    (tmp_path / "v.txt").write_text(GOOD)
-    with pytest.raises(InputError, match=message):
-        read_verdicts(tmp_path / name)
-
-
-def test_what_is_written_is_read_again(three, tmp_path):
-    standing = three.standing()
-    write_verdicts(standing, tmp_path / "v.jsonl")
-    assert read_verdicts(tmp_path / "v.jsonl") == [one._replace(number=None) for one in standing]
-    assert json.loads((tmp_path / "v.jsonl").read_text().splitlines()[1])["number"] == 3
-
-
-def test_verdicts_that_cannot_be_written_leave_the_old_file(tmp_path):
-    path = tmp_path / "v.jsonl"
-    write_verdicts([FULL], path)
-    with pytest.raises(InputError, match="Verdict 1 must have a probability"):
-        write_verdicts([FULL, FULL._replace(score=7.0)], path)
-    assert read_verdicts(path) == [FULL] and [*tmp_path.iterdir()] == [path]
-    with pytest.raises(InputError, match=r"are written as .jsonl; got 'v.csv'"):
-        write_verdicts([FULL], tmp_path / "v.csv")
-    with pytest.raises(InputError, match=r"There is no folder '.*absent'"):
-        write_verdicts([FULL], tmp_path / "absent" / "v.jsonl")

@@ -207,7 +207,7 @@ def test_answers_are_learned_from_and_kept(tiny_space, world, tmp_path):
     new = ZeroShotTagger(space=tiny_space(), n_validations=0, random_state=0)
     new.fit(world.X, corpus, warm_start_from=former)
     assert len(new.verdicts_.standing()) == 12
-    assert new._answers.corrections.keys() == former._answers.corrections.keys()
+    assert new._corrections.by_column.keys() == former._corrections.by_column.keys()
 
 
 def test_what_was_measured_stays_until_items_or_labels_are_a_tenth_more(tiny_space, world):

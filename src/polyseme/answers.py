@@ -1,228 +1,256 @@
-"""What people's answers add to the logits of labels: learned once, and kept beside their log.
+"""The corrections of labels that verdicts are about: fitted once, and cached in the log.
 
-In: the verdicts that stand, and how labels are read without them. Out: for each label that was
-answered for a correction (`polyseme.corrections`).
+In: the verdicts that stand, and a scorer that reads labels without them. Out: a correction of each
+label that verdicts are about (`polyseme.corrections`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
-from copy import copy
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from polyseme._threads import one_blas_thread
-from polyseme.corrections import (
-    Correction,
-    CorrectionTable,
-    correct,
-    keep_corrections,
-    kept_corrections,
-    learned_by,
-)
+from polyseme.corrections import Correction, CorrectionTable, fit_correction
 from polyseme.feedback import Feedback
-from polyseme.persistence import CORRECTIONS
+from polyseme.persistence import ModelFileError
 from polyseme.reading import CodedItems, LabelScorer
 from polyseme.space import ConceptSpace
 from polyseme.verdicts import VerdictLog
 
-# Gives the column of a label that was answered for; None where it is not known.
-Place = Callable[[str], int | None]
+# Returns the column of a label that verdicts are about; None where the label is not known.
+ColumnOf = Callable[[str], int | None]
+
+# To be raised whenever corrections are fitted in another way: cached ones are then fitted again.
+_FITTING = 3
+# The cache holds some more corrections than are in use: what was undone may be said again.
+_MOST_UNUSED = 100
 
 
-class _Reference(NamedTuple):
-    """The reference sample, which all corrections share."""
+class ReferenceSample(NamedTuple):
+    """Items that stand for all others, which all corrections share."""
 
-    items: CodedItems  # that stand for all
-    digest: bytes  # of these items, and of the way corrections are learned
+    items: CodedItems
+    digest: bytes  # of the items and of the way in which corrections are fitted
 
 
-class Answers:
-    """The verdicts that stand and what follows from them; it is replaced, never changed.
-
-    Parameters
-    ----------
-    feedback : Feedback
-    cache : Path or None
-        The file beside the log that keeps corrections.
+@dataclass(frozen=True, eq=False)
+class Corrections:
+    """The corrections that follow from the verdicts that stand; replaced, never changed.
 
     Attributes
     ----------
-    corrections : dict of int to Correction
-        By column, in order.
+    feedback : Feedback
+        The verdicts.
+    by_column : mapping of int to Correction
     table : CorrectionTable
         The same side by side.
     """
 
-    def __init__(self, feedback: Feedback, cache: Path | None = None) -> None:
-        self.feedback = feedback
-        self.cache = cache
-        self.corrections: dict[int, Correction] = {}
-        self.table = CorrectionTable.of({})
-        self._learned: dict[bytes, Correction] = {}  # by what they were learned from
-        self._cached: frozenset[bytes] = frozenset()
-        self._reference: _Reference | None = None
-        self._total_votes: dict[bytes, float] = {}  # for items, by the digests of their vectors
+    feedback: Feedback
+    by_column: Mapping[int, Correction] = field(default_factory=dict)
+    table: CorrectionTable = field(default_factory=lambda: CorrectionTable.of({}))
+    _cache: Mapping[bytes, Correction] = field(default_factory=dict)
+    _stored_keys: frozenset[bytes] = frozenset()  # of corrections that are cached in the log
+    _reference: ReferenceSample | None = None
+    _total_votes: Mapping[bytes, float] = field(default_factory=dict)  # by digests of vectors
 
     @classmethod
-    def of_folder(cls, folder: Path, space: ConceptSpace) -> Self:
-        """Load the verdicts of a model's folder, with corrections that were learned before."""
-        answers = cls(Feedback(VerdictLog(folder), space.digest_), folder / CORRECTIONS)
-        answers._learned = kept_corrections(folder / CORRECTIONS, space.n_sketch)
-        answers._cached = frozenset(answers._learned)
-        return answers
+    def load(cls, log: VerdictLog, space: ConceptSpace) -> Self:
+        """Load the verdicts of a log, and the corrections that are cached there."""
+        cache: dict[bytes, Correction] = {}
+        for key, weights, intercept in log.cached_corrections():
+            if type(key) is bytes:
+                correction = _cached_correction(key, weights, intercept, space.n_sketch)
+                if correction is not None:
+                    cache[key] = correction
+        return cls(Feedback(log, space.digest_), _cache=cache, _stored_keys=frozenset(cache))
 
-    def of(self, feedback: Feedback, cache: Path | None) -> Self:
-        """Return the same with other verdicts; labels that they differ in must be corrected."""
-        answers = copy(self)
-        answers.feedback = feedback
-        answers.cache = cache
-        return answers
-
-    def caught_up(self) -> tuple[Self, set[str]]:
-        """Return them with what stands by now, and the labels that differ."""
-        feedback, labels = self.feedback.caught_up()
+    def refreshed(self) -> tuple[Self, set[str]]:
+        """Return them with the verdicts that stand by now, and the labels to be updated."""
+        feedback, labels = self.feedback.refreshed()
         if feedback is self.feedback:
             return self, labels
-        return self.of(feedback, self.cache), labels
+        return replace(self, feedback=feedback), labels
 
-    def read_anew(self, reading: LabelScorer, place: Place) -> Self:
-        """Recompute the corrections for another reading; cached ones are reused."""
-        answers = copy(self)
-        answers.corrections = {}
-        answers.table = CorrectionTable.of({})
-        answers._reference = None
-        answers._total_votes = {}
-        return answers.corrected(reading, answers.feedback.labels, place)
+    def with_feedback(self, feedback: Feedback) -> Self:
+        """Return them for other verdicts; labels on which these differ are to be updated."""
+        return replace(self, feedback=feedback, _stored_keys=frozenset())
 
-    def corrected(self, reading: LabelScorer, labels: Collection[str], place: Place) -> Self:
-        """Return it with the corrections of some labels, learned from the verdicts that stand.
+    def with_scorer(self, scorer: LabelScorer, column_of: ColumnOf) -> Self:
+        """Fit all corrections for another scorer; cached ones are reused."""
+        corrections = replace(
+            self,
+            by_column={},
+            table=CorrectionTable.of({}),
+            _reference=None,
+            _total_votes={},
+        )
+        return corrections.update(scorer, self.feedback.labels, column_of)
 
-        Corrections whose verdicts, items and readout have not changed are reused.
+    def update(self, scorer: LabelScorer, labels: Collection[str], column_of: ColumnOf) -> Self:
+        """Refit the corrections of some labels from the verdicts that stand.
 
-        Parameters
-        ----------
-        reading : LabelScorer
-            The same as before, or `read_anew` is to be asked.
-        labels : collection of str
-        place : callable
+        Corrections whose verdicts, items and readout have not changed come from the cache.
         """
-        if not reading.space.n_sketch or not labels:
+        if not scorer.space.n_sketch or not labels:
             return self
+        by_column = dict(self.by_column)
+        cache = dict(self._cache)
+        total_votes = dict(self._total_votes)
         names_by_column: dict[int | None, list[str]] = {}
         for label in self.feedback.labels:
-            names_by_column.setdefault(place(label), []).append(label)
-        columns = {place(label) for label in labels}
-        corrections = dict(self.corrections)
-        learned = dict(self._learned)
-        total_votes = dict(self._total_votes)
+            names_by_column.setdefault(column_of(label), []).append(label)
+
         with one_blas_thread():
-            reference = _reference(reading) if self._reference is None else self._reference
-            for column in columns:
+            reference = self._reference or _reference_sample(scorer)
+            for column in {column_of(label) for label in labels}:
                 if column is None:
-                    continue  # nothing is known of this label
-                corrections.pop(column, None)
+                    continue  # the scorer does not know this label
+                by_column.pop(column, None)
                 names = names_by_column.get(column, [])
                 verdict_digest = self.feedback.digest(names)
                 if not verdict_digest:
                     continue  # every verdict on this label was undone
-                source = _source(reading, reference, column, verdict_digest)
-                if source not in learned:
-                    correction = self._fit(reading, reference, column, names, total_votes)
-                    learned[source] = correction._replace(source=source)
-                corrections[column] = learned[source]
-        # Some more than are in use: what was undone may be said again.
-        if len(learned) > 2 * len(corrections) + 100:
-            learned = {correction.source: correction for correction in corrections.values()}
-        answers = copy(self)
-        # The same answers give the same bits in any order.
-        answers.corrections = dict(sorted(corrections.items()))
-        answers.table = CorrectionTable.of(answers.corrections)
-        answers._learned = learned
-        answers._reference = reference
-        answers._total_votes = total_votes
-        return answers
+                key = _cache_key(scorer, reference, column, verdict_digest)
+                if key not in cache:
+                    correction = self._fit(scorer, reference, column, names, total_votes)
+                    cache[key] = correction._replace(key=key)
+                by_column[column] = cache[key]
+
+        by_column = dict(sorted(by_column.items()))
+        if len(cache) > 2 * len(by_column) + _MOST_UNUSED:
+            cache = {correction.key: correction for correction in by_column.values()}
+        return replace(
+            self,
+            by_column=by_column,
+            table=CorrectionTable.of(by_column),
+            _cache=cache,
+            _reference=reference,
+            _total_votes=total_votes,
+        )
 
     def _fit(
         self,
-        reading: LabelScorer,
-        reference: _Reference,
+        scorer: LabelScorer,
+        reference: ReferenceSample,
         column: int,
         names: Collection[str],
         total_votes: dict[bytes, float],
     ) -> Correction:
-        """Fit the correction of a column to answers to labels of some names.
+        """Fit the correction of a column from the verdicts on its label, under all its names.
 
-        Votes that are missing in `total_votes` are computed and added there.
+        Votes that are missing in `total_votes` are computed and added.
         """
-        background = reading.space.background_
-        n_sketch = reading.space.n_sketch
-        vectors, answers = self.feedback.placed(names)
-        sketches = vectors[:, :n_sketch]
-        codes = vectors[:, n_sketch:]
-        item_votes = np.zeros(len(codes))
-        for row, vector in enumerate(vectors if reading.is_voted_for(column) else ()):
-            vector_digest = hashlib.sha256(vector.tobytes()).digest()
-            if vector_digest not in total_votes:
-                # Every item alone: its bits are the same beside any others.
-                votes = reading.total_votes(codes[row : row + 1])
-                total_votes[vector_digest] = float(votes[0])
-            item_votes[row] = total_votes[vector_digest]
-        items = reading.coded(codes, item_votes)
-        return correct(
-            sketches,
-            reading.label_logits(items, column),
-            answers,
+        background = scorer.space.background_
+        n_projections = scorer.space.n_sketch
+        examples = self.feedback.examples(names)
+        projections = examples.vectors[:, :n_projections]
+        codes = examples.vectors[:, n_projections:]
+        votes = np.zeros(len(codes))
+        if scorer.is_voted_for(column):
+            missing = [row for row, key in enumerate(examples.digests) if key not in total_votes]
+            new_votes = scorer.total_votes(codes[missing])
+            for row, vote in zip(missing, new_votes.tolist(), strict=True):
+                total_votes[examples.digests[row]] = vote
+            votes = np.array([total_votes[digest] for digest in examples.digests])
+        items = scorer.coded(codes, votes)
+        return fit_correction(
+            projections,
+            scorer.label_logits(items, column),
+            examples.answers,
             background.sketches,
-            reading.label_logits(reference.items, column),
+            scorer.label_logits(reference.items, column),
             background.weights,
         )
 
-    def keep(self) -> None:
-        """Write the corrections beside the log once an eighth of them are not there yet."""
-        sources = {correction.source for correction in self.corrections.values()}
-        if self.cache is not None and 8 * len(sources - self._cached) > len(sources):
-            keep_corrections(self.cache, self.corrections.values())
-            self._cached = frozenset(sources)
+    def stored(self, *, all_of_them: bool = False) -> Self:
+        """Cache the corrections in the log, by default once an eighth of them are not there yet.
+
+        A log that cannot be written stays as it is: the cache only saves time.
+        """
+        keys = frozenset(correction.key for correction in self.by_column.values())
+        n_new = len(keys - self._stored_keys)
+        if not n_new or (8 * n_new <= len(keys) and not all_of_them):
+            return self
+        rows: list[tuple[bytes, bytes, float]] = []
+        for correction in self.by_column.values():
+            weights = correction.weights.astype("<f8").tobytes()
+            rows.append((correction.key, weights, correction.intercept))
+        try:
+            self.feedback.log.cache_corrections(rows)
+        except ModelFileError:
+            return self
+        return replace(self, _stored_keys=keys)
 
     def saved_to(self, folder: Path) -> Self:
-        """Write corrections to a model's folder, where the log may have come from memory."""
-        if self.corrections:
-            keep_corrections(folder / CORRECTIONS, self.corrections.values())
-        if self.feedback.log.file is not None:
-            return self
-        return self.of(self.feedback.kept_in(VerdictLog(folder)), folder / CORRECTIONS)
+        """Copy verdicts and cache to a model's folder; verdicts in memory move there.
+
+        Verdicts that the folder has and the log has not are a `ModelFileError`. Where the log is
+        another one afterwards, `refreshed` is to be called.
+        """
+        corrections = self.stored(all_of_them=True)
+        log = self.feedback.log
+        log.copy_to(folder)
+        if log.file is None:
+            feedback = self.feedback.with_log(VerdictLog(folder))
+            corrections = replace(corrections, feedback=feedback)
+        return corrections
 
 
-def _reference(reading: LabelScorer) -> _Reference:
-    """Return the reference sample, with a digest of what all labels share."""
-    space = reading.space
+def _reference_sample(scorer: LabelScorer) -> ReferenceSample:
+    """Return the reference sample of a scorer, with a digest of what all labels share."""
+    space = scorer.space
     background = space.background_
     codes = background.codes.reshape(-1, space.n_dimensions)
-    items = reading.coded(codes, reading.total_votes(codes))
-    digest = hashlib.sha256(f"{learned_by()} {space.digest_} {space.priming}".encode())
-    for array in (*background, space.document_mean_, space.axes_):
-        digest.update(f"{array.dtype.str} {array.shape}".encode())
-        digest.update(array.tobytes())
-    return _Reference(items, digest.digest())
+    items = scorer.coded(codes, scorer.total_votes(codes))
+    arrays = (*background, space.document_mean_, space.axes_)
+    return ReferenceSample(items, _digest(_FITTING, space.digest_, space.priming, *arrays))
 
 
-def _source(
-    reading: LabelScorer, reference: _Reference, column: int, verdict_digest: bytes
+def _cache_key(
+    scorer: LabelScorer, reference: ReferenceSample, column: int, verdict_digest: bytes
 ) -> bytes:
     """Return a digest of all that decides the correction of a column.
 
     Whatever changes a label's logits without corrections has a part: its readout, the reference
-    sample, and known documents where they vote. Answers and their items have a digest already.
+    sample, and known documents where they vote.
     """
-    digest = hashlib.sha256(reference.digest + verdict_digest)
-    readout = reading.of_items
-    store = reading.store
-    digest.update(readout.weights[:, column].tobytes())
-    digest.update(readout.intercepts[column].tobytes())
-    if reading.space.priming and column < store.n_learned:
-        digest.update(store.digest + str(column).encode())
+    readout = scorer.of_items
+    votes = b""
+    if scorer.is_voted_for(column):
+        votes = scorer.store.digest + str(column).encode()
+    weights = readout.weights[:, column]
+    intercept = readout.intercepts[column]
+    return _digest(reference.digest, verdict_digest, weights, intercept, votes)
+
+
+def _digest(*values: Any) -> bytes:
+    """Return the SHA-256 digest of arrays and other values."""
+    digest = hashlib.sha256()
+    for value in values:
+        if isinstance(value, np.ndarray | np.generic):
+            digest.update(f"{value.dtype.str} {value.shape} ".encode())
+            digest.update(value.tobytes())
+        else:
+            digest.update(repr(value).encode())
     return digest.digest()
+
+
+def _cached_correction(
+    key: bytes, weights: object, intercept: object, n_projections: int
+) -> Correction | None:
+    """Return a correction from the cache of a log, which may be a stranger's; None if damaged."""
+    if type(weights) is not bytes or len(weights) != 8 * n_projections:
+        return None
+    correction = Correction(np.frombuffer(weights, dtype="<f8"), 0.0, key)
+    if type(intercept) is not float or not math.isfinite(intercept):
+        return None
+    if not np.isfinite(correction.weights).all():
+        return None
+    return correction._replace(intercept=intercept)

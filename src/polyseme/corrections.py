@@ -1,45 +1,42 @@
-"""What yes and no to suggestions change, in closed form: a correction of one label's logits.
+"""The correction of one label's logits by verdicts, in closed form.
 
-In: sketches of items that were asked about, the logits they had, and the answers. Out: a direction
-that is added to the label's logits, so that they agree with the answers as far as these can be
-believed.
+In: random projections of the items that verdicts are about, the logits they had, and the answers.
+Out: a direction that is added to the label's logits, so that they agree with the answers as far as
+these can be believed.
 
 A label's logit is taken to be what the space says plus a function of the features that is drawn
-from a Gaussian process; the answers are its likelihood (logistic). How strong the process is, is
-weighed by how well each strength explains the answers (Laplace's approximation), so that answers
-which only confirm what was known change little. Items that were asked about are no random sample,
+from a Gaussian process; the answers are its likelihood (logistic regression). The strength of the
+process is weighed by the evidence for each strength (Laplace approximation), so that answers which
+only confirm what was known change little. Items that people were asked about are no random sample,
 but they were chosen by what the space says of them, which the logits hold already: given these,
-their answers are as good as any others'. How often a label is expected stays as it was.
+their answers are as good as any others. How often a label is expected stays as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import cache, lru_cache
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from polyseme._validation import IntArray
 from polyseme.calibration import match_frequencies, sigmoid
-from polyseme.persistence import package_version, read_cache, write_cache
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
-# Variances of the function that are tried, and that of its mean.
+# Prior variances of the function that are tried, and that of its mean.
 STRENGTHS = (0.3, 1.0, 3.0, 10.0)
 OFFSET = 1.0
-# Dimensions of a sketch at the most.
+# The most dimensions of a projection.
 SKETCH = 512
-# Steps at the most, the change that is small enough to stop, and the share of the change before
-# from which on a curvature is made anew.
-_STEPS, _SMALL, _SLOW = 100, 1e-7, 0.5
-# The way they are learned, to be raised whenever it changes; bytes of the digest of a source.
-_FORM, SOURCE = 2, 32
+# Newton's method: the most steps, the change that is small enough to stop, and the share of the
+# last change from which on the curvature is computed again.
+_MAX_STEPS = 100
+_TOLERANCE = 1e-7
+_SLOW = 0.5
 # A strength whose log evidence is so far behind another's has no share.
 _HOPELESS = 12.0
 
@@ -49,7 +46,7 @@ class Correction(NamedTuple):
 
     weights: Matrix  # (n_sketch,)
     intercept: float
-    source: bytes = b""  # the digest of all that it was learned from, where somebody made one
+    key: bytes = b""  # under which it is cached
 
 
 class CorrectionTable(NamedTuple):
@@ -117,7 +114,7 @@ def sketch(features: Floats) -> Floats:
     return np.asarray(projections / np.maximum(lengths, 1e-9), dtype=np.float32)
 
 
-def correct(
+def fit_correction(
     sketches: Floats,
     logits: Matrix,
     answers: NDArray[np.bool_],
@@ -125,17 +122,17 @@ def correct(
     reference_logits: Matrix,
     reference_weights: Matrix,
 ) -> Correction:
-    """Learn the correction of one label from answers.
+    """Fit the correction of one label to answers.
 
     Parameters
     ----------
     sketches : float32 array, shape (n, n_sketch)
-        Of the items that were asked about.
+        Projections of the items that verdicts are about.
     logits : float64 array, shape (n,)
-        What the space says of them, without corrections.
+        Their logits without corrections.
     answers : bool array, shape (n,)
     reference, reference_logits, reference_weights : arrays, shapes (m, n_sketch), (m,), (m,)
-        Items that stand for all others, on which the label stays as frequent as it was.
+        The reference sample, on which the label stays as frequent as it was.
     """
     inputs = sketches.astype(np.float64)
     target = answers.astype(np.float64)
@@ -222,7 +219,7 @@ def _solve(
     factor = cholesky(curvature)
     value = posterior(weights, z)
     last_size = np.inf
-    for _ in range(_STEPS):
+    for _ in range(_MAX_STEPS):
         slope = rows.T @ (target - sigmoid(z)) - weights / variances
         step = root * cho_solve(factor, root * slope, check_finite=False)
         z_step = rows @ step
@@ -237,58 +234,12 @@ def _solve(
         weights = weights + step
         z = z + z_step
         value = new_value
-        if is_exact and size < _SMALL:
+        if is_exact and size < _TOLERANCE:
             break
-        is_exact = bool(size < _SMALL or size > _SLOW * last_size)
+        is_exact = bool(size < _TOLERANCE or size > _SLOW * last_size)
         if is_exact:
             curvature = curvature_at(z)
             factor = cholesky(curvature)
         last_size = size
     evidence = value - np.log(np.diag(factor[0])).sum()
     return _Solution(weights, float(evidence), curvature)
-
-
-# ---------------------------------------------------------------------- what was learned before
-
-
-@cache
-def learned_by() -> str:
-    """Return the versions and settings that corrections depend on, to the last bit."""
-    versions = (package_version(), np.__version__, scipy.__version__)
-    return f"{_FORM} {versions} {STRENGTHS} {OFFSET} {_STEPS} {_SMALL} {_SLOW} {_HOPELESS}"
-
-
-def keep_corrections(file: Path, corrections: Collection[Correction]) -> None:
-    """Write corrections by their sources, in place of those in the file; see `write_cache`."""
-    sources = b"".join(correction.source for correction in corrections)
-    write_cache(
-        file,
-        {
-            "sources": np.frombuffer(sources, dtype=np.uint8),
-            "weights": np.stack([correction.weights for correction in corrections]),
-            "intercepts": np.array([correction.intercept for correction in corrections]),
-        },
-    )
-
-
-def kept_corrections(file: Path, n_sketch: int) -> dict[bytes, Correction]:
-    """Load the corrections of a file, by their sources; none where it cannot be used."""
-    arrays = read_cache(file)
-    weights = arrays.get("weights")
-    intercepts = arrays.get("intercepts")
-    sources = arrays.get("sources")
-    if weights is None or intercepts is None or sources is None:
-        return {}
-    n = len(intercepts) if intercepts.ndim == 1 else 0
-    expected_shapes = {"weights": (n, n_sketch), "intercepts": (n,), "sources": (n * SOURCE,)}
-    shapes = {name: array.shape for name, array in arrays.items()}
-    have_types = weights.dtype == intercepts.dtype == np.float64 and sources.dtype == np.uint8
-    if shapes != expected_shapes or not have_types:
-        return {}
-    if not (np.isfinite(weights).all() and np.isfinite(intercepts).all()):
-        return {}
-    corrections = {}
-    for row, source_bytes in enumerate(sources.reshape(n, SOURCE)):
-        source = source_bytes.tobytes()
-        corrections[source] = Correction(weights[row], float(intercepts[row]), source)
-    return corrections

@@ -181,8 +181,3 @@ def item_names(X: Any) -> list[str] | None:
 def item_vectors(space: ConceptSpace, features: Any) -> Floats:
     """Return what is kept of items that verdicts are about: sketches, then codes."""
     return np.hstack([space.sketch(features), space.item_codes(features)])
-
-
-def is_kept(sketch: Floats, vector: Floats) -> bool:
-    """Whether an item is the one that a vector is kept of."""
-    return bool(np.abs(sketch - vector[: len(sketch)]).max() < 1e-3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from polyseme.verdicts import Undo, Verdict, VerdictLog
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
+Project = Callable[[Sequence[int]], Floats]
 
 # Why each strategy asks.
 _REASONS = {
@@ -33,8 +34,10 @@ _REASONS = {
     "errors": ("errors",),
 }
 STRATEGIES = tuple(_REASONS)
-# Vectors of items are held in memory up to this size; others are read when they are needed.
-_HELD_BYTES = 256 * 2**20
+# Vectors of items are cached in memory up to this size; others are read when they are needed.
+_CACHE_BYTES = 256 * 2**20
+# How far numbers of a projection may differ for an item to be the same.
+_SAME_ITEM = 1e-3
 # A tag is doubtful, or perhaps missing, so many standard deviations from the other items with it,
 # or without it: there are many more of the latter, and some of them are far off by chance.
 _DOUBTFUL, _MISSING = 2.0, 5.0
@@ -109,29 +112,35 @@ def _clipped(logits: Matrix) -> Matrix:
     return np.clip(logits, -_FARTHEST_LOGIT, _FARTHEST_LOGIT)
 
 
+class Examples(NamedTuple):
+    """Items that a label is known of, which its correction is fitted to."""
+
+    vectors: Floats  # (n, n_dimensions)
+    digests: list[bytes]  # of the vectors
+    answers: NDArray[np.bool_]  # (n,)
+
+
 class Feedback:
     """The verdicts that stand, by label, and the vectors of their items in one space.
 
-    It is what a log held at some time and does not change: `caught_up` gives another.
+    It is what a log held at some time and does not change: `refreshed` returns another.
 
     Parameters
     ----------
     log : VerdictLog
-        Where they are kept.
-    space : str
-        The digest of the space that vectors belong to; items without one there are passed over.
+    space_digest : str
+        The digest of the space that vectors belong to; items without a vector there are ignored.
     """
 
-    def __init__(self, log: VerdictLog, space: str) -> None:
+    def __init__(self, log: VerdictLog, space_digest: str) -> None:
         self.log = log
-        self.space = space
-        # What is read after this may be newer already; it is read again then, with no harm.
-        self._heads = log.heads()
-        # The number of each verdict and its answer, by label and item.
+        self.space_digest = space_digest
+        # What is read after this may be newer; then it is read again, which does no harm.
+        self._position = log.position
+        # Number and answer of each verdict, by label and item.
         self._answers = _by_label(log.standing())
-        # The number of each item's vector, and vectors by numbers: what has a number never changes.
-        self._places = log.coded(space)
-        self._held: dict[int, Floats] = {}
+        self._vector_keys = log.vector_keys(space_digest)
+        self._vector_cache: dict[int, Floats] = {}  # what has a number never changes
 
     def __len__(self) -> int:
         return sum(map(len, self._answers.values()))
@@ -154,19 +163,18 @@ class Feedback:
             for item, (_, answer) in answers.items():
                 yield item, label, answer
 
-    def caught_up(self) -> tuple[Feedback, set[str]]:
-        """Return what stands by now, whoever has written to the log, and the labels that differ.
-
-        Itself, where nothing is new.
-        """
-        heads = self.log.heads()
-        if heads == self._heads:
+    def refreshed(self) -> tuple[Feedback, set[str]]:
+        """Return what stands by now, and the labels that differ; itself if nothing is new."""
+        position = self.log.position
+        before = self._position
+        if position == before:
             return self, set()
-        if not self.log.holds(self._heads):  # another log has taken its place
-            feedback = Feedback(self.log, self.space)
+        was_replaced = position.log_id != before.log_id
+        if was_replaced or position.event < before.event or position.vector < before.vector:
+            feedback = Feedback(self.log, self.space_digest)
             return feedback, {*self.labels, *feedback.labels}
         feedback = copy(self)
-        feedback._heads = heads
+        feedback._position = position
 
         updates = self._updates()
         all_answers = self._answers | updates
@@ -176,23 +184,19 @@ class Feedback:
             if answers != self._answers.get(label, {}):
                 changed_labels.add(label)
 
-        new_places = self.log.coded(self.space, after=self._heads["codes"][0])
-        recoded = set()
-        for item, place in new_places.items():
-            if self._places.get(item) != place:
-                recoded.add(item)
-        if recoded:
-            feedback._places = self._places | new_places
+        new_keys = self.log.vector_keys(self.space_digest, after=before.vector)
+        if new_keys:
+            feedback._vector_keys = self._vector_keys | new_keys
             for label, answers in all_answers.items():
-                if not recoded.isdisjoint(answers):
+                if not new_keys.keys().isdisjoint(answers):
                     changed_labels.add(label)
         return feedback, changed_labels
 
     def _updates(self) -> dict[str, dict[str, tuple[int, bool]]]:
         """Return the standing answers of labels that the log has new events about."""
         updates: dict[str, dict[str, tuple[int, bool]]] = {}
-        undone = []
-        for event in self.log.events(self._heads["events"][0]):
+        undone: list[int] = []
+        for event in self.log.events(self._position.event):
             if isinstance(event, Undo):
                 undone.append(event.undoes)
                 continue
@@ -205,8 +209,8 @@ class Feedback:
             updates |= {label: standing.get(label, {}) for label in labels}
         return updates
 
-    def kept_in(self, log: VerdictLog) -> Feedback:
-        """Return the same for another log, to which this one's was copied."""
+    def with_log(self, log: VerdictLog) -> Feedback:
+        """Return the same for another log, to which this one's was copied; to be refreshed."""
         feedback = copy(self)
         feedback.log = log
         return feedback
@@ -219,9 +223,10 @@ class Feedback:
         return numbers
 
     def vectors(self, items: Collection[str]) -> dict[str, Floats]:
-        """Return the vectors of items that have one; some are held in memory."""
-        numbers = {item: self._places[item] for item in items if item in self._places}
-        cache = self._held  # read once: other threads may replace it
+        """Return the vectors of items that have one."""
+        keys = self._vector_keys
+        numbers = {item: keys[item].number for item in items if item in keys}
+        cache = self._vector_cache  # read once: other threads may replace it
         missing = [number for number in numbers.values() if number not in cache]
         new_vectors: dict[int, Floats] = {}
         if missing:
@@ -229,48 +234,79 @@ class Feedback:
         vectors_by_number = ChainMap(new_vectors, cache)
         vectors = {item: vectors_by_number[number] for item, number in numbers.items()}
         if new_vectors:
-            width = next(iter(new_vectors.values())).nbytes
-            if width * (len(cache) + len(new_vectors)) > _HELD_BYTES:
+            vector_bytes = next(iter(new_vectors.values())).nbytes
+            if vector_bytes * (len(cache) + len(new_vectors)) > _CACHE_BYTES:
                 cache = {}
-            if width * len(new_vectors) <= _HELD_BYTES:
+            if vector_bytes * len(new_vectors) <= _CACHE_BYTES:
                 cache = cache | new_vectors
-            self._held = cache
+            self._vector_cache = cache
         return vectors
 
     def answers(self, labels: Collection[str]) -> dict[str, bool]:
-        """Return items and answers of one label, which may have been said under several names.
+        """Return items and answers of one label, which may have been given under several names.
 
-        They are in the order of the items' names, whatever came first, and the latest counts.
+        Items are in the order of their names, and the latest answer counts.
         """
         numbered_answers: list[tuple[str, tuple[int, bool]]] = []
         for label in labels:
             numbered_answers.extend(self._answers.get(label, {}).items())
-        return {item: answer for item, (_, answer) in sorted(numbered_answers)}
+        numbered_answers.sort()
+        return {item: answer for item, (_, answer) in numbered_answers}
 
     def digest(self, labels: Collection[str]) -> bytes:
-        """Return a digest of what `placed` returns, without reading it; empty where that is."""
-        places = self._places
-        placed_answers = []
+        """Return a digest of `examples`, without reading vectors; empty if there are none."""
+        keys = self._vector_keys
+        digest = hashlib.sha256()
+        n_examples = 0
         for item, answer in self.answers(labels).items():
-            if item in places:
-                placed_answers.append((places[item], answer))
-        if not placed_answers:
-            return b""
-        # The last vector's own digest tells of all that came before it.
-        last_place, _ = max(placed_answers)
-        vector_digest = self.log.code_digest(last_place)
-        return hashlib.sha256(vector_digest + ascii(placed_answers).encode("ascii")).digest()
+            if item in keys:
+                digest.update(keys[item].digest + (b"yes" if answer else b"no"))
+                n_examples += 1
+        return digest.digest() if n_examples else b""
 
-    def placed(self, labels: Collection[str]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return vectors (n, n_dimensions) and answers (n,) of items that have a vector here."""
+    def examples(self, labels: Collection[str]) -> Examples:
+        """Return the items of `answers` that have a vector."""
         answers = self.answers(labels)
         vectors = self.vectors(answers)
-        placed_items = [item for item in answers if item in vectors]
-        if not placed_items:
-            return np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=bool)
-        placed_vectors = np.stack([vectors[item] for item in placed_items])
-        placed_answers = np.array([answers[item] for item in placed_items])
-        return placed_vectors, placed_answers
+        items = [item for item in answers if item in vectors]
+        if not items:
+            return Examples(np.zeros((0, 0), np.float32), [], np.zeros(0, bool))
+        return Examples(
+            np.stack([vectors[item] for item in items]),
+            [self._vector_keys[item].digest for item in items],
+            np.array([answers[item] for item in items]),
+        )
+
+    def changed_items(self, rows: Mapping[str, int], project: Project) -> set[str]:
+        """Return items that are others now than those that verdicts were given on.
+
+        Numbers of rows are no names: in another table a row may be another item.
+
+        Parameters
+        ----------
+        rows : mapping of str to int
+            The rows of items; those without a vector are ignored.
+        project : callable
+            Returns the projections of some rows, (n, n_projections).
+        """
+        vectors = self.vectors(rows)
+        if not vectors:
+            return set()
+        projections = project([rows[item] for item in vectors])
+        changed: set[str] = set()
+        for projection, (item, vector) in zip(projections, vectors.items(), strict=True):
+            differences = np.abs(projection - vector[: len(projection)])
+            if differences.max() > _SAME_ITEM:
+                changed.add(item)
+        return changed
+
+    def check_rows(self, rows: Mapping[str, int], project: Project) -> None:
+        """Raise if a row is another item than the one that verdicts were given on by its number."""
+        for item in sorted(self.changed_items(rows, project)):
+            raise InputError(
+                f"Row {item} is not the item '{item}' that verdicts were given on before; give "
+                "items names of their own, by a column `id`."
+            )
 
 
 def _by_label(verdicts: Iterable[Verdict]) -> dict[str, dict[str, tuple[int, bool]]]:

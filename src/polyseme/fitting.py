@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,6 @@ from polyseme._validation import (
     draw_seed,
 )
 from polyseme.checkpoints import check_room_for
-from polyseme.encoded import is_kept
 from polyseme.extractors import FeatureExtractor
 from polyseme.growth import cost_of_fit, tell_cost
 from polyseme.holdout import MOST_TRAINED, Validation, validate
@@ -341,18 +341,17 @@ def without_changed_rows(
     """
     if not hasattr(former, "verdicts_") or data.features is None:
         return rows
-    feedback = former._answers.feedback
-    numbers = [item for item in feedback.items() if item in rows and item.isdecimal()]
-    vectors: dict[str, NDArray[np.float32]] = {}
+    feedback = former._corrections.feedback
+    numbered = {item for item in feedback.items() if item in rows and item.isdecimal()}
+    same_items: set[str] = set()
     if data.n_features == former.n_features_in_:
-        vectors = feedback.vectors(numbers)
+        same_items = set(feedback.vectors(numbered))
     for table, first_row in data.parts():
-        last_row = first_row + table.shape[0] - 1
-        items = [item for item in vectors if first_row <= rows[item] <= last_row]
-        table_rows = np.array([rows[item] - first_row for item in items], dtype=np.int64)
-        sketches = former.space_.sketch(table[table_rows])
-        for item, sketch in zip(items, sketches, strict=True):
-            if not is_kept(sketch, vectors[item]):
-                del vectors[item]
-    changed = set(numbers) - set(vectors)
-    return {item: row for item, row in rows.items() if item not in changed}
+        table_rows: dict[str, int] = {}
+        for item in same_items:
+            row = rows[item] - first_row
+            if 0 <= row < table.shape[0]:
+                table_rows[item] = row
+        same_items -= feedback.changed_items(table_rows, partial(former._project, table))
+    changed_items = numbered - same_items
+    return {item: row for item, row in rows.items() if item not in changed_items}

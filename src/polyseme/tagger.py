@@ -40,7 +40,7 @@ from polyseme._validation import (
     warn_dropped,
     without_ids,
 )
-from polyseme.answers import Answers
+from polyseme.answers import Corrections
 from polyseme.calibration import sigmoid
 from polyseme.checkpoints import unless_refused
 from polyseme.corpus import (
@@ -51,7 +51,7 @@ from polyseme.corpus import (
     normalize_label,
 )
 from polyseme.documents import label_column
-from polyseme.encoded import EncodedItems, is_kept, item_names, item_vectors
+from polyseme.encoded import EncodedItems, item_names, item_vectors
 from polyseme.extractors import MEDIA
 from polyseme.feedback import Feedback, Question, as_verdict, check_strategy
 from polyseme.persistence import (
@@ -206,7 +206,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
     n_fitted_: int
     n_vocabulary_: int
     _likeness: Matrix
-    _answers: Answers
+    _corrections: Corrections
     _scorer: LabelScorer
 
     def __init__(
@@ -416,7 +416,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
             document_keys_=keys,
             store_=store,
             named_=None,
-            _answers=Answers(feedback),
+            _corrections=Corrections(feedback),
         )
         self._set_feature_names(data.columns)
         if data.features is not None:
@@ -445,13 +445,14 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         tagger.__dict__.update(attributes)
         named = tagger._labels_by_name()
         known_names = () if tagger.named_ is None else tagger.named_.labels
+        corrections = tagger._corrections
         if answered is not None and named.labels == known_names:
-            answers = tagger._answers.corrected(tagger._scorer, answered, tagger._answered_column)
+            corrections = corrections.update(tagger._scorer, answered, tagger._answered_column)
         else:
             tagger._fit_scorer(named)
-            answers = tagger._answers.read_anew(tagger._scorer, tagger._answered_column)
-        tagger._answers = answers
-        tagger._scorer = replace(tagger._scorer, corrections=answers.table)
+            corrections = corrections.with_scorer(tagger._scorer, tagger._answered_column)
+        tagger._corrections = corrections
+        tagger._scorer = replace(tagger._scorer, corrections=corrections.table)
         self.__dict__.update(tagger.__dict__)
         return self
 
@@ -470,7 +471,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         hinted = [named.labels[row] for row in rows]
         known_keys.update(map(self._key, hinted))
 
-        answered_labels = self._answers.feedback.labels if self.n_features_in_ else ()
+        answered_labels = self._corrections.feedback.labels if self.n_features_in_ else ()
         resolved = map(self.vocabulary_.resolve, answered_labels)
         # Of several spellings of a label the first in the alphabet counts, or the one it has.
         label_by_key = {self._key(label): label for label in sorted(resolved, reverse=True)}
@@ -1025,7 +1026,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         ----------
         labels : collection of str
         """
-        self.catch_up()
+        self.refresh()
         columns = {self._column(label) for label in self._names(labels)}
         removed = {self._scorer.labels[column] for column in columns}
         store = self.store_
@@ -1033,15 +1034,16 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
             store = store.without_labels(self.space_, removed)
 
         # Answers about them stay in the log, but count no more; behind one there may be another.
-        answers = self._answers
+        corrections = self._corrections
         while True:
-            standing = answers.feedback.labels
+            standing = corrections.feedback.labels
             answered = [label for label in standing if self._answered_column(label) in columns]
             if not answered:
                 break
-            self.verdicts_.undo(answers.feedback.numbers(answered))
-            answers, _ = answers.caught_up()
-        return self._update(store_=store, named_=_without(self.named_, removed), _answers=answers)
+            self.verdicts_.undo(corrections.feedback.numbers(answered))
+            corrections, _ = corrections.refreshed()
+        named = _without(self.named_, removed)
+        return self._update(store_=store, named_=named, _corrections=corrections)
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
         """Never suggest some labels, or suggest them again; given tags may still be among them.
@@ -1144,7 +1146,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
     @property
     def verdicts_(self) -> VerdictLog:
         """What people said about its tags, as events."""
-        return self._answers.feedback.log
+        return self._corrections.feedback.log
 
     def learn(
         self,
@@ -1178,11 +1180,11 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         check_iterable(verdicts, "verdicts")
         digest = self.space_.digest_
         checked = self._with_resolved_labels([as_verdict(verdict, digest) for verdict in verdicts])
-        self.catch_up()  # others may have told of these items
+        self.refresh()  # others may have told of these items
         items = list(dict.fromkeys(verdict.item for verdict in checked))
         vectors = self._new_vectors(items, X)
         numbers = self.verdicts_.append(checked, vectors, digest, seen, self._key_of_name)
-        self.catch_up()
+        self.refresh()
         return tuple(numbers)
 
     def _with_resolved_labels(self, verdicts: list[Verdict]) -> list[Verdict]:
@@ -1199,7 +1201,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
 
     def _new_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
         """Return the vectors of items that verdicts are about and that have none yet."""
-        vectors = self._answers.feedback.vectors(names)
+        vectors = self._corrections.feedback.vectors(names)
         new = [name for name in names if name not in vectors]
         if X is None:
             if new:
@@ -1219,15 +1221,8 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
                 f"X has no item '{first_few(missing[:1])}'; verdicts name items by {naming}."
             )
         if ids is None:
-            # A number may have been another table's.
-            repeated = [name for name in vectors if name in rows]
-            sketches = self._sketches(features, [rows[name] for name in repeated])
-            for name, sketch in zip(repeated, sketches, strict=True):
-                if not is_kept(sketch, vectors[name]):
-                    raise InputError(
-                        f"Row {name} of X is not the item '{name}' that verdicts were given on "
-                        "before; give items names of their own, by a column `id`."
-                    )
+            repeated = {name: rows[name] for name in vectors if name in rows}
+            self._corrections.feedback.check_rows(repeated, partial(self._project, features))
         if not new:
             return {}
         new_features = _rows(features, [rows[name] for name in new])
@@ -1243,11 +1238,11 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         """
         check_fitted(self, "store_")
         self.verdicts_.undo(numbers)
-        self.catch_up()
+        self.refresh()
         return self
 
-    def take_up(self, log: VerdictLog, X: object = None) -> Self:
-        """Learn from verdicts that are kept elsewhere, in place of those it has.
+    def use_log(self, log: VerdictLog, X: object = None) -> Self:
+        """Learn from the verdicts of another log, in place of those it has.
 
         Parameters
         ----------
@@ -1261,19 +1256,19 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         names = None if X is None else item_names(X)
         if names is not None:
             items = feedback.items()
-            coded_items = log.coded(self.space_.digest_, list(items))
+            coded_items = log.vector_keys(self.space_.digest_, items)
             to_code = items.keys() - coded_items.keys()
             rows = [row for row, name in enumerate(names) if name in to_code]
             if rows:
                 vectors = item_vectors(self.space_, _rows(self._features_of(X), rows))
                 row_names = [names[row] for row in rows]
                 log.append([], dict(zip(row_names, vectors, strict=True)), self.space_.digest_)
-                feedback = feedback.caught_up()[0]
-        labels = {*self._answers.feedback.labels, *feedback.labels}
-        self._take_over(self._answers.of(feedback, None), labels)
+                feedback, _ = feedback.refreshed()
+        labels = {*self._corrections.feedback.labels, *feedback.labels}
+        self._use_corrections(self._corrections.with_feedback(feedback), labels)
         return self
 
-    def catch_up(self) -> bool:
+    def refresh(self) -> bool:
         """Learn from verdicts that others have added to `verdicts_` or taken back since.
 
         Every score is then as if the tagger were loaded anew. `learn` and `undo` do this as well;
@@ -1291,18 +1286,18 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         original, and then take its place.
         """
         check_fitted(self, "store_")
-        answers, labels = self._answers.caught_up()
-        if answers is not self._answers:
-            self._take_over(answers, labels)
+        corrections, labels = self._corrections.refreshed()
+        if corrections is not self._corrections:
+            self._use_corrections(corrections, labels)
         return bool(labels)
 
-    def _take_over(self, answers: Answers, labels: Collection[str]) -> None:
-        """Correct labels by what stands now; where that fails, all is as it was."""
-        self._update(labels, _answers=answers)
-        self._answers.keep()
+    def _use_corrections(self, corrections: Corrections, labels: Collection[str]) -> None:
+        """Correct labels by the verdicts that stand now; if that fails, nothing changes."""
+        self._update(labels, _corrections=corrections)
+        self._corrections = self._corrections.stored()
 
-    def _sketches(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return the sketches of some rows, (n, n_sketch)."""
+    def _project(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Return the projections of some rows, (n, n_sketch)."""
         return self.space_.sketch(_rows(features, rows))
 
     def ask(
@@ -1376,7 +1371,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
             self.classes_,
             column,
             carried,
-            self._answers.feedback.triples(),
+            self._corrections.feedback.triples(),
             self._answered_column,
             k,
             strategy,
@@ -1398,9 +1393,13 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         """
         check_fitted(self, "store_")
         path = check_path(path, what="The folder of a model")
-        self.verdicts_.copy_to(path)  # first: no model is there without what it learned from
+        # Verdicts come first: no model is there without what it learned from.
+        corrections = self._corrections.saved_to(Path(path))
         write_model(path, "tagger", *self.get_state())
-        self._answers = self._answers.saved_to(Path(path))
+        has_moved = corrections.feedback.log is not self.verdicts_
+        self._corrections = corrections
+        if has_moved:
+            self.refresh()
 
     def get_state(self) -> State:
         """Return the fitted tagger as JSON values and arrays; see `from_state`."""
@@ -1469,7 +1468,7 @@ class ZeroShotTagger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         n_items, n_labels = config["measured_on"]
         tagger.measured_on_ = (n_items, n_labels)
         tagger.document_keys_ = DocumentKeys(**within(arrays, "keys"))
-        tagger._answers = Answers(Feedback(VerdictLog(), space.digest_))
+        tagger._corrections = Corrections(Feedback(VerdictLog(), space.digest_))
         tagger.indicator_ = None
         if config["indicator"] is not None:
             tagger.indicator_ = tuple(config["indicator"])
@@ -1589,8 +1588,8 @@ def load(path: str | Path) -> Tagger:
     with reading(path):
         if config.get("method") == "space":
             tagger = ZeroShotTagger.from_state(config, arrays)
-            answers = Answers.of_folder(Path(path), tagger.space_)
-            tagger._take_over(answers, answers.feedback.labels)
+            corrections = Corrections.load(VerdictLog(path), tagger.space_)
+            tagger._use_corrections(corrections, corrections.feedback.labels)
             return tagger
         from polyseme.published.tagger import PublishedTagger
 

@@ -197,8 +197,9 @@ class TrainingSet:
                 some = here[start : start + _PLACED]
                 numbers = np.array([places[item] - first for item in some])
                 vectors = dict(zip(some, item_vectors(space, table[numbers]), strict=True))
-                feedback.log.append([], vectors, feedback.space)
-        return feedback.caught_up()[0]
+                feedback.log.append([], vectors, feedback.space_digest)
+        feedback, _ = feedback.refreshed()
+        return feedback
 
 
 def gather(

@@ -109,7 +109,7 @@ def test_answers_given_meanwhile_count_and_the_old_model_answers_until_then(phot
     said = {(one.item, one.label, one.answer) for one in tagger.verdicts_.standing()}
     assert said == {(NAMES[0], "zeppelin", True), (NAMES[290], "sun", False)}
     places = [tagger.classes_.tolist().index(label) for label in ("zeppelin", "sun")]
-    assert set(places) <= set(tagger._answers.corrections)
+    assert set(places) <= set(tagger._corrections.by_column)
     # And answers after it find their items coded in the new space.
     photos.learn([Verdict(NAMES[1], "sun", True)])
     assert len(photos.now.tagger.verdicts_.standing()) == 3

@@ -176,10 +176,6 @@ def _child(folder: str, words: list[str], fault: Fault, notes: Path) -> None:
         os.write(2, f"{start}{error}\n".encode())
         code = 1
     try:
-        from polyseme.verdicts import _LOGS
-
-        for log in list(_LOGS):
-            log.close()  # as at the end of any other process
         sys.stdout.flush()
     finally:
         os._exit(code)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from polyseme import baselines, corrections, feedback
 from polyseme._validation import IntArray, PolysemeWarning
 from polyseme.calibration import sigmoid
-from polyseme.corrections import correct
+from polyseme.corrections import fit_correction
 from polyseme.feedback import Block, choose
 from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.space import ConceptSpace
@@ -352,7 +352,7 @@ class Game:
     def correction(self, column: int, rows: IntArray) -> corrections.Correction:
         """Learn from the answers for some pool items about a label."""
         background = self.space.background_
-        return correct(
+        return fit_correction(
             self.sketches[rows],
             self.pool_logits[rows, column],
             self.pool_truth[rows, column],

@@ -5,7 +5,7 @@ In: paths and options of a command. Out: corpora and items, or one sentence abou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,18 +31,19 @@ from polyseme.features import (
 )
 from polyseme.features.base import MediaError, quiet_decoders
 from polyseme.features.extraction import find_media, is_extraction
+from polyseme.feedback import Feedback
 from polyseme.io import Table, Wanted, read_table
 from polyseme.io import read_items as read_features_of
 from polyseme.io.shards import is_sharded
 from polyseme.persistence import ModelFileError
-from polyseme.verdicts import Verdict, VerdictLog, read_verdicts
+from polyseme.verdict_files import read_verdicts
+from polyseme.verdicts import Verdict, VerdictLog
 
 if TYPE_CHECKING:
     from polyseme.tagger import ZeroShotTagger
 
 _MOST_DIGITS = 18  # of a row's number
 _NAMED = 20  # files that were skipped and are told
-_SAME = 1e-3  # how far numbers of one item may lie apart
 
 
 class Reading(NamedTuple):
@@ -394,11 +395,9 @@ def items_to_learn(
     """
     if features is not None:
         X = read_untagged(features, tagger.features_, reading)
-        item_names = _names_within(names, X, features)
-        check_rows(tagger, X, item_names)
-        return item_names, X
-    codes = tagger.verdicts_.codes(tagger.space_.digest_, set(names))
-    new = [name for name in dict.fromkeys(names) if name not in codes]
+        return _names_within(names, X, features), X
+    known_items = tagger.verdicts_.vector_keys(tagger.space_.digest_, set(names))
+    new = [name for name in dict.fromkeys(names) if name not in known_items]
     if not new:
         return list(names), None
     if tagger.features_ is None or not Path(new[0]).exists():
@@ -410,26 +409,18 @@ def items_to_learn(
     return item_names, read_media(list(paths.values()), tagger.features_)
 
 
-def check_rows(tagger: ZeroShotTagger, X: Any, names: Collection[str] | None = None) -> None:
-    """Refuse rows without ids that are other items than were answered for by their numbers."""
-    if X.ids is not None or not tagger.verdicts_.count:
+def check_rows(tagger: ZeroShotTagger, X: Any) -> None:
+    """Raise if rows without ids are other items than verdicts were given on by their numbers."""
+    if X.ids is not None or X.shape[1] != tagger.n_features_in_:
         return
-    if names is None:
-        names = [verdict.item for verdict in tagger.verdicts_.standing()]
+    feedback = Feedback(tagger.verdicts_, tagger.space_.digest_)
     row_by_name = {str(row): row for row in range(X.shape[0])}
-    codes = tagger.verdicts_.codes(tagger.space_.digest_, {*names} & row_by_name.keys())
-    items = list(codes)
-    if not items or X.shape[1] != tagger.n_features_in_:
+    rows = {item: row_by_name[item] for item in feedback.items() if item in row_by_name}
+    if not rows:
         return
     table = in_order(X, getattr(tagger, "feature_names_in_", None), owner="learn")
-    rows = np.array([row_by_name[item] for item in items])
-    sketches = tagger.space_.sketch(check_features(table, owner="learn")[rows])
-    for item, sketch in zip(items, sketches, strict=True):
-        if np.abs(sketch - codes[item][: len(sketch)]).max() > _SAME:
-            raise InputError(
-                f"Row {item} was answered for in another table, where it is another item; give "
-                "items an `id`, or take a model without these answers."
-            )
+    features = check_features(table, owner="learn")
+    feedback.check_rows(rows, lambda numbers: tagger.space_.sketch(features[numbers]))
 
 
 def _names_within(names: Sequence[str], X: Any, place: Path) -> list[str]:

@@ -557,7 +557,7 @@ class ModelHost:
         if collection is not None:
             listed = [name for name in names if name in collection]
         unlisted = [name for name in names if name not in rows and name not in listed]
-        answered_before = tagger.verdicts_.coded(tagger.space_.digest_, unlisted)
+        answered_before = tagger.verdicts_.vector_keys(tagger.space_.digest_, unlisted)
         for name in unlisted:
             if name not in answered_before:
                 raise UnknownItemError(
@@ -616,7 +616,7 @@ class ModelHost:
 
         def put_back(tagger: ZeroShotTagger) -> None:
             former = ZeroShotTagger.from_state(*state)
-            former.take_up(VerdictLog(self.path))
+            former.use_log(VerdictLog(self.path))
             tagger.__dict__.clear()
             tagger.__dict__.update(former.__dict__)
 
@@ -643,7 +643,7 @@ class ModelHost:
                 raise InputError("the model was changed meanwhile; start the refit again.")
             log = VerdictLog(self.path)
             items = None if self.collection is None else self.collection.among(log.standing())
-            fitted.take_up(log, items)
+            fitted.use_log(log, items)
             self._canary(Snapshot(fitted, before.digest, 0))
             tagger.__dict__.clear()
             tagger.__dict__.update(fitted.__dict__)
@@ -674,7 +674,7 @@ class ModelHost:
             if self._now.tagger.verdicts_.count == self._now.n_events:
                 return False
             clone = copy(self._now.tagger)
-            clone.catch_up()
+            clone.refresh()
             self._use(clone, self._now.digest)
             return True
 
