@@ -181,3 +181,9 @@ def item_names(X: Any) -> list[str] | None:
 def item_vectors(space: ConceptSpace, features: Any) -> Floats:
     """Return what is kept of items that verdicts are about: sketches, then codes."""
     return np.hstack([space.sketch(features), space.item_codes(features)])
+
+
+def table_rows(features: Features | EncodedItems, rows: Sequence[int]) -> Any:
+    """Return the features of some rows."""
+    selected = features[np.array(rows, dtype=np.int64)]
+    return selected.table() if isinstance(selected, EncodedItems) else selected

@@ -11,14 +11,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import IntArray
-from polyseme.concepts import Concepts
 from polyseme.corpus import LabelCorpus, unique_rows
 from polyseme.documents import (
     Known,
@@ -43,6 +42,9 @@ from polyseme.schema import (
 )
 from polyseme.space import ConceptSpace
 from polyseme.votes import TEMPERATURE, Voters
+
+if TYPE_CHECKING:
+    from polyseme.concepts import Concepts
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -276,6 +278,8 @@ class KnownDocuments:
 
     def concepts(self) -> Concepts:
         """Return every label in every known document as a point: where the document lies."""
+        from polyseme.concepts import Concepts
+
         rows = np.arange(len(self.ids), dtype=np.int64)
         documents = np.repeat(rows, np.diff(self.matrix.indptr))
         points = self.points[self.sets[documents]]

@@ -29,6 +29,7 @@ from polyseme._validation import InputError, PolysemeWarning
 from polyseme.corpus import normalize_label
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
 from polyseme.io import Table
+from polyseme.model_state import tagger_from_state
 from polyseme.persistence import MANIFEST
 from polyseme.serve.batching import Batcher
 from polyseme.serve.collection import Collection, UnknownItemError
@@ -615,7 +616,7 @@ class ModelHost:
         state = self.versions.state(number)
 
         def put_back(tagger: ZeroShotTagger) -> None:
-            former = ZeroShotTagger.from_state(*state)
+            former = tagger_from_state(*state)
             former.use_log(VerdictLog(self.path))
             tagger.__dict__.clear()
             tagger.__dict__.update(former.__dict__)
