@@ -158,7 +158,7 @@ class _TableCache:
 def _are_equal(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:
     """Whether arrays are equal; the same ones are not looked into."""
     pairs = zip(first, second, strict=True)
-    return all(array is other or np.array_equal(array, other) for array, other in pairs)
+    return all(left is right or np.array_equal(left, right) for left, right in pairs)
 
 
 def _are_consecutive(numbers: IntArray) -> bool:

@@ -153,10 +153,9 @@ def explain_label(
     item_tags = encoded.probable[0]
 
     def code_of(probable_tags: Floats) -> Floats:
-        if features is None:
-            member_codes = space.encode_context(probable_tags[None])
-        else:
-            member_codes = space.compose(encoded.direct, probable_tags[None])
+        member_codes = space.encode_context(probable_tags[None])
+        if features is not None:
+            member_codes = space.compose(encoded.direct, member_codes)
         return np.hstack([member_codes, encoded.coordinates])
 
     # The logit, and what each part of the code contributes to it.

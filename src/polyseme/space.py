@@ -710,7 +710,7 @@ class ConceptSpace(Estimator):
             probable[rows] = sigmoid(_read(members, direct)[:, :n_seen] + added)
             tags = np.zeros((len(features), n_labels), dtype=np.float32)
             tags[:, :n_seen] = probable[rows]
-            codes[rows] = self.compose(direct, tags, members)
+            codes[rows] = self.compose(direct, self.encode_context(tags, members))
             logits[rows] = _read(members, codes[rows])[:, :n_labels]
             if self.priming and sample.are_held_out:
                 documents = sample.documents[rows]
@@ -913,25 +913,24 @@ class ConceptSpace(Estimator):
             np.maximum(probable, given, out=probable)
             n_probable = len(self.order_)
 
-        codes[:, : direct.shape[1]] = self.compose(direct, probable[:, :n_probable])
+        context = _side_by_side(self.members_.encode_documents(probable[:, :n_probable]))
+        codes[:, : direct.shape[1]] = self.compose(direct, context)
         return EncodedFeatures(codes, direct, probable, coordinates)
 
-    def compose(self, direct: Floats, probable: Floats, members: Members | None = None) -> Floats:
-        """Put together members' codes of features and of probable tags, (n, n_members * code).
+    def compose(self, direct: Floats, context: Floats) -> Floats:
+        """Return members' codes of features and of probable tags as one, (n, n_members * code)."""
+        return np.asarray((1 - self.context) * direct + self.context * context, dtype=np.float32)
+
+    def encode_context(self, probable: Floats, members: Members | None = None) -> Floats:
+        """Return members' codes of probable tags, (n, n_members * code).
 
         Parameters
         ----------
-        direct : float32 array, shape (n, n_members * code)
         probable : float32 array, shape (n, n_labels)
             In the order of members; where all but the first labels are 0, these alone will do.
         members : Members, optional
             Those of a fold; by default all.
         """
-        context = self.encode_context(probable, members)
-        return np.asarray((1 - self.context) * direct + self.context * context, dtype=np.float32)
-
-    def encode_context(self, probable: Floats, members: Members | None = None) -> Floats:
-        """Return members' codes of probable tags alone, (n, n_members * code); see `compose`."""
         return _side_by_side((members or self.members_).encode_documents(probable))
 
     def encode_documents(self, tags: sp.csr_matrix) -> Floats:
