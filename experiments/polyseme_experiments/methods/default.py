@@ -17,6 +17,7 @@ import polyseme.calibration
 import polyseme.linear_path
 import polyseme.space
 import polyseme.training
+import polyseme.votes
 from polyseme._threads import one_blas_thread
 from polyseme._validation import check_instances
 from polyseme.documents import training_tables
@@ -36,7 +37,7 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     plan = space.plan or SpacePlan()
     # Records are made on the processor, whatever else could train the members.
     left_out = {"checkpoint", "device", "plan", "random_state"}
-    modules = [polyseme.calibration, polyseme.space, polyseme.training]
+    modules = [polyseme.calibration, polyseme.space, polyseme.training, polyseme.votes]
     if space.linear == 0:
         left_out.add("linear")
     else:
@@ -55,7 +56,8 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
         for name, value in vars(module).items():
             if name.isupper() and name not in _LIMITS and _is_number(value):
                 recorded_name = _KNOWN_AS.get(name, name)
-                constants[f"{module.__name__}.{recorded_name}"] = repr(value)
+                recorded_module = _RECORDED_AS.get(module.__name__, module.__name__)
+                constants[f"{recorded_module}.{recorded_name}"] = repr(value)
 
     # Without a pool and verdicts, the plan's fields about them decide nothing.
     fields = asdict(plan)
@@ -68,9 +70,10 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 _LIMITS = (
     *("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
     *("MEASURED", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS", "WARM_RATES"),
-    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER"),
+    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL"),
 )
-_KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS"}
+_KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS", "_BLOCK_VOTES": "_VOTES"}
+_RECORDED_AS = {"polyseme.votes": "polyseme.space"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 
 
