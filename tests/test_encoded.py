@@ -107,7 +107,7 @@ def test_what_does_not_fit_into_memory_is_made_anew(own_tagger, many, kept):
     n_bytes = {"nothing": logits - 1, "logits": logits, "all": whole}.get(kept, whole - 1)
     items = own_tagger.encode(many, most_bytes=n_bytes)
     assert (items.codes is None) == (kept != "all")
-    assert (items.sketches is None) == (kept == "nothing")
+    assert (items.projections is None) == (kept == "nothing")
     own_tagger.learn([(1, "pie", True)], items)
     assert_same_scores(own_tagger, many, items)
     own_tagger.add_documents([[f"new {number}", "pie"] for number in range(200)])

@@ -621,7 +621,7 @@ def test_reprs_are_short(world, toy_tagger):
     ]
     told += ["apple (seen)", "apple:"]
     space, store = toy_tagger.space_, toy_tagger.store_
-    things += [store, store.concepts(), space.calibration_, space.reference_, space.members_]
+    things += [store, store.concepts(), space.calibration_, space.held_out_sample_, space.members_]
     told += [str(len(store.ids)), "Concepts(", "99 thresholds", " items", " dimensions"]
     things.append(Vocabulary(blocked=tuple("abc" * 99), aliases={str(n): "a" for n in range(99)}))
     told.append("99 other names")

@@ -219,7 +219,7 @@ def test_one_item_or_one_group_promises_no_precision(n_items, groups):
     made = small_space().fit(documents, X[:n_items], np.arange(n_items), groups=groups)
     with pytest.raises(InputError, match=r"^A precision is learned on .* or there is but one\.$"):
         made.threshold(0.5)
-    assert not len(made.reference_.weights)
+    assert not len(made.held_out_sample_.weights)
     readout = made.readout()
     assert np.isfinite(made.item_codes(X) @ readout.weights + readout.intercepts).all()
     new = made.readout_of_documents(
@@ -244,7 +244,7 @@ def members_of(fitted, fold):
 
 def held_out_probabilities(fitted):
     """Return what members say of reference items that they have not seen, in their own order."""
-    codes, folds, _ = fitted.reference_
+    codes, folds, _ = fitted.held_out_sample_
     found = np.empty((len(codes), len(fitted.order_)))
     for row, fold in enumerate(folds):
         mine = codes[row].reshape(-1, 1, fitted.plan_.code)
@@ -256,7 +256,7 @@ def held_out_probabilities(fitted):
 def test_labels_are_expected_as_often_as_documents_hold_them(at_home, homely):
     held = homely[0].toarray().sum(axis=0)
     np.testing.assert_allclose(at_home.priors_, (held + 0.5) / (N_HOMELY + 1))
-    found, weights = held_out_probabilities(at_home), at_home.reference_.weights
+    found, weights = held_out_probabilities(at_home), at_home.held_out_sample_.weights
     mean = weights @ found / weights.sum()
     np.testing.assert_allclose(mean, at_home.priors_[at_home.order_], atol=1e-5)
 
@@ -266,7 +266,7 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
     documents, X = homely
     again = ConceptSpace(n_folds=3, members_per_fold=2, n_steps=80, random_state=0)
     data, _ = again.prepare(documents, X, np.arange(N_HOMELY), None, None)
-    codes, folds, weights = at_home.reference_
+    codes, folds, weights = at_home.held_out_sample_
     assert folds.tolist() == data.folds.tolist() and len(weights) == N_HOMELY
     assert at_home.plan_.members_per_fold == 2
     features = standardise(X, at_home.mean_, at_home.scale_)
@@ -283,7 +283,7 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
 def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
     least = [at_home.threshold(float(one)) for one in PRECISIONS]
     assert (np.diff(least) >= 0).all() and 0 <= least[0] < least[-1] <= 1
-    weights = at_home.reference_.weights
+    weights = at_home.held_out_sample_.weights
     found = held_out_probabilities(at_home)[:, : at_home.n_seen_]
     truth = homely[0].toarray()[:, at_home.order_[: at_home.n_seen_]]
     for goal in (0.5, 0.6):
@@ -374,7 +374,7 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
 
 def mean_on_reference(fitted, readout):
     """Return how often reference items are expected to have labels of a readout."""
-    codes, folds, weights = fitted.reference_
+    codes, folds, weights = fitted.held_out_sample_
     n_members, per_fold = len(fitted.members_), fitted.plan_.members_per_fold
     width = per_fold * fitted.plan_.code
     logits = [

@@ -610,7 +610,7 @@ def test_documents_take_the_place_of_a_name_unless_they_have_no_place(own_tagger
 def test_items_are_expected_to_have_a_name_as_often_as_labels_usually_are(own_tagger, theme_words):
     own_tagger.add_labels(["beach", "street"], theme_words)
     new = toy_world(random_state=9).X  # of the themes that training items have, one by one
-    weights = own_tagger.space_.reference_.weights
+    weights = own_tagger.space_.held_out_sample_.weights
     frequencies = weights @ own_tagger.predict_proba(new)[:, -2:] / weights.sum()
     np.testing.assert_allclose(frequencies, own_tagger.space_.typical_frequency, rtol=0.1)
     by_tags = own_tagger.predict_proba(None, [["sea", "sand"], ["bus", "lamp"]])[:, -2:]
@@ -1551,7 +1551,7 @@ def test_a_pool_of_files_is_known_by_their_names():
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Verdicts on", PolysemeWarning)
         tagger.fit(words, documents, unlabelled=pool)
-    assert tagger.space_.sketch(np.ones((1, tagger.n_features_in_))).shape == (1, 10)
+    assert tagger.space_.project(np.ones((1, tagger.n_features_in_))).shape == (1, 10)
     assert tagger._corrections.by_column, "what was said of files is placed in the new space"
 
 

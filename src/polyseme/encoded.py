@@ -41,7 +41,8 @@ class EncodedItems:
 
     Attributes
     ----------
-    codes, sketches : float32 arrays, shapes (n, n_dimensions) and (n, n_sketch), or None
+    codes, projections : float32 arrays or None
+        Of shape (n, n_dimensions) and (n, projection_size).
         None where they are not cached but computed whenever they are needed.
     """
 
@@ -56,7 +57,7 @@ class EncodedItems:
         self.ids = ids
         self.space = space
         self.codes: Floats | None = None
-        self.sketches: Floats | None = None
+        self.projections: Floats | None = None
         self._logits = _TableCache(most_bytes)
         # Of some items among all that were encoded: these, and the rows among them.
         self._origin: tuple[EncodedItems, IntArray] | None = None
@@ -87,8 +88,8 @@ class EncodedItems:
         items = EncodedItems(self.features[selection], ids, self.space, 0)
         if self.codes is not None:
             items.codes = self.codes[selection]
-        if self.sketches is not None:
-            items.sketches = self.sketches[selection]
+        if self.projections is not None:
+            items.projections = self.projections[selection]
         if self._origin is None:
             items._origin = (self, numbers)
         else:
@@ -179,8 +180,8 @@ def item_names(X: Any) -> list[str] | None:
 
 
 def item_vectors(space: ConceptSpace, features: Any) -> Floats:
-    """Return what is kept of items that verdicts are about: sketches, then codes."""
-    return np.hstack([space.sketch(features), space.item_codes(features)])
+    """Return what is kept of items that verdicts are about: projections, then codes."""
+    return np.hstack([space.project(features), space.item_codes(features)])
 
 
 def table_rows(features: Features | EncodedItems, rows: Sequence[int]) -> Any:

@@ -169,7 +169,7 @@ def explain_label(
     verdict_part = 0.0
     if features is not None and column in scorer.corrections.columns:
         correction = scorer.corrections.select([column])
-        verdict_part = float(correction.additions(space.sketch(features))[0, 0])
+        verdict_part = float(correction.additions(space.project(features))[0, 0])
 
     # The tags that contribute most, each with the logit without it.
     strongest = np.argsort(-np.abs(tag_parts), kind="stable")[:k]

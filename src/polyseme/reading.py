@@ -189,19 +189,19 @@ class LabelScorer:
         """Encode items once, with what is kept of them in no more memory than `most_bytes`."""
         space = self.space
         n = features.shape[0]
-        # Room is left for logits first, then for sketches, then for codes.
+        # Room is left for logits first, then for projections, then for codes.
         logit_bytes = 8 * n * len(self.labels)
-        free_bytes = most_bytes - 4 * n * space.n_sketch
-        keeps_sketches = free_bytes >= logit_bytes
+        free_bytes = most_bytes - 4 * n * space.projection_size
+        keeps_projections = free_bytes >= logit_bytes
         keeps_codes = free_bytes - 4 * n * space.n_dimensions >= logit_bytes
         if keeps_codes:
             free_bytes -= 4 * n * space.n_dimensions
 
         items = EncodedItems(features, ids, space.digest_, free_bytes)
-        if keeps_sketches:
-            items.sketches = np.empty((n, space.n_sketch), dtype=np.float32)
+        if keeps_projections:
+            items.projections = np.empty((n, space.projection_size), dtype=np.float32)
             for rows in self._blocks(n):
-                items.sketches[rows] = space.sketch(items[rows].table())
+                items.projections[rows] = space.project(items[rows].table())
         if keeps_codes:
             items.codes = self.all_codes(items, None)
         return items
@@ -227,7 +227,7 @@ class LabelScorer:
             return self.tag_logits(codes)
         logits = self.plain_logits(codes)
         if len(self.corrections.columns):
-            additions = self.corrections.additions(self._sketches(features))
+            additions = self.corrections.additions(self._projections(features))
             logits[:, self.corrections.columns] += additions
         return logits
 
@@ -299,7 +299,7 @@ class LabelScorer:
                 scores = scores[:, columns]
             if is_corrected:
                 assert block_features is not None
-                additions = corrections.additions(self._sketches(block_features))
+                additions = corrections.additions(self._projections(block_features))
                 scores[:, corrections.columns] += additions
 
             # What a label implies is at least as likely as the label.
@@ -398,13 +398,13 @@ class LabelScorer:
             logits[rows] = self.plain_logits(self.codes(items[rows], None))
         return logits
 
-    def _sketches(self, features: Items) -> Floats:
-        """Return the sketches of items, (n, n_sketch)."""
+    def _projections(self, features: Items) -> Floats:
+        """Return the projections of items, (n, projection_size)."""
         if not isinstance(features, EncodedItems):
-            return self.space.sketch(features)
-        if features.sketches is not None:
-            return features.sketches
-        return self.space.sketch(features.table())
+            return self.space.project(features)
+        if features.projections is not None:
+            return features.projections
+        return self.space.project(features.table())
 
 
 def n_rows(features: Items | None, tags: sp.csr_matrix | None) -> int:

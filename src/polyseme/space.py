@@ -43,7 +43,7 @@ from polyseme.calibration import (
     sigmoid,
 )
 from polyseme.checkpoints import other_training
-from polyseme.corrections import SKETCH, sketch
+from polyseme.corrections import PROJECTION_SIZE, project
 from polyseme.linear_path import (
     MEASURED,
     MOST_FEATURES,
@@ -127,7 +127,7 @@ class Readout(NamedTuple):
     intercepts: Matrix  # (n_labels,)
 
 
-class Reference(NamedTuple):
+class HeldOutSample(NamedTuple):
     """Training items as members that had not seen them code them; empty where there are none."""
 
     codes: Floats  # (n, members_per_fold * code)
@@ -136,7 +136,7 @@ class Reference(NamedTuple):
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
-        return f"Reference({len(self.codes)} items)"
+        return f"HeldOutSample({len(self.codes)} items)"
 
 
 class EncodedFeatures(NamedTuple):
@@ -148,11 +148,11 @@ class EncodedFeatures(NamedTuple):
     coordinates: Floats  # of the linear path, (n, n_coordinates)
 
 
-class Background(NamedTuple):
-    """Items that stand for all: what is learned of some leaves labels as frequent on these."""
+class ReferenceSample(NamedTuple):
+    """Items that stand for all: a correction leaves its label as frequent on these."""
 
     codes: Floats  # (n, n_dimensions)
-    sketches: Floats  # (n, n_sketch)
+    projections: Floats  # (n, projection_size)
     weights: Matrix  # (n,)
 
 
@@ -236,17 +236,22 @@ class WarmStart:
         order : int64 array, shape (n_labels,)
             Its columns; see `ConceptSpace.order_`.
         """
-        former, columns = self.space, self.columns[order]
-        place_of = np.argsort(former.order_)
-        places = np.where(columns < 0, -1, place_of[columns])
-        new, known = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
+        former = self.space
+        columns = self.columns[order]
+        former_places = np.argsort(former.order_)
+        places = np.where(columns < 0, -1, former_places[columns])
+        new = np.flatnonzero(places < 0)
+        known = np.flatnonzero(places >= 0)
+
+        # Documents that hold new labels, over the labels of the former space.
         holding = data.documents[:, new]
         rows = np.flatnonzero(np.diff(holding.indptr))
         if len(rows) > _MOST_HOLDING:
-            rows = rows[np.linspace(0, len(rows) - 1, _MOST_HOLDING).astype(np.int64)]
-        table = data.documents[rows][:, known].tocoo()
-        shape = (len(rows), len(former.order_))
-        documents = sp.csr_matrix((table.data, (table.row, places[known][table.col])), shape)
+            spaced = np.linspace(0, len(rows) - 1, _MOST_HOLDING).astype(np.int64)
+            rows = rows[spaced]
+        known_tags = data.documents[rows][:, known].tocoo()
+        entries = (known_tags.data, (known_tags.row, places[known][known_tags.col]))
+        documents = sp.csr_matrix(entries, (len(rows), len(former.order_)))
         weights, biases = former.first_readouts(
             documents, holding[rows], data.folds[rows], data.priors()[new]
         )
@@ -303,8 +308,8 @@ class ConceptSpace(Estimator):
         What a ridge regression adds to the logits of seen labels, beside the members.
     calibration_ : Calibration
         In the members' order of labels.
-    reference_ : Reference
-    background_ : Background
+    held_out_sample_ : HeldOutSample
+    reference_sample_ : ReferenceSample
     mean_code_ : float64 array, shape (n_dimensions,), and mean_tags_ : float64, shape (n_seen,)
         What features say of an item on average, and which tags are probable on average: what
         evidence starts from.
@@ -457,10 +462,12 @@ class ConceptSpace(Estimator):
         n_items, n_features : int
             How many tagged items there are, and their features; 0 without any.
         """
-        plan, (n_documents, n_labels) = self.planned(shape[0], n_items), shape
-        encoders = (n_features + n_labels + 2 * plan.code) * plan.hidden
+        n_documents, n_labels = shape
+        plan = self.planned(n_documents, n_items)
         n_members = min(plan.n_folds, n_documents) * plan.members_per_fold
-        return n_members * (encoders + plan.code * n_labels)
+        encoder_weights = (n_features + n_labels + 2 * plan.code) * plan.hidden
+        readout_weights = plan.code * n_labels
+        return n_members * (encoder_weights + readout_weights)
 
     def prepare(
         self,
@@ -634,9 +641,9 @@ class ConceptSpace(Estimator):
         n_labels, n_seen = data.n_labels, data.n_seen
         empty, no_codes = np.zeros(0), np.zeros((0, 0), dtype=np.float32)
         self.calibration_ = Calibration(np.ones(n_labels), np.zeros(n_labels), empty)
-        self.reference_ = Reference(no_codes, np.zeros(0, dtype=np.int64), empty)
+        self.held_out_sample_ = HeldOutSample(no_codes, np.zeros(0, dtype=np.int64), empty)
         self.mean_code_, self.mean_tags_ = empty, empty
-        self.background_ = Background(no_codes, no_codes, empty)
+        self.reference_sample_ = ReferenceSample(no_codes, no_codes, empty)
         self.linear_ = LinearPath.empty(0 if data.X is None else data.X.shape[1], n_seen)
         self.derive()
         if data.X is None:
@@ -660,8 +667,9 @@ class ConceptSpace(Estimator):
         calibration = calibrate(mixed, sample.truth, weights, frequencies)
         self.calibration_ = calibration._replace(slopes=slopes)
         kept = np.sort(generator.permutation(len(sample.items))[:_REFERENCE])
-        self.reference_ = Reference(held_out.codes[kept], sample.folds[kept], weights[kept])
-        self._keep_background(data, sample.items, weights, generator)
+        codes = held_out.codes[kept]
+        self.held_out_sample_ = HeldOutSample(codes, sample.folds[kept], weights[kept])
+        self._draw_reference_sample(data, sample.items, weights, generator)
 
     def _draw_sample(self, data: TrainingData, generator: np.random.Generator) -> _Sample:
         """Draw the items that calibration is learned on."""
@@ -669,9 +677,11 @@ class ConceptSpace(Estimator):
         most = max(_REFERENCE, min(_CALIBRATED, _CALIBRATED * 2048 // data.n_labels))
         items = np.sort(generator.permutation(len(data.item_documents))[:most])
         documents = data.item_documents[items]
-        are_held_out = len(np.unique(data.folds[data.item_documents])) > 1
+        item_folds = data.folds[data.item_documents]
+        are_held_out = len(np.unique(item_folds)) > 1
         folds = data.folds[documents] if are_held_out else np.full(len(items), -1)
-        truth = np.asarray(data.documents[documents][:, : data.n_seen].toarray(), dtype=np.float64)
+        seen_tags = data.documents[documents][:, : data.n_seen]
+        truth = np.asarray(seen_tags.toarray(), dtype=np.float64)
         return _Sample(items, documents, folds, truth, are_held_out)
 
     def _features_of(self, data: TrainingData, items: IntArray) -> Floats:
@@ -811,7 +821,7 @@ class ConceptSpace(Estimator):
             losses.append(log_loss(logits, sample.truth, weights, frequencies[:n_seen]))
         return SHRINKAGES[int(np.argmin(losses))]
 
-    def _keep_background(
+    def _draw_reference_sample(
         self,
         data: TrainingData,
         items: IntArray,
@@ -819,19 +829,21 @@ class ConceptSpace(Estimator):
         generator: np.random.Generator,
         most: int = 256,
     ) -> None:
-        """Keep some items, and some of the pool, that stand for all; items have weights (n,)."""
+        """Draw some items (n,) with weights (n,), and some of the pool, that stand for all."""
         assert data.X is not None
-        share = len(data.item_documents) / (len(data.item_documents) + data.n_pool)
-        tagged = generator.permutation(len(items))[: max(int(share * most), 1)]
-        parts, of_parts = [data.X[items[tagged]]], [weights[tagged]]
+        n_items = len(data.item_documents)
+        n_tagged = max(int(most * n_items / (n_items + data.n_pool)), 1)
+        rows = generator.permutation(len(items))[:n_tagged]
+        tables = [data.X[items[rows]]]
+        table_weights = [weights[rows]]
         if data.pool is not None:
-            some = generator.permutation(data.n_pool)[: most - len(tagged)]
-            parts.append(data.pool[some])
-            of_parts.append(np.ones(len(some)))
-        self.background_ = Background(
-            np.concatenate([self.item_codes(part) for part in parts]),
-            np.concatenate([self.sketch(part) for part in parts]),
-            np.concatenate(of_parts),
+            pool_rows = generator.permutation(data.n_pool)[: most - len(rows)]
+            tables.append(data.pool[pool_rows])
+            table_weights.append(np.ones(len(pool_rows)))
+        self.reference_sample_ = ReferenceSample(
+            np.concatenate([self.item_codes(table) for table in tables]),
+            np.concatenate([self.project(table) for table in tables]),
+            np.concatenate(table_weights),
         )
 
     def _held_out_votes(
@@ -941,13 +953,13 @@ class ConceptSpace(Estimator):
         return np.pad(codes, ((0, 0), (0, self.linear_.n_coordinates)))
 
     @property
-    def n_sketch(self) -> int:
-        """Dimensions of a sketch; 0 without features."""
-        return min(self.members_.shape.n_features, SKETCH)
+    def projection_size(self) -> int:
+        """Dimensions of a projection; 0 without features."""
+        return min(self.members_.shape.n_features, PROJECTION_SIZE)
 
-    def sketch(self, X: Features) -> Floats:
-        """Return directions (n, n_sketch) of bounded size, by which items are alike."""
-        return sketch(standardise(X, self.mean_, self.scale_))
+    def project(self, X: Features) -> Floats:
+        """Return directions (n, projection_size) of bounded size, by which items are alike."""
+        return project(standardise(X, self.mean_, self.scale_))
 
     def points(self, codes: Floats) -> Floats:
         """Return codes as directions of length 1 on the principal axes, (n, n_axes)."""
@@ -980,19 +992,23 @@ class ConceptSpace(Estimator):
             Whether from items' codes, calibrated, or from those of tag sets. The logits of items
             are then mixed with those of votes; see `mix`.
         """
-        n_labels, columns = len(self.order_), np.argsort(self.order_)
+        n_labels = len(self.order_)
         # The one readout that members side by side have.
         weights = self.members_.labels.astype(np.float64) / len(self.members_)
         weights = weights.reshape(-1, weights.shape[2])[:, :n_labels]
-        bias = self.members_.bias[:, 0].astype(np.float64).mean(axis=0)[:n_labels]
-        slopes, intercepts = np.ones(n_labels), np.zeros(n_labels)
-        of_path = np.zeros((self.linear_.n_coordinates, n_labels))
+        member_biases = self.members_.bias[:, 0, :n_labels].astype(np.float64)
+        intercepts = member_biases.mean(axis=0)
+        path_weights = np.zeros((self.linear_.n_coordinates, n_labels))
         if of_items:
             slopes = self.calibration_.slopes * (1 - self.priming)
-            intercepts = self.calibration_.intercepts
-            of_path[:, : self.n_seen_] = self.linear_.labels
-        weights = np.concatenate([weights * slopes, of_path])
-        return Readout(weights[:, columns], (bias * slopes + intercepts)[columns])
+            weights = weights * slopes
+            intercepts = intercepts * slopes + self.calibration_.intercepts
+            path_weights[:, : self.n_seen_] = self.linear_.labels
+
+        # From the order of members to that of columns.
+        places = np.argsort(self.order_)
+        all_weights = np.concatenate([weights, path_weights])
+        return Readout(all_weights[:, places], intercepts[places])
 
     def threshold(self, precision: float) -> float:
         """Return how likely seen labels must be for a share of them to be true."""
@@ -1030,22 +1046,26 @@ class ConceptSpace(Estimator):
         of_items, of_tags : Readout
             From items' codes and from those of tag sets.
         """
-        counts = np.maximum(np.asarray(holding.sum(axis=0), dtype=np.float64).ravel(), 1)
         n_members, code = self.document_mean_.shape
-        codes = codes[:, : n_members * code]
-        means = np.asarray(holding.T @ codes.astype(np.float64)) / counts[:, None]
+        n_holding = np.asarray(holding.sum(axis=0), dtype=np.float64).ravel()
+        counts = np.maximum(n_holding, 1)
+        member_codes = codes[:, : n_members * code].astype(np.float64)
+        means = np.asarray(holding.T @ member_codes) / counts[:, None]
+
+        # From the mean of all documents to that of those which hold the label, shrunk.
         centre = self.document_mean_[..., None]
         gaps = means.reshape(-1, n_members, code).transpose(1, 2, 0) - centre
         gaps = gaps * counts / (counts + _DOUBT)
         directions = self._discriminants(gaps, counts)
         middle = centre + 0.5 * gaps
-        bias = -(directions * middle).sum(axis=1).mean(axis=0)
+        biases = -(directions * middle).sum(axis=1).mean(axis=0)
         weights = self._without_path(directions.reshape(n_members * code, -1) / n_members)
-        prior = np.log(frequencies) - np.log1p(-frequencies)
+
+        prior_logits = _prior_logits(frequencies)
         slopes = _item_slopes(counts)
-        of_items = Readout(weights * slopes, bias * slopes + prior)
-        calibrated = self._match_reference(of_items, directions * slopes, frequencies)
-        return calibrated, Readout(weights, bias + prior)
+        uncalibrated = Readout(weights * slopes, biases * slopes + prior_logits)
+        of_items = self._match_held_out_sample(uncalibrated, directions * slopes, frequencies)
+        return of_items, Readout(weights, biases + prior_logits)
 
     def _discriminants(self, gaps: Matrix, counts: Matrix) -> Matrix:
         """Return the directions of linear discriminant analysis, (n_members, code, n_new).
@@ -1053,11 +1073,14 @@ class ConceptSpace(Estimator):
         `gaps` (n_members, code, n_new) are from the mean of all documents to that of the documents
         which hold a label; of these there are `counts`, (n_new,) or (n_members, 1, n_new).
         """
-        spread = np.trace(self.document_scatter_, axis1=1, axis2=2) / gaps.shape[1]
+        mean_variances = np.trace(self.document_scatter_, axis1=1, axis2=2) / gaps.shape[1]
+        spreads = np.maximum(mean_variances, _LEAST_SPREAD)[:, None, None]
         # The fewer documents hold a label, the less is made of directions that hardly scatter.
-        ridge = np.maximum(spread, _LEAST_SPREAD)[:, None, None] * (_RIDGE + _FEW / counts)
-        values, axes = np.linalg.eigh(self.document_scatter_)
-        return np.asarray(axes @ (axes.mT @ gaps / (np.maximum(values, 0)[..., None] + ridge)))
+        ridge = spreads * (_RIDGE + _FEW / counts)
+        eigenvalues, axes = np.linalg.eigh(self.document_scatter_)
+        variances = np.maximum(eigenvalues, 0)[..., None]
+        on_axes = axes.mT @ gaps / (variances + ridge)
+        return np.asarray(axes @ on_axes)
 
     def first_readouts(
         self, documents: sp.csr_matrix, holding: sp.csr_matrix, folds: IntArray, priors: Matrix
@@ -1085,21 +1108,21 @@ class ConceptSpace(Estimator):
             shape = (n_members, code, 0)
             return np.zeros(shape, dtype=np.float32), np.zeros((n_members, 0), dtype=np.float32)
         codes = self.members_.encode_rows(documents)
-        fold_of = np.arange(len(codes)) // self.plan_.members_per_fold
-        visible = (folds != fold_of[:, None]).astype(np.float64)
-        counts = np.stack([holding.T @ rows for rows in visible])[:, None]
-        sums = np.stack(
-            [
-                (holding.T @ (rows[:, None] * of_member)).T
-                for rows, of_member in zip(visible, codes, strict=True)
-            ]
-        )
-        centre, some = self.document_mean_[..., None], np.maximum(counts, 1)
-        gaps = np.where(counts > 0, sums / some - centre, 0.0) * some / (some + _DOUBT)
-        directions = self._discriminants(gaps, some) * _item_slopes(some)
-        biases = (
-            np.log(priors) - np.log1p(-priors) - (directions * (centre + 0.5 * gaps)).sum(axis=1)
-        )
+        member_folds = np.arange(len(codes)) // self.plan_.members_per_fold
+        is_visible = (folds != member_folds[:, None]).astype(np.float64)
+        sums = np.empty((n_members, code, len(priors)))
+        n_holding = np.empty((n_members, 1, len(priors)))
+        for member, visible in enumerate(is_visible):
+            sums[member] = (holding.T @ (visible[:, None] * codes[member])).T
+            n_holding[member] = holding.T @ visible
+
+        counts = np.maximum(n_holding, 1)
+        centre = self.document_mean_[..., None]
+        gaps = np.where(n_holding > 0, sums / counts - centre, 0.0)
+        gaps = gaps * counts / (counts + _DOUBT)
+        directions = self._discriminants(gaps, counts) * _item_slopes(counts)
+        middle = centre + 0.5 * gaps
+        biases = _prior_logits(priors) - (directions * middle).sum(axis=1)
         return directions.astype(np.float32), biases.astype(np.float32)
 
     def mixed_with_names(
@@ -1117,22 +1140,19 @@ class ConceptSpace(Estimator):
         share : float
             Of the names; that of votes (`priming`) stays as it is.
         """
-        named = likeness.any(axis=1)
-        if not named.any():
+        have_names = likeness.any(axis=1)
+        if not have_names.any():
             return of_items, of_tags
-        columns = self.unseen_columns[named]
-        by_name = self.readout_of_names(likeness[named], self.priors_[columns])
-        mixed = []
-        for before, names, rest in zip(
-            (of_items, of_tags), by_name, (1 - self.priming, 1.0), strict=True
-        ):
-            weights, intercepts = before.weights.copy(), before.intercepts.copy()
-            weights[:, columns] *= 1 - share
-            weights[:, columns] += share * rest * names.weights
-            intercepts[columns] *= 1 - share
-            intercepts[columns] += share * rest * names.intercepts
-            mixed.append(Readout(weights, intercepts))
-        return mixed[0], mixed[1]
+        columns = self.unseen_columns[have_names]
+        items_by_name, tags_by_name = self.readout_of_names(
+            likeness[have_names], self.priors_[columns]
+        )
+        # The share of votes in items' logits stays as it is.
+        item_share = share * (1 - self.priming)
+        return (
+            _mix_columns(of_items, columns, 1 - share, items_by_name, item_share),
+            _mix_columns(of_tags, columns, 1 - share, tags_by_name, share),
+        )
 
     def readout_of_names(
         self, likeness: Matrix, frequencies: Matrix | None = None
@@ -1150,34 +1170,37 @@ class ConceptSpace(Estimator):
         -------
         of_items, of_tags : Readout
         """
+        if frequencies is None:
+            frequencies = np.full(len(likeness), self.typical_frequency)
         n_members, code = self.document_mean_.shape
-        seen = self.members_.labels[..., : self.n_seen_].astype(np.float64)
-        directions = seen @ likeness.T * SLOPES[0]
-        typical = frequencies
-        if typical is None:
-            typical = np.full(len(likeness), self.typical_frequency)
-        bias = -(directions * self.document_mean_[..., None]).sum(axis=1).mean(axis=0)
+        seen_weights = self.members_.labels[..., : self.n_seen_].astype(np.float64)
+        directions = seen_weights @ likeness.T * SLOPES[0]
+        centre = self.document_mean_[..., None]
+        biases = -(directions * centre).sum(axis=1).mean(axis=0)
         weights = self._without_path(directions.reshape(n_members * code, -1) / n_members)
-        of_tags = Readout(weights, bias + np.log(typical) - np.log1p(-typical))
-        return self._match_reference(of_tags, directions, typical), of_tags
+        of_tags = Readout(weights, biases + _prior_logits(frequencies))
+        of_items = self._match_held_out_sample(of_tags, directions, frequencies)
+        return of_items, of_tags
 
     def _without_path(self, weights: Matrix) -> Matrix:
         """Return members' weights (n_members * code, n_new) with zeros for the linear path."""
         return np.pad(weights, ((0, self.linear_.n_coordinates), (0, 0)))
 
-    def _match_reference(
+    def _match_held_out_sample(
         self, readout: Readout, directions: Matrix, frequencies: Matrix
     ) -> Readout:
-        """Bring new labels to the frequency that is expected of them on reference items."""
-        codes, folds, weights = self.reference_
+        """Bring new labels to the frequency that is expected of them on held-out items."""
+        codes, folds, weights = self.held_out_sample_
         if not len(weights):
             return readout
         per_fold = self.plan_.members_per_fold
-        logits = np.empty((len(codes), directions.shape[2]))
+        n_new = directions.shape[2]
+        logits = np.empty((len(codes), n_new))
         for fold in np.unique(folds):
-            of_fold = directions[fold * per_fold : (fold + 1) * per_fold]
-            stacked = of_fold.reshape(-1, of_fold.shape[2])
-            logits[folds == fold] = codes[folds == fold] @ stacked / per_fold
+            rows = folds == fold
+            fold_directions = directions[fold * per_fold : (fold + 1) * per_fold]
+            stacked = fold_directions.reshape(-1, n_new)
+            logits[rows] = codes[rows] @ stacked / per_fold
         return readout._replace(intercepts=match_frequencies(logits, weights, frequencies))
 
     # ------------------------------------------------------------------ checks and persistence
@@ -1215,8 +1238,8 @@ class ConceptSpace(Estimator):
         groups = {str(place): group for place, group in enumerate(self.members_.groups)}
         parts = {
             "calibration": self.calibration_._asdict(),
-            "reference": self.reference_._asdict(),
-            "background": self.background_._asdict(),
+            "held_out_sample": self.held_out_sample_._asdict(),
+            "reference_sample": self.reference_sample_._asdict(),
             "linear": self.linear_._asdict(),
         }
         for part, fields in (parts | {"members": groups}).items():
@@ -1239,8 +1262,8 @@ class ConceptSpace(Estimator):
         flat = [groups[str(place)] for place in range(len(groups))]
         space.members_ = Members(Shape(*config["shape"]), *flat)
         space.calibration_ = Calibration(**within(copies, "calibration"))
-        space.reference_ = Reference(**within(copies, "reference"))
-        space.background_ = Background(**within(copies, "background"))
+        space.held_out_sample_ = HeldOutSample(**within(copies, "held_out_sample"))
+        space.reference_sample_ = ReferenceSample(**within(copies, "reference_sample"))
         space.linear_ = LinearPath(**within(copies, "linear"))
         for name in _ARRAYS:
             setattr(space, f"{name}_", copies[name])
@@ -1303,18 +1326,18 @@ _DECLARED = {
     "calibration.slopes": Array("float64", ("n_labels",), 0, 1e3),
     "calibration.intercepts": Array("float64", ("n_labels",), -1e3, 1e3),
     "calibration.thresholds": Array("float64", ("n_thresholds",), 0, 1),
-    "reference.codes": Array(
-        "float32", ("n_reference", "members_per_fold*code"), -UNIT, UNIT, or_empty=True
+    "held_out_sample.codes": Array(
+        "float32", ("n_held_out", "members_per_fold*code"), -UNIT, UNIT, or_empty=True
     ),
-    "reference.folds": Array("int64", ("n_reference",), 0, below="n_folds"),
-    "reference.weights": Array("float64", ("n_reference",), 1e-9),
-    "background.codes": Array(
-        "float32", ("n_background", "n_dimensions"), -_MOST_CODE, _MOST_CODE, or_empty=True
+    "held_out_sample.folds": Array("int64", ("n_held_out",), 0, below="n_folds"),
+    "held_out_sample.weights": Array("float64", ("n_held_out",), 1e-9),
+    "reference_sample.codes": Array(
+        "float32", ("n_sampled", "n_dimensions"), -_MOST_CODE, _MOST_CODE, or_empty=True
     ),
-    "background.sketches": Array(
-        "float32", ("n_background", "n_sketch"), longest=UNIT, or_empty=True
+    "reference_sample.projections": Array(
+        "float32", ("n_sampled", "projection_size"), longest=UNIT, or_empty=True
     ),
-    "background.weights": Array("float64", ("n_background",), 1e-9),
+    "reference_sample.weights": Array("float64", ("n_sampled",), 1e-9),
     "linear.weights": Array("float32", ("n_features", "n_coordinates"), -_MOST_CODE, _MOST_CODE),
     "linear.offsets": Array("float32", ("n_coordinates",), -_MOST_CODE, _MOST_CODE),
     "linear.labels": Array("float32", ("n_coordinates", "n_seen"), -1e3, 1e3),
@@ -1356,7 +1379,7 @@ def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
         n_dimensions=n_dimensions,
         item_dimensions=n_dimensions if n_features else 0,
         item_tags=n_seen if n_features else 0,
-        n_sketch=min(n_features, SKETCH),
+        projection_size=min(n_features, PROJECTION_SIZE),
     )
     require(sizes["n_thresholds"] in (0, len(PRECISIONS)), "calibration.thresholds", "0 or 99")
 
@@ -1380,6 +1403,22 @@ def _digest(members: Members) -> str:
     return digest.hexdigest()
 
 
+def _prior_logits(frequencies: Matrix) -> Matrix:
+    """Return the logits of frequencies, which are between 0 and 1."""
+    return np.asarray(np.log(frequencies) - np.log1p(-frequencies))
+
+
+def _mix_columns(
+    readout: Readout, columns: IntArray, share: float, names: Readout, name_share: float
+) -> Readout:
+    """Return a readout that has a share of that by names in some columns."""
+    weights = readout.weights.copy()
+    weights[:, columns] = share * weights[:, columns] + name_share * names.weights
+    intercepts = readout.intercepts.copy()
+    intercepts[columns] = share * intercepts[columns] + name_share * names.intercepts
+    return Readout(weights, intercepts)
+
+
 def _item_slopes(counts: Matrix) -> Matrix:
     """Return by how much new labels' directions count, by how many documents they rest on.
 
@@ -1393,9 +1432,9 @@ def _turned(axes: Floats, codes: Matrix) -> Matrix:
     """Return the principal axes (n_dimensions, n_axes) of centred codes, from some near them."""
     for _ in range(_TURNS):
         axes, _ = np.linalg.qr(codes.T @ (codes @ axes))
-    placed = codes @ axes
-    _, turn = np.linalg.eigh(placed.T @ placed)
-    return np.asarray(axes @ turn[:, ::-1])
+    coordinates = codes @ axes
+    _, rotation = np.linalg.eigh(coordinates.T @ coordinates)
+    return np.asarray(axes @ rotation[:, ::-1])
 
 
 def _side_by_side(codes: Floats) -> Floats:

@@ -188,8 +188,8 @@ class VerdictLearning(FittedTagger):
         self._corrections = self._corrections.stored()
 
     def _project(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return the projections of some rows, (n, n_sketch)."""
-        return self.space_.sketch(table_rows(features, rows))
+        """Return the projections of some rows, (n, projection_size)."""
+        return self.space_.project(table_rows(features, rows))
 
     def ask(
         self,

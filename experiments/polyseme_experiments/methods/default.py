@@ -68,7 +68,7 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 # Bounds on what is accepted, which decide nothing of what is recorded, and what the space imports
 # of the linear path; and former names.
 _LIMITS = (
-    *("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
+    *("MOST_FEATURE", "UNIT", "PROJECTION_SIZE", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
     *("MEASURED", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS", "WARM_RATES"),
     *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL"),
 )

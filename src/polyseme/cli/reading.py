@@ -420,7 +420,7 @@ def check_rows(tagger: ZeroShotTagger, X: Any) -> None:
         return
     table = in_order(X, getattr(tagger, "feature_names_in_", None), owner="learn")
     features = check_features(table, owner="learn")
-    feedback.check_rows(rows, lambda numbers: tagger.space_.sketch(features[numbers]))
+    feedback.check_rows(rows, lambda numbers: tagger.space_.project(features[numbers]))
 
 
 def _names_within(names: Sequence[str], X: Any, place: Path) -> list[str]:
