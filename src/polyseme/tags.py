@@ -56,34 +56,6 @@ def carried_labels(
     return sp.csr_matrix(matrix[:, : len(labels)])
 
 
-def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> IntArray:
-    """Return the columns of one tag set, at least one; see `tag_table`."""
-    corpus = LabelCorpus.from_documents([tags], normalize=normalize)
-    matrix, unknown = corpus.align(labels)
-    columns = matrix.indices[matrix.indices < len(labels)].astype(np.int64)
-    if not len(columns):
-        raise InputError(
-            f"None of the tags is known: {first_few(unknown) or 'no tag was given'}; "
-            "see `classes_` for the known ones."
-        )
-    _warn_unknown(unknown)
-    return np.asarray(columns)
-
-
-def tag_sets(
-    table: NDArray[np.float64], thresholds: NDArray[np.float64], labels: Labels
-) -> list[tuple[str, ...]]:
-    """Return the labels of each row (n, n_labels) that reach their threshold, likeliest first."""
-    names = np.asarray(labels, dtype=object)
-    is_likely = table >= thresholds
-    order = np.argsort(-table, axis=1, kind="stable")
-    predicted = []
-    for row, ranking in enumerate(order):
-        columns = ranking[is_likely[row, ranking]]
-        predicted.append(tuple(names[columns].tolist()))
-    return predicted
-
-
 def likely_tags(
     labels: Sequence[str],
     scores: Sequence[float],
@@ -115,6 +87,32 @@ def likely_tags(
         if is_likely and label not in excluded:
             likely.append((label, score))
     return likely
+
+
+def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> IntArray:
+    """Return the columns of one tag set, at least one; see `tag_table`."""
+    corpus = LabelCorpus.from_documents([tags], normalize=normalize)
+    matrix, unknown = corpus.align(labels)
+    columns = matrix.indices[matrix.indices < len(labels)].astype(np.int64)
+    if not len(columns):
+        raise InputError(
+            f"None of the tags is known: {first_few(unknown) or 'no tag was given'}; "
+            "see `classes_` for the known ones."
+        )
+    _warn_unknown(unknown)
+    return np.asarray(columns)
+
+
+def tag_sets(
+    table: NDArray[np.float64], thresholds: NDArray[np.float64], labels: Labels
+) -> list[tuple[str, ...]]:
+    """Return the labels of each row (n, n_labels) that reach their threshold, likeliest first."""
+    names = np.asarray(labels, dtype=object)
+    order = np.argsort(-table, axis=1, kind="stable")
+    return [
+        tuple(names[best[row[best] >= thresholds[best]]].tolist())
+        for row, best in zip(table, order, strict=True)
+    ]
 
 
 def complete_each(
