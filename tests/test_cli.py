@@ -133,7 +133,7 @@ def interrupt(*_, **__):
 
 @pytest.mark.parametrize("stage", ["draw-0", "draw-1", "checkpoint", "paper"])
 def test_a_fit_that_was_interrupted_goes_on(run, files, tiny_space, tmp_path, monkeypatch, stage):
-    monkeypatch.setattr("polyseme.fitting.ConceptSpace", tiny_space)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", tiny_space)
     words = ["-d", files / "semantics.jsonl", *SMALL]
     owner, method = Checkpoint, "write"
     if stage != "paper":
@@ -173,7 +173,7 @@ def test_a_fit_that_was_interrupted_goes_on(run, files, tiny_space, tmp_path, mo
 
 @pytest.mark.parametrize("part", ["m.checkpoint", "m.checkpoint.draw-1"])
 def test_a_damaged_checkpoint_is_learned_again(run, files, tiny_space, tmp_path, monkeypatch, part):
-    monkeypatch.setattr("polyseme.fitting.ConceptSpace", tiny_space)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", tiny_space)
     words = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
     assert run("fit", tmp_path / "whole", *words)[0] == 0
     with monkeypatch.context() as patch:
@@ -262,7 +262,7 @@ def test_a_disk_without_room_is_found_out_before_the_learning(run, files, tmp_pa
 def test_a_refused_fit_leaves_no_checkpoint_that_bars_the_corrected_one(
     run, files, tiny_space, tmp_path, monkeypatch, preset
 ):
-    monkeypatch.setattr("polyseme.fitting.ConceptSpace", tiny_space)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", tiny_space)
     words = ["-d", files / "documents.jsonl", "-x", files / "features.npy"]
     place, few = "polyseme.tagger.KnownDocuments.of", ["--validations", 0]
     if preset == "paper":
@@ -292,7 +292,7 @@ def test_items_that_share_no_label_are_refused_before_the_training(run, files, t
 def test_a_checkpoint_of_another_fit_stays_where_it_is(
     run, files, tiny_space, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("polyseme.fitting.ConceptSpace", tiny_space)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", tiny_space)
     words = ["fit", tmp_path / "m", "-d", files / "documents.jsonl", "-x", files / "features.npy"]
     with monkeypatch.context() as patch:
         patch.setattr(polyseme.ZeroShotTagger, "save", interrupt)
@@ -658,7 +658,7 @@ def test_merges_are_suggested(run, world, tiny_space, tmp_path):
 def test_fit_says_what_was_measured_and_validate_draws_it(
     run, files, world, tmp_path, monkeypatch, tiny_space
 ):
-    monkeypatch.setattr("polyseme.fitting.ConceptSpace", lambda: tiny_space(n_steps=20))
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", lambda: tiny_space(n_steps=20))
     (tmp_path / "words.toml").write_text("blocked = ['sun']")
     write_jsonl(tmp_path / "evil.jsonl", [[*t, "<script>x"] for t in world.documents])
     given = ("-d", tmp_path / "evil.jsonl", "-x", files / "features.npy")
@@ -704,7 +704,7 @@ def quick_space(tiny_space, monkeypatch) -> None:
         return tiny_space(n_steps=20)
 
     make.from_state = polyseme.ConceptSpace.from_state
-    monkeypatch.setattr("polyseme.fitting.ConceptSpace", make)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", make)
 
 
 def ranked(run, model, features) -> list[dict]:

@@ -70,7 +70,7 @@ def test_more_of_anything_never_takes_less():
 def test_a_long_fit_says_so_before_it_begins(monkeypatch):
     begun = []
     monkeypatch.setattr("polyseme.growth.n_cores", lambda: 1)
-    monkeypatch.setattr("polyseme.fitting.validate", lambda *_, **__: begun.append(1) or [])
+    monkeypatch.setattr("polyseme.fit_stages.validate", lambda *_, **__: begun.append(1) or [])
     monkeypatch.setattr(ConceptSpace, "fit", lambda *_, **__: pytest.fail("begun in silence"))
     rng = np.random.default_rng(0)
     documents = [[f"label {one}" for one in rng.choice(993, 6)] for _ in range(3000)]

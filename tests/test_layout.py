@@ -44,8 +44,8 @@ SPACE = {
 FITTED = {"reading", "answers", "encoded", "active_learning"}
 FITTED |= {"fitted_tagger", "label_changes", "verdict_learning"}
 # What only a fit needs, which a tagger loads when it is fitted.
-FIT = {"training_set", "warm_start", "fitting", "growth", "holdout", "simple_rankers"}
-ABOVE_TAGGER = {"fitting", "model_state"}
+FIT = {"training_set", "warm_start", "fit_stages", "growth", "holdout", "simple_rankers"}
+ABOVE_TAGGER = {"fit_stages", "model_state"}
 TAGGERS = DATA | SPACE | FITTED | FIT | ABOVE_TAGGER
 TAGGERS |= {"tagger", "published", "index", "metrics", "verdicts"}
 ANYTHING = None
@@ -106,9 +106,9 @@ ALLOWED = {
     "tagger": DATA
     | SPACE
     | FITTED
-    | FIT - {"fitting"}
+    | FIT - {"fit_stages"}
     | {"metrics", "published", "verdicts", "feedback"},
-    "fitting": DATA | SPACE | FITTED | FIT - {"fitting"} | {"tagger", "verdicts"},
+    "fit_stages": DATA | SPACE | FITTED | FIT - {"fit_stages"} | {"tagger", "verdicts"},
     "model_state": DATA
     | SPACE
     | FITTED
@@ -187,7 +187,7 @@ def test_every_file_and_folder_has_its_place_and_the_table_points_one_way():
         waiting = {unit: allowed for unit, allowed in waiting.items() if unit not in free}
     assert not below & {"cli", "__main__", "__init__"}
     above = {unit for unit, allowed in ALLOWED.items() if allowed and "tagger" in allowed}
-    assert above == {"cluster", "fitting", "model_state", "plots", "serve"}, (
+    assert above == {"cluster", "fit_stages", "model_state", "plots", "serve"}, (
         "only what stands above may import it"
     )
 
@@ -223,7 +223,16 @@ def test_importing_the_tagger_loads_no_media_and_little_of_the_rest():
     code = "import sys, polyseme.tagger; print(*(name for name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.split(".")[0] == "polyseme"}
-    above = {"features", "baselines", "cli", "serve", "cluster", "published", "fitting", "holdout"}
+    above = {
+        "features",
+        "baselines",
+        "cli",
+        "serve",
+        "cluster",
+        "published",
+        "fit_stages",
+        "holdout",
+    }
     assert not {name for name in loaded if name.split(".")[1:2] and name.split(".")[1] in above}
     assert len(loaded) <= MOST_LOADED, sorted(loaded)
 

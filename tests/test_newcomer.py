@@ -385,7 +385,7 @@ def test_one_table_with_vectors_is_enough(tmp_path, form, given_as, frame):
 @pytest.mark.parametrize("form", ["parquet", "dataset", "wide.csv"])
 def test_every_command_takes_the_one_table(run, tmp_path, form, frame, tiny_space, monkeypatch):
     path = write_one(form, frame, tmp_path)
-    monkeypatch.setattr("polyseme.fitting.ConceptSpace", lambda: tiny_space(n_steps=20))
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", lambda: tiny_space(n_steps=20))
     code, _, err = run("fit", tmp_path / "m", "-x", path, "--validations", 0)
     assert code == 0 and "first document: " in err, err
     code, out, err = run("validate", "-x", path, "--draws", 1, "-f", "jsonl")

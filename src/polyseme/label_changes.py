@@ -27,7 +27,7 @@ class LabelChanges(FittedTagger):
     """The methods of a tagger that change what it knows."""
 
     def add_documents(self, documents: Documents) -> tuple[str, ...]:
-        """Know more documents, without re-training; new labels become oov labels.
+        """Add documents without training; their new labels become oov labels.
 
         Parameters
         ----------
@@ -47,7 +47,7 @@ class LabelChanges(FittedTagger):
         return ids
 
     def remove_documents(self, ids: Collection[str]) -> Self:
-        """Forget known documents, without re-training.
+        """Remove known documents without training.
 
         A label the space has learned stays, with score 0 where no document holds it any more; a
         label that came later disappears with its documents.
@@ -66,7 +66,7 @@ class LabelChanges(FittedTagger):
     def add_labels(
         self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]
     ) -> tuple[str, ...]:
-        """Rank labels that no document holds, by what their names mean elsewhere.
+        """Add labels that no document holds, read by the vectors of their names.
 
         A hint is all that names give: documents say more, and as soon as some hold the label, they
         alone count. Labels that are known already are passed over.
@@ -96,10 +96,11 @@ class LabelChanges(FittedTagger):
                 all_likeness = np.concatenate([self.named_.likeness, likeness])
                 named = NamedLabels(self.named_.labels + new_labels, all_likeness)
             self._update(named_=named)
-        return new_labels
+        # A name that is like no seen label's says nothing.
+        return tuple(name for name in new_labels if self._key(name) in self._column_by_key)
 
     def remove_labels(self, labels: Collection[str]) -> Self:
-        """Forget labels for good: they are taken out of all known documents.
+        """Remove labels for good: they are taken out of all known documents.
 
         A label that the space has learned stays among `classes_`, with score 0; another fit has to
         leave it out of its documents. To keep a label but never suggest it, `block` it.
@@ -128,7 +129,7 @@ class LabelChanges(FittedTagger):
         return self._update(store_=store, named_=named, _corrections=corrections)
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
-        """Never suggest some labels, or suggest them again; given tags may still be among them.
+        """Block labels from suggestions, or unblock them; given tags may still be among them.
 
         Parameters
         ----------
@@ -190,7 +191,7 @@ class LabelChanges(FittedTagger):
         )
 
     def merge(self, label: str, into: str) -> Self:
-        """Let one label stand for another, too: in known documents, given tags and scores.
+        """Merge a label into another one: in known documents, given tags and scores.
 
         Parameters
         ----------

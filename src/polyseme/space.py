@@ -968,10 +968,9 @@ class ConceptSpace(Estimator):
     def document_points(self, tags: sp.csr_matrix) -> Floats:
         """Return the points (n, n_axes) of documents (n, n_labels), some rows at a time."""
         points = np.empty((tags.shape[0], self.axes_.shape[1]), dtype=np.float32)
-        with one_blas_thread():
-            for start in range(0, len(points), _BLOCK):
-                rows = slice(start, start + _BLOCK)
-                points[rows] = self.points(self.encode_documents(tags[rows]))
+        for start in range(0, len(points), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            points[rows] = self.points(self.encode_documents(tags[rows]))
         return points
 
     def _members_of(self, fold: int) -> Members:

@@ -257,7 +257,7 @@ class ZeroShotTagger(
         items not known, documents of one group in several folds), a warning says why and the fit
         starts from nothing.
         """
-        from polyseme import fitting
+        from polyseme import fit_stages
         from polyseme.training_set import gather, warn_of_lost_features
         from polyseme.warm_start import ColdStartError, DocumentKeys
         from polyseme.word_vectors import as_word_vectors
@@ -266,7 +266,7 @@ class ZeroShotTagger(
             owner = type(self).__name__
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
         # Check the parameters, and draw the seeds of parts that have none of their own.
-        template = fitting.check_parameters(self)
+        template = fit_stages.check_parameters(self)
         vocabulary = as_vocabulary(self.vocabulary)
         generator = as_generator(self.random_state)
         space_seed = draw_seed(generator)
@@ -290,10 +290,10 @@ class ZeroShotTagger(
         warm = None
         if warm_start_from is not None:
             try:
-                fitting.check_former(self, former)
+                fit_stages.check_former(self, former)
                 data = gathered(extractor=former.features_, is_learned=True)
                 keys = DocumentKeys.of(data)
-                warm = fitting.warm_start(former, data, keys, template)
+                warm = fit_stages.warm_start(former, data, keys, template)
             except ColdStartError as error:
                 warnings.warn(
                     f"This fit starts from nothing and not from the former model: {error}.",
@@ -303,25 +303,25 @@ class ZeroShotTagger(
         if warm is None:
             data = gathered(extractor=self.features)
             keys = DocumentKeys.of(data)
-        log = fitting.verdict_log(former, verdicts)
+        log = fit_stages.verdict_log(former, verdicts)
         words = None if label_vectors is None else as_word_vectors(label_vectors)
-        space = fitting.space_to_train(self, template, data, space_seed, generator)
+        space = fit_stages.space_to_train(self, template, data, space_seed, generator)
 
         # Measure on held-out items what can be promised; a warm start keeps what was measured.
-        measured = None if warm is None else fitting.measured_before(former, data)
+        measured = None if warm is None else fit_stages.measured_before(former, data)
         if measured is None:
             if warm is None:
-                fitting.warn_of_cost(self, template, data)
+                fit_stages.warn_of_cost(self, template, data)
             # Without a seed other items would be held out when it goes on.
-            checkpoint = space.checkpoint if fitting.is_seeded(self) else None
-            measured = fitting.measure(
+            checkpoint = space.checkpoint if fit_stages.is_seeded(self) else None
+            measured = fit_stages.measure(
                 self, data, template, words, generator, checkpoint, label_sets_only=label_sets_only
             )
 
         # Add what people said of single labels of items.
         rows = data.rows()
         if verdicts is None:
-            rows = fitting.without_changed_rows(former, rows, data)
+            rows = fit_stages.without_changed_rows(former, rows, data)
         column_by_key = {self._fit_key(label): place for place, label in enumerate(data.labels)}
         verdict_table, pool = data.answered(
             log.standing(),
@@ -331,12 +331,12 @@ class ZeroShotTagger(
         )
         keys = keys.with_pool(pool)
         if warm is not None:
-            pool_folds = fitting.former_folds(former, keys)[len(warm.folds) :]
+            pool_folds = fit_stages.former_folds(former, keys)[len(warm.folds) :]
             warm = replace(warm, pool_folds=pool_folds)
 
         # Train the space; encode the known documents, and items that verdicts are about.
         with unless_refused(space.checkpoint):
-            fitting.train(
+            fit_stages.train(
                 space, data, pool, verdict_table, warm, trainer, progress, verbose=self.verbose
             )
             # Dropped are those without a label, of which `check_corpus` has told.
@@ -345,7 +345,7 @@ class ZeroShotTagger(
         name_share = 0.0 if words is None else measured.name_share
         likeness = np.zeros((0, 0))
         if words is not None and name_share:
-            likeness = fitting.unseen_likeness(space, data.labels, words)
+            likeness = fit_stages.unseen_likeness(space, data.labels, words)
 
         # Take everything over at once: a fit that fails leaves the tagger as it was.
         self._update(

@@ -45,7 +45,7 @@ class VerdictLearning(FittedTagger):
         X: object = None,
         seen: int | None = None,
     ) -> tuple[int, ...]:
-        """Take yes or no to single labels of items, at once and without training.
+        """Learn from yes or no to single labels of items, at once and without training.
 
         A label's logits are corrected in closed form (`polyseme.corrections`); others stay as they
         are. Labels may be seen, unseen, blocked or not known at all: then they are new, and known
@@ -120,7 +120,7 @@ class VerdictLearning(FittedTagger):
         return dict(zip(new, item_vectors(self.space_, new_features), strict=True))
 
     def undo(self, numbers: Iterable[int]) -> Self:
-        """Take verdicts back; every score is then as if they had never been given.
+        """Undo verdicts; every score is then as if they had never been given.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class VerdictLearning(FittedTagger):
         tags: Documents | None = None,
         random_state: RandomState = 0,
     ) -> list[Question]:
-        """Return what to look at next: which label of which item is worth a yes or no.
+        """Select what to ask next: which label of which item is worth a yes or no.
 
         Parameters
         ----------
