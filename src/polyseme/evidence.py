@@ -110,7 +110,9 @@ class Evidence:
         return f"Evidence({self.label} ({self.kind}), logit {self.logit:+.2f}: {size})"
 
     def __str__(self) -> str:
-        lines = [f"{number:+.2f} {name}" for name, number in self.parts()]
+        lines = []
+        for name, number in self.parts():
+            lines.append(f"{number:+.2f} {name}")
         label = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
         if self.implied_by is not None:
             label += f", by way of {self.implied_by}"

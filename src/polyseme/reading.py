@@ -234,7 +234,9 @@ class LabelScorer:
     def vote_shares(self, codes: Floats) -> Matrix:
         """Return the share of known documents near each code that hold a label, (n, n_labels)."""
         shares = np.zeros((len(codes), len(self.labels)))
-        shares[:, : len(self.store.labels)] = self.store.vote_shares(self.space.points(codes))
+        points = self.space.points(codes)
+        n_voted_for = len(self.store.labels)
+        shares[:, :n_voted_for] = self.store.vote_shares(points)
         return shares
 
     def score(
@@ -333,10 +335,10 @@ class LabelScorer:
         counts[: len(self.store.labels)] = self.store.counts
         return label_preference(self.in_class_order(counts, 0))
 
-    def thresholds(self, seen: float, others: float) -> Matrix:
+    def thresholds(self, seen_threshold: float, unseen_threshold: float) -> Matrix:
         """Return how likely each class must be, (n_classes,): seen labels, and all others."""
-        thresholds = np.full(len(self.labels), others)
-        thresholds[self.space.seen_columns] = seen
+        thresholds = np.full(len(self.labels), unseen_threshold)
+        thresholds[self.space.seen_columns] = seen_threshold
         return self.in_class_order(thresholds, 1.0)
 
     # ------------------------------------------------------------------ one label
@@ -360,7 +362,8 @@ class LabelScorer:
 
         It costs no more where there are many other labels, and many documents that do not hold it.
         """
-        logits = items.codes @ self.of_items.weights[:, column] + self.of_items.intercepts[column]
+        weights, intercepts = self.of_items
+        logits = items.codes @ weights[:, column] + intercepts[column]
         if self.is_voted_for(column):
             shares = self.store.label_vote_shares(items.points, column, items.total_votes)
             logits += vote_logits(shares, self.space.priming)

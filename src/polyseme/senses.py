@@ -143,16 +143,17 @@ def sense_map(
     axes = np.linalg.svd(points - centre, full_matrices=False)[2][:2]
     # An axis has no direction of its own: let its largest entry be positive.
     axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-    others = np.flatnonzero(concepts.label_ids != label_id)
-    others = np.sort(generator.permutation(others)[:n_background])
+    other_rows = np.flatnonzero(concepts.label_ids != label_id)
+    background_rows = np.sort(generator.permutation(other_rows)[:n_background])
     documents = concepts.document_ids[rows]
+    background = concepts.points[background_rows].astype(np.float64)
     return SenseMap(
         label=concepts.labels[label_id],
         documents=documents,
         points=(points - centre) @ axes.T,
         senses=senses,
         words=_distinguishing_words(concepts, label_id, documents, senses),
-        background=(concepts.points[others].astype(np.float64) - centre) @ axes.T,
+        background=(background - centre) @ axes.T,
         silhouette=silhouette,
     )
 

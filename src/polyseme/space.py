@@ -240,20 +240,21 @@ class WarmStart:
         columns = self.columns[order]
         former_places = np.argsort(former.order_)
         places = np.where(columns < 0, -1, former_places[columns])
-        new = np.flatnonzero(places < 0)
-        known = np.flatnonzero(places >= 0)
+        new_columns = np.flatnonzero(places < 0)
+        old_columns = np.flatnonzero(places >= 0)
 
         # Documents that hold new labels, over the labels of the former space.
-        holding = data.documents[:, new]
+        holding = data.documents[:, new_columns]
         rows = np.flatnonzero(np.diff(holding.indptr))
         if len(rows) > _MOST_HOLDING:
             spaced = np.linspace(0, len(rows) - 1, _MOST_HOLDING).astype(np.int64)
             rows = rows[spaced]
-        known_tags = data.documents[rows][:, known].tocoo()
-        entries = (known_tags.data, (known_tags.row, places[known][known_tags.col]))
+        old_tags = data.documents[rows][:, old_columns].tocoo()
+        former_columns = places[old_columns][old_tags.col]
+        entries = (old_tags.data, (old_tags.row, former_columns))
         documents = sp.csr_matrix(entries, (len(rows), len(former.order_)))
         weights, biases = former.first_readouts(
-            documents, holding[rows], data.folds[rows], data.priors()[new]
+            documents, holding[rows], data.folds[rows], data.priors()[new_columns]
         )
         any_unseen = data.n_unseen > 0 and former.n_seen_ < len(former.order_)
         return StartMembers(former.members_, places, any_unseen, weights, biases)
@@ -594,17 +595,19 @@ class ConceptSpace(Estimator):
 
     def _learn_scatter(self, data: TrainingData) -> None:
         """Learn mean and covariance of documents' codes, member by member."""
-        n_members, code = len(self.members_), self.plan_.code
-        sums, squares = np.zeros((n_members, code)), np.zeros((n_members, code, code))
-        m = data.documents.shape[0]
-        for start in range(0, m, _BLOCK):
-            codes = _side_by_side(self.members_.encode_rows(data.documents[start : start + _BLOCK]))
-            split = codes.reshape(len(codes), n_members, code).transpose(1, 0, 2)
-            sums += split.sum(axis=1, dtype=np.float64)
-            squares += split.mT @ split
-        self.document_mean_ = sums / m
-        outer = self.document_mean_[:, :, None] * self.document_mean_[:, None]
-        self.document_scatter_ = squares / m - outer
+        n_members = len(self.members_)
+        code = self.plan_.code
+        sums = np.zeros((n_members, code))
+        squares = np.zeros((n_members, code, code))
+        n_documents = data.documents.shape[0]
+        for start in range(0, n_documents, _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            codes = self.members_.encode_rows(data.documents[rows])
+            sums += codes.sum(axis=1, dtype=np.float64)
+            squares += codes.mT @ codes
+        means = sums / n_documents
+        self.document_mean_ = means
+        self.document_scatter_ = squares / n_documents - means[:, :, None] * means[:, None]
 
     def _learn_axes(self, data: TrainingData, former: Floats | None) -> None:
         """Learn the principal axes of documents' codes, from some thousand of them.
@@ -850,18 +853,20 @@ class ConceptSpace(Estimator):
         self, data: TrainingData, fold: int, codes: Floats, left_out: IntArray
     ) -> Matrix:
         """Let known documents but its own vote for each item, as members new to it code them."""
-        members, documents = self._members_of(fold), data.documents
+        members = self._members_of(fold)
+        documents = data.documents
         size = members.n_dimensions
         dimensions = slice(fold * size, (fold + 1) * size)
         axes = self.axes_[dimensions]
-        centre = self.document_mean_.ravel()[dimensions].astype(np.float32) @ axes
-        known = np.empty((documents.shape[0], axes.shape[1]), dtype=np.float32)
-        for start in range(0, len(known), _DOCUMENTS):
+        mean_code = self.document_mean_.ravel()[dimensions].astype(np.float32)
+        centre = mean_code @ axes
+        points = np.empty((documents.shape[0], axes.shape[1]), dtype=np.float32)
+        for start in range(0, len(points), _DOCUMENTS):
             rows = slice(start, start + _DOCUMENTS)
-            known_codes = _side_by_side(members.encode_rows(documents[rows]))
-            known[rows] = _directions(known_codes @ axes - centre)
-        voters = Voters.of(known, documents)
-        return voters.shares(_directions(codes @ axes - centre), left_out)
+            document_codes = _side_by_side(members.encode_rows(documents[rows]))
+            points[rows] = _directions(document_codes @ axes - centre)
+        item_points = _directions(codes @ axes - centre)
+        return Voters.of(points, documents).shares(item_points, left_out)
 
     # ------------------------------------------------------------------ codes
 
@@ -921,8 +926,8 @@ class ConceptSpace(Estimator):
         probable[:, : self.n_seen_] = sigmoid(logits)
         n_probable = self.n_seen_
         if tags is not None:
-            given = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
-            np.maximum(probable, given, out=probable)
+            certain = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
+            np.maximum(probable, certain, out=probable)
             n_probable = len(self.order_)
 
         context = _side_by_side(self.members_.encode_documents(probable[:, :n_probable]))

@@ -167,9 +167,10 @@ class KnownDocuments:
     def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> KnownDocuments:
         """Return them with some labels taken out of all documents."""
         removed = set(labels)
-        stays = np.array([label not in removed for label in self.labels], dtype=np.int8)
-        selector = sp.diags_array(stays, dtype=np.int8)
-        return self._with_matrix(space, sp.csr_matrix(self.matrix @ selector))
+        stays = [label not in removed for label in self.labels]
+        selector = sp.diags_array(np.array(stays, dtype=np.int8), dtype=np.int8)
+        matrix = sp.csr_matrix(self.matrix @ selector)
+        return self._with_matrix(space, matrix)
 
     def merged(self, space: ConceptSpace, label: str, into: str) -> KnownDocuments:
         """Return them with one label in place of another in all documents."""
@@ -177,8 +178,8 @@ class KnownDocuments:
         columns = np.arange(n_labels)
         new_columns = columns.copy()
         new_columns[self.labels.index(label)] = self.labels.index(into)
-        ones = np.ones(n_labels, dtype=np.int8)
-        joiner = sp.csr_matrix((ones, (columns, new_columns)), shape=(n_labels, n_labels))
+        entries = (np.ones(n_labels, dtype=np.int8), (columns, new_columns))
+        joiner = sp.csr_matrix(entries, shape=(n_labels, n_labels))
         return self._with_matrix(space, sp.csr_matrix(self.matrix @ joiner))
 
     def renamed(self, label: str, name: str) -> KnownDocuments:
@@ -229,8 +230,11 @@ class KnownDocuments:
     def digest(self) -> bytes:
         """The digest of all that decides votes; names have no part in them."""
         digest = hashlib.sha256(f"{self.matrix.shape}".encode())
-        for name, array in self.get_state()[1].items():
-            digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+        _, arrays = self.get_state()
+        for name, array in arrays.items():
+            description = f"{name} {array.dtype.str} {array.shape}"
+            digest.update(description.encode())
+            digest.update(array.tobytes())
         return digest.digest()
 
     def vote_shares(self, points: Floats) -> Matrix:

@@ -552,8 +552,8 @@ class ZeroShotTagger(
         if not self.n_features_in_:
             raise InputError("A precision needs features to learn it from; this tagger has none.")
         seen = self.space_.threshold(precision)
-        others = np.inf if self.validation_ is None else self.validation_.threshold(precision)
-        if np.isinf(others) and self.space_.n_seen_ < len(self._scorer.labels):
+        unseen = np.inf if self.validation_ is None else self.validation_.threshold(precision)
+        if np.isinf(unseen) and self.space_.n_seen_ < len(self._scorer.labels):
             warnings.warn(
                 f"A precision of {precision:g} cannot be promised of labels that no training item "
                 f"carries, so none of them is given; {self._best_promise()}. `rank` gives the best "
@@ -561,7 +561,7 @@ class ZeroShotTagger(
                 PolysemeWarning,
                 stacklevel=3,
             )
-        return self._scorer.thresholds(seen, others)
+        return self._scorer.thresholds(seen, unseen)
 
     def _best_promise(self) -> str:
         """Return what precision can be asked of unseen labels."""
@@ -687,10 +687,11 @@ class ZeroShotTagger(
         self._scorer.check_learned(columns)
         # Unknown tags have been named by now.
         known_tags = [labels[column] for column in columns]
-        ranked_labels, scores = self.rank(None, len(self.classes_), [known_tags])
-        is_new = np.array([label not in known_tags for label in ranked_labels[0]], dtype=bool)
+        all_labels, all_scores = self.rank(None, len(self.classes_), [known_tags])
+        is_new = ~np.isin(all_labels[0], known_tags)
         n_suggested = min(k, len(self.classes_) - len(columns))
-        return ranked_labels[0][is_new][:n_suggested], scores[0][is_new][:n_suggested]
+        suggested = np.flatnonzero(is_new)[:n_suggested]
+        return all_labels[0][suggested], all_scores[0][suggested]
 
     def explain(
         self,
@@ -733,8 +734,8 @@ class ZeroShotTagger(
         # Its score may be that of a label that implies it.
         scorer = self._scorer
         column = scorer.highest_source(features, tag_matrix, target)
-        given = () if tag_matrix is None else tag_matrix.indices.tolist()
-        if target in given or column in given:
+        tag_columns_of_item = () if tag_matrix is None else tag_matrix.indices.tolist()
+        if target in tag_columns_of_item or column in tag_columns_of_item:
             raise InputError(
                 f"'{scorer.labels[column]}' is among the tags that are given, so there is nothing "
                 "to explain; leave it out of them to ask where its score would come from."

@@ -40,9 +40,11 @@ class Voters(NamedTuple):
     @classmethod
     def of(cls, points: Floats, documents: sp.csr_matrix, counts: IntArray | None = None) -> Voters:
         """Return documents (m, n_labels) that vote from their points, each `counts` (m,) times."""
-        times = np.ones(len(points)) if counts is None else counts
+        if counts is None:
+            counts = np.ones(len(points), dtype=np.int64)
         holders = sp.csr_matrix(documents.T, dtype=np.float32)
-        return cls(points, holders, times.astype(np.float32)[:, None])
+        times = counts.astype(np.float32)
+        return cls(points, holders, times[:, None])
 
     def shares(self, points: Floats, left_out: IntArray | None = None) -> Matrix:
         """Compute the share of the votes that each label gets, (n, n_labels).
@@ -71,7 +73,8 @@ class Voters(NamedTuple):
         """
         rows = self.holders[column].indices
         holders = self._replace(points=self.points[rows], times=self.times[rows])
-        return holders.totals(points) / np.maximum(totals, _SMALLEST_TOTAL)
+        label_votes = holders.totals(points)
+        return label_votes / np.maximum(totals, _SMALLEST_TOTAL)
 
     def totals(self, points: Floats) -> Matrix:
         """Sum up the votes of all documents, (n,), for points (n, n_axes)."""
