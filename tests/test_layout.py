@@ -41,7 +41,7 @@ SPACE = {
     "senses",
 }
 # What a tagger is made of beside its space.
-FITTED = {"reading", "answers", "encoded", "active_learning"}
+FITTED = {"reading", "answers", "encoded", "questions"}
 FITTED |= {"fitted_tagger", "label_changes", "verdict_learning"}
 # What only a fit needs, which a tagger loads when it is fitted.
 FIT = {"training_set", "warm_start", "fit_stages", "growth", "holdout", "simple_rankers"}
@@ -95,14 +95,14 @@ ALLOWED = {
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics", "simple_rankers"},
     "feedback": BASE | {"verdicts", "calibration"},
     "encoded": {"_validation", "space"},
-    "active_learning": {"feedback", "reading"},
+    "questions": {"feedback", "reading"},
     "training_set": DATA | {"encoded", "space", "feedback", "verdicts"},
     "warm_start": DATA | {"space", "training", "training_set"},
     "answers": BASE | {"corrections", "feedback", "reading", "space", "verdicts"},
     "fitted_tagger": DATA | SPACE | {"reading", "encoded", "answers", "holdout", "warm_start"},
     "label_changes": DATA | {"fitted_tagger", "reading"},
     "verdict_learning": DATA
-    | {"active_learning", "answers", "encoded", "feedback", "fitted_tagger", "reading", "verdicts"},
+    | {"questions", "answers", "encoded", "feedback", "fitted_tagger", "reading", "verdicts"},
     "tagger": DATA
     | SPACE
     | FITTED

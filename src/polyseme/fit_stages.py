@@ -66,7 +66,7 @@ class Measured(NamedTuple):
 def check_parameters(tagger: ZeroShotTagger) -> ConceptSpace:
     """Check the parameters of a tagger and return the space that is to be fitted, as a template."""
     owner = type(tagger).__name__
-    check_kind("space", tagger.space, ConceptSpace, owner=owner)
+    check_kind("space", tagger.space, tagger.components["space"], owner=owner)
     check_kind("features", tagger.features, FeatureExtractor, owner=owner)
     if tagger.checkpoint is not None:
         check_path(tagger.checkpoint, what=f"`checkpoint` of `{owner}`")

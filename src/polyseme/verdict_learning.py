@@ -232,7 +232,7 @@ class VerdictLearning(FittedTagger):
         their tags. On tags with errors made on purpose such lists are as precise as those of a
         model that has not seen the items, or more so; see `Spread` in `polyseme.feedback`.
         """
-        from polyseme.active_learning import select_questions
+        from polyseme.questions import select_questions
 
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)
