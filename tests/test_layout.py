@@ -93,16 +93,26 @@ ALLOWED = {
     "senses": {"_validation", "concepts", "documents", "store"},
     "simple_rankers": {"corpus", "linear_path", "training"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics", "simple_rankers"},
-    "feedback": BASE | {"verdicts", "calibration"},
+    "feedback": BASE | {"verdicts"},
+    "active_learning": BASE | {"calibration"},
     "encoded": {"_validation", "space"},
-    "questions": {"feedback", "reading"},
+    "questions": {"active_learning", "feedback", "reading"},
     "training_set": DATA | {"encoded", "space", "feedback", "verdicts"},
     "warm_start": DATA | {"space", "training", "training_set"},
     "answers": BASE | {"corrections", "feedback", "reading", "space", "verdicts"},
     "fitted_tagger": DATA | SPACE | {"reading", "encoded", "answers", "holdout", "warm_start"},
     "label_changes": DATA | {"fitted_tagger", "reading"},
     "verdict_learning": DATA
-    | {"questions", "answers", "encoded", "feedback", "fitted_tagger", "reading", "verdicts"},
+    | {
+        "active_learning",
+        "questions",
+        "answers",
+        "encoded",
+        "feedback",
+        "fitted_tagger",
+        "reading",
+        "verdicts",
+    },
     "tagger": DATA
     | SPACE
     | FITTED
@@ -123,7 +133,7 @@ ALLOWED = {
     "baselines": DATA | {"published", "metrics"},
     "cluster": TAGGERS,
     "plots": TAGGERS,
-    "serve": TAGGERS | {"cluster", "feedback"},
+    "serve": TAGGERS | {"cluster", "active_learning"},
     # on top: nothing below imports these
     "cli": ANYTHING,
     "__init__": ANYTHING,

@@ -1,4 +1,4 @@
-"""Active learning: which label of which item is worth a yes or no.
+"""Questions about items: which label of which item is worth a yes or no.
 
 In: a scorer, items, the tags that they have and the verdicts that were given. Out: questions.
 """
@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme.feedback import Block, Question, answer_table, choose
+from polyseme.active_learning import Block, Question, choose
+from polyseme.feedback import answer_table
 from polyseme.reading import Items, LabelScorer
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,14 @@ from polyseme._validation import (
 from polyseme.answers import Corrections
 from polyseme.corpus import Documents
 from polyseme.encoded import item_names, item_vectors, table_rows
-from polyseme.feedback import Feedback, Question, as_verdict, check_strategy
+from polyseme.feedback import Feedback, as_verdict
 from polyseme.fitted_tagger import FittedTagger
 from polyseme.reading import Items
 from polyseme.tags import carried_labels
 from polyseme.verdicts import Verdict, VerdictLog
+
+if TYPE_CHECKING:
+    from polyseme.active_learning import Question
 
 
 class VerdictLearning(FittedTagger):
@@ -230,8 +233,9 @@ class VerdictLearning(FittedTagger):
         of the other items without it. Items without any tag are left out: nobody has tagged them.
         Items of the training are scored by all members of the ensemble, most of which have seen
         their tags. On tags with errors made on purpose such lists are as precise as those of a
-        model that has not seen the items, or more so; see `Spread` in `polyseme.feedback`.
+        model that has not seen the items, or more so; see `Spread` in `polyseme.active_learning`.
         """
+        from polyseme.active_learning import check_strategy
         from polyseme.questions import select_questions
 
         check_number("k", k, owner="ask", low=1, whole=True)

@@ -391,6 +391,10 @@ class VerdictLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if getattr(self, "_connection", None) is not None:
+            self.close()
+
     def __repr__(self) -> str:
         """Return where it is and how many events it has."""
         return f"VerdictLog({str(self.file) if self.file else 'in memory'}: {self.count} events)"

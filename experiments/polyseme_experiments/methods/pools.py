@@ -18,11 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme import baselines, corrections, feedback
+from polyseme import active_learning, baselines, corrections
 from polyseme._validation import IntArray, PolysemeWarning
+from polyseme.active_learning import Block, choose
 from polyseme.calibration import sigmoid
 from polyseme.corrections import fit_correction
-from polyseme.feedback import Block, choose
 from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
@@ -92,7 +92,7 @@ def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
     for recorded_name, name in _DECIDE.items():
         constants[recorded_name] = repr(getattr(corrections, name))
     constants |= _SOLVED
-    constants["STRATEGIES"] = repr(feedback.STRATEGIES)
+    constants["STRATEGIES"] = repr(active_learning.STRATEGIES)
     plan = make_space(config).planned(10_000)
     pool_fields = {}
     for name, value in vars(plan).items():

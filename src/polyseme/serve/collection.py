@@ -20,11 +20,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, first_few
+from polyseme.active_learning import Question
 from polyseme.corpus import LabelCorpus, normalize_label
 from polyseme.encoded import EncodedItems
 from polyseme.features import AudioFeatures, ImageFeatures
 from polyseme.features.base import Extracted, MediaError, check_file
-from polyseme.feedback import Question
 from polyseme.io import Table
 from polyseme.tagger import ZeroShotTagger
 from polyseme.verdicts import Verdict
