@@ -179,10 +179,10 @@ def test_a_damaged_checkpoint_is_learned_again(run, files, tiny_space, tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr(polyseme.ZeroShotTagger, "save", interrupt)
         assert run("fit", tmp_path / "m", *words)[0] == 130
-    (arrays,) = (tmp_path / part).glob("arrays-*")
-    arrays.write_bytes(arrays.read_bytes()[:-9] + b"\0" * 9)
+    file = tmp_path / part / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-9] + b"\0" * 9)
     code, _, err = run("fit", tmp_path / "m", *words)
-    assert code == 0 and ("What it held is learned again" in err) == (part == "m.checkpoint")
+    assert code == 0 and ("The training begins anew" in err) == (part == "m.checkpoint")
     for path in (tmp_path / "whole").iterdir():
         assert (tmp_path / "m" / path.name).read_bytes() == path.read_bytes()
 
@@ -205,7 +205,7 @@ def test_a_foreign_folder_is_refused_before_training(run, files, tmp_path, monke
     code, _, err = run("fit", tmp_path / "mine", "-d", files / "documents.jsonl")
     assert code == 1 and "Refusing to write a model" in err
     code, _, err = run("fit", files / "truth.jsonl", "-d", files / "documents.jsonl")
-    assert code == 1 and "it is a file" in err
+    assert code == 1 and "is a file; choose another path" in err
 
 
 def test_what_cannot_be_written_is_found_out_before_the_learning(
@@ -228,10 +228,11 @@ def test_what_cannot_be_written_is_found_out_before_the_learning(
     before = {path.name: path.read_bytes() for path in (tmp_path / "own").iterdir()}
     opened = os.open
 
-    def protected(path, flags, *mode):
-        if flags & os.O_CREAT and tmp_path in Path(path).parents:
+    def protected(path, flags, *mode, **options):
+        creates = flags & os.O_CREAT or flags & os.O_TMPFILE == os.O_TMPFILE
+        if creates and tmp_path in (Path(path), *Path(path).parents):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return opened(path, flags, *mode)
+        return opened(path, flags, *mode, **options)
 
     monkeypatch.setattr(os, "open", protected)
     for words in (
@@ -269,7 +270,7 @@ def test_a_refused_fit_leaves_no_checkpoint_that_bars_the_corrected_one(
         words, place = [*words, *SMALL], "polyseme.published.mapping.InstanceMapper.fit"
 
     def refused(*_, **__):
-        assert (tmp_path / "m.checkpoint" / "manifest.json").exists()
+        assert (tmp_path / "m.checkpoint" / "model.safetensors").exists()
         raise InputError("These items cannot be used; mend them.")
 
     with monkeypatch.context() as patch:
@@ -578,12 +579,12 @@ def test_every_mistake_gets_one_sentence_and_exit_code_one(run, files, model, pu
 
 def test_a_tampered_model_is_refused(run, files, toy_tagger, tmp_path):
     toy_tagger.save(tmp_path / "m")
-    arrays = next((tmp_path / "m").glob("arrays-*"))
-    content = bytearray(arrays.read_bytes())
+    file = tmp_path / "m" / "model.safetensors"
+    content = bytearray(file.read_bytes())
     content[-1] ^= 1
-    arrays.write_bytes(bytes(content))
+    file.write_bytes(bytes(content))
     code, _, err = run("rank", tmp_path / "m", files / "test.npy")
-    assert code == 1 and "checksum" in err and err.count("\n") == 1
+    assert code == 1 and "is damaged or was changed" in err and err.count("\n") == 1
 
 
 def test_wrong_usage_ends_with_two(run, files, model, tmp_path):
@@ -723,7 +724,7 @@ def test_questions_are_answered_learned_and_undone_without_a_trace(
     run, files, own_model, world, tmp_path
 ):
     before = ranked(run, own_model, files / "test.npy")
-    manifest = (own_model / "manifest.json").read_bytes()
+    saved = (own_model / "model.safetensors").read_bytes()
     code, out, _ = run("ask", own_model, files / "test.npy", "-l", "charger", "-k", 8)
     assert code == 0 and {row["label"] for row in records(out)} == {"charger"}
     assert len(records(out)) == 8 and all(row["answer"] is None for row in records(out))
@@ -734,7 +735,7 @@ def test_questions_are_answered_learned_and_undone_without_a_trace(
     assert "learned from 8 answers: charger (4 yes, 4 no)" in err and "--undo 1-8" in err
     after = ranked(run, own_model, files / "test.npy")
     assert after != before
-    assert (own_model / "manifest.json").read_bytes() == manifest, "the model is as it was"
+    assert (own_model / "model.safetensors").read_bytes() == saved, "the model is as it was"
     log = polyseme.load(own_model).verdicts_
     assert {(one.who, one.score is not None) for one in log.standing()} == {("me", True)}
     _, out, _ = run("ask", own_model, files / "test.npy", "-l", "charger", "-k", 50)

@@ -61,7 +61,7 @@ ALLOWED = {
     "extractors": {"_estimator"},
     "_folds": {"_validation"},
     "_threads": set(),
-    "persistence": {"_validation", "io"},
+    "persistence": {"_memory", "_validation", "io"},
     "checkpoints": {"_validation", "io", "persistence"},
     "schema": {"_text", "_validation", "persistence"},
     "_progress": {"_validation"},

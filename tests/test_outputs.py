@@ -344,7 +344,7 @@ def test_new_and_empty_folders_and_links_to_them_are_written_and_again(run, mode
     (tmp_path / "link").symlink_to("empty")
     for name in ("new", "link", "new", "link"):
         assert write(run, model, tmp_path / name) == ""
-        assert len(names(tmp_path / name)) > 1
+        assert names(tmp_path / name)
     assert (tmp_path / "link").is_symlink()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -184,25 +185,25 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(finished, tmp_path, n_round
         np.testing.assert_array_equal(arrays[name], array, err_msg=name)
 
 
-MANIFEST_DAMAGES = {
-    "empty": lambda data: b"",
+DAMAGES = {
     "cut": lambda data: data[: len(data) // 2],
-    "a bit of the format": lambda data: data.replace(b'"polyseme"', b'"pomyseme"'),
-    "a bit of the version": lambda data: data.replace(b'_version": 4', b'_version": 5'),
-    "a bit of a digest": lambda data: data.replace(
-        b'"manifest_sha256": "', b'"manifest_sha256": "0'
+    "a digit of the digest": lambda data: re.sub(
+        rb'(sha256[\\":]+)[0-9a-f]{2}', rb"\g<1>00", data, count=1
     ),
-    "deep": lambda data: b"[" * 100_000,
+    "a bit of the weights": lambda data: data[:-100] + bytes([data[-100] ^ 1]) + data[-99:],
 }
 
 
-@pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
-def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(finished, tmp_path, damage):
-    world, manifest = little_world(), tmp_path / "run" / "manifest.json"
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_training_whose_checkpoint_is_damaged_begins_anew_with_a_warning(
+    finished, tmp_path, damage
+):
+    world = little_world()
+    file = tmp_path / "run" / "model.safetensors"
     with pytest.raises(KeyboardInterrupt):
         space_of(tmp_path / "run").fit(**world, progress=interrupted_after(1))
-    manifest.write_bytes(MANIFEST_DAMAGES[damage](manifest.read_bytes()))
-    with pytest.warns(PolysemeWarning, match="What it held is learned again"):
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    with pytest.warns(PolysemeWarning, match="The training begins anew"):
         again = space_of(tmp_path / "run").fit(**world)
     for name, array in finished[1].items():
         np.testing.assert_array_equal(again.get_state()[1][name], array, err_msg=name)
@@ -210,22 +211,26 @@ def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(finished,
     assert config["round"] == 4
 
 
-@pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
-def test_a_damaged_model_is_never_taken_for_a_checkpoint(tmp_path, damage):
-    write_model(tmp_path / "run", "tagger", {"seed": 1, "method": "space"}, {"a": np.ones(2)})
-    manifest = tmp_path / "run" / "manifest.json"
-    manifest.write_bytes(MANIFEST_DAMAGES[damage](manifest.read_bytes()))
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    with pytest.raises(InputError, match=r"manifest.json|has the format 5"):
+@pytest.mark.parametrize("damage", [*DAMAGES, "none", "not ours"])
+def test_a_model_is_never_taken_for_a_checkpoint_whatever_its_state(tmp_path, damage):
+    write_model(tmp_path / "run", "tagger", {"seed": 1}, {"a": np.ones(20)})
+    file = tmp_path / "run" / "model.safetensors"
+    content = file.read_bytes()
+    if damage in DAMAGES:
+        content = DAMAGES[damage](content)
+    elif damage == "not ours":
+        content = b"mine"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"model.safetensors' is (a 'tagger'|not a polyseme)"):
         space_of(tmp_path / "run").fit(**little_world())
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert file.read_bytes() == content
 
 
 def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
     world, progress = little_world(), interrupted_after(2)
     with pytest.raises(KeyboardInterrupt):
         space_of(tmp_path / "run", random_state=None).fit(**world, progress=progress)
-    config, _ = read_model(tmp_path / "run")
+    config, _ = read_model(tmp_path / "run", "training")
     space = space_of(tmp_path / "run", random_state=None)
     assert space.prepare(**world, groups=None)[1] == config["seed"]
     resumed = space.fit(**world)

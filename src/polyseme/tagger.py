@@ -6,6 +6,7 @@ re-training, and is kept on disk.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -46,8 +47,9 @@ from polyseme.fitted_tagger import StrArray
 from polyseme.label_changes import LabelChanges
 from polyseme.persistence import (
     ModelFileError,
-    read_model,
-    write_model,
+    SavedEstimator,
+    model_file,
+    read_file,
 )
 from polyseme.reading import METHODS, Items, n_rows
 from polyseme.schema import (
@@ -81,6 +83,7 @@ Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 class ZeroShotTagger(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
+    SavedEstimator,
     LabelChanges,
     VerdictLearning,
 ):
@@ -757,10 +760,11 @@ class ZeroShotTagger(
     # ------------------------------------------------------------------ persistence
 
     def save(self, path: str | Path) -> None:
-        """Write the tagger to a folder of JSON and arrays, atomically and without pickle.
+        """Write the tagger to a folder, as `model.safetensors`, atomically and without pickle.
 
         Verdicts that it has are copied along, and those that the folder has stay there; verdicts
-        that were in memory are kept in the folder from then on.
+        that were in memory are kept in the folder from then on. A model that was loaded from the
+        folder, and was changed there by somebody else since, is not overwritten.
 
         Parameters
         ----------
@@ -773,7 +777,7 @@ class ZeroShotTagger(
         path = check_path(path, what="The folder of a model")
         # Verdicts come first: no model is there without what it learned from.
         corrections = self._corrections.saved_to(Path(path))
-        write_model(path, "tagger", *tagger_state(self))
+        self._write(path, tagger_state(self))
         has_moved = corrections.feedback.log is not self.verdicts_
         self._corrections = corrections
         if has_moved:
@@ -797,18 +801,23 @@ def load(path: str | Path) -> Tagger:
     from polyseme.model_state import tagger_from_state
 
     path = check_path(path, what="The folder of a model")
-    config, arrays = read_model(path, "tagger")
+    saved = read_file(model_file(path), "tagger")
+    digests = {os.path.realpath(path): saved.digest}
+    method = saved.config.get("method")
     with reading(path):
-        if config.get("method") == "space":
-            tagger = tagger_from_state(config, arrays)
+        if method == "space":
+            tagger = tagger_from_state(saved.config, saved.arrays)
             corrections = Corrections.load(VerdictLog(path), tagger.space_)
             tagger._use_corrections(corrections, corrections.feedback.labels)
+            tagger._digests = digests
             return tagger
         from polyseme.published.tagger import PublishedTagger
 
-        if config.get("method") == "published":
-            return PublishedTagger.from_state(config, arrays)
+        if method == "published":
+            published = PublishedTagger.from_state(saved.config, saved.arrays)
+            published._digests = digests
+            return published
     raise ModelFileError(
-        f"The model at '{path}' has the method {shown(config.get('method'))}, which this version "
-        "of polyseme does not know; fit it anew."
+        f"The model at '{path}' has the method {shown(method)}, which this version of polyseme "
+        "does not know; fit it anew."
     )

@@ -92,6 +92,7 @@ def test_what_is_recorded_is_not_run_again_and_the_report_needs_no_data(
     folder, _ = fig9
     log = []
     shutil.copytree(folder / "records", tmp_path / "records")
+    shutil.copy(folder / ".polyseme", tmp_path)
     reproduce(["fig9"], QUICK, out=tmp_path, log=log.append)
     assert log[0] == "10 runs are recorded already; 0 to go"
     assert log[1].startswith("the report leaves out default, parts, compare: recorded in part")

@@ -116,7 +116,7 @@ def test_the_default_learns_from_files_too(pictures, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["--sidecars", "--undo", "review"])
-def test_what_a_kill_leaves_among_photos_is_swept_by_the_next_run(pictures, tmp_path, way):
+def test_what_a_kill_leaves_among_photos_is_gone_after_the_next_run(pictures, tmp_path, way):
     place = tmp_path / "photos"
     (place / "below").mkdir(parents=True)
     photo = Path(shutil.copy(next((pictures / "files").rglob("*.png")), place / "below" / "a.png"))

@@ -213,14 +213,15 @@ def test_an_interrupted_run_ends_bit_identical(
     assert np.array_equal(whole.network_.weights, resumed.network_.weights)
 
 
-def test_a_checkpoint_whose_manifest_is_damaged_is_told_and_made_again(
+def test_a_training_whose_checkpoint_is_damaged_begins_anew_with_a_warning(
     tmp_path, tiny_embedding, world
 ):
     run = tiny_embedding(checkpoint=tmp_path / "run")
     points = run.fit(world.label_sets).transform(world.label_sets).points
-    manifest = tmp_path / "run" / "manifest.json"
-    manifest.write_bytes(manifest.read_bytes()[:100])
-    with pytest.warns(PolysemeWarning, match="What it held is learned again"):
+    file = tmp_path / "run" / "model.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.warns(PolysemeWarning, match="The training begins anew"):
         again = tiny_embedding(checkpoint=tmp_path / "run").fit(world.label_sets)
     np.testing.assert_array_equal(again.transform(world.label_sets).points, points)
 

@@ -38,7 +38,7 @@ def test_of_many_that_are_made_at_once_none_is_forgotten(tmp_path):
     assert [tokens.caller(one).name for one in made] == list("abcdefgh")
 
 
-def test_what_a_kill_leaves_is_swept_by_the_next_token(tmp_path):
+def test_what_a_kill_leaves_is_used_up_by_the_next_token(tmp_path):
     killed_while_writing(tmp_path / "tokens.json")
     new_token(tmp_path / "tokens.json", "ann", "read")
     assert [one.name for one in tmp_path.iterdir()] == ["tokens.json"]

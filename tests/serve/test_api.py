@@ -609,7 +609,7 @@ def test_a_reload_is_taken_or_refused(client, model):
     load(model).block(["sand"]).save(model)
     ok(client.post("/v1/models/toy/reload"))
     assert ok(client.get("/v1/models/toy/labels/sand"))["blocked"]
-    (model / "manifest.json").write_text("{}")
+    (model / "model.safetensors").write_text("{}")
     refused(client.post("/v1/models/toy/reload"), 422, "former model goes on")
     ok(client.post(SUGGEST, json={"tags": ["sea"]}))
 

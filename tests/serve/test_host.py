@@ -1,4 +1,4 @@
-"""A model in use: changed by copies, saved, reloaded beside the old one, and taken back."""
+"""A model in use: changed by copies, saved, and reloaded beside the old one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from polyseme import load
 from polyseme._validation import InputError
+from polyseme.persistence import MODEL, ModelFileError
 from polyseme.serve.collection import UnknownItemError
 from polyseme.serve.host import Ask, ModelHost, UnknownLabelError
 from polyseme.verdicts import Verdict
@@ -139,14 +140,14 @@ def _named(world):
 
 def test_a_model_that_cannot_be_used_is_not_taken_and_the_old_one_goes_on(host, model, world):
     before = host.now
-    arrays = next(model.glob("arrays-*"))
-    content = arrays.read_bytes()
-    arrays.write_bytes(content[:-1])
+    file = model / MODEL
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
     with pytest.raises(InputError, match="former model goes on"):
         host.reload()
     assert host.now is before and "refused" in host.told.trouble
     assert not host.refresh()  # which does not try it again
-    arrays.write_bytes(content)
+    file.write_bytes(content)
     host.reload()
     assert host.told.trouble is None
 
@@ -157,49 +158,39 @@ def test_a_model_of_other_features_is_not_taken(host, model, world, tiny_space, 
     wide = np.hstack([world.X, world.X])
     other = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=0, random_state=0)
     other.fit(wide, world.documents).save(tmp_path / "wide")
-    for name in [one.name for one in (tmp_path / "wide").iterdir()]:
-        shutil.copy(tmp_path / "wide" / name, model / name)
+    shutil.copy(tmp_path / "wide" / MODEL, model)
     with pytest.raises(InputError, match="takes 10 features, and callers send 5"):
         host.reload()
 
 
-def test_a_reload_that_fails_to_answer_is_taken_back(host, model, world, monkeypatch):
-    load(model).block(["sand"]).save(model)
-    before = host.now
-    host.reload()
-    broken = host.now
-    assert broken is not before
-    monkeypatch.setattr(
-        type(broken.tagger), "rank", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("broken"))
-    )
-    for _ in range(3):
-        with pytest.raises(RuntimeError):
-            host.suggest([Ask(row(world))])
-    assert host.now is before and "taken back" in host.told.trouble
-    assert not host.refresh() and host.now is before, "nor is it tried again as it is"
-
-
-def test_a_model_that_comes_file_by_file_is_taken_up_when_all_are_there(host, model, tmp_path):
+def test_a_model_that_is_copied_slowly_is_taken_up_when_all_of_it_is_there(host, model, tmp_path):
     load(model).block(["sand"]).save(tmp_path / "new")
-    shutil.copy(tmp_path / "new" / "manifest.json", model)
+    content = (tmp_path / "new" / MODEL).read_bytes()
+    (model / MODEL).write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="former model goes on"):
         host.refresh()
-    shutil.copy(next((tmp_path / "new").glob("config-*")), model)
+    (model / MODEL).write_bytes(content)
     assert host.refresh() and host.told.trouble is None
     assert "sand" in host.now.tagger.vocabulary_.blocked
 
 
+def test_a_change_of_its_own_is_not_loaded_again(host, monkeypatch):
+    host.change("block", "sun", None, lambda tagger: tagger.block(["sun"]))
+    monkeypatch.setattr(host, "reload", lambda: pytest.fail("loaded again"))
+    assert not host.refresh()
+
+
 def test_trouble_is_over_when_the_former_model_is_back(host, model):
-    manifest = (model / "manifest.json").read_bytes()
+    content = (model / MODEL).read_bytes()
     for broken in (b"{}", None):
-        (model / "manifest.json").unlink()
+        (model / MODEL).unlink()
         if broken is not None:
-            (model / "manifest.json").write_bytes(broken)
+            (model / MODEL).write_bytes(broken)
         with pytest.raises(InputError, match="former model goes on"):
             host.refresh()
         assert "refused" in host.told.trouble and host.changed
         assert not host.refresh(), "which does not try it again"
-        (model / "manifest.json").write_bytes(manifest)
+        (model / MODEL).write_bytes(content)
         host.refresh()
         assert host.told.trouble is None
 
@@ -249,19 +240,29 @@ def test_a_folder_that_cannot_be_written_still_answers(model, world, monkeypatch
     assert not (model / "versions").exists()
 
 
-def test_a_change_at_the_command_line_and_one_of_the_service_are_both_kept(host, model):
-    """Whichever is second reads what the first has saved, however long that one takes."""
+@pytest.mark.parametrize("first", ["service", "command line"])
+def test_of_two_changes_at_once_the_second_is_refused_and_none_is_lost(host, model, first):
     from polyseme.cli.commands import _change
 
-    def rename(tagger):
-        # Without a lock this one would end first, and be overwritten.
-        other.start()
-        other.join(1)
+    def block():
+        host.change("block", "sand", None, lambda tagger: tagger.block(["sand"]))
+
+    def rename():
+        _change(model, None, "rename", lambda tagger: tagger.rename("sea", "ocean"))
+
+    def block_during(tagger):
+        block()
         tagger.rename("sea", "ocean")
 
-    changed = host.change
-    other = threading.Thread(target=changed, args=("block", "", None, lambda t: t.block(["sand"])))
-    _change(model, None, "rename", rename)
-    other.join()
+    def rename_during(tagger):
+        rename()
+        tagger.block(["sand"])
+
+    with pytest.raises(ModelFileError, match="was changed since it was loaded"):
+        if first == "service":
+            _change(model, None, "rename", block_during)
+        else:
+            host.change("block", "sand", None, rename_during)
+    rename() if first == "service" else block()
     tagger = load(model)
     assert "ocean" in tagger.classes_ and "sand" in tagger.vocabulary_.blocked

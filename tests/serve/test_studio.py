@@ -373,7 +373,7 @@ def test_asking_completes_explains_and_says_what_it_does_not_know(studio, place)
     expect(slider).to_be_enabled()
     slider.fill("90")
     expect(page.get_by_text("Of the tags shown, 90\u00a0% should be true.")).to_be_visible()
-    drop(page, place / "toy" / "manifest.json")
+    drop(page, place / "toy" / "model.safetensors")
     expect(page.get_by_text("This model takes a picture")).to_be_visible()
 
 
@@ -736,8 +736,7 @@ def test_the_model_view_measures_rolls_back_and_tells_of_trouble(studio, place):
     expect(versions).to_have_count(3)
     expect(versions.first).to_contain_text("in use")
 
-    manifest = place / "toy" / "manifest.json"
-    manifest.write_text("{}")
+    (place / "toy" / "model.safetensors").write_text("{}")
     one.named("button", "Reload").click()
     expect(page.get_by_role("alert").get_by_text("A reload was refused")).to_be_visible()
 

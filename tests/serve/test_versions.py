@@ -10,7 +10,7 @@ import pytest
 
 from polyseme import load
 from polyseme._validation import InputError
-from polyseme.persistence import MANIFEST, ModelFileError
+from polyseme.persistence import MODEL, ModelFileError
 from polyseme.serve.host import ModelHost
 from polyseme.serve.versions import FOLDER, Versions
 
@@ -33,13 +33,13 @@ def test_every_saved_state_is_kept_once_with_what_changed(model):
     assert config["vocabulary"] != versions.state(2)[0]["vocabulary"]
 
 
-def test_files_are_shared_and_the_model_itself_loads_beside_them(model):
+def test_a_version_is_a_copy_that_outlives_what_happens_to_the_model(model):
     versions = Versions(model)
     kept(versions)
-    for file in (model / "versions" / "0001").iterdir():
-        if file.name not in (MANIFEST, "change.json"):
-            assert file.samefile(model / file.name)
-    load(model).save(model)  # the folder is still one of ours
+    content = (model / MODEL).read_bytes()
+    (model / MODEL).write_bytes(content)  # in its place, as `cp` does
+    load(model).block(["sand"]).save(model)
+    assert (model / "versions" / "0001.safetensors").read_bytes() == content
 
 
 def test_a_disk_that_is_full_is_told_in_a_sentence(model, monkeypatch):
@@ -48,8 +48,7 @@ def test_a_disk_that_is_full_is_told_in_a_sentence(model, monkeypatch):
 
     versions = Versions(model)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "link", full)
-        patch.setattr(shutil, "copyfile", full)
+        patch.setattr(shutil, "copyfileobj", full)
         with pytest.raises(ModelFileError, match=r"is saved, and no version .* \(No space left"):
             kept(versions)
     assert versions.all() == [] and kept(versions).number == 1
@@ -68,10 +67,8 @@ def test_the_oldest_go_when_there_are_too_many(model):
 def test_what_a_kill_leaves_and_what_was_damaged_is_passed_over(model):
     versions = Versions(model)
     kept(versions)
-    (model / "versions" / ".0002.unfinished").mkdir()
-    (model / "versions" / "0007").mkdir()
-    (model / "versions" / "0008").mkdir()
-    (model / "versions" / "0008" / "change.json").write_text("{}")
+    (model / "versions" / "0002.safetensors").write_text("left by a kill")
+    (model / "versions" / "0008.json").write_text("{}")
     assert [one.number for one in versions.all()] == [1]
     load(model).block(["sand"]).save(model)
     assert kept(versions).number == 9

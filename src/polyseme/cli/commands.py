@@ -82,7 +82,7 @@ def fit(
         verdicts_for,
     )
     from polyseme.cluster import RayTraining
-    from polyseme.persistence import MANIFEST, changing, check_destination
+    from polyseme.persistence import MODEL, check_destination
 
     if engine == "local" and not (address is None and workers is None):
         raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
@@ -145,7 +145,7 @@ def fit(
                 # names; they must be what was answered for.
                 rows = pool if pool is not None else items.X
                 for place in filter(None, (model, update, verdicts)):
-                    if rows is not None and (place / MANIFEST).exists():
+                    if rows is not None and (place / MODEL).exists():
                         check_rows(default_tagger(place, "learn"), rows)
                 say(f"learned from, too: {told(answers.standing())}")
             tagger.fit(
@@ -161,8 +161,7 @@ def fit(
             )
         if trainer is not None:
             trainer.forget()
-        with changing(model):
-            tagger.save(model)
+        tagger.save(model)
     remove_checkpoint(checkpoint)
     say(_summary(tagger))
     typer.echo(str(model))
@@ -366,7 +365,7 @@ def add(
     from polyseme._validation import first_few
     from polyseme.cli.reading import Reading, items_to_learn
     from polyseme.corpus import normalize_label
-    from polyseme.persistence import changing, check_destination
+    from polyseme.persistence import check_destination
     from polyseme.verdicts import Verdict
 
     labels = label or []
@@ -378,34 +377,33 @@ def add(
         refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
     if bool(labels) != bool(vectors is not None or item_names):
         refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
-    with changing(place):
-        tagger: Any = default_tagger(model, "add ITEMS") if item_names else polyseme.load(model)
-        check_destination(place)
-        if item_names:
-            reading = Reading(tables, features_column)
-            names, X = items_to_learn(item_names, tagger, features, reading)
-        labels_before = frozenset(tagger.classes_)
-        added = []
-        if documents is not None:
-            corpus = Reading(tables, normalize=tagger.normalize_labels_).corpus(documents)
-            added.append(counted(len(tagger.add_documents(corpus)), "document"))
-        if vectors is not None:
-            words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
-            named_labels = tagger.add_labels(labels, words)
-            named_keys = set(map(normalize_label, named_labels))
-            present = [name for name in labels if normalize_label(name) not in named_keys]
-            if present:
-                say(f"known already, so nothing is added by name: {first_few(present)}")
-            added.append(counted(len(named_labels), "label") + " by name")
-        tagger.save(place)
-        if item_names:
-            # The log of the model that was written: to teach is to say yes, as `learn` does.
-            tagger = default_tagger(place, "add ITEMS")
-            verdicts: list[Verdict] = []
-            for label_name in labels:
-                verdicts.extend(Verdict(item, label_name, True) for item in names)
-            tagger.learn(verdicts, X)
-            added.append(told(verdicts))
+    tagger: Any = default_tagger(model, "add ITEMS") if item_names else polyseme.load(model)
+    check_destination(place)
+    if item_names:
+        reading = Reading(tables, features_column)
+        names, X = items_to_learn(item_names, tagger, features, reading)
+    labels_before = frozenset(tagger.classes_)
+    added = []
+    if documents is not None:
+        corpus = Reading(tables, normalize=tagger.normalize_labels_).corpus(documents)
+        added.append(counted(len(tagger.add_documents(corpus)), "document"))
+    if vectors is not None:
+        words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
+        named_labels = tagger.add_labels(labels, words)
+        named_keys = set(map(normalize_label, named_labels))
+        present = [name for name in labels if normalize_label(name) not in named_keys]
+        if present:
+            say(f"known already, so nothing is added by name: {first_few(present)}")
+        added.append(counted(len(named_labels), "label") + " by name")
+    tagger.save(place)
+    if item_names:
+        # The log of the model that was written: to teach is to say yes, as `learn` does.
+        tagger = default_tagger(place, "add ITEMS")
+        verdicts: list[Verdict] = []
+        for label_name in labels:
+            verdicts.extend(Verdict(item, label_name, True) for item in names)
+        tagger.learn(verdicts, X)
+        added.append(told(verdicts))
     new_labels = [name for name in tagger.classes_ if name not in labels_before]
     listed = first_few(new_labels) if new_labels else "none"
     say(f"added {' and '.join(added)}; new labels: {listed}")
@@ -712,8 +710,10 @@ def _describe_log(log: VerdictLog) -> dict[str, Any]:
 
 
 def _saved(path: Path) -> str:
-    """Return when a model was saved, by its manifest."""
-    seconds = (path / "manifest.json").stat().st_mtime
+    """Return when a model was saved, by its file."""
+    from polyseme.persistence import MODEL
+
+    seconds = (path / MODEL).stat().st_mtime
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
@@ -793,13 +793,12 @@ def _change(
     model: Path, out: Path | None, name: str, change: Callable[[ZeroShotTagger], object]
 ) -> None:
     """Change a model and write it, to its own folder or to another one."""
-    from polyseme.persistence import changing, check_destination
+    from polyseme.persistence import check_destination
 
-    with changing(out or model):
-        tagger = default_tagger(model, name)
-        check_destination(out or model)
-        change(tagger)
-        tagger.save(out or model)
+    tagger = default_tagger(model, name)
+    check_destination(out or model)
+    change(tagger)
+    tagger.save(out or model)
     typer.echo(str(out or model))
 
 
@@ -936,12 +935,9 @@ def tag(
 
 def _undone(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
     """Take suggestions that wait for an answer out of sidecars; tell which."""
-    from polyseme.io.folders import sweep
     from polyseme.io.xmp import undo_suggestions
 
     found = _sidecars(paths)
-    for folder in set() if dry_run else {sidecar.parent for _, sidecar in found}:
-        sweep(folder)
     records = [
         {"file": file, "sidecar": str(sidecar), "removed": removed}
         for file, sidecar in found
@@ -977,7 +973,6 @@ def review(
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
     from polyseme._validation import InputError
     from polyseme.cli.reading import Reading, items_to_learn
-    from polyseme.io.folders import sweep
     from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
     from polyseme.verdicts import Verdict
 
@@ -991,8 +986,6 @@ def review(
         if not pending:
             say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
         return
-    for folder in {place.parent for _, place, _ in waiting}:
-        sweep(folder)
     yes = accept or []
     no = refuse or []
     records = []

@@ -29,7 +29,6 @@ from polyseme.features.extraction import (
     map_files,
 )
 from polyseme.features.keywords import keywords_of
-from polyseme.io.folders import sweep
 from polyseme.io.xmp import among, lacking, merge_tags, read_sidecar, sidecar_of, sidecars_of
 
 # Files tagged at a time: the same ones on every engine, whole batches of every feature extractor.
@@ -110,9 +109,6 @@ class Tagging:
         Tags that a file holds inside are not added. In a `dry_run` nothing is written. What was
         left unfinished in these folders before is swept.
         """
-        if not dry_run:
-            for folder in {file.path.parent for file in self.files}:
-                sweep(folder)
         for path, record in self._tagged():
             try:
                 sidecar = sidecar_of(path)

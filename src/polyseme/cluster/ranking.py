@@ -8,7 +8,6 @@ tables at the same places and uses one thread for each block, so that all give t
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import itertools
 import json
@@ -45,13 +44,12 @@ from polyseme.io.folders import (
     is_intact,
     own_folder,
     sealed,
-    sweep,
     unsealed,
     unwritable,
 )
 from polyseme.io.records import write_records
 from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
-from polyseme.persistence import read_manifest
+from polyseme.persistence import read_digest
 from polyseme.reading import METHODS
 from polyseme.tagger import Tagger, ZeroShotTagger, load
 from polyseme.tags import likely_tags
@@ -182,8 +180,8 @@ class Suggestions:
 
 
 def digest_of(model: Path) -> str:
-    """Return a name of a saved model that changes whenever any of its files does."""
-    return hashlib.sha256(read_manifest(model)).hexdigest()
+    """Return the digest of a saved model, which changes whenever anything in it does."""
+    return read_digest(model)
 
 
 def check_seen(place: str | Path) -> None:
@@ -408,7 +406,6 @@ def rank_shards(
             files.append(file | {"rows": shard.n_rows} | written[name])
         _write(folder / MANIFEST, sealed(head | {"rows": n_rows, "files": files}))
         (folder / JOURNAL).unlink(missing_ok=True)
-        sweep(folder)  # what workers left that died
     return Ranked(len(every), n_rows, len(every) - len(unranked))
 
 

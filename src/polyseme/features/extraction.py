@@ -12,7 +12,6 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import socket
 import sqlite3
 import stat
@@ -54,8 +53,6 @@ MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
 FORMAT, FORMAT_VERSION = "polyseme extraction", 3
 _ARRAYS = {"image": "features.npy", "audio": "segments.npy"}
 _KINDS = {kind: f"numbers of {kind} files" for kind in _ARRAYS}  # as the mark says it
-# Temporary files of version 2 had nothing of us in their names: they are left alone.
-_LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.tmp")
 _CACHE_FILES = [f"{CACHE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")]
 _COMMIT_SECONDS = 2.0
 # Locked until it is closed: two that write at a time would wait for each other anyway.
@@ -68,8 +65,7 @@ CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT
 CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLOB, digest BLOB)
     WITHOUT ROWID;
 """
-# What a table's digests are of. Tables of version 2 had none, and get them as they are.
-_DIGESTED = {"numbers": "content, preprocessing, shape, raw", "files": "path, state, content"}
+_COLUMNS = {"numbers": "content, preprocessing, shape, raw", "files": "path, state, content"}
 # Files that a worker of a cluster hashes, and looks at, at a time.
 _HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
 _MOST_CACHES = 16  # that are asked for files
@@ -181,7 +177,7 @@ def extract_folder(
         raise InputError(f"There is no folder '{source}'; name the folder that holds the files.")
     if target.exists() and target.resolve() == source.resolve():
         raise InputError("Media and numbers need two folders; name another one to write to.")
-    with own_folder(target, _KINDS[kind], adopt=partial(_is_former, kind=kind)):
+    with own_folder(target, _KINDS[kind]):
         media, ignored = find_media([source], extractor.suffixes, leave_out=target)
         if not media:
             suffixes = ", ".join(sorted(extractor.suffixes))
@@ -609,7 +605,6 @@ class FeatureStore:
                 return self
             self._connection = sqlite3.connect(self.path, timeout=1.0)
             self._connection.executescript(_SCHEMA)
-            self._add_digests()
         except sqlite3.Error as error:
             raise self._unusable(error) from error
         return self
@@ -623,17 +618,6 @@ class FeatureStore:
         finally:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
-
-    def _add_digests(self) -> None:
-        """Bring tables of version 2 to this one."""
-        self._connection.create_function("digested", -1, _digested, deterministic=True)
-        for table, columns in _DIGESTED.items():
-            cursor = self._connection.execute(f"SELECT * FROM {table} LIMIT 0")
-            names = [column[0] for column in cursor.description]
-            if "digest" not in names:
-                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN digest BLOB")
-                self._connection.execute(f"UPDATE {table} SET digest = digested({columns})")
-        self._connection.commit()
 
     def hashed(self, path: Path) -> tuple[str, bytes]:
         """Return the state and SHA-256 of a file; one not touched since is not read again."""
@@ -702,7 +686,7 @@ class FeatureStore:
         """Keep a row with its digest, in place of another one with the same key."""
         n_columns = len(values) + 1
         placeholders = ", ".join(["?"] * n_columns)
-        columns = f"{_DIGESTED[table]}, digest"
+        columns = f"{_COLUMNS[table]}, digest"
         command = f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({placeholders})"
         digest = _digested(*values)
         self._run(command, *values, digest)
@@ -787,33 +771,9 @@ def _state(path: Path) -> str:
 # ---------------------------------------------------------------------- the folder of numbers
 
 
-def _is_former(folder: Path, kind: str) -> bool:
-    """Return whether a folder is an extraction of version 2, which had no mark.
-
-    Its cache may be worth hours, so it is taken over where nothing in it is somebody else's.
-    """
-    names = {path.name for path in folder.iterdir() if not _LEFT_BEHIND.fullmatch(path.name)}
-    our_names = {MANIFEST, LEDGER, _ARRAYS[kind], *_CACHE_FILES}
-    if CACHE not in names or not names <= our_names:
-        return False
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        if _version_of(folder) != 2 or manifest["kind"] != kind:
-            return False
-        # Without a journal, a lock or anything else that would be written beside it.
-        address = f"{(folder / CACHE).absolute().as_uri()}?mode=ro&immutable=1"
-        with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
-            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            return {name for (name,) in tables} == {*_DIGESTED}
-    except (OSError, ValueError, KeyError, TypeError, sqlite3.Error):
-        return False
-
-
 def _tell_of_damage(target: Path) -> None:
     """Warn of a manifest that is damaged, before it is made again."""
     if not (target / MANIFEST).exists():
-        return
-    if _version_of(target) == 2:
         return
     if _read_manifest(target) is None:
         _warn(f"Damaged in '{target}', and made again: {MANIFEST}.")
@@ -871,7 +831,7 @@ def _write(
                 ledger.write(text.encode())
             except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
                 ledger.write((json.dumps(line) + "\n").encode())
-        summaries = {LEDGER: ledger.summary(), array_name: table.quick_summary()}
+        summaries = {LEDGER: ledger.summary(), array_name: table.summary()}
         manifest_stream.write(sealed(manifest | {"files": summaries}))
         for stream in (table, ledger, manifest_stream):
             stream.settle()
@@ -932,10 +892,9 @@ def _manifest(path: Path) -> dict[str, Any]:
     version = _version_of(path)
     if version in (None, FORMAT_VERSION):
         raise InputError(f"'{path / MANIFEST}' {_damaged(path)}")
-    mend = "extract the files to another folder"
-    if version == 2:
-        mend = f"`polyseme extract` with --out '{path}' brings it up to date from its cache"
-    raise InputError(f"'{path}' was written by another version of polyseme; {mend}.")
+    raise InputError(
+        f"'{path}' was written by another version of polyseme; extract the files to another folder."
+    )
 
 
 def _read_manifest(path: Path) -> dict[str, Any] | None:

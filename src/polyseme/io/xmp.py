@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from polyseme._validation import InputError
 from polyseme.io import locked, parse_xml, replacing
+from polyseme.io.folders import temporary_of
 
 __all__ = [
     "Tags",
@@ -166,7 +167,7 @@ def merge_tags(
     wanted = lacking(present, spaced_tags)
     if not wanted:
         return []
-    with _changing(path):
+    with _changing(path, dry_run):
         rdf = _load_writable(path)
         if rdf is None:
             rdf = _rdf(_EMPTY_PACKET, str(path))
@@ -220,7 +221,7 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
     is left but copies of what the picture holds is removed.
     """
     path = Path(path)
-    with _changing(path):
+    with _changing(path, dry_run):
         rdf = _load_writable(path)
         pending = [] if rdf is None else _pending(rdf)
         if pending and not dry_run:
@@ -234,10 +235,12 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[None]:
+def _changing(path: Path, dry_run: bool = False) -> Iterator[None]:
     """Lock the folder of a sidecar while it is changed; raise one sentence for a system error."""
     try:
         with locked(path.parent, _LOCK_SECONDS):
+            if not dry_run:
+                temporary_of(path).unlink(missing_ok=True)  # what a kill has left
             yield
     except OSError as error:
         raise InputError(

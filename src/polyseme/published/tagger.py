@@ -51,7 +51,7 @@ from polyseme.documents import label_column, teaching_corpora
 from polyseme.extractors import fitted_copy
 from polyseme.features import EXTRACTORS, extractor_of
 from polyseme.features.base import MediaFeatures
-from polyseme.persistence import State, joined, plain, within, write_model
+from polyseme.persistence import SavedEstimator, State, joined, plain, within
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.priming import RELATEDNESS, Explanation, PrimingRanker, PrimingStore
@@ -76,7 +76,7 @@ StrArray = NDArray[np.object_]
 
 
 @dataclass(repr=False, eq=False)  # both are scikit-learn's
-class PublishedTagger(Estimator):
+class PublishedTagger(SavedEstimator, Estimator):
     """Rank every label for an instance by the known concepts around its point, as published.
 
     Label sets teach what labels mean in context, instances with features the way into that space.
@@ -434,7 +434,7 @@ class PublishedTagger(Estimator):
     def save(self, path: str | Path) -> None:
         """Write the tagger to a folder; see `ZeroShotTagger.save`."""
         path = check_path(path, what="The folder of a model")
-        write_model(path, "tagger", *self.get_state())
+        self._write(path, self.get_state())
 
     def get_state(self) -> State:
         """Return the fitted tagger as JSON values and arrays; see `from_state`."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
-from polyseme.io.folders import check_file, locked, replacing, sweep
+from polyseme.io.folders import check_file, locked, replacing
 
 # Each may do what those before it may.
 SCOPES = ("read", "review", "admin")
@@ -96,7 +96,6 @@ def new_token(path: Path, name: str, scope: str) -> str:
     token = f"ps_{secrets.token_urlsafe(32)}"
     # Of two that are made at once, each would write the file without the other's.
     with locked(path.parent, _LOCK_SECONDS):
-        sweep(path.parent)
         entries = _entries(path) if path.exists() else []
         entries = [entry for entry in entries if entry["name"] != name]
         entries.append({"name": name, "scope": scope, "sha256": _hash(token)})

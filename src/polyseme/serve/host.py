@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -30,7 +30,7 @@ from polyseme.corpus import normalize_label
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
 from polyseme.io import Table
 from polyseme.model_state import tagger_from_state
-from polyseme.persistence import MANIFEST
+from polyseme.persistence import MODEL
 from polyseme.serve.batching import Batcher
 from polyseme.serve.collection import Collection, UnknownItemError
 from polyseme.serve.landscape import Anchor, Dots, Landscape, anchors, concept_positions
@@ -46,11 +46,6 @@ from polyseme.word_vectors import WordVectors
 Row = NDArray[np.float32]
 T = TypeVar("T")
 
-# Rows that a new model must answer for before it is used, and how many failures among the first
-# answers afterwards bring the old one back.
-_CANARY = 16
-_TRIAL = 50
-_FAILURES = 3
 # What has no chance at all is not suggested.
 _SMALLEST = 1e-300
 _MOST_TYPED = 10_000
@@ -243,24 +238,8 @@ class Map:
         return hashlib.sha256(self.points).hexdigest()[:16]
 
 
-class OnDisk(NamedTuple):
-    """What the folder of a model holds: the manifest's digest, and names, sizes and times."""
-
-    digest: str  # empty without a manifest
-    files: tuple[tuple[str, int, int], ...]
-
-
 class UnknownLabelError(InputError):
     """No label of that name is known."""
-
-
-@dataclass
-class Trial:
-    """A new model on trial: how it does, and what to go back to."""
-
-    before: Snapshot
-    n_answers: int = 0
-    n_failures: int = 0
 
 
 @dataclass
@@ -268,7 +247,7 @@ class Told:
     """What the host has noticed, for people who look after it."""
 
     typed: Counter[str] = field(default_factory=Counter)  # tags that were given and are not known
-    trouble: str | None = None  # why the last reload was not taken, or was taken back
+    trouble: str | None = None  # why the last reload was not taken
 
 
 class ModelHost:
@@ -304,10 +283,8 @@ class ModelHost:
         self.versions = Versions(self.path)
         self.told = Told()
         self._writing = threading.RLock()
-        self._trial: Trial | None = None
-        self._refused: OnDisk | None = None  # what was there when it could not be used
         self._saved = 0.0
-        self._asked: deque[Row] = deque(maxlen=_CANARY)  # the latest, for the next canary
+        self._looked_at = self._stamp()
         self._now = self._read()
         self.scoring: Batcher[Ask, tuple[Snapshot, list[Suggestion]]] = Batcher(self.suggest)
         self.looking: Batcher[bytes, Row] = Batcher(self._look, largest=8, most_waiting=64)
@@ -329,8 +306,8 @@ class ModelHost:
     def changed(self) -> str:
         """When the model on disk was last saved, as far as one can see."""
         with suppress(OSError):
-            manifest = self.path / MANIFEST
-            self._saved = manifest.stat().st_mtime
+            file = self.path / MODEL
+            self._saved = file.stat().st_mtime
         saved_at = datetime.fromtimestamp(self._saved, UTC)
         return saved_at.isoformat(timespec="seconds")
 
@@ -367,27 +344,17 @@ class ModelHost:
         for number, ask in enumerate(asks):
             groups.setdefault((ask.features is None, ask.kinds), []).append(number)
         suggestions: list[list[Suggestion]] = [[] for _ in asks]
-        try:
-            for (no_features, kinds), numbers in groups.items():
-                group = [asks[number] for number in numbers]
-                rows = [ask.features for ask in group if ask.features is not None]
-                X = None if no_features else self.items(rows)
-                has_tags = any(ask.tags for ask in group)
-                tags = [ask.tags for ask in group] if has_tags else None
-                # The item's own tags come first, and are taken out of the answer.
-                most = max(ask.k + len(ask.tags) for ask in group)
-                labels, scores = now.tagger.rank(X, most, tags, kinds=kinds)
-                for number, names, values in zip(numbers, labels, scores, strict=True):
-                    suggestions[number] = _chosen(
-                        now, asks[number], names.tolist(), values.tolist()
-                    )
-                self._asked.extend(rows[:_CANARY])
-        except InputError:
-            raise
-        except Exception:
-            self._answered(now, failed=True)
-            raise
-        self._answered(now, failed=False)
+        for (no_features, kinds), numbers in groups.items():
+            group = [asks[number] for number in numbers]
+            rows = [ask.features for ask in group if ask.features is not None]
+            X = None if no_features else self.items(rows)
+            has_tags = any(ask.tags for ask in group)
+            tags = [ask.tags for ask in group] if has_tags else None
+            # The item's own tags come first, and are taken out of the answer.
+            most = max(ask.k + len(ask.tags) for ask in group)
+            labels, scores = now.tagger.rank(X, most, tags, kinds=kinds)
+            for number, names, values in zip(numbers, labels, scores, strict=True):
+                suggestions[number] = _chosen(now, asks[number], names.tolist(), values.tolist())
         return [(now, item_suggestions) for item_suggestions in suggestions]
 
     def check(self, ask: Ask) -> tuple[Ask, list[str]]:
@@ -603,12 +570,15 @@ class ModelHost:
         """
         with self._writing, self.versions.writing():
             if self.versions.current() != self._now.digest:
-                self._replace(self._read())  # somebody else has saved meanwhile
+                self._now = self._read()  # somebody else has saved meanwhile
             clone = copy(self._now.tagger)
             result = function(clone)
             clone.save(self.path)
             version = self._keep(action, detail, who, clone)
             self._use(clone, version.digest)
+            stamp = self._stamp()
+            if self.versions.current() == version.digest:
+                self._looked_at = stamp  # this is our own change
         return result
 
     def restore(self, number: int, who: str | None) -> None:
@@ -618,8 +588,7 @@ class ModelHost:
         def put_back(tagger: ZeroShotTagger) -> None:
             former = tagger_from_state(*state)
             former.use_log(VerdictLog(self.path))
-            tagger.__dict__.clear()
-            tagger.__dict__.update(former.__dict__)
+            _take_over(tagger, former)
 
         self.change("restore", f"version {number}", who, put_back)
 
@@ -645,9 +614,8 @@ class ModelHost:
             log = VerdictLog(self.path)
             items = None if self.collection is None else self.collection.among(log.standing())
             fitted.use_log(log, items)
-            self._canary(Snapshot(fitted, before.digest, 0))
-            tagger.__dict__.clear()
-            tagger.__dict__.update(fitted.__dict__)
+            self._check_features(fitted)
+            _take_over(tagger, fitted)
 
         self.change("refit", f"{len(fitted.store_.ids)} tag sets", who, put_in_place)
 
@@ -668,9 +636,7 @@ class ModelHost:
     def refresh(self) -> bool:
         """Load what others have written to the model's folder; return whether anything changed."""
         with self._writing:
-            on_disk = self._on_disk()
-            changed = on_disk.digest != self._now.digest or self._refused is not None
-            if changed and on_disk != self._refused:
+            if self._stamp() != self._looked_at:
                 return self.reload()
             if self._now.tagger.verdicts_.count == self._now.n_events:
                 return False
@@ -680,7 +646,7 @@ class ModelHost:
             return True
 
     def reload(self) -> bool:
-        """Load the model on disk beside the one in use; swap them if it answers a canary.
+        """Load the model on disk beside the one in use, and swap them if it takes the same items.
 
         Raises
         ------
@@ -688,35 +654,29 @@ class ModelHost:
             Where the new one cannot be used; the old one goes on.
         """
         with self._writing:
-            on_disk = self._on_disk()
+            self._looked_at = self._stamp()  # `refresh` does not try it again until it changes
             try:
                 fresh = self._read()
-                self._canary(fresh)
+                self._check_features(fresh.tagger)
             except Exception as error:
                 reason = str(error) or type(error).__name__
-                self._refused = on_disk  # `refresh` does not try it again until something changes
                 self.told.trouble = f"A reload was refused, and the former model goes on: {reason}"
                 raise InputError(self.told.trouble) from error
             changed = fresh.version != self._now.version
-            self._replace(fresh)
-            self._refused = self.told.trouble = None
+            self._now = fresh
+            self.told.trouble = None
             if _can_write(self.path):
                 with self.versions.writing():
                     self._keep("reload", "found changed on disk", None, fresh.tagger)
             return changed
 
-    def _on_disk(self) -> OnDisk:
-        """Return the state of the model's folder; files may be missing during a save."""
-        digest = ""
-        files: list[tuple[str, int, int]] = []
-        with suppress(OSError, InputError):
-            digest = self.versions.current()
-        with suppress(OSError):
-            for file in self.path.iterdir():
-                if file.suffix in (".json", ".safetensors"):
-                    info = file.stat()
-                    files.append((file.name, info.st_size, info.st_mtime_ns))
-        return OnDisk(digest, tuple(sorted(files)))
+    def _stamp(self) -> tuple[int, ...]:
+        """Return what changes whenever the model on disk does; nothing where there is none."""
+        try:
+            info = (self.path / MODEL).stat()
+        except OSError:
+            return ()
+        return info.st_ino, info.st_size, info.st_mtime_ns
 
     def _read(self) -> Snapshot:
         """Read the model on disk."""
@@ -729,44 +689,21 @@ class ModelHost:
             )
         return Snapshot(tagger, digest, tagger.verdicts_.count)
 
-    def _canary(self, fresh: Snapshot) -> None:
-        """Raise unless a model takes the same features and gives finite answers."""
-        old = self._now.tagger
-        new = fresh.tagger
-        if new.n_features_in_ != old.n_features_in_:
+    def _check_features(self, tagger: ZeroShotTagger) -> None:
+        """Raise unless a tagger takes the features that callers send."""
+        n_before = self._now.tagger.n_features_in_
+        if tagger.n_features_in_ != n_before:
             raise InputError(
-                f"it takes {new.n_features_in_} features, and callers send {old.n_features_in_}."
+                f"it takes {tagger.n_features_in_} features, and callers send {n_before}."
             )
-        if new.n_features_in_:
-            shape = (_CANARY, new.n_features_in_)
-            rows = np.random.default_rng(0).normal(size=shape)
-            if self._asked and new.features_ is None:
-                rows = np.stack(self._asked).astype(np.float64)
-            scores: NDArray[Any] = new.space_.item_codes(rows)
-        else:
-            scores = new.predict_proba(None, [[new.store_.labels[0]]])
-        if not np.isfinite(scores).all():
-            raise InputError("its answers are not finite.")
 
-    def _replace(self, fresh: Snapshot) -> None:
-        """Use another model on trial; the former one stays at hand until the trial is over."""
-        self._trial = Trial(self._now)
-        self._now = fresh
 
-    def _answered(self, now: Snapshot, *, failed: bool) -> None:
-        """Count answers of a new model; after several failures the former one comes back."""
-        trial = self._trial
-        if trial is None or now is trial.before:
-            return
-        trial.n_answers += 1
-        trial.n_failures += failed
-        if trial.n_failures >= _FAILURES:
-            self._now = trial.before
-            self._trial = None
-            self._refused = self._on_disk()
-            self.told.trouble = "The last reload failed to answer and was taken back."
-        elif trial.n_answers >= _TRIAL:
-            self._trial = None
+def _take_over(tagger: ZeroShotTagger, other: ZeroShotTagger) -> None:
+    """Let a tagger have learned what another one has; it is still the one that was loaded."""
+    digests = tagger._digests
+    tagger.__dict__.clear()
+    tagger.__dict__.update(other.__dict__)
+    tagger._digests = digests
 
 
 def _chosen(
