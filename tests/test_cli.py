@@ -97,7 +97,7 @@ def quick_space(tiny_space, monkeypatch) -> None:
         return tiny_space(n_steps=20)
 
     make.from_state = polyseme.ConceptSpace.from_state
-    monkeypatch.setattr("polyseme.tagger.ConceptSpace", make)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", make)
 
 
 @pytest.fixture

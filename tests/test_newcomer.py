@@ -35,6 +35,8 @@ from polyseme.io import (
     tag_cells,
     unpacking,
 )
+from polyseme.metrics import evaluate_tagger
+from polyseme.senses import label_senses
 from polyseme.vocabulary import Vocabulary
 
 NAMES = [f"x{column}" for column in range(5)]

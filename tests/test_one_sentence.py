@@ -36,10 +36,12 @@ from polyseme.features.keywords import Keywords
 from polyseme.io import read_table
 from polyseme.io.records import write_records
 from polyseme.io.xmp import read_packet
-from polyseme.metrics import evaluate
+from polyseme.metrics import evaluate, evaluate_tagger
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
+from polyseme.senses import label_senses
 from polyseme.verdicts import VerdictLog
+from polyseme.vocabulary import similar_labels
 
 HUGE = 10**30
 LONG = "x" * 5000

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,19 +24,17 @@ from safetensors.numpy import load_file, save
 from killed_writers import killed_while_writing
 from polyseme import _memory, load
 from polyseme.persistence import (
-    CORRECTIONS,
     MODEL,
     VERDICTS,
     DamagedModelError,
     ModelFileError,
     check_destination,
-    read_cache,
     read_digest,
     read_model,
     remove_model,
-    write_cache,
     write_model,
 )
+from polyseme.verdicts import Verdict, VerdictLog
 
 OLD = {"labels": ["jazz", "Köln"], "step": 1}, {"net.w": np.arange(6.0).reshape(2, 3)}
 NEW = {"labels": ["folk"], "step": 2}, {"net.w": np.ones((3, 3)), "n": np.array(7)}
@@ -201,9 +198,9 @@ def test_a_file_or_nothing_is_no_model(tmp_path):
 
 def test_a_folder_with_nothing_but_what_lies_beside_a_model_takes_one(tmp_path):
     killed_while_writing(tmp_path / MODEL)
-    write_cache(tmp_path / CORRECTIONS, {"a": np.arange(3.0)})
+    VerdictLog(tmp_path).append([Verdict("0", "sea", True)])
     write(tmp_path, NEW)
-    assert contents(tmp_path).keys() == {MODEL, CORRECTIONS}
+    assert contents(tmp_path).keys() >= {MODEL, VERDICTS}
 
 
 def test_removal_takes_what_a_kill_has_left_and_the_folder(model):
@@ -450,26 +447,3 @@ def test_two_writers_and_a_reader_at_once_see_whole_models_only(tmp_path):
             assert same(found, OLD) or same(found, NEW)
         assert [writer.result() for writer in writers] == [None, None]
     assert contents(tmp_path).keys() == {MODEL}
-
-
-# ------------------------------------------------------------------ what can be made again
-
-
-def test_a_cache_comes_back_as_it_was_or_is_worth_nothing(tmp_path: Path):
-    file = tmp_path / CORRECTIONS
-    assert read_cache(file) == {}
-    killed_while_writing(file)
-    write_cache(file, {"a": np.arange(6.0).reshape(2, 3)})
-    np.testing.assert_array_equal(read_cache(file)["a"], np.arange(6.0).reshape(2, 3))
-    assert [entry.name for entry in tmp_path.iterdir()] == [CORRECTIONS]
-    data = file.read_bytes()
-    for place in range(len(data)):
-        file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        assert read_cache(file) == {}
-
-
-def test_a_cache_that_cannot_be_written_breaks_nothing(tmp_path):
-    write_cache(tmp_path / "nowhere" / "some.cache", {"a": np.arange(3.0)})
-    (tmp_path / "folder.cache").mkdir()
-    write_cache(tmp_path / "folder.cache", {"a": np.arange(3.0)})
-    assert read_cache(tmp_path / "folder.cache") == {}

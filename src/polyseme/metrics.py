@@ -34,6 +34,9 @@ from polyseme._validation import (
     first_few,
     in_order,
 )
+from polyseme.corpus import Documents
+from polyseme.tags import carried_labels
+from polyseme.vocabulary import Vocabulary
 
 Ties: TypeAlias = Literal["worst", "index"]
 Truth: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
@@ -305,6 +308,48 @@ _METRICS: dict[str, tuple[bool, Callable[[_SortedRows], Values]]] = {
     "label_ranking_average_precision": (False, _SortedRows.precision_at_hits),
     "roc_auc": (True, _SortedRows.area),
 }
+
+
+# ---------------------------------------------------------------------- of a tagger
+
+
+def true_labels(tagger: Any, X: object, y: Documents) -> BoolArray:
+    """Return which classes of a tagger each item carries, (n, n_classes), by the labels' names.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger or PublishedTagger
+        Fitted.
+    X : object
+        The items, whose ids join those of `y` where both have some.
+    y : as for `fit`
+        The true labels of each item. Those that it cannot rank are named in a warning.
+    """
+    vocabulary = getattr(tagger, "vocabulary_", None) or Vocabulary()
+    classes = list(tagger.classes_)
+    carried = carried_labels(X, y, classes, vocabulary, normalize=tagger.normalize_labels_)
+    return np.asarray(carried.toarray(), dtype=bool)
+
+
+def evaluate_tagger(tagger: Any, X: object, y: Documents, *, k: int = 5) -> dict[str, float]:
+    """Compute every ranking metric of a tagger's scores.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+        Fitted.
+    X, y : as for its `fit`
+        Items with their true labels, which are compared by name.
+    k : int
+        Labels that are predicted for `f1_at_k`.
+
+    Returns
+    -------
+    dict of str to float
+        As `evaluate` returns it.
+    """
+    truth = true_labels(tagger, X, y)
+    return evaluate(truth, tagger.predict_proba(X), k=k)
 
 
 def _values(

@@ -45,8 +45,7 @@ MODEL = "model.safetensors"
 # What people said about the model's answers; it lies beside the model, and no save touches it.
 VERDICTS = "verdicts.sqlite"
 # What was learned from that; it can always be learned again.
-CORRECTIONS = "corrections.cache"
-_BESIDE = re.compile(rf"{re.escape(VERDICTS)}(?:-wal|-shm|-journal)?|{re.escape(CORRECTIONS)}")
+_BESIDE = re.compile(rf"{re.escape(VERDICTS)}(?:-wal|-shm|-journal)?")
 
 # Every file begins like this; its digest is that of the file with zeros in the digest's place.
 _FORMAT = 1
@@ -164,15 +163,11 @@ class SavedEstimator:
 
     _digests: Mapping[str, str] = MappingProxyType({})
 
-    def get_state(self) -> State:
-        """Return the fitted estimator as JSON values and arrays."""
-        raise NotImplementedError
-
-    def _write(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a folder, unless the model there was changed since it was loaded."""
+    def _write(self, path: str | os.PathLike[str], state: State) -> None:
+        """Write its state to a folder, unless the model there was changed since it was loaded."""
         folder = os.path.realpath(path)
         replaces = self._digests.get(folder)
-        digest = write_model(path, "tagger", *self.get_state(), replaces=replaces)
+        digest = write_model(path, "tagger", *state, replaces=replaces)
         self._digests = {**self._digests, folder: digest}
 
 
@@ -399,21 +394,3 @@ def _parse_arrays(header: Mapping[str, Any], data: memoryview) -> dict[str, NDAr
     if end != len(data):
         raise ValueError("the arrays have another size than the file")
     return arrays
-
-
-# ---------------------------------------------------------------------- what can be made again
-
-
-def write_cache(file: Path, arrays: Arrays) -> None:
-    """Write arrays that can be made again, as a whole or, where that fails, not at all."""
-    chunks, _ = _encode("cache", {}, arrays)
-    with suppress(OSError, InputError), replacing(file) as stream:
-        stream.writelines(chunks)
-
-
-def read_cache(file: Path) -> dict[str, NDArray[Any]]:
-    """Return what `write_cache` wrote; nothing where it is missing, damaged or anything else."""
-    try:
-        return read_file(file, "cache").arrays
-    except ModelFileError:
-        return {}

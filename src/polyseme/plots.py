@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polyseme._validation import InputError, IntArray
+from polyseme.senses import label_senses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +81,7 @@ def plot_label(tagger: ZeroShotTagger, label: str, ax: Axes | None = None) -> Ax
     """
     axes = _axes(ax)
     rows = _rows_with(tagger, label)
-    senses = tagger.senses(label)
+    senses = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
     if senses is None:
         store = tagger.store_
         points = store.points[store.sets]

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyseme._text import shown
 from polyseme._validation import InputError, IntArray, PolysemeWarning, check_number, first_few
-from polyseme.corpus import LabelCorpus, Labels
+from polyseme.corpus import Documents, LabelCorpus, Labels, as_corpus, in_order_of
+from polyseme.vocabulary import Vocabulary
 
 _BLOCK_NUMBERS = 2**22
 # Up to here all labels are sorted.
@@ -36,6 +37,56 @@ def tag_table(
     matrix, unknown = corpus.align(labels)
     _warn_unknown(unknown)
     return sp.csr_matrix(matrix[:, : len(labels)], dtype=np.float64)
+
+
+def carried_labels(
+    X: object, y: Documents, labels: Labels, vocabulary: Vocabulary, *, normalize: bool
+) -> sp.csr_matrix:
+    """Return the labels that items X carry, (n, n_labels); unknown ones are named in a warning."""
+    corpus = vocabulary.apply(as_corpus(y, normalize=normalize))
+    _, corpus = in_order_of(X, y, corpus)
+    matrix, unknown = corpus.align(labels)
+    if unknown:
+        warnings.warn(
+            f"{len(unknown)} true labels are not among the model's and are left out: "
+            f"{first_few(unknown)}.",
+            PolysemeWarning,
+            stacklevel=4,
+        )
+    return sp.csr_matrix(matrix[:, : len(labels)])
+
+
+def likely_tags(
+    labels: Sequence[str],
+    scores: Sequence[float],
+    thresholds: Mapping[str, float],
+    k: int,
+    *,
+    lowest: float = 0.0,
+    excluded: Collection[str] = (),
+) -> list[tuple[str, float]]:
+    """Return the first k labels of a ranking that are likely enough, with their scores.
+
+    Parameters
+    ----------
+    labels, scores : sequences, length n
+        A ranking, the best first.
+    thresholds : mapping of str to float
+        How likely each label must be; see `ZeroShotTagger.thresholds`.
+    k : int
+    lowest : float
+        How likely any label must be.
+    excluded : collection of str
+        Labels that are left out.
+    """
+    likely: list[tuple[str, float]] = []
+    for label, score in zip(labels, scores, strict=True):
+        if len(likely) == k:
+            break
+        is_likely = score >= max(lowest, thresholds.get(label, 0.0))
+        if is_likely and label not in excluded:
+            likely.append((label, score))
+    return likely
 
 
 def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> IntArray:

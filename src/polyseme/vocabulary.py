@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._text import error_text, is_text
-from polyseme._validation import InputError, IntArray, check_path, first_few
+from polyseme._validation import InputError, IntArray, check_number, check_path, first_few
 from polyseme.corpus import LabelCorpus, normalize_label
 
 _MOST_BYTES = 2**24
@@ -289,7 +289,9 @@ def similar_labels(
     Parameters
     ----------
     documents : csr_matrix of bool, shape (n_documents, n_labels)
+        Such as `store_.matrix` of a tagger.
     labels : sequence of str, length n_labels
+        Its columns, `store_.labels`.
     most : int
         How many pairs to return.
 
@@ -299,6 +301,7 @@ def similar_labels(
         The rarer label, the commoner one, and the cosine of how often others stand beside them;
         the most alike first.
     """
+    check_number("most", most, owner="similar_labels", low=1, whole=True)
     table = sp.csr_matrix(documents, dtype=np.float64)
     counts: NDArray[np.float64] = np.asarray(table.sum(axis=0), dtype=np.float64).ravel()
     profiles = _profiles(table)

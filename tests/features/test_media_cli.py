@@ -359,7 +359,7 @@ def taught(pictures, tmp_path, tiny_space, monkeypatch) -> Path:
         return tiny_space(n_steps=20)
 
     make.from_state = ConceptSpace.from_state
-    monkeypatch.setattr("polyseme.tagger.ConceptSpace", make)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", make)
     tags = pictures / "files" / "tags.jsonl"
     words = ("-x", pictures / "numbers", "-d", tags, "--validations", 0)
     run("fit", tmp_path / "model", *words)

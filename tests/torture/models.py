@@ -422,16 +422,19 @@ def use(base: str, folder: Path) -> list[str]:
                 if pair is not None:
                     _check_scores(*pair)
             attempt(lambda: tagger.predict(X, precision=0.5))
-            attempt(lambda: tagger.points(None, [["tag a"]]))
+            attempt(lambda: tagger.space_.points(tagger.transform(None, [["tag a"]])))
 
     ask()
+    from polyseme.senses import label_senses
+    from polyseme.vocabulary import similar_labels
+
     one = X[:1] if media else X[0]
     for name in (label, "later", "by name"):
         attempt(partial(tagger.explain, one, name))
     if base.startswith("space"):
-        attempt(lambda: tagger.concepts())
-        attempt(lambda: tagger.senses(label))
-        attempt(lambda: tagger.similar_labels())
+        attempt(lambda: tagger.store_.concepts())
+        attempt(lambda: label_senses(tagger.store_, label))
+        attempt(lambda: similar_labels(tagger.store_.matrix, tagger.store_.labels))
         attempt(lambda: repr(tagger.validation_) + str(tagger.validation_))
     added = attempt(lambda: tagger.add_documents([["tag a", "brand new"], ["tag b", "tag c"]]))
     ask()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,8 @@ from polyseme.cli.app import LEARNING, TableOptions, command, refuse
 from polyseme.cli.output import Form, emit, for_people, say
 
 if TYPE_CHECKING:
-    from polyseme.corpus import LabelCorpus
     from polyseme.features import MediaFeatures
     from polyseme.holdout import Validation
-    from polyseme.tagger import Tagger
 
 _EXAMPLES = 6  # hidden tags whose likeliest items the page shows
 
@@ -35,13 +32,13 @@ def evaluate(
 ) -> None:
     """Measure rankings against true tags, over all tags and by kind."""
     from polyseme.cli.reading import TableReader, read_items
-    from polyseme.metrics import evaluate_kinds
+    from polyseme.metrics import evaluate_kinds, true_labels
 
     tagger = polyseme.load(model)
     # Labels are compared as the model does, whatever the command says elsewhere.
     reader = TableReader(tables, features_column, tagger.normalize_labels_)
     items = read_items(features, documents, split, reader)
-    truth = _align_truth(tagger, items.documents)
+    truth = true_labels(tagger, items.X, items.documents)
     if not truth.any():
         refuse(f"No item in '{documents or features}' carries a label that the model knows.")
 
@@ -58,24 +55,6 @@ def evaluate(
         for kind, measures in measures_by_kind.items():
             records.append({"labels": kind} | measures)
     emit(records, form)
-
-
-def _align_truth(tagger: Tagger, documents: LabelCorpus) -> Any:
-    """Return which of the model's labels each item carries, (n, n_labels); warn about others."""
-    from polyseme._validation import PolysemeWarning, first_few
-
-    if isinstance(tagger, polyseme.ZeroShotTagger):
-        documents = tagger.vocabulary_.apply(documents)  # other names of labels are understood
-    matrix, unknown = documents.align(tagger.classes_)
-    if unknown:
-        warnings.warn(
-            f"{len(unknown)} true labels are not among the model's and are left out: "
-            f"{first_few(unknown)}.",
-            PolysemeWarning,
-            stacklevel=3,
-        )
-    n_labels = len(tagger.classes_)
-    return matrix[:, :n_labels].toarray()
 
 
 @command(LEARNING)
@@ -173,16 +152,16 @@ def _feature_matrices(
 ) -> tuple[Any, Any]:
     """Return the numbers of tagged items and of the pool, in the same columns."""
     from polyseme._validation import check_features, column_names, in_order
-    from polyseme.features.base import learned_copy
+    from polyseme.extractors import fitted_copy
 
     if extractor is None:
         matrix = X.to_numpy()
         if pool is not None:
             pool = in_order(pool, column_names(X), owner="validate")
     else:
-        extractor, matrix = learned_copy(extractor, X, seed)
+        fitted, matrix = fitted_copy(extractor, X, seed)
         if pool is not None:
-            pool = extractor.transform(pool)
+            pool = fitted.transform(pool)
     if pool is not None:
         pool = check_features(pool, owner="validate", n_features=matrix.shape[1])
     return matrix, pool

@@ -233,17 +233,19 @@ def explain(
 @command(LEARNING)
 def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
     """Show the senses in which a tag is used, by the known tag sets that hold it."""
+    from polyseme.senses import label_senses
+
     tagger = load_default_tagger(model, "senses")
-    label_senses = tagger.senses(tag)
-    if label_senses is None:
+    sense_map = label_senses(tagger.store_, tag, normalize=tagger.normalize_labels_)
+    if sense_map is None:
         say(f"the tag sets that hold '{tag}' do not fall apart: it has one sense here")
         return
-    n_senses = len(label_senses.words)
-    sizes = [int((label_senses.senses == number).sum()) for number in range(n_senses)]
+    n_senses = len(sense_map.words)
+    sizes = [int((sense_map.senses == number).sum()) for number in range(n_senses)]
     records = []
-    for number, (words, size) in enumerate(zip(label_senses.words, sizes, strict=True), start=1):
+    for number, (words, size) in enumerate(zip(sense_map.words, sizes, strict=True), start=1):
         record: dict[str, Any] = {"sense": number, "tag_sets": size}
         record["share"] = round(size / sum(sizes), 3)
         record["set_apart_by"] = list(words)
         records.append(record)
-    emit(records, form, title=f"senses of {label_senses.label}")
+    emit(records, form, title=f"senses of {sense_map.label}")

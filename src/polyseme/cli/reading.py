@@ -406,7 +406,7 @@ def check_rows(tagger: ZeroShotTagger, X: Any) -> None:
     fitted_names = getattr(tagger, "feature_names_in_", None)
     table = in_order(X, fitted_names, owner="learn")
     features = check_features(table, owner="learn")
-    feedback.check_rows(rows, lambda numbers: tagger.space_.sketch(features[numbers]))
+    feedback.check_rows(rows, lambda numbers: tagger.space_.project(features[numbers]))
 
 
 def _names_within(names: Sequence[str], X: Any, path: Path) -> list[str]:

@@ -27,8 +27,11 @@ def labels(
     if not merges:
         emit(_label_records(tagger, kind), form)
         return
+    from polyseme.vocabulary import similar_labels
+
     records = []
-    for label, similar_label, similarity in tagger.similar_labels(top):
+    store = tagger.store_
+    for label, similar_label, similarity in similar_labels(store.matrix, store.labels, top):
         records.append({"label": label, "into": similar_label, "alike": round(similarity, 3)})
     emit(records, form)
 

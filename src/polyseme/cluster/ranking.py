@@ -51,6 +51,7 @@ from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
 from polyseme.persistence import read_digest
 from polyseme.reading import METHODS
 from polyseme.tagger import Tagger, ZeroShotTagger, load
+from polyseme.tags import likely_tags
 
 FORMS = ("jsonl", "parquet")
 # The plan, the journal of finished files, and the manifest once all are finished.
@@ -83,7 +84,8 @@ class SavedRanker:
     for itself, where a copy of this travels to. It must be the same one everywhere.
     """
 
-    _labels: dict[str, tuple[str, float]]  # each kind, and the least score to be suggested
+    _kinds: dict[str, str]  # of each label
+    _thresholds: dict[str, float]  # the least score of each label to be suggested
     leaves_out: bool  # whether unseen labels are left out: no precision can be promised
 
     def __init__(
@@ -134,18 +136,19 @@ class SavedRanker:
                 self.precision = DEFAULT_PRECISION
             self.k = _MOST_TAGS
 
-        labels = tagger.classes_
-        thresholds = np.zeros(len(labels))
-        if self.precision is not None:
-            with warnings.catch_warnings():
-                # The warning about unseen labels is for those who asked for a precision of them.
-                if self.kind == "seen" or not has_precision:
-                    warnings.simplefilter("ignore", PolysemeWarning)
+        thresholds = np.zeros(len(tagger.classes_))
+        with warnings.catch_warnings():
+            # The warning about unseen labels is for those who asked for a precision of them.
+            if self.kind == "seen" or not has_precision:
+                warnings.simplefilter("ignore", PolysemeWarning)
+            if self.precision is not None:
                 thresholds = tagger.thresholds(self.precision)
         has_promise_for_all = bool(np.isfinite(thresholds).all())
         self.leaves_out = self.kind != "seen" and not has_promise_for_all
-        pairs = zip(tagger.kinds_.tolist(), thresholds.tolist(), strict=True)
-        self._labels = dict(zip(labels, pairs, strict=True))
+        if self.kind is not None:
+            thresholds = np.where(tagger.kinds_ == self.kind, thresholds, np.inf)
+        self._kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
+        self._thresholds = dict(zip(tagger.classes_, thresholds.tolist(), strict=True))
         return tagger
 
     @cached_property
@@ -175,22 +178,14 @@ class SavedRanker:
         labels, scores = tagger.rank(X, k=n_ranked, tags=tags, **options)
         records: list[Record] = []
         for item_labels, item_scores in zip(labels.tolist(), scores.tolist(), strict=True):
-            records.append(self._record(item_labels, item_scores))
+            likely = likely_tags(item_labels, item_scores, self._thresholds, self.k or _MOST_TAGS)
+            record: Record = {
+                "labels": [label for label, _ in likely],
+                "kinds": [self._kinds[label] for label, _ in likely],
+                "scores": [round(score, 6) for _, score in likely],
+            }
+            records.append(record)
         return records
-
-    def _record(self, labels: Sequence[str], scores: Sequence[float]) -> Record:
-        """Return the first k labels of an item that are likely enough and of the kind."""
-        k = self.k or _MOST_TAGS
-        record: Record = {"labels": [], "kinds": [], "scores": []}
-        for label, score in zip(labels, scores, strict=True):
-            kind, threshold = self._labels[label]
-            if len(record["labels"]) == k:
-                break
-            if score >= threshold and self.kind in (None, kind):
-                record["labels"].append(label)
-                record["kinds"].append(kind)
-                record["scores"].append(round(score, 6))
-        return record
 
 
 def digest_of(model: Path) -> str:

@@ -23,11 +23,11 @@ from typing import Any, ClassVar, Self, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator, TransformerMixin, copy_of
+from polyseme._estimator import Estimator, TransformerMixin
 from polyseme._progress import Quiet
 from polyseme._text import in_words
 from polyseme._threads import n_cores, ordered_map
-from polyseme._validation import InputError, as_row, check_fitted, check_number, first_few
+from polyseme._validation import InputError, check_fitted, check_number, first_few
 from polyseme.persistence import JSON, Arrays, Config, State
 from polyseme.schema import Fields, Plain, Table, Whole, check_arrays, parameters
 
@@ -114,6 +114,10 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
         limited: AbstractContextManager[object] = threadpool_limits(limits=1)
         return limited
+
+    def single(self, item: object) -> object:
+        """Return one item as `transform` takes several."""
+        return item if isinstance(item, Extracted) else [item]
 
     def fit_raw(self, raw: Sequence[Raw]) -> None:
         """Learn from the raw numbers of training items; sets `n_features_out_`."""
@@ -300,21 +304,6 @@ def _largest(numbers: NDArray[Any]) -> float:
     if not numbers.size:
         return 0.0
     return max(float(numbers.max()), -float(numbers.min()))
-
-
-def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaFeatures, Any]:
-    """Return a copy of an extractor fitted to X, seeded where it has no seed, and X's features."""
-    copied = copy_of(extractor)
-    if getattr(copied, "random_state", seed) is None:
-        copied.set_params(random_state=seed)
-    return copied, copied.fit_transform(X)
-
-
-def one_item(x: object, extractor: MediaFeatures | None) -> object:
-    """Return one item as a table of one row, or in the form that an extractor takes."""
-    if extractor is None:
-        return as_row(x)
-    return x if isinstance(x, Extracted) else [x]
 
 
 def needs(extra: str, purpose: str) -> InputError:

@@ -23,6 +23,7 @@ from polyseme._validation import (
     PolysemeWarning,
     RandomState,
     as_generator,
+    as_row,
     check_device,
     check_features,
     check_fitted,
@@ -46,8 +47,9 @@ from polyseme.corpus import (
     normalize_label,
 )
 from polyseme.documents import label_column, teaching_corpora
+from polyseme.extractors import fitted_copy
 from polyseme.features import EXTRACTORS, extractor_of
-from polyseme.features.base import MediaFeatures, learned_copy, one_item
+from polyseme.features.base import MediaFeatures
 from polyseme.io.join import without_ids
 from polyseme.persistence import SavedEstimator, State, joined, plain, within
 from polyseme.published.embedding import ConceptEmbedding
@@ -197,7 +199,7 @@ class PublishedTagger(SavedEstimator, Estimator):
         table = X
         if self.features is not None and X is not None:
             with working(f"learning {self.features.kind} features", shown=self.verbose):
-                extractor, table = learned_copy(self.features, X, feature_seed)
+                extractor, table = fitted_copy(self.features, X, feature_seed)
         features = None
         if table is not None:
             features = check_instances(table, len(corpus), owner=owner)
@@ -360,7 +362,8 @@ class PublishedTagger(SavedEstimator, Estimator):
         check_fitted(self, "store_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = label_column(self.classes_, label, normalize=self.normalize_labels_)
-        point = self.points(one_item(x, self.features_))
+        item = as_row(x) if self.features_ is None else self.features_.single(x)
+        point = self.points(item)
         if len(point) != 1:
             raise InputError(f"`explain` takes one instance; got {len(point)}.")
         return self.store_.nearest(point[0], column, k)
@@ -431,7 +434,7 @@ class PublishedTagger(SavedEstimator, Estimator):
     def save(self, path: str | Path) -> None:
         """Write the tagger to a folder; see `ZeroShotTagger.save`."""
         path = check_path(path, what="The folder of a model")
-        self._write(path)
+        self._write(path, self.get_state())
 
     def get_state(self) -> State:
         """Return the fitted tagger as JSON values and arrays; see `from_state`."""

@@ -29,20 +29,25 @@ from polyseme._validation import InputError, PolysemeWarning
 from polyseme.corpus import normalize_label
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
 from polyseme.io import Table
+from polyseme.model_state import tagger_from_state
 from polyseme.persistence import MODEL
 from polyseme.serve.batching import Batcher
 from polyseme.serve.collection import Collection, UnknownItemError
 from polyseme.serve.landscape import Anchor, Dots, Landscape, anchors, concept_positions
 from polyseme.serve.refit import Refitting
 from polyseme.serve.versions import Version, Versions
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 from polyseme.tagger import ZeroShotTagger, load
+from polyseme.tags import likely_tags
 from polyseme.verdicts import Undo, Verdict, VerdictLog
+from polyseme.vocabulary import similar_labels
 from polyseme.word_vectors import WordVectors
 
 Row = NDArray[np.float32]
 T = TypeVar("T")
 
+# Labels without any chance are not suggested.
+_SMALLEST = 1e-300
 _MOST_UNKNOWN_TAGS = 10_000
 _MOST_SIMILAR = 500
 _MOST_PRECISIONS = 128
@@ -142,8 +147,9 @@ class Snapshot:
     @cached_property
     def similar(self) -> dict[str, list[tuple[str, float]]]:
         """Labels that are used alike, of both of each pair."""
+        store = self.tagger.store_
         similar: dict[str, list[tuple[str, float]]] = {}
-        for first, second, alike in self.tagger.similar_labels(_MOST_SIMILAR):
+        for first, second, alike in similar_labels(store.matrix, store.labels, _MOST_SIMILAR):
             similar.setdefault(first, []).append((second, alike))
             similar.setdefault(second, []).append((first, alike))
         return similar
@@ -199,7 +205,7 @@ class Snapshot:
 class Map:
     """Known documents on a plane."""
 
-    store: ConceptStore
+    store: KnownDocuments
     landscape: Landscape
 
     @cached_property
@@ -473,7 +479,8 @@ class ModelHost:
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
         """Return where one item, or one tag set, lies on the map."""
-        points = self._now.tagger.points(X, tags)
+        tagger = self._now.tagger
+        points = tagger.space_.points(tagger.transform(X, tags))
         places = self.map().landscape.place(points)
         x, y = places[0].tolist()
         return x, y
@@ -583,7 +590,7 @@ class ModelHost:
         state = self.versions.state(number)
 
         def put_back(tagger: ZeroShotTagger) -> None:
-            former = ZeroShotTagger.from_state(*state)
+            former = tagger_from_state(*state)
             former.use_log(VerdictLog(self.path))
             _take_over(tagger, former)
 
@@ -707,19 +714,11 @@ def _select_suggestions(
     snapshot: Snapshot, query: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
     """Return the labels that are likely enough, without the item's own tags."""
+    thresholds = {} if query.precision is None else snapshot.least(query.precision)
+    lowest = max(query.threshold or 0.0, _SMALLEST)
     own_tags = set(query.tags)
-    least = None if query.precision is None else snapshot.least(query.precision)
-    threshold = 0.0 if query.threshold is None else query.threshold
-    suggestions: list[Suggestion] = []
-    for label, score in zip(labels, scores, strict=True):
-        if label in own_tags or score <= 0 or score < threshold:
-            continue
-        if least and score < least[label]:
-            continue
-        suggestions.append(Suggestion(label, score, snapshot.kinds[label]))
-        if len(suggestions) == query.k:
-            break
-    return suggestions
+    likely = likely_tags(labels, scores, thresholds, query.k, lowest=lowest, excluded=own_tags)
+    return [Suggestion(label, score, snapshot.kinds[label]) for label, score in likely]
 
 
 def _can_write(folder: Path) -> bool:

@@ -25,7 +25,7 @@ from polyseme._validation import InputError, IntArray
 from polyseme.documents import label_column
 from polyseme.io import replacing
 from polyseme.persistence import State
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 
 Floats = NDArray[np.float32]
 
@@ -98,7 +98,7 @@ class Landscape:
         Parameters
         ----------
         points : float32 array, shape (n, n_axes)
-            Of length 1, as `ConceptStore.points`.
+            Of length 1, as `KnownDocuments.points`.
         digest : str
             Of their space.
         """
@@ -274,7 +274,7 @@ class Dots(NamedTuple):
     documents: NDArray[np.uint32]  # (n,): rows of the store
 
 
-def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
+def concept_positions(store: KnownDocuments, landscape: Landscape) -> Dots:
     """Return a dot for each label of each document, no two of them in one place.
 
     The dots of a document lie together, as the seeds of a sunflower do, and so do documents that
@@ -462,13 +462,13 @@ class Companion:
 
 
 def companions(
-    store: ConceptStore, label: str, k: int = 10, *, normalize: bool = True
+    store: KnownDocuments, label: str, k: int = 10, *, normalize: bool = True
 ) -> list[Companion]:
     """Return the labels that stand most often beside a label, the most frequent first.
 
     Parameters
     ----------
-    store : ConceptStore
+    store : KnownDocuments
     label : str
         One that documents hold, by any spelling with `normalize`.
     k : int
@@ -499,12 +499,12 @@ class Shared:
     lift: float  # how many times the share among all documents
 
 
-def shared_labels(store: ConceptStore, documents: Collection[int], k: int = 20) -> list[Shared]:
+def shared_labels(store: KnownDocuments, documents: Collection[int], k: int = 20) -> list[Shared]:
     """Return the labels that set some documents apart, by how far their share is above the usual.
 
     Parameters
     ----------
-    store : ConceptStore
+    store : KnownDocuments
     documents : collection of int
         Rows of the store; one that is named twice counts once.
     k : int
@@ -530,7 +530,7 @@ def shared_labels(store: ConceptStore, documents: Collection[int], k: int = 20) 
     return labels
 
 
-def _counts(store: ConceptStore, rows: IntArray) -> IntArray:
+def _counts(store: KnownDocuments, rows: IntArray) -> IntArray:
     """Count the labels of some documents, (n_labels,)."""
     counts = store.matrix[rows].sum(axis=0)
     return np.asarray(counts, dtype=np.int64).ravel()

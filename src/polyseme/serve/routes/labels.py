@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from polyseme._validation import InputError
+from polyseme.senses import label_senses
 from polyseme.serve.access import Caller
 from polyseme.serve.host import ModelHost, Snapshot
 from polyseme.serve.landscape import companions
@@ -35,6 +36,7 @@ from polyseme.serve.schemas import (
 )
 from polyseme.tagger import ZeroShotTagger
 from polyseme.verdicts import Verdict
+from polyseme.vocabulary import similar_labels
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -139,12 +141,12 @@ def card(host: Host, label: LabelName) -> Response:
 
 def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
     """Return the senses of a label, each with some of its documents."""
-    label_senses = tagger.senses(label)
-    if label_senses is None:
+    sense_map = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
+    if sense_map is None:
         return {}
     records: list[Facts] = []
-    for number, words in enumerate(label_senses.words):
-        rows = label_senses.documents[label_senses.senses == number].tolist()
+    for number, words in enumerate(sense_map.words):
+        rows = sense_map.documents[sense_map.senses == number].tolist()
         tag_sets = dict.fromkeys(tagger.store_.document(row) for row in rows[:50])
         examples = [list(tag_set) for tag_set in islice(tag_sets, 5)]
         records.append(
@@ -155,7 +157,7 @@ def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
                 "example_sets": examples,
             }
         )
-    return {"senses": records, "silhouette": label_senses.silhouette}
+    return {"senses": records, "silhouette": sense_map.silhouette}
 
 
 @router.post("/models/{model}/labels", tags=["vocabulary"], summary="New labels")
@@ -250,8 +252,9 @@ def block(body: BlockBody, host: Host, label: LabelName, caller: Admin) -> Versi
 def merges(host: Host, limit: Limit = 20) -> Response:
     """Suggest labels to merge, such as cards into card."""
     snapshot = host.now
+    store = snapshot.tagger.store_
     pairs: list[Facts] = []
-    for label, into, alike in snapshot.tagger.similar_labels(limit):
+    for label, into, alike in similar_labels(store.matrix, store.labels, limit):
         pairs.append({"label": label, "into": into, "alike": alike})
     return json_response({"pairs": pairs}, snapshot.version)
 

@@ -183,7 +183,8 @@ async def neighbours(request: Request, host: Host) -> Response:
 
     def find_neighbours() -> list[Facts]:
         X, tags = item_and_tags(host, query)
-        point = snapshot.tagger.points(X, tags)[0]
-        return nearest_records(host, snapshot, point, body.k)
+        tagger = snapshot.tagger
+        points = tagger.space_.points(tagger.transform(X, tags))
+        return nearest_records(host, snapshot, points[0], body.k)
 
     return json_response({"neighbours": await run_in_threadpool(find_neighbours)}, snapshot.version)
