@@ -651,7 +651,7 @@ def test_saving_over_a_model_leaves_its_log_to_whoever_writes_to_it(tmp_path):
     inode = log.file.stat().st_ino
     save(model, 2)
     log.append([said("after")])
-    assert log.file.stat().st_ino == inode and read_model(model)[0] == {"step": 2}
+    assert log.file.stat().st_ino == inode and read_model(model, "tagger")[0] == {"step": 2}
     assert plain(VerdictLog(model).standing()) == plain([said("before"), said("after")])
     log.close()
 
