@@ -22,7 +22,7 @@ import pytest
 import typer
 
 import polyseme
-from polyseme._validation import PolysemeWarning
+from polyseme.base.validation import PolysemeWarning
 from polyseme.cli import app, main
 
 ROOT = Path(__file__).parents[1]

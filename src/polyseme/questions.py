@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme.active_learning import Block, Question, choose
-from polyseme.feedback import answer_table
-from polyseme.reading import Items, LabelScorer
+from polyseme.feedback.active_learning import Block, Question, choose
+from polyseme.feedback.standing_verdicts import answer_table
+from polyseme.scoring.scorer import Items, LabelScorer
 
 
 def select_questions(
