@@ -1,10 +1,10 @@
 """Multi-label zero-shot tagging in one concept space.
 
-The pipeline, one file a step: `corpus` (tag sets) -> `space`, learned by `training` and used by
-`members` (tag sets and items become codes, every label is read from a code) -> `calibration`
-(probabilities) -> `store` (known tag sets near a code vote) -> `corrections` (what answers change)
--> `evidence` (the parts of a score) -> `metrics` (how good the rankings are). `tagger` puts them
-together; `published` is the paper's own method.
+The pipeline, one folder a layer: `documents` (tag sets) -> `space` (tag sets and items become
+codes, every label is read from a code) -> `scoring` (logits; known documents near a code vote) ->
+`feedback` (what answers change) -> `fitting` (what surrounds a fit) -> `tagger`, which puts them
+together. `media` makes features of files, `published` is the paper's own method, `batch`, `studio`
+and `cli` are for use.
 
 Names are imported when first used, so that `import polyseme` costs next to nothing.
 """

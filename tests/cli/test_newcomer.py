@@ -34,8 +34,6 @@ from polyseme.io import (
     unpacking,
 )
 from polyseme.media import Extracted
-from polyseme.metrics import evaluate_tagger
-from polyseme.scoring.senses import label_senses
 from polyseme_experiments.baselines import Popularity
 from polyseme_experiments.datasets import load_dataset
 

@@ -32,16 +32,14 @@ from polyseme.base.text import shown
 from polyseme.base.validation import InputError
 from polyseme.batch.tagging import Tagging
 from polyseme.cli.output import Form, emit
-from polyseme.documents.vocabulary import similar_labels
 from polyseme.feedback.verdict_log import VerdictLog
 from polyseme.io import read_table
 from polyseme.io.records import write_records
 from polyseme.media.keywords import Keywords
 from polyseme.media.xmp import read_packet
-from polyseme.metrics import evaluate, evaluate_tagger
+from polyseme.metrics import evaluate
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
-from polyseme.scoring.senses import label_senses
 
 HUGE = 10**30
 LONG = "x" * 5000

@@ -25,6 +25,7 @@ from polyseme.feedback.verdict_log import Verdict
 from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.scoring import correction_fit
 from polyseme.scoring.correction_fit import fit_correction
+from polyseme.space import projection
 from polyseme.space.calibration import sigmoid
 from polyseme.space.concept_space import ConceptSpace
 from polyseme.space.training import pool_targets
@@ -50,7 +51,7 @@ REFIT = 30
 # Constants of corrections that decide what answers teach; and how their optimum was looked for when
 # the first records were made. It is looked for in a quicker way since, and found within the same
 # tolerance, so that those records still say what is learned.
-_DECIDE = {"STRENGTHS": "STRENGTHS", "OFFSET": "OFFSET", "N_PROJECTIONS": "PROJECTION_SIZE"}
+_DECIDE = ("STRENGTHS", "OFFSET")
 _SOLVED = {"_STEPS": "30", "_SMALL": "1e-06", "_DUAL": "600"}
 
 
@@ -90,9 +91,8 @@ def tagger_config(config: RunConfig) -> dict[str, Any]:
 
 def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
     """Return all that decides what is learned with a pool and answers."""
-    constants = {}
-    for recorded_name, name in _DECIDE.items():
-        constants[recorded_name] = repr(getattr(correction_fit, name))
+    constants = {name: repr(getattr(correction_fit, name)) for name in _DECIDE}
+    constants["SKETCH"] = repr(projection.PROJECTION_SIZE)
     constants |= _SOLVED
     constants["STRATEGIES"] = repr(active_learning.STRATEGIES)
     plan = make_space(config).planned(10_000)

@@ -15,7 +15,6 @@ their answers are as good as any others. How often a label is expected stays as 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +29,6 @@ Floats = NDArray[np.float32]
 # Prior variances of the function that are tried, and that of its mean.
 STRENGTHS = (0.3, 1.0, 3.0, 10.0)
 OFFSET = 1.0
-# The most dimensions of a projection.
-PROJECTION_SIZE = 512
 # Newton's method: the most steps, the change that is small enough to stop, and the share of the
 # last change from which on the curvature is computed again.
 _MAX_STEPS = 100
@@ -86,32 +83,6 @@ class CorrectionTable(NamedTuple):
     def additions(self, projections: Floats) -> Matrix:
         """Return what is added to the logits of items, by their projections, (n, n_corrected)."""
         return np.asarray(projections @ self.weights + self.intercepts)
-
-
-@lru_cache(maxsize=2)
-def _signs(n_features: int) -> Floats:
-    """Return the matrix of a random projection, (n_features, PROJECTION_SIZE).
-
-    Its signs are bits that are the same in every version of numpy, so that projections in a log
-    stay those of the same space.
-    """
-    numbers = np.random.PCG64(n_features).random_raw(n_features * PROJECTION_SIZE // 64)
-    octets = np.asarray(numbers, dtype="<u8").view(np.uint8)
-    bits = np.unpackbits(octets).reshape(n_features, PROJECTION_SIZE)
-    signs = bits.astype(np.float32) * 2 - 1
-    return np.asarray(signs / np.float32(PROJECTION_SIZE**0.5))
-
-
-def project(features: Floats) -> Floats:
-    """Return directions (n, projection_size) of bounded size that keep the cosines of features.
-
-    Standardised features (n, n_features) are left as they are but for their length, where there are
-    no more than `PROJECTION_SIZE` of them.
-    """
-    n_features = features.shape[1]
-    projections = features if n_features <= PROJECTION_SIZE else features @ _signs(n_features)
-    lengths = np.sqrt(np.einsum("ij,ij->i", projections, projections))[:, None]
-    return np.asarray(projections / np.maximum(lengths, 1e-9), dtype=np.float32)
 
 
 def fit_correction(

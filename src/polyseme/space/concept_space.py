@@ -34,7 +34,6 @@ from polyseme.base.validation import (
     check_sparse,
     draw_seed,
 )
-from polyseme.scoring.correction_fit import PROJECTION_SIZE, project
 from polyseme.space.calibration import (
     PRECISIONS,
     Calibration,
@@ -55,6 +54,7 @@ from polyseme.space.linear_path import (
     prediction_spreads,
 )
 from polyseme.space.members import Members, Shape, StartMembers, mean_of
+from polyseme.space.projection import PROJECTION_SIZE, project
 from polyseme.space.training import (
     LEAST_SCALE,
     Features,

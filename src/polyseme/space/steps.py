@@ -1,7 +1,7 @@
 """The steps of a round on the processor: batches, gradients by hand, and their optimiser.
 
-In: a `SpaceTraining` and the items of a round. Out: trained members. `polyseme.space.trainer_gpu` takes
-the same steps on a GPU.
+In: a `SpaceTraining` and the items of a round. Out: trained members. `polyseme.space.trainer_gpu`
+takes the same steps on a GPU.
 """
 
 from __future__ import annotations

@@ -744,7 +744,8 @@ def data_digest(data: TrainingData) -> str:
 def mean_answers(members: Members, features: Floats, truth: Floats) -> tuple[Floats, Floats]:
     """Return the mean answer of members for items by features and true tags (n, n_seen).
 
-    Probabilities of unseen labels by true tags, and logits of seen ones by features; see `HeldOutPredictions`.
+    Probabilities of unseen labels by true tags, and logits of seen ones by features; see
+    `HeldOutPredictions`.
     """
     n_seen, shape = truth.shape[1], members.shape
     unseen = np.empty((len(features), shape.n_outputs - n_seen), dtype=np.float32)
