@@ -24,7 +24,8 @@ SPACE = DOCUMENTS | {"metrics", "space"}
 SCORING = SPACE | {"scoring"}
 FEEDBACK = SCORING | {"feedback"}
 FITTING = FEEDBACK | {"fitting"}
-TAGGER = FITTING | {"published", "tagger"}
+TAGGER_PARTS = {"fitted_tagger", "label_changes", "verdict_learning"}
+TAGGER = FITTING | TAGGER_PARTS | {"published", "tagger"}
 LAYERS = {
     "base": set(),
     "storage": BASE,
@@ -35,14 +36,20 @@ LAYERS = {
     "scoring": SPACE,
     "feedback": SCORING,
     "fitting": FEEDBACK,
-    "tagger": FITTING | {"published"},
+    "fitted_tagger": FITTING,
+    "label_changes": FITTING | {"fitted_tagger"},
+    "verdict_learning": FITTING | {"fitted_tagger"},
+    "tagger": FITTING | TAGGER_PARTS | {"published"},
+    # loaded by a tagger when it is fitted, saved or read
+    "fit_stages": TAGGER,
+    "model_state": TAGGER,
     # beside the default model
     "media": IO,
     "published": DOCUMENTS | {"metrics"},
     "plots": BASE | {"tagger"},
     # above the tagger
-    "batch": TAGGER | {"media"},
-    "studio": TAGGER | {"media", "batch"},
+    "batch": TAGGER | {"media", "model_state"},
+    "studio": TAGGER | {"media", "model_state", "batch"},
     "cli": TAGGER | {"media", "batch", "studio", "__init__"},
     # the public names, imported when first used, and the command
     "__init__": TAGGER | {"media"},
@@ -213,14 +220,14 @@ def test_importing_the_tagger_loads_no_media_and_little_of_the_rest():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.split(".")[0] == "polyseme"}
     above = {
-        "features",
-        "baselines",
+        "media",
         "cli",
-        "serve",
-        "cluster",
+        "studio",
+        "batch",
         "published",
+        "fitting",
         "fit_stages",
-        "holdout",
+        "model_state",
     }
     assert not {name for name in loaded if name.split(".")[1:2] and name.split(".")[1] in above}
     assert len(loaded) <= MOST_LOADED, sorted(loaded)

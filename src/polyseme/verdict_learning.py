@@ -50,8 +50,8 @@ class VerdictLearning(FittedTagger):
     ) -> tuple[int, ...]:
         """Learn from yes or no to single labels of items, at once and without training.
 
-        A label's logits are corrected in closed form (`polyseme.scoring.correction_fit`); others stay as they
-        are. Labels may be seen, unseen, blocked or not known at all: then they are new, and known
+        A label's logits are corrected in closed form (see `polyseme.scoring.correction_fit`);
+        others stay as they are. Labels may be seen, unseen, blocked or not known at all: then they are new, and known
         by these answers alone. Verdicts are events in `verdicts_`, which the next fit learns from.
 
         Parameters
@@ -233,10 +233,11 @@ class VerdictLearning(FittedTagger):
         of the other items without it. Items without any tag are left out: nobody has tagged them.
         Items of the training are scored by all members of the ensemble, most of which have seen
         their tags. On tags with errors made on purpose such lists are as precise as those of a
-        model that has not seen the items, or more so; see `Spread` in `polyseme.feedback.active_learning`.
+        model that has not seen the items, or more so; see `Spread` in
+        `polyseme.feedback.active_learning`.
         """
         from polyseme.feedback.active_learning import check_strategy
-        from polyseme.questions import select_questions
+        from polyseme.feedback.questions import select_questions
 
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)

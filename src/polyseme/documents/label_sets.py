@@ -1,7 +1,8 @@
 """The documents that a tagger knows: naming, matching with items' documents, adding and removing.
 
-In: corpora. Out: labels, names and rows of the known documents. `polyseme.scoring.known_documents`, and
-`polyseme.published.priming` for the published method, encode them as concepts.
+In: corpora. Out: labels, names and rows of the known documents. They are
+encoded by `polyseme.scoring.known_documents`, and by `polyseme.published.priming` for the published
+method.
 """
 
 from __future__ import annotations
