@@ -935,7 +935,17 @@ class ConceptSpace(Estimator):
         return EncodedFeatures(codes, direct, probable, coordinates)
 
     def compose(self, direct: Floats, context: Floats) -> Floats:
-        """Return members' codes of features and of probable tags as one, (n, n_members * code)."""
+        """Return members' codes of features and of probable tags as one.
+
+        Parameters
+        ----------
+        direct, context : float32 arrays, shape (n, n_members * code)
+            Codes of features, and codes of probable tags as `encode_context` returns them.
+
+        Returns
+        -------
+        float32 array, shape (n, n_members * code)
+        """
         return np.asarray((1 - self.context) * direct + self.context * context, dtype=np.float32)
 
     def encode_context(self, probable: Floats, members: Members | None = None) -> Floats:
