@@ -282,7 +282,7 @@ def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
     interrupted = space_of(run, random_state=None)
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(**world, progress=interrupted_after(2))
-    config, _ = read_model(run)
+    config, _ = read_model(run, "training")
     space = space_of(run, random_state=None)
     _, seed = space.prepare(**world, groups=None)
     assert seed == config["seed"]
