@@ -23,10 +23,9 @@ from polyseme.cli import app
 from polyseme.cli.inputs import TableReader, tags_of_items
 from polyseme.cli.output import bar
 from polyseme.cli.postponed import Postponed, postpone
-from polyseme.cli.reading import TableReader, tags_of_items
-from polyseme.corpus import LabelCorpus
-from polyseme.persistence import MODEL
+from polyseme.documents.corpus import LabelCorpus
 from polyseme.published.training import Checkpoint, ConceptTrainer
+from polyseme.storage.model_file import MODEL
 
 SMALL = ["--preset", "paper", "--components", 8, "--topics", 5, "--epochs", 2]
 SMALL += ["--mapper", "kernel-ridge"]

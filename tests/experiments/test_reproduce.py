@@ -18,9 +18,8 @@ from joblib.externals.loky import reusable_executor
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from html_pages import Parsed
-from polyseme._validation import InputError
-from polyseme.datasets import load_dataset
-from polyseme.io.folders import MARK
+from polyseme.base.validation import InputError
+from polyseme.storage.atomic_files import MARK
 from polyseme_experiments import EXPERIMENTS
 from polyseme_experiments.datasets import load_dataset
 from polyseme_experiments.figures import get_experiment

@@ -19,15 +19,11 @@ from numpy.testing import assert_array_equal
 from killed_writers import killed_while_writing
 from media_files import make_odd_pictures
 from polyseme import AudioFeatures, ImageFeatures, extract_folder
-from polyseme._validation import InputError, PolysemeWarning
-from polyseme.features import extraction, read_extraction
-from polyseme.features.base import MediaError, MediaFeatures
-from polyseme.features.extraction import FeatureStore, from_caches
-from polyseme.io.folders import sealed, summary_of, unsealed
+from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.io.join import match_files
 from polyseme.media import extraction, read_extraction
 from polyseme.media.base import MediaError, MediaFeatures
-from polyseme.media.extraction import FeatureStore, _hash, from_caches
+from polyseme.media.extraction import FeatureStore, from_caches
 from polyseme.media.xmp import merge_tags
 from polyseme.storage.atomic_files import sealed, summary_of, unsealed
 from sidecar_files import write_sidecar

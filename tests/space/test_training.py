@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from polyseme import ConceptSpace, SpacePlan, training
-from polyseme._validation import InputError, PolysemeWarning
-from polyseme.calibration import sigmoid
-from polyseme.gpu_training import GpuLearner
-from polyseme.persistence import MODEL, read_model, write_model
-from polyseme.steps import read_columns
-from polyseme.training import Answers, SpaceTraining, pool_targets, standardise
+from polyseme import ConceptSpace, SpacePlan
+from polyseme.base.validation import InputError, PolysemeWarning
+from polyseme.space import training
+from polyseme.space.calibration import sigmoid
+from polyseme.space.steps import read_columns
+from polyseme.space.trainer_gpu import GpuLearner
+from polyseme.space.training import HeldOutPredictions, SpaceTraining, pool_targets, standardise
+from polyseme.storage.model_file import MODEL, read_model, write_model
 
 N_LABEL_SETS = 40
 N_ITEMS = 36

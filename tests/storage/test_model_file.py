@@ -22,8 +22,9 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file, save
 
 from killed_writers import killed_while_writing
-from polyseme import _memory, load
-from polyseme.persistence import (
+from polyseme import load
+from polyseme.base import memory
+from polyseme.storage.model_file import (
     MODEL,
     VERDICTS,
     DamagedModelError,

@@ -12,10 +12,9 @@ from polyseme import ZeroShotTagger, load
 from polyseme.base.validation import InputError
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.io import Table
-from polyseme.persistence import MODEL, ModelFileError
-from polyseme.serve.collection import UnknownItemError
-from polyseme.serve.host import ModelHost, SuggestRequest, UnknownLabelError
-from polyseme.verdicts import Verdict
+from polyseme.storage.model_file import MODEL, ModelFileError
+from polyseme.studio.collection import UnknownItemError
+from polyseme.studio.host import ModelHost, SuggestRequest, UnknownLabelError
 
 
 def features_of(world, row=0):

@@ -9,10 +9,10 @@ import shutil
 import pytest
 
 from polyseme import load
-from polyseme._validation import InputError
-from polyseme.persistence import MODEL, ModelFileError
-from polyseme.serve.host import ModelHost
-from polyseme.serve.versions import FOLDER, Versions
+from polyseme.base.validation import InputError
+from polyseme.storage.model_file import MODEL, ModelFileError
+from polyseme.studio.host import ModelHost
+from polyseme.studio.versions import FOLDER, Versions
 
 
 def keep(versions, action="change"):
