@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from polyseme.storage.atomic_files import MARK
 from polyseme_experiments import EXPERIMENTS
 from polyseme_experiments.figures import get_experiment
 from polyseme_experiments.figures.base import FORMER, Results
@@ -23,10 +24,16 @@ HEADLINE = SETTINGS | {"Emoji": "emoji"}
 COLUMNS = ("E-MAP ZSL", "E-MAP ZSL only", "C-MAP ZSL", "C-MAP ZSL only")
 
 
+def copy_records(results, folder):
+    """Copy records, and the mark by which a folder of results is known."""
+    shutil.copytree(results / "records", folder / "records")
+    shutil.copy(results / MARK, folder)
+
+
 @pytest.fixture(scope="module")
 def made_again(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    shutil.copytree(RESULTS / "records", folder / "records")
+    copy_records(RESULTS, folder)
     sections = reproduce(["all"], RunConfig(), out=folder, from_records=True)
     return folder, sections
 
@@ -47,7 +54,7 @@ def test_tables_are_those_of_the_records(made_again):
 
 def test_tables_of_the_published_training_are_those_of_its_records(tmp_path):
     recorded_folder = RESULTS / "paper"
-    shutil.copytree(recorded_folder / "records", tmp_path / "records")
+    copy_records(recorded_folder, tmp_path)
     config = RunConfig(preset="paper")
     reproduce(["fig7", "fig9"], config, out=tmp_path, from_records=True)
     for name in ("README.md", "tables/fig7.csv", "tables/fig9.csv"):
