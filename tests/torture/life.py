@@ -285,10 +285,7 @@ class Life(RuleBasedStateMachine):
     @rule(moment=st.integers(0, 40))
     def killed_while_saving(self, moment: int) -> None:
         """Be killed while it is saved: the folder holds it as it was before, or as it is."""
-        from polyseme.persistence import read_digest
-
         before = self._scores()
-        digest = read_digest(self.folder)
         killed = self._killed(lambda: self.tagger.save(self.folder), moment)
         found = self._loaded()
         assert list(found.store_.ids) in (self.kept, list(self.documents)), "neither old nor new"
