@@ -56,7 +56,7 @@ from polyseme.scoring.encoded import EncodedItems, item_names
 from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.scoring.scorer import METHODS, Items, n_rows
 from polyseme.space.calibration import sigmoid
-from polyseme.space.concept_space import ConceptSpace, Trainer
+from polyseme.space.concept_space import ConceptSpace
 from polyseme.storage.array_checks import (
     reading,
 )
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from polyseme.media.base import MediaFeatures
     from polyseme.published.tagger import PublishedTagger
     from polyseme.scoring.evidence import Evidence
+    from polyseme.space.space_fit import Trainer
 
 Matrix = NDArray[np.float64]
 KINDS = ("seen", "unseen", "oov")

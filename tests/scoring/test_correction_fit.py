@@ -175,7 +175,7 @@ def test_projections_of_many_features_keep_cosines():
 
 def test_projections_are_the_same_in_a_new_process():
     code = (
-        "import numpy as np, hashlib; from polyseme.space.projection import _signs;"
+        "import numpy as np, hashlib; from polyseme.space.features import _signs;"
         "print(hashlib.sha256(_signs(600).tobytes()).hexdigest())"
     )
     runs = {

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.documents.corpus import LabelCorpus
+from polyseme.space.features import Features, column_statistics, standardise
 from polyseme.space.linear_path import MOST_FEATURES, Ridge, prediction_spreads
-from polyseme.space.training import Features, column_statistics, standardise
 
 Matrix = NDArray[np.float64]
 

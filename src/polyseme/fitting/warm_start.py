@@ -18,7 +18,8 @@ from polyseme.base.extractors import FeatureExtractor
 from polyseme.base.validation import InputError, IntArray
 from polyseme.fitting.training_set import TrainingSet
 from polyseme.space.concept_space import ConceptSpace
-from polyseme.space.training import Features, SpacePlan, column_statistics
+from polyseme.space.features import Features, column_statistics
+from polyseme.space.training import SpacePlan
 
 Keys = NDArray[np.uint64]
 

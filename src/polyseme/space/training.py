@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from polyseme.base.threads import n_cores
 from polyseme.base.validation import InputError, IntArray, check_number
 from polyseme.space.calibration import match_frequencies, sigmoid
+from polyseme.space.features import Features, standardise
 from polyseme.space.members import Members, Shape, StartMembers, likely, mean_of
 from polyseme.storage.array_checks import (
     Fields,
@@ -45,19 +46,10 @@ from polyseme.storage.model_file import within, write_model
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
-Features = NDArray[np.float64] | sp.csr_matrix
+
 
 # The kind of folder that holds the state of a training.
 CHECKPOINT = "training"
-# Standardised features are cut off here: one wild number must not carry an encoder away. Rare
-# detections and rare words reach 20 spreads and matter: at 3 the seen labels of HSUN lose 6 points
-# of C-MAP, at 10 half a point.
-_FARTHEST = 20.0
-# Squares of smaller spreads underflow.
-LEAST_SCALE = 1e-150
-# Values of one size differ by such a share through rounding alone.
-_ROUNDING = 1e-12
-_COLUMNS_TOGETHER = 64
 # No item stands for more than ten.
 _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
@@ -341,74 +333,6 @@ class TrainingData:
         priors = self.priors()
         weights = (priors * (1 - priors)) ** -rarity
         return np.asarray(weights / weights.mean(), dtype=np.float32)
-
-
-def column_statistics(X: Features) -> tuple[Matrix, Matrix]:
-    """Return means and spreads of columns, 1 for columns that never change; sparse stays sparse."""
-    mean, spread = _means_and_spreads(X)
-    return mean, np.where(_varies(mean, spread), spread, 1.0)
-
-
-def lost_columns(X: Features, scale: Matrix) -> IntArray:
-    """Return the columns that count as constant though their values differ by more than rounding.
-
-    Parameters
-    ----------
-    X : array or csr matrix, shape (n, n_features)
-    scale : float64 array, shape (n_features,)
-        The spreads that `column_statistics` gave.
-    """
-    lost = [np.zeros(0, dtype=np.int64)]
-    unscaled = np.flatnonzero(scale == 1)
-    for start in range(0, len(unscaled), _COLUMNS_TOGETHER):
-        columns = unscaled[start : start + _COLUMNS_TOGETHER]
-        some = X[:, columns]
-        mean, spread = _means_and_spreads(some)
-        highest, lowest = _extremes(some)
-        sizes = np.maximum(np.abs(highest), np.abs(lowest))
-        differ = highest - lowest > _ROUNDING * sizes
-        lost.append(columns[differ & ~_varies(mean, spread)])
-    return np.concatenate(lost)
-
-
-def _means_and_spreads(X: Features) -> tuple[Matrix, Matrix]:
-    """Return means and standard deviations of columns; sparse stays sparse."""
-    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    if not sp.issparse(X):
-        return mean, np.asarray(X.std(axis=0), dtype=np.float64)
-    n, n_columns = X.shape
-    away = (X.data - mean[X.indices]) ** 2
-    sums = np.bincount(X.indices, weights=away, minlength=n_columns)
-    n_zero = n - np.bincount(X.indices, minlength=n_columns)
-    return mean, np.sqrt((sums + n_zero * mean**2) / max(n, 1))
-
-
-def _extremes(X: Features) -> tuple[Matrix, Matrix]:
-    """Return the largest and the smallest value of each column."""
-    if not sp.issparse(X):
-        return np.asarray(X.max(axis=0)), np.asarray(X.min(axis=0))
-    columns: Any = sp.csc_matrix(X)
-    return columns.max(axis=0).toarray().ravel(), columns.min(axis=0).toarray().ravel()
-
-
-def _varies(mean: Matrix, spread: Matrix) -> NDArray[np.bool_]:
-    """Return which columns vary, by their means and spreads.
-
-    What is left of a large constant by rounding is no spread. How small a spread is says nothing:
-    features may come in any unit.
-    """
-    return np.asarray(spread > np.maximum(LEAST_SCALE, 1e-9 * np.abs(mean)))
-
-
-def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
-    """Return features (n, n_features) in spreads from the mean, dense, wild ones cut off."""
-    table = np.empty(X.shape, dtype=np.float32)
-    for start in range(0, len(table), 1024):
-        block = X[start : start + 1024]
-        dense = np.asarray(block.toarray() if sp.issparse(block) else block, dtype=np.float64)
-        scaled = (dense - mean) / scale
-        table[start : start + 1024] = np.minimum(np.maximum(scaled, -_FARTHEST), _FARTHEST)
-    return table
 
 
 def selection_weights(any_unseen: NDArray[Any]) -> NDArray[Any]:
