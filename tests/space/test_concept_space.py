@@ -310,6 +310,7 @@ def test_all_documents_but_its_own_vote_for_an_item_that_is_held_out(monkeypatch
     X = np.random.default_rng(0).normal(size=(n, 3))
     made = small_space().fit(documents, X, np.arange(n))
     data, _ = prepare_training(small_space(), documents, X, np.arange(n), None, None)
+    calibration = space_fit.SpaceCalibration(made, data)
     code = made.plan_.code
     for fold in (0, 1):
         rows = np.flatnonzero(data.folds == fold)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.base.validation import IntArray
-from polyseme.io.join import without_ids
-from polyseme.space.concept_space import ConceptSpace
+
+if TYPE_CHECKING:
+    from polyseme.space.concept_space import ConceptSpace
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -173,6 +174,8 @@ def _are_consecutive(numbers: IntArray) -> bool:
 
 def item_names(X: Any) -> list[str] | None:
     """Return the ids of items, or their files; None where only their numbers tell them apart."""
+    from polyseme.io.join import without_ids
+
     _, ids = without_ids(X)
     if ids is None and isinstance(X, (list, tuple)) and X:
         files = [str(item) for item in X if isinstance(item, (str, Path))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,10 +19,12 @@ from polyseme.base.validation import InputError, IntArray, first_few
 from polyseme.documents.tags import label_preference, rank_blocks
 from polyseme.scoring.correction_fit import CorrectionTable
 from polyseme.scoring.encoded import EncodedItems
-from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.space.calibration import new_label_frequencies
 from polyseme.space.concept_space import ConceptSpace, Readout
 from polyseme.space.votes import vote_logits
+
+if TYPE_CHECKING:
+    from polyseme.scoring.known_documents import KnownDocuments
 
 Features = NDArray[np.float64] | sp.csr_matrix
 Items = Features | EncodedItems
