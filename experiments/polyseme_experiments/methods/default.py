@@ -80,7 +80,7 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 _LIMITS = (
     *("MOST_FEATURE", "UNIT", "PROJECTION_SIZE", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
     *("MEASURED", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS", "WARM_RATES"),
-    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL"),
+    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL", "_BLOCK_ITEMS"),
 )
 _KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS", "_BLOCK_VOTES": "_VOTES"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
