@@ -11,15 +11,14 @@ from scipy.optimize import minimize
 
 from polyseme.scoring.correction_fit import (
     OFFSET,
-    PROJECTION_SIZE,
     STRENGTHS,
     Correction,
     CorrectionTable,
     _solve,
     fit_correction,
-    project,
 )
 from polyseme.space.calibration import sigmoid
+from polyseme.space.features import PROJECTION_SIZE, project
 
 NOTHING = (np.zeros((0, 0), dtype=np.float32), np.zeros(0), np.zeros(0))
 

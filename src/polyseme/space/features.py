@@ -47,29 +47,33 @@ def lost_columns(X: Features, scale: Matrix) -> IntArray:
     scale : float64 array, shape (n_features,)
         The spreads that `column_statistics` gave.
     """
-    lost = [np.zeros(0, dtype=np.int64)]
+    lost_blocks = [np.zeros(0, dtype=np.int64)]
     unscaled = np.flatnonzero(scale == 1)
     for start in range(0, len(unscaled), _COLUMNS_TOGETHER):
         columns = unscaled[start : start + _COLUMNS_TOGETHER]
-        some = X[:, columns]
-        mean, spread = _means_and_spreads(some)
-        highest, lowest = _extremes(some)
+        table = X[:, columns]
+        mean, spread = _means_and_spreads(table)
+        highest, lowest = _extremes(table)
         sizes = np.maximum(np.abs(highest), np.abs(lowest))
         differ = highest - lowest > _ROUNDING * sizes
-        lost.append(columns[differ & ~_varies(mean, spread)])
-    return np.concatenate(lost)
+        is_lost = differ & ~_varies(mean, spread)
+        lost_blocks.append(columns[is_lost])
+    return np.concatenate(lost_blocks)
 
 
 def _means_and_spreads(X: Features) -> tuple[Matrix, Matrix]:
     """Return means and standard deviations of columns; sparse stays sparse."""
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     if not sp.issparse(X):
-        return mean, np.asarray(X.std(axis=0), dtype=np.float64)
-    n, n_columns = X.shape
-    away = (X.data - mean[X.indices]) ** 2
-    sums = np.bincount(X.indices, weights=away, minlength=n_columns)
-    n_zero = n - np.bincount(X.indices, minlength=n_columns)
-    return mean, np.sqrt((sums + n_zero * mean**2) / max(n, 1))
+        spread = np.asarray(X.std(axis=0), dtype=np.float64)
+        return mean, spread
+    n_rows, n_columns = X.shape
+    deviations = X.data - mean[X.indices]
+    stored_squares = np.bincount(X.indices, weights=deviations**2, minlength=n_columns)
+    n_stored = np.bincount(X.indices, minlength=n_columns)
+    zero_squares = (n_rows - n_stored) * mean**2
+    variance = (stored_squares + zero_squares) / max(n_rows, 1)
+    return mean, np.sqrt(variance)
 
 
 def _extremes(X: Features) -> tuple[Matrix, Matrix]:
@@ -77,7 +81,9 @@ def _extremes(X: Features) -> tuple[Matrix, Matrix]:
     if not sp.issparse(X):
         return np.asarray(X.max(axis=0)), np.asarray(X.min(axis=0))
     columns: Any = sp.csc_matrix(X)
-    return columns.max(axis=0).toarray().ravel(), columns.min(axis=0).toarray().ravel()
+    highest = columns.max(axis=0).toarray()
+    lowest = columns.min(axis=0).toarray()
+    return highest.ravel(), lowest.ravel()
 
 
 def _varies(mean: Matrix, spread: Matrix) -> NDArray[np.bool_]:
@@ -86,17 +92,23 @@ def _varies(mean: Matrix, spread: Matrix) -> NDArray[np.bool_]:
     What is left of a large constant by rounding is no spread. How small a spread is says nothing:
     features may come in any unit.
     """
-    return np.asarray(spread > np.maximum(LEAST_SCALE, 1e-9 * np.abs(mean)))
+    rounding = 1e-9 * np.abs(mean)
+    least = np.maximum(LEAST_SCALE, rounding)
+    return np.asarray(spread > least)
 
 
 def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
     """Return features (n, n_features) in spreads from the mean, dense, wild ones cut off."""
     table = np.empty(X.shape, dtype=np.float32)
     for start in range(0, len(table), 1024):
-        block = X[start : start + 1024]
-        dense = np.asarray(block.toarray() if sp.issparse(block) else block, dtype=np.float64)
+        rows = slice(start, start + 1024)
+        block: Any = X[rows]
+        if sp.issparse(block):
+            block = block.toarray()
+        dense = np.asarray(block, dtype=np.float64)
         scaled = (dense - mean) / scale
-        table[start : start + 1024] = np.minimum(np.maximum(scaled, -_FARTHEST), _FARTHEST)
+        bounded = np.maximum(scaled, -_FARTHEST)
+        table[rows] = np.minimum(bounded, _FARTHEST)
     return table
 
 
@@ -107,11 +119,15 @@ def _signs(n_features: int) -> Floats:
     Its signs are bits that are the same in every version of numpy, so that a projection which was
     saved stays one of the same space.
     """
-    numbers = np.random.PCG64(n_features).random_raw(n_features * PROJECTION_SIZE // 64)
+    n_bits = n_features * PROJECTION_SIZE
+    generator = np.random.PCG64(n_features)
+    numbers = generator.random_raw(n_bits // 64)
     octets = np.asarray(numbers, dtype="<u8").view(np.uint8)
-    bits = np.unpackbits(octets).reshape(n_features, PROJECTION_SIZE)
+    bits = np.unpackbits(octets)
     signs = bits.astype(np.float32) * 2 - 1
-    return np.asarray(signs / np.float32(PROJECTION_SIZE**0.5))
+    matrix = signs.reshape(n_features, PROJECTION_SIZE)
+    length = np.float32(PROJECTION_SIZE**0.5)
+    return np.asarray(matrix / length)
 
 
 def project(features: Floats) -> Floats:
@@ -121,6 +137,10 @@ def project(features: Floats) -> Floats:
     no more than `PROJECTION_SIZE` of them.
     """
     n_features = features.shape[1]
-    projections = features if n_features <= PROJECTION_SIZE else features @ _signs(n_features)
-    lengths = np.sqrt(np.einsum("ij,ij->i", projections, projections))[:, None]
-    return np.asarray(projections / np.maximum(lengths, 1e-9), dtype=np.float32)
+    projections = features
+    if n_features > PROJECTION_SIZE:
+        projections = features @ _signs(n_features)
+    squared_lengths = np.einsum("ij,ij->i", projections, projections)
+    lengths = np.sqrt(squared_lengths)[:, None]
+    lengths = np.maximum(lengths, 1e-9)
+    return np.asarray(projections / lengths, dtype=np.float32)

@@ -244,9 +244,13 @@ def prepare_training(
 
 def _item_rows(item_documents: IntArray | None, n_items: int, n_documents: int) -> IntArray:
     """Return the document of each item, (n_items,); raise where there is no such document."""
-    rows = np.arange(n_items) if item_documents is None else np.asarray(item_documents)
-    is_outside = len(rows) > 0 and not (rows.min() >= 0 and rows.max() < n_documents)
-    if len(rows) != n_items or n_items > n_documents or is_outside:
+    if item_documents is None:
+        rows = np.arange(n_items)
+    else:
+        rows = np.asarray(item_documents)
+    is_outside = (rows < 0) | (rows >= n_documents)
+    has_documents = len(rows) == n_items and n_items <= n_documents
+    if not has_documents or is_outside.any():
         raise InputError(
             f"There are {n_items} items and {n_documents} documents; say with "
             "`item_documents` which document is each item's."
@@ -803,6 +807,7 @@ class SpaceCalibration:
 
 def _read_codes(members: Members, codes: Floats) -> Matrix:
     """Return the mean of members' raw logits from codes that are side by side, (n, n_outputs)."""
-    by_member = codes.reshape(len(codes), len(members), -1).transpose(1, 0, 2)
-    logits = members.read(np.ascontiguousarray(by_member))
+    by_item = codes.reshape(len(codes), len(members), -1)
+    by_member = np.ascontiguousarray(by_item.transpose(1, 0, 2))
+    logits = members.read(by_member)
     return mean_of(logits).astype(np.float64)

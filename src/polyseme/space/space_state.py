@@ -131,7 +131,7 @@ def space_state(space: ConceptSpace) -> tuple[dict[str, Any], dict[str, NDArray[
         "digest": space.digest_,
     }
     weights = {str(place): group for place, group in enumerate(space.members_.groups)}
-    parts = {
+    arrays_by_field = {
         "calibration": space.calibration_._asdict(),
         "held_out_sample": space.held_out_sample_._asdict(),
         "reference_sample": space.reference_sample_._asdict(),
@@ -139,9 +139,9 @@ def space_state(space: ConceptSpace) -> tuple[dict[str, Any], dict[str, NDArray[
         "members": weights,
     }
     arrays = {name: getattr(space, f"{name}_") for name in _ARRAYS}
-    for part_name, part_arrays in parts.items():
-        for name, array in part_arrays.items():
-            arrays[f"{part_name}.{name}"] = array
+    for field_name, field_arrays in arrays_by_field.items():
+        for name, array in field_arrays.items():
+            arrays[f"{field_name}.{name}"] = array
     return config, arrays
 
 
