@@ -84,9 +84,12 @@ class EncodedItems:
     def __getitem__(self, rows: Any) -> EncodedItems:
         """Return some items, by a number, numbers, a slice or a mask."""
         numbers = np.atleast_1d(np.arange(len(self))[rows])
-        # A slice gives views.
-        selection = slice(numbers[0], numbers[-1] + 1) if _are_consecutive(numbers) else numbers
-        ids = None if self.ids is None else [self.ids[number] for number in numbers.tolist()]
+        selection: Any = numbers
+        if _are_consecutive(numbers):  # a slice gives views
+            selection = slice(numbers[0], numbers[-1] + 1)
+        ids = None
+        if self.ids is not None:
+            ids = [self.ids[number] for number in numbers.tolist()]
         items = EncodedItems(self.features[selection], ids, self.space, 0)
         if self.codes is not None:
             items.codes = self.codes[selection]
@@ -126,12 +129,12 @@ class EncodedItems:
         float64 array, shape (n, n_labels), or None
             None where the cache would take more memory than it may. It must not be changed.
         """
-        origin, rows = (self, None) if self._origin is None else self._origin
-        n_bytes = 8 * n_labels * len(origin)
-        logits = origin._logits.get(sources, n_bytes, lambda: score(origin))
-        if logits is None or rows is None:
-            return logits
-        return logits[rows]
+        if self._origin is not None:
+            origin, rows = self._origin
+            logits = origin.logits(sources, n_labels, score)
+            return None if logits is None else logits[rows]
+        n_bytes = 8 * n_labels * len(self)
+        return self._logits.get(sources, n_bytes, lambda: score(self))
 
 
 class _TableCache:
