@@ -318,7 +318,7 @@ class KnownDocuments:
             "n_learned": self.n_learned,
             "ids": list(self.ids),
         }
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "indices": self.matrix.indices.astype(np.int64),
             "indptr": self.matrix.indptr.astype(np.int64),
             "sets": self.sets,

@@ -278,7 +278,7 @@ class ConceptSpace(Estimator):
         from polyseme.space.training import SpacePlan
 
         plan = self.plan or SpacePlan().sized(n_documents, n_items)
-        values = {
+        values: dict[str, Any] = {
             "n_folds": self.n_folds,
             "members_per_fold": self.members_per_fold,
             "n_steps": self.n_steps,
@@ -575,7 +575,7 @@ class ConceptSpace(Estimator):
     def _middle_biases(self, directions: Matrix, gaps: Matrix) -> Matrix:
         """Return biases (n_members, n_new) that are 0 half way between two means."""
         middle = self.document_mean_[..., None] + 0.5 * gaps
-        return -(directions * middle).sum(axis=1)
+        return np.asarray(-(directions * middle).sum(axis=1))
 
     def _discriminants(self, gaps: Matrix, counts: Matrix) -> Matrix:
         """Return the directions of linear discriminant analysis, (n_members, code, n_new).

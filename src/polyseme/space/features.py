@@ -103,7 +103,7 @@ def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
     for start in range(0, len(table), 1024):
         rows = slice(start, start + 1024)
         block: Any = X[rows]
-        if sp.issparse(block):
+        if sp.issparse(X):
             block = block.toarray()
         dense = np.asarray(block, dtype=np.float64)
         scaled = (dense - mean) / scale

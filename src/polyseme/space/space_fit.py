@@ -458,8 +458,8 @@ class _FoldPredictions(NamedTuple):
     logits: Matrix  # (n, n_labels)
     votes: Matrix  # of known documents, (n, n_labels)
     probable: Matrix  # tags by features, (n, n_seen)
-    unseen: Matrix  # probabilities of unseen labels by true tags, (n, n_unseen)
-    any_unseen: Matrix  # how probably an item holds any unseen label, (n,)
+    unseen: Floats  # probabilities of unseen labels by true tags, (n, n_unseen)
+    any_unseen: Floats  # how probably an item holds any unseen label, (n,)
     codes: Floats  # by the members of the fold, (n, members_per_fold * code)
     code_sum: Floats  # of features alone, by all members, (n_members * code,)
 
@@ -666,7 +666,9 @@ class SpaceCalibration:
         truth = sample.truth[rows].astype(np.float32)
         unseen, _ = mean_answers(members, features, truth)
         n_unseen = self.n_labels - self.n_seen
-        any_unseen = unseen[:, -1] if unseen.shape[1] else np.zeros(len(features))
+        any_unseen = np.zeros(len(features), dtype=np.float32)
+        if unseen.shape[1]:
+            any_unseen = unseen[:, -1]
         all_codes = side_by_side(space.members_.encode_items(features))
         return _FoldPredictions(
             logits=logits,
