@@ -41,7 +41,8 @@ from polyseme.fitting.warm_start import (
     extractor_parameters,
     placed_groups,
 )
-from polyseme.space.concept_space import ConceptSpace, Trainer, WarmStart
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.space.space_fit import Trainer, WarmStart
 from polyseme.space.training import VALIDATION_STEPS
 from polyseme.storage.checkpoints import check_room_for
 from polyseme.tagger import ZeroShotTagger

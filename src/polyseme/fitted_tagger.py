@@ -24,20 +24,18 @@ from polyseme.base.validation import (
     in_order,
 )
 from polyseme.documents.corpus import LabelCorpus, normalize_label
-from polyseme.documents.label_sets import label_column
 from polyseme.documents.tags import label_kinds
 from polyseme.documents.vocabulary import Vocabulary
-from polyseme.feedback.corrections import Corrections
-from polyseme.io.join import without_ids
 from polyseme.scoring.encoded import EncodedItems
-from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.scoring.scorer import Items, LabelScorer, NamedLabels
 from polyseme.space.concept_space import ConceptSpace
 
 if TYPE_CHECKING:
+    from polyseme.feedback.corrections import Corrections
     from polyseme.fitting.holdout_validation import Validation
     from polyseme.fitting.warm_start import DocumentKeys
     from polyseme.media.base import MediaFeatures
+    from polyseme.scoring.known_documents import KnownDocuments
 
 Matrix = NDArray[np.float64]
 # Labels, of any length each: an array of fixed width would have the longest one's everywhere.
@@ -181,6 +179,8 @@ class FittedTagger(Estimator):
             if column is not None:
                 return column
             label = self.vocabulary_.resolve(label)
+        from polyseme.documents.label_sets import label_column
+
         return label_column(self.store_.labels, label, normalize=self.normalize_labels_)
 
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
@@ -206,8 +206,11 @@ class FittedTagger(Estimator):
             if X.space != self.space_.digest_:
                 raise InputError("These items were coded in another space; `encode` them again.")
             return X
+        from polyseme.io.join import without_ids
+
         names = getattr(self, "feature_names_in_", None)
-        table = in_order(without_ids(X)[0], names, owner=owner)
+        rows, _ = without_ids(X)
+        table = in_order(rows, names, owner=owner)
         if self.features_ is not None:
             table = self.features_.transform(X)
         n_features = self.n_features_in_

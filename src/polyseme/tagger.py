@@ -47,20 +47,12 @@ from polyseme.documents.tags import (
     tag_table,
 )
 from polyseme.documents.vocabulary import Vocabulary, as_vocabulary
-from polyseme.feedback.corrections import Corrections
-from polyseme.feedback.standing_verdicts import Feedback
-from polyseme.feedback.verdict_log import Verdict, VerdictLog
 from polyseme.fitted_tagger import StrArray
 from polyseme.label_changes import LabelChanges
 from polyseme.scoring.encoded import EncodedItems, item_names
-from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.scoring.scorer import METHODS, Items, n_rows
 from polyseme.space.calibration import sigmoid
-from polyseme.space.concept_space import ConceptSpace, Trainer
-from polyseme.storage.array_checks import (
-    reading,
-)
-from polyseme.storage.checkpoints import unless_refused
+from polyseme.space.concept_space import ConceptSpace
 from polyseme.storage.model_file import (
     ModelFileError,
     SavedEstimator,
@@ -71,9 +63,11 @@ from polyseme.verdict_learning import VerdictLearning
 
 if TYPE_CHECKING:
     from polyseme.documents.word_vectors import WordVectors
+    from polyseme.feedback.verdict_log import Verdict, VerdictLog
     from polyseme.media.base import MediaFeatures
     from polyseme.published.tagger import PublishedTagger
     from polyseme.scoring.evidence import Evidence
+    from polyseme.space.space_fit import Trainer
 
 Matrix = NDArray[np.float64]
 KINDS = ("seen", "unseen", "oov")
@@ -262,8 +256,12 @@ class ZeroShotTagger(
         """
         from polyseme import fit_stages
         from polyseme.documents.word_vectors import as_word_vectors
+        from polyseme.feedback.corrections import Corrections
+        from polyseme.feedback.standing_verdicts import Feedback
         from polyseme.fitting.training_set import gather, warn_of_lost_features
         from polyseme.fitting.warm_start import ColdStartError, DocumentKeys
+        from polyseme.scoring.known_documents import KnownDocuments
+        from polyseme.storage.checkpoints import unless_refused
 
         if y is None:
             owner = type(self).__name__
@@ -798,7 +796,10 @@ def load(path: str | Path) -> Tagger:
     ZeroShotTagger or PublishedTagger
         Ranks exactly as the saved one did.
     """
+    from polyseme.feedback.corrections import Corrections
+    from polyseme.feedback.verdict_log import VerdictLog
     from polyseme.model_state import tagger_from_state
+    from polyseme.storage.array_checks import reading
 
     path = check_path(path, what="The folder of a model")
     saved = read_file(model_file(path), "tagger")

@@ -23,15 +23,14 @@ from polyseme.base.validation import (
 )
 from polyseme.documents.corpus import Documents
 from polyseme.documents.tags import carried_labels
-from polyseme.feedback.corrections import Corrections
-from polyseme.feedback.standing_verdicts import Feedback, as_verdict
-from polyseme.feedback.verdict_log import Verdict, VerdictLog
 from polyseme.fitted_tagger import FittedTagger
 from polyseme.scoring.encoded import item_names, item_vectors, table_rows
 from polyseme.scoring.scorer import Items
 
 if TYPE_CHECKING:
     from polyseme.feedback.active_learning import Question
+    from polyseme.feedback.corrections import Corrections
+    from polyseme.feedback.verdict_log import Verdict, VerdictLog
 
 
 class VerdictLearning(FittedTagger):
@@ -70,11 +69,14 @@ class VerdictLearning(FittedTagger):
         tuple of int
             The verdicts' numbers, for `undo`.
         """
+        from polyseme.feedback.standing_verdicts import as_verdict
+
         check_fitted(self, "store_")
         self._check_featured()
         check_iterable(verdicts, "verdicts")
         digest = self.space_.digest_
-        checked = self._with_resolved_labels([as_verdict(verdict, digest) for verdict in verdicts])
+        as_asked = [as_verdict(verdict, digest) for verdict in verdicts]
+        checked = self._with_resolved_labels(as_asked)
         self.refresh()  # others may have told of these items
         items = list(dict.fromkeys(verdict.item for verdict in checked))
         vectors = self._new_vectors(items, X)
@@ -146,6 +148,8 @@ class VerdictLearning(FittedTagger):
             Items with ids: those of them that verdicts are about and that the space has not coded
             yet are coded. By default verdicts on such items do not count.
         """
+        from polyseme.feedback.standing_verdicts import Feedback
+
         check_fitted(self, "store_")
         feedback = Feedback(log, self.space_.digest_)
         names = None if X is None else item_names(X)

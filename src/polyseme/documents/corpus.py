@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,10 +33,9 @@ from polyseme.base.validation import (
     first_few,
     is_pandas,
 )
-from polyseme.io import Table, read_documents
-from polyseme.io.columns import TAGS, fields_of, texts
-from polyseme.io.join import pair_rows, without_ids
-from polyseme.io.tag_cells import label_sets, suspicion
+
+if TYPE_CHECKING:
+    from polyseme.io import Table
 
 Document: TypeAlias = Collection[str]
 Labels: TypeAlias = Sequence[str] | NDArray[np.object_]
@@ -141,6 +140,8 @@ class LabelCorpus:
             What stands between two labels, where each document is a text.
         """
         if delimiter is not None:
+            from polyseme.io.tag_cells import label_sets
+
             documents = label_sets(documents, delimiter)
         check_iterable(documents, "documents")
         columns: dict[str, int] = {}
@@ -252,6 +253,8 @@ class LabelCorpus:
         strict : bool
             Whether ids that stand more than once are refused; otherwise their tags are united.
         """
+        from polyseme.io import read_documents
+
         table = read_documents(path, tags_column=tags_column, delimiter=delimiter, strict=strict)
         return cls.of_table(table, Path(path).name, normalize=normalize)
 
@@ -461,6 +464,11 @@ def as_corpus(
     documents: Any = y  # frames of three libraries, none of which need be installed
     if isinstance(documents, LabelCorpus):
         return documents
+
+    from polyseme.io import Table
+    from polyseme.io.join import without_ids
+    from polyseme.io.tag_cells import label_sets
+
     if isinstance(documents, (str, os.PathLike)):
         place = check_path(documents, what="A table of documents")
         return LabelCorpus.read(place, normalize=normalize)
@@ -498,6 +506,8 @@ def is_indicator(documents: object) -> bool:
     """Return whether documents are a 0/1 matrix: an array, a sparse matrix or a frame."""
     if isinstance(documents, np.ndarray):
         return documents.ndim == 2 and documents.dtype.kind in "biuf"
+    from polyseme.io import Table
+
     is_frame = hasattr(documents, "columns") and not isinstance(documents, Table)
     if not is_frame:
         return bool(sp.issparse(documents))
@@ -513,6 +523,8 @@ def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
 
     See `polyseme.io.join.pair_rows`.
     """
+    from polyseme.io.join import pair_rows
+
     document_ids = None if corpus.numbered else corpus.ids
     features, rows = pair_rows(X, y, document_ids)
     if rows is None:
@@ -540,6 +552,10 @@ def _is_numeric(column: Any) -> bool:
 
 def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
     """Build a corpus from a frame with a column of tags, and an `id`, `group` or `split`."""
+    from polyseme.io import Table
+    from polyseme.io.columns import TAGS, fields_of, texts
+    from polyseme.io.tag_cells import label_sets
+
     names = [str(name) for name in frame.columns]
     field_by_column = fields_of(names)
     candidates = [name for name in names if name not in field_by_column]
@@ -565,6 +581,8 @@ def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
 
 def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
     """Warn once where the tags of documents do not look split."""
+    from polyseme.io.tag_cells import suspicion
+
     doubt = suspicion(sets)
     if doubt is not None:
         warnings.warn(

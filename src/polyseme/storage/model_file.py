@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.memory import check_memory
 from polyseme.base.validation import InputError
 from polyseme.storage.atomic_files import (
     check_link,
@@ -350,6 +349,8 @@ def _identify(file: Path) -> re.Match[bytes] | None:
 def _read_bytes(file: Path, most: int = -1) -> bytes:
     """Return the bytes of a regular file, or the first of them."""
     check_regular(file, ModelFileError)
+    from polyseme.base.memory import check_memory
+
     try:
         with file.open("rb", buffering=0) as stream:  # which reads it in one go
             if most < 0:
