@@ -28,6 +28,7 @@ from polyseme.documents.label_sets import label_column
 from polyseme.documents.tags import label_kinds
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.feedback.corrections import Corrections
+from polyseme.feedback.verdict_log import VerdictLog
 from polyseme.io.join import without_ids
 from polyseme.scoring.encoded import EncodedItems
 from polyseme.scoring.known_documents import KnownDocuments
@@ -64,6 +65,7 @@ class FittedTagger(Estimator):
     n_features_in_: int
     n_fitted_: int
     n_vocabulary_: int
+    verdicts_: VerdictLog
     _likeness: Matrix
     _corrections: Corrections
     _scorer: LabelScorer
@@ -91,6 +93,7 @@ class FittedTagger(Estimator):
             tagger._fit_scorer(named)
             corrections = corrections.with_scorer(tagger._scorer, tagger._answered_column)
         tagger._corrections = corrections
+        tagger.verdicts_ = corrections.feedback.log
         tagger._scorer = replace(tagger._scorer, corrections=corrections.table)
         self.__dict__.update(tagger.__dict__)
         return self

@@ -780,6 +780,7 @@ class ZeroShotTagger(
         self._write(path, tagger_state(self))
         has_moved = corrections.feedback.log is not self.verdicts_
         self._corrections = corrections
+        self.verdicts_ = corrections.feedback.log
         if has_moved:
             self.refresh()
 

@@ -37,11 +37,6 @@ if TYPE_CHECKING:
 class VerdictLearning(FittedTagger):
     """The methods of a tagger that are about verdicts."""
 
-    @property
-    def verdicts_(self) -> VerdictLog:
-        """What people said about its tags, as events."""
-        return self._corrections.feedback.log
-
     def learn(
         self,
         verdicts: Iterable[Verdict | tuple[Any, ...]],
@@ -52,7 +47,8 @@ class VerdictLearning(FittedTagger):
 
         A label's logits are corrected in closed form (see `polyseme.scoring.correction_fit`);
         others stay as they are. Labels may be seen, unseen, blocked or not known at all: then they
-        are new, and known by these answers alone. Verdicts are events in `verdicts_`, which the next fit learns from.
+        are new, and known by these answers alone. Verdicts are events in `verdicts_`, which the
+        next fit learns from.
 
         Parameters
         ----------
