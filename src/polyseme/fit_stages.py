@@ -69,7 +69,7 @@ def check_parameters(tagger: ZeroShotTagger) -> ConceptSpace:
     check_kind("space", tagger.space, tagger.components["space"], owner=owner)
     check_kind("features", tagger.features, FeatureExtractor, owner=owner)
     if tagger.checkpoint is not None:
-        check_path(tagger.checkpoint, what=f"`checkpoint` of `{owner}`")
+        check_path(tagger.checkpoint, subject=f"`checkpoint` of `{owner}`")
     template = ConceptSpace() if tagger.space is None else tagger.space
     if tagger.device is not None:
         template = copy_of(template).set_params(device=tagger.device)
@@ -193,7 +193,7 @@ def train(
 ) -> None:
     """Train a space on a training set, with what is learned of the pool and of verdicts."""
     tables = data.tables
-    with FileProgress("training the concept space, rounds", shown=verbose) as bar:
+    with FileProgress("training the concept space, rounds", verbose=verbose) as bar:
 
         def report_round(n_done: int, n_rounds: int, losses: Mapping[str, float]) -> None:
             bar.tell(n_done, n_rounds, 0)
@@ -259,7 +259,7 @@ def measure(
         random_state=None,
     )
     small = ZeroShotTagger(space=small_space, n_validations=0, random_state=draw_seed(generator))
-    with working("validating on held-out items", shown=tagger.verbose):
+    with working("validating on held-out items", verbose=tagger.verbose):
         validations = validate(
             small,
             data.features,

@@ -774,7 +774,7 @@ class ZeroShotTagger(
         from polyseme.model_state import tagger_state
 
         check_fitted(self, "store_")
-        path = check_path(path, what="The folder of a model")
+        path = check_path(path, subject="The folder of a model")
         # Verdicts come first: no model is there without what it learned from.
         corrections = self._corrections.saved_to(Path(path))
         self._write(path, tagger_state(self))
@@ -801,7 +801,7 @@ def load(path: str | Path) -> Tagger:
     """
     from polyseme.model_state import tagger_from_state
 
-    path = check_path(path, what="The folder of a model")
+    path = check_path(path, subject="The folder of a model")
     saved = read_file(model_file(path), "tagger")
     digests = {os.path.realpath(path): saved.digest}
     method = saved.config.get("method")

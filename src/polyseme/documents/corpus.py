@@ -462,7 +462,7 @@ def as_corpus(
     if isinstance(documents, LabelCorpus):
         return documents
     if isinstance(documents, (str, os.PathLike)):
-        place = check_path(documents, what="A table of documents")
+        place = check_path(documents, subject="A table of documents")
         return LabelCorpus.read(place, normalize=normalize)
     if isinstance(documents, Table):
         if not documents.has_tags:

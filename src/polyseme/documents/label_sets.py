@@ -59,32 +59,35 @@ class Grown(NamedTuple):
     dropped: tuple[str, ...]  # of documents left out, as they hold no learned label
 
 
-def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
+def with_documents(store: Known, corpus: LabelCorpus) -> Grown:
     """Add documents; labels that were not learned become new labels."""
-    matrix, extra = corpus.align(known.labels)
-    n_before = len(known.labels)
-    learned_tags = matrix[:, : known.n_learned]
+    matrix, extra = corpus.align(store.labels)
+    n_before = len(store.labels)
+    learned_tags = matrix[:, : store.n_learned]
     has_learned_tag = np.diff(learned_tags.indptr) > 0
     added = matrix[has_learned_tag]
 
     # A label that stands in no added document does not become known.
     counts = np.asarray(added.sum(axis=0)).ravel()
     new_columns = np.flatnonzero(counts[n_before:])
-    labels = known.labels + tuple(extra[column] for column in new_columns)
-    names = np.asarray(new_names(corpus, known.ids), dtype=object)
+    new_labels = tuple(extra[column] for column in new_columns)
+    labels = store.labels + new_labels
+    names = np.asarray(new_names(corpus, store.ids), dtype=object)
     ids = tuple(names[has_learned_tag].tolist())
     dropped = tuple(names[~has_learned_tag].tolist())
 
-    earlier: Any = known.matrix.copy()
-    earlier.resize(len(known.ids), len(labels))
+    earlier: Any = store.matrix.copy()
+    earlier.resize(len(store.ids), len(labels))
     columns = np.concatenate([np.arange(n_before), n_before + new_columns])
-    stacked = sp.vstack([earlier, added[:, columns]], format="csr", dtype=bool)
+    added_rows = added[:, columns]
+    stacked = sp.vstack([earlier, added_rows], format="csr", dtype=bool)
     documents = sp.csr_matrix(stacked)
     distinct, sets = unique_rows(documents)
     # Rows met first keep their numbers, so the sets known before stay 0..n-1.
-    n_sets_before = int(known.sets.max(initial=-1)) + 1
-    grown = Known(labels, known.n_learned, known.ids + ids, documents, sets)
-    return Grown(grown, distinct[n_sets_before:], ids, dropped)
+    last_set = int(store.sets.max(initial=-1))
+    new_sets = distinct[last_set + 1 :]
+    grown = Known(labels, store.n_learned, store.ids + ids, documents, sets)
+    return Grown(grown, new_sets, ids, dropped)
 
 
 class Shrunk(NamedTuple):
@@ -95,24 +98,26 @@ class Shrunk(NamedTuple):
     columns: IntArray  # (n_labels,): of the labels before
 
 
-def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
+def without_documents(store: Known, ids: Collection[str]) -> Shrunk:
     """Remove documents by their names; new labels left without any disappear."""
     removed = set(as_names(ids, "names of documents"))
-    missing = sorted(removed - set(known.ids))
+    missing = sorted(removed - set(store.ids))
     if missing:
         name = in_words(missing[0])
         raise InputError(f"No known document is named '{name}'; nothing was removed.")
-    remains = np.array([name not in removed for name in known.ids], dtype=bool)
-    documents = sp.csr_matrix(known.matrix[remains])
+    names = tuple(name for name in store.ids if name not in removed)
+    remains = np.array([name not in removed for name in store.ids], dtype=bool)
+    documents = sp.csr_matrix(store.matrix[remains])
+
+    # Learned labels stay, others as long as a document holds them.
     counts = np.asarray(documents.sum(axis=0)).ravel()
     has_column = counts > 0
-    has_column[: known.n_learned] = True
+    has_column[: store.n_learned] = True
     columns = np.flatnonzero(has_column)
-    labels = tuple(known.labels[column] for column in columns)
-    names = tuple(name for name in known.ids if name not in removed)
+    labels = tuple(store.labels[column] for column in columns)
     _, sets = unique_rows(documents)
     matrix = sp.csr_matrix(documents[:, columns])
-    shrunk = Known(labels, known.n_learned, names, matrix, sets)
+    shrunk = Known(labels, store.n_learned, names, matrix, sets)
     return Shrunk(shrunk, remains, columns)
 
 
@@ -130,12 +135,13 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
     )
 
 
-def labels_of(known: Known, row: int) -> tuple[str, ...]:
+def labels_of(store: Known, row: int) -> tuple[str, ...]:
     """Return the labels of one document."""
-    start = known.matrix.indptr[row]
-    stop = known.matrix.indptr[row + 1]
-    columns = known.matrix.indices[start:stop]
-    return tuple(known.labels[column] for column in columns)
+    indptr = store.matrix.indptr
+    start = indptr[row]
+    stop = indptr[row + 1]
+    columns = store.matrix.indices[start:stop]
+    return tuple(store.labels[column] for column in columns)
 
 
 def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:

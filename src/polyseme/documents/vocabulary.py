@@ -237,25 +237,26 @@ class Vocabulary:
         if not (self.aliases or self.implies):
             return corpus
         labels = [self.resolve(label) for label in corpus.labels]
-        new_columns: dict[str, int] = {}
+        column_by_key: dict[str, int] = {}
         name_by_key: dict[str, str] = {}
-        old: list[int] = []
-        new: list[int] = []
-        for column, label in enumerate(labels):
+        sources: list[int] = []
+        targets: list[int] = []
+        for source, label in enumerate(labels):
             implied = self.implied(label)
             name_by_key |= {corpus.key(name): name for name in implied}
             for name in (label, *sorted(implied)):
                 key = corpus.key(name)
-                old.append(column)
-                new.append(new_columns.setdefault(key, len(new_columns)))
+                target = column_by_key.setdefault(key, len(column_by_key))
+                sources.append(source)
+                targets.append(target)
         # Where a label is implied as well, its own spelling counts.
         name_by_key |= {corpus.key(label): label for label in labels}
-        names = [name_by_key[key] for key in new_columns]
+        names = [name_by_key[key] for key in column_by_key]
 
-        ones = np.ones(len(old), dtype=np.int32)
-        shape = (len(labels), len(new_columns))
-        joiner = sp.csr_matrix((ones, (old, new)), shape)
-        counts = corpus.matrix.astype(np.int32) @ joiner
+        weights = np.ones(len(sources), dtype=np.int32)
+        shape = (len(labels), len(column_by_key))
+        target_by_source = sp.csr_matrix((weights, (sources, targets)), shape)
+        counts = corpus.matrix.astype(np.int32) @ target_by_source
         completed = LabelCorpus.from_indicator(
             counts.astype(bool), names, ids=corpus.ids, normalize=corpus.normalize
         )
@@ -373,7 +374,7 @@ def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:
         return Vocabulary()
     if isinstance(vocabulary, Vocabulary):
         return vocabulary
-    return Vocabulary.read(check_path(vocabulary, what="A vocabulary's file"))
+    return Vocabulary.read(check_path(vocabulary, subject="A vocabulary's file"))
 
 
 def _are_labels(values: object) -> bool:

@@ -171,7 +171,7 @@ class WordVectors:
             Refuse to keep more words than this.
         """
         check_number("max_words", max_words, owner="WordVectors.read", low=1, whole=True)
-        file = check_path(path, what="A file of word vectors")
+        file = check_path(path, subject="A file of word vectors")
         if not file.name.lower().endswith((".npz", ".txt", ".txt.gz")):
             raise InputError(f"Word vectors are read from .npz, .txt and .txt.gz; got {file.name}.")
         if not file.is_file():

@@ -77,14 +77,14 @@ def write_verdicts(verdicts: Iterable[Verdict], path: PathLike) -> None:
     try:
         with replacing(check_file(path)) as stream:
             for place, verdict in enumerate(verdicts):
-                fields = check_verdict(verdict, f"Verdict {place}")._asdict()
+                checked = check_verdict(verdict, f"Verdict {place}")
+                fields = checked._asdict()
                 record = {name: value for name, value in fields.items() if value is not None}
-                line = json.dumps(record, ensure_ascii=False)
-                stream.write(f"{line}\n".encode())
+                line = json.dumps(record, ensure_ascii=False) + "\n"
+                stream.write(line.encode())
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror or error}); choose another path."
-        ) from error
+        reason = error.strerror or error
+        raise InputError(f"{path} cannot be written ({reason}); choose another path.") from error
 
 
 def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -114,21 +114,25 @@ def _parse(record: Mapping[str, Any], where: str) -> Verdict:
         item = record.get("id")
     if isinstance(item, int) and not isinstance(item, bool):
         item = str(item)  # as in tables of items
-    answer = _ANSWERS.get(str(record.get("answer")).strip().lower())
+    cell = record.get("answer")
+    word = str(cell).strip()
+    answer = _ANSWERS.get(word.lower())
     if answer is None:
         raise InputError(
-            f"{where} must have true or false, yes or no, 1 or 0 as `answer`; got "
-            f"{shown(record.get('answer'))}."
+            f"{where} must have true or false, yes or no, 1 or 0 as `answer`; got {shown(cell)}."
         )
+    label = record.get("label")
     score = _parse_number(record.get("score"))
     rank = _parse_number(record.get("rank"))
     if isinstance(rank, float) and rank.is_integer():
         rank = int(rank)
+    model = record.get("model")
+    reviewer = record.get("who")
     time = record.get("time")
     if isinstance(time, datetime):
         time = time.isoformat()
-    values = (item, record.get("label"), answer, score, rank)
-    return check_verdict((*values, record.get("model"), record.get("who"), time), where)
+    values = (item, label, answer, score, rank, model, reviewer, time)
+    return check_verdict(values, where)
 
 
 def _parse_number(cell: Any) -> Any:

@@ -295,7 +295,7 @@ class ConceptEmbedding(Estimator):
         checkpoint.restore(trainer)
         with (
             one_thread_below(len(corpus.labels)),
-            training_progress(trainer, shown=self.verbose) as show,
+            training_progress(trainer, verbose=self.verbose) as show,
         ):
 
             def after_epoch(record: dict[str, Any]) -> None:
@@ -348,7 +348,7 @@ class ConceptEmbedding(Estimator):
         for name, kind in self.components.items():
             check_kind(name, getattr(self, name), kind, owner=owner)
         if self.checkpoint is not None:
-            check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
+            check_path(self.checkpoint, subject=f"`checkpoint` of `{owner}`")
         check_number("n_components", self.n_components, owner=owner, low=1, whole=True)
         if not isinstance(self.hidden_sizes, (list, tuple, np.ndarray)):
             raise InputError(

@@ -198,7 +198,7 @@ class PublishedTagger(SavedEstimator, Estimator):
         extractor = None
         table = X
         if self.features is not None and X is not None:
-            with working(f"learning {self.features.kind} features", shown=self.verbose):
+            with working(f"learning {self.features.kind} features", verbose=self.verbose):
                 extractor, table = fitted_copy(self.features, X, feature_seed)
         features = None
         if table is not None:
@@ -282,7 +282,7 @@ class PublishedTagger(SavedEstimator, Estimator):
         if len(placed) < len(targets):
             features = features[placed]
             targets = targets[placed]
-        with working(f"mapping {len(placed)} instances ({mapper.kind})", shown=self.verbose):
+        with working(f"mapping {len(placed)} instances ({mapper.kind})", verbose=self.verbose):
             mapper.fit(features, targets, groups)
         # Learned where networks are, used on the processor like all else.
         return mapper.set_params(device="cpu")
@@ -433,7 +433,7 @@ class PublishedTagger(SavedEstimator, Estimator):
 
     def save(self, path: str | Path) -> None:
         """Write the tagger to a folder; see `ZeroShotTagger.save`."""
-        path = check_path(path, what="The folder of a model")
+        path = check_path(path, subject="The folder of a model")
         self._write(path, self.get_state())
 
     def get_state(self) -> State:

@@ -490,17 +490,17 @@ def hold_out(matrix: sp.csr_matrix, fraction: float, generator: np.random.Genera
 
 
 def error_free_score(
-    known: sp.csr_matrix,
+    known_documents: sp.csr_matrix,
     known_contexts: NDArray[np.float32],
     held_out: sp.csr_matrix,
     contexts: NDArray[np.float32],
 ) -> Callable[[ConceptNetwork], float]:
     """Return the early-stopping score: example MAP of priming from the true targets, in 0..1.
 
-    The concepts of `known` documents, (n, n_labels), are the ones among which the labels of
+    The concepts of `known_documents`, (n, n_labels), are the ones among which the labels of
     `held_out` ones, (m, n_labels), are looked for; each with its contexts, (n or m, n_topics).
     """
-    distinct, places = unique_rows(sp.csr_matrix(known))
+    distinct, places = unique_rows(sp.csr_matrix(known_documents))
     _, first_rows = np.unique(places, return_index=True)
     if len(first_rows) > _MOST_KNOWN:
         # Scoring goes through all of them after every epoch; a sample ranks labels as well.
@@ -634,10 +634,10 @@ class Checkpoint:
 
 @contextmanager
 def training_progress(
-    trainer: ConceptTrainer, *, shown: bool
+    trainer: ConceptTrainer, *, verbose: bool
 ) -> Iterator[Callable[[Record], None]]:
     """Show epoch, score and the time left; yield the function to call with each record."""
-    if not shown:
+    if not verbose:
         yield lambda record: None
         return
     from rich.console import Console
