@@ -151,11 +151,14 @@ def space_to_train(
     space = copy_of(template)
     # Without a seed the space draws its own, which its checkpoint remembers.
     if space.random_state is None and tagger.random_state is not None:
-        space.set_params(random_state=seed if is_seeded(tagger) else generator)
+        random_state = seed if is_seeded(tagger) else generator
+        space.set_params(random_state=random_state)
     if space.checkpoint is None:
         space.set_params(checkpoint=tagger.checkpoint)
     shape = data.tables.documents.shape
-    check_room_for(space.checkpoint, space.n_weights(shape, len(data.items), data.n_features))
+    n_items = len(data.items)
+    n_weights = space.n_weights(shape, n_items, data.n_features)
+    check_room_for(space.checkpoint, n_weights)
     if isinstance(space.random_state, (int, np.integer)):
         space.training_seed()
     return space
@@ -172,10 +175,13 @@ def warn_of_cost(tagger: ZeroShotTagger, space: ConceptSpace, data: TrainingSet)
         return
     n_documents, n_labels = data.tables.documents.shape
     n_items = 0 if data.features is None else len(data.items)
-    pooled = data.pool is not None
-    plan = space.planned(n_documents, n_items, pool=pooled).within(n_documents, n_items)
-    n_validations = tagger.n_validations * (1 + pooled)
     n_all = n_items + data.n_pool
+    pooled = data.pool is not None
+    plan = space.planned(n_documents, n_items, pool=pooled)
+    plan = plan.within(n_documents, n_items)
+    n_validations = tagger.n_validations
+    if pooled:
+        n_validations *= 2
     cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, n_validations)
     warn_about_cost(cost, plan, n_labels, stacklevel=4)
 
@@ -219,10 +225,13 @@ def train(
 
 def measured_before(former: ZeroShotTagger, data: TrainingSet) -> Measured | None:
     """Return what a former fit measured, where it stands for as many items and labels."""
-    sizes = (len(data.items), len(data.labels))
-    for size, former_size in zip(sizes, former.measured_on_, strict=True):
-        if abs(size - former_size) > _GROWN * former_size:
-            return None
+    n_items = len(data.items)
+    n_labels = len(data.labels)
+    former_items, former_labels = former.measured_on_
+    if abs(n_items - former_items) > _GROWN * former_items:
+        return None
+    if abs(n_labels - former_labels) > _GROWN * former_labels:
+        return None
     if former.validation_ is None:
         return None
     return Measured(
@@ -305,11 +314,14 @@ def unseen_likeness(space: ConceptSpace, labels: Sequence[str], words: WordVecto
     """Compute how like seen labels each unseen one is by its name, (n_unseen, n_seen)."""
     seen = [labels[column] for column in space.seen_columns]
     unseen = [labels[column] for column in space.unseen_columns]
-    likeness = np.zeros((len(unseen), len(seen)))
-    have_vectors = words.label_vectors(unseen)[1]
-    if have_vectors.any() and words.label_vectors(seen)[1].any():
-        named = [unseen[row] for row in np.flatnonzero(have_vectors)]
-        likeness[have_vectors] = name_likeness(named, seen, words)
+    shape = (len(unseen), len(seen))
+    likeness = np.zeros(shape)
+    _, unseen_vectors = words.label_vectors(unseen)
+    _, seen_vectors = words.label_vectors(seen)
+    if unseen_vectors.any() and seen_vectors.any():
+        rows = np.flatnonzero(unseen_vectors)
+        named = [unseen[row] for row in rows]
+        likeness[rows] = name_likeness(named, seen, words)
     return likeness
 
 

@@ -130,10 +130,12 @@ def plot_reliability(tagger: ZeroShotTagger, ax: Axes | None = None) -> Axes:
 def _rows_with(tagger: ZeroShotTagger, label: str) -> IntArray:
     """Return the known documents that hold a label, by any of its names."""
     column = tagger._column(label)
-    if column >= len(tagger.store_.labels):
+    store = tagger.store_
+    if column >= len(store.labels):
         raise InputError(f"No known tag set holds '{label}', so there is nothing to draw.")
-    entries = tagger.store_.matrix[:, [column]]
-    return entries.nonzero()[0].astype(np.int64)
+    entries = store.matrix[:, [column]]
+    rows, _ = entries.nonzero()
+    return rows.astype(np.int64)
 
 
 def _axes(ax: Axes | None) -> Axes:

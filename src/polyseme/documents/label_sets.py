@@ -127,10 +127,13 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
     matrix, unknown = corpus.align(labels)
     if not unknown:
         return int(matrix.indices[0])
+    name = in_words(label)
     close = difflib.get_close_matches(label, labels, n=3)
-    hint = f"; close to it: {first_few(close)}" if close else ""
+    hint = ""
+    if close:
+        hint = f"; close to it: {first_few(close)}"
     raise InputError(
-        f"Unknown label '{in_words(label)}'{hint}; `classes_` (polyseme labels) names all "
+        f"Unknown label '{name}'{hint}; `classes_` (polyseme labels) names all "
         f"{len(labels)} known ones."
     )
 
@@ -189,7 +192,9 @@ def _are_equal(first: LabelCorpus, second: LabelCorpus) -> bool:
     """Return whether two corpora use the same labels and have the same tag sets, row by row."""
     first = first.without_unused()
     second = second.without_unused()
-    if first.labels != second.labels or first.matrix.shape != second.matrix.shape:
+    if first.labels != second.labels:
+        return False
+    if len(first) != len(second):
         return False
     differing: Any = first.matrix != second.matrix
     return bool(differing.nnz == 0)
@@ -204,8 +209,10 @@ def _key_columns(corpus: LabelCorpus, numbers: dict[str, int]) -> IntArray:
 def _with_columns(corpus: LabelCorpus, columns: IntArray, n_columns: int) -> sp.csr_matrix:
     """Return the documents of a corpus with their labels in other columns."""
     matrix = corpus.matrix
-    entries = (matrix.data, columns[matrix.indices], matrix.indptr)
-    return sp.csr_matrix(entries, shape=(len(corpus), n_columns))
+    indices = columns[matrix.indices]
+    entries = (matrix.data, indices, matrix.indptr)
+    n_documents = len(corpus)
+    return sp.csr_matrix(entries, shape=(n_documents, n_columns))
 
 
 def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
@@ -304,12 +311,16 @@ def _numbered_tags(
     """Return the tags of each document as numbers, which are given to keys as they are met."""
     label_numbers: list[int] = []
     for label in corpus.labels:
-        number = numbers.setdefault(key(label), len(numbers))
+        label_key = key(label)
+        number = numbers.setdefault(label_key, len(numbers))
         label_numbers.append(number)
-    columns = corpus.matrix.indices.tolist()
-    tag_numbers = [label_numbers[column] for column in columns]
-    bounds = itertools.pairwise(corpus.matrix.indptr.tolist())
-    return [frozenset(tag_numbers[start:stop]) for start, stop in bounds]
+    matrix = corpus.matrix
+    tag_numbers = [label_numbers[column] for column in matrix.indices.tolist()]
+    tag_sets = []
+    for start, stop in itertools.pairwise(matrix.indptr.tolist()):
+        numbers_of_document = tag_numbers[start:stop]
+        tag_sets.append(frozenset(numbers_of_document))
+    return tag_sets
 
 
 def teaching_corpora(
@@ -359,14 +370,17 @@ def _join_groups(
     """
     if label_sets.groups is None and corpus.groups is None:
         return None
-    item_groups = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
-    if label_sets.groups is None:
-        set_groups = [f"document {row}" for row in range(len(label_sets))]
-        for item in np.flatnonzero(rows >= 0).tolist():
-            set_groups[rows[item]] = item_groups[item]
-    else:
+    item_groups = corpus.groups
+    if item_groups is None:
+        item_groups = tuple(f"item {row}" for row in range(len(corpus)))
+    if label_sets.groups is not None:
         set_groups = list(label_sets.groups)
-    new_items = np.flatnonzero(rows < 0).tolist()
+    else:
+        set_groups = [f"document {row}" for row in range(len(label_sets))]
+        for item, row in enumerate(rows.tolist()):
+            if row >= 0:
+                set_groups[row] = item_groups[item]
+    new_items = np.flatnonzero(rows < 0)
     new_groups = [item_groups[item] for item in new_items]
     return (*set_groups, *new_groups)
 
@@ -388,10 +402,13 @@ def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels
     item_documents = met_documents(corpus, label_sets)
     groups = _join_groups(label_sets, corpus, item_documents)
     new_items = np.flatnonzero(item_documents < 0)
-    item_documents[new_items] = n_sets + np.arange(len(new_items))
-    stacked = sp.vstack([set_matrix, item_matrix[new_items]], format="csr")
+    n_new = len(new_items)
+    item_documents[new_items] = n_sets + np.arange(n_new)
+    new_rows = item_matrix[new_items]
+    stacked = sp.vstack([set_matrix, new_rows], format="csr")
     documents = sp.csr_matrix(stacked)
-    numbers = group_numbers(groups, documents.shape[0])
+    n_documents = n_sets + n_new
+    numbers = group_numbers(groups, n_documents)
     return TrainingTables(documents, item_documents, numbers, n_sets)
 
 

@@ -153,10 +153,11 @@ class Vocabulary:
         label_by_key = {normalize_label(label): label for label in labels}
         blocked: list[str] = []
         for label in self.blocked:
-            if normalize_label(label) not in label_by_key:
+            key = normalize_label(label)
+            if key not in label_by_key:
                 blocked.append(label)
         if not undo:
-            blocked.extend(label_by_key.values())
+            blocked += label_by_key.values()
         return replace(self, blocked=tuple(blocked))
 
     def naming(self, name: str, label: str) -> Vocabulary:
@@ -219,7 +220,8 @@ class Vocabulary:
         labels = [self.resolve(tag) for tag in tags]
         completed = dict.fromkeys(labels)
         for label in labels:
-            completed |= dict.fromkeys(self.implied(label))
+            implied = self.implied(label)
+            completed |= dict.fromkeys(implied)
         return list(completed)
 
     def apply(self, corpus: LabelCorpus) -> LabelCorpus:
@@ -325,9 +327,11 @@ def _profiles(table: sp.csr_matrix) -> sp.csr_matrix:
     beside = sp.csr_matrix(table.T @ table)
     beside.setdiag(0)
     beside.eliminate_zeros()
-    squares = np.asarray(beside.multiply(beside).sum(axis=1))
-    lengths = np.sqrt(squares.ravel())
-    scales = sp.diags_array(1 / np.maximum(lengths, 1e-12))
+    squares = beside.multiply(beside)
+    squared_lengths = np.asarray(squares.sum(axis=1))
+    lengths = np.sqrt(squared_lengths.ravel())
+    divisors = np.maximum(lengths, 1e-12)
+    scales = sp.diags_array(1 / divisors)
     return sp.csr_matrix(scales @ beside)
 
 
@@ -335,11 +339,13 @@ def _pairs_by_name(labels: Sequence[str], columns: IntArray) -> set[tuple[int, i
     """Return the pairs of columns whose labels have the same stem."""
     columns_by_stem: dict[str, list[int]] = {}
     for column in columns.tolist():
-        same_stem = columns_by_stem.setdefault(_stem(labels[column]), [])
+        stem = _stem(labels[column])
+        same_stem = columns_by_stem.setdefault(stem, [])
         same_stem.append(column)
     pairs: set[tuple[int, int]] = set()
     for same_stem in columns_by_stem.values():
-        pairs.update(combinations(same_stem, 2))
+        new_pairs = combinations(same_stem, 2)
+        pairs.update(new_pairs)
     return pairs
 
 
@@ -350,20 +356,26 @@ def _pairs_by_use(
     has_company = np.diff(profiles.indptr) > 0
     columns = np.flatnonzero(is_frequent & has_company)
     by_count = np.argsort(-counts[columns], kind="stable")
-    columns = columns[by_count[:_MOST_COMPARED]]
-    cosines = (profiles[columns] @ profiles[columns].T).toarray()
-    upper = np.triu(cosines, 1)
+    most_used = by_count[:_MOST_COMPARED]
+    columns = columns[most_used]
+    compared = profiles[columns]
+    products = compared @ compared.T
+    upper = np.triu(products.toarray(), 1)
     places = np.argwhere(upper > _SAME_USE)
-    return {(first, second) for first, second in columns[places].tolist()}
+    pairs = columns[places].tolist()
+    return {(first, second) for first, second in pairs}
 
 
 def _stem(label: str) -> str:
     """Return a label's letters and digits without an English plural's ending."""
-    plain = "".join(letter for letter in normalize_label(label) if letter.isalnum())
+    letters = [letter for letter in normalize_label(label) if letter.isalnum()]
+    plain = "".join(letters)
+    n_letters = len(plain)
     for ending in ("es", "s"):
-        if len(plain) > len(ending) + 2 and plain.endswith(ending):
+        is_long = n_letters > len(ending) + 2
+        if is_long and plain.endswith(ending):
             return plain.removesuffix(ending)
-    if len(plain) > 3:
+    if n_letters > 3:
         return plain.removesuffix("e")
     return plain
 

@@ -253,14 +253,20 @@ class WordVectors:
         name = normalize_label(label)
         if name in self._rows:
             return [self._rows[name]]
-        return [self._rows[word] for word in words_of(label) if word in self._rows]
+        rows = []
+        for word in words_of(label):
+            row = self._rows.get(word)
+            if row is not None:
+                rows.append(row)
+        return rows
 
     @cached_property
     def checksum(self) -> str:
         """SHA-256 over words and vectors, for records."""
         text = "\n".join(self.words)
+        content = text.encode()
         numbers = np.ascontiguousarray(self.vectors)
-        digest = hashlib.sha256(text.encode())
+        digest = hashlib.sha256(content)
         digest.update(numbers.tobytes())
         return digest.hexdigest()
 

@@ -703,7 +703,7 @@ def check_verdict(
     if not isinstance(fields.answer, (bool, np.bool_)):
         got = shown(fields.answer)
         raise InputError(f"{where} must have True or False as `answer`; got {got}.")
-    texts: dict[str, str] = {}
+    texts: dict[str, Any] = {}
     for name in _TEXTS:
         text = getattr(fields, name)
         if text is not None or name in ("item", "label"):
