@@ -155,11 +155,12 @@ def space_to_train(
         space.set_params(random_state=random_state)
     if space.checkpoint is None:
         space.set_params(checkpoint=tagger.checkpoint)
-    shape = data.tables.documents.shape
+    documents = data.tables.documents
     n_items = len(data.items)
-    n_weights = space.n_weights(shape, n_items, data.n_features)
+    n_weights = space.n_weights(documents.shape, n_items, data.n_features)
     check_room_for(space.checkpoint, n_weights)
-    if isinstance(space.random_state, (int, np.integer)):
+    has_seed = isinstance(space.random_state, (int, np.integer))
+    if has_seed:
         space.training_seed()
     return space
 

@@ -85,17 +85,21 @@ class FittedTagger(Estimator):
         tagger = copy(self)
         tagger.__dict__.update(attributes)
         named = tagger._labels_by_name()
-        known_names = () if tagger.named_ is None else tagger.named_.labels
+        known_names: tuple[str, ...] = ()
+        if tagger.named_ is not None:
+            known_names = tagger.named_.labels
+        has_same_names = named.labels == known_names
         column_of = tagger._answered_column
         corrections = tagger._corrections
-        if answered is not None and named.labels == known_names:
+        if answered is not None and has_same_names:
             corrections = corrections.update(tagger._scorer, answered, column_of)
         else:
             tagger._fit_scorer(named)
             corrections = corrections.with_scorer(tagger._scorer, column_of)
         tagger._corrections = corrections
         tagger.verdicts_ = corrections.feedback.log
-        tagger._scorer = replace(tagger._scorer, corrections=corrections.table)
+        scorer = tagger._scorer
+        tagger._scorer = replace(scorer, corrections=corrections.table)
         self.__dict__.update(tagger.__dict__)
         return self
 

@@ -39,8 +39,9 @@ class LabelChanges(FittedTagger):
             The names of the documents taken in, for `remove_documents`.
         """
         check_fitted(self, "store_")
+        vocabulary = self.vocabulary_
         corpus = as_corpus(documents, normalize=self.normalize_labels_)
-        corpus = self.vocabulary_.apply(corpus)
+        corpus = vocabulary.apply(corpus)
         n_documents = len(corpus)
         store, ids, dropped = self.store_.add(self.space_, corpus)
         all_dropped = self.dropped_ + dropped

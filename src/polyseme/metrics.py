@@ -275,13 +275,14 @@ class _SortedRows:
 
     def wrong_or_tied(self) -> Values:
         """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
-        n_irrelevant_before = self.ends - self.hits_at_ends
-        wrong = self.relevant * n_irrelevant_before
+        n_entries = self.hits.shape[1]
+        n_before = self.ends - self.hits_at_ends
+        wrong = self.relevant * n_before
         n_wrong = wrong.sum(axis=1)
         shares = _ratio(n_wrong, self.n_pairs)
-        n_entries = self.hits.shape[1]
-        all_relevant = self.n_relevant == n_entries
-        return np.where(all_relevant, 0.0, shares)
+        are_all_relevant = self.n_relevant == n_entries
+        shares[are_all_relevant] = 0.0
+        return shares
 
     def last_rank(self) -> Values:
         """Rank of the last relevant entry, after the entries tied with it."""
@@ -332,7 +333,9 @@ def true_labels(tagger: Any, X: object, y: Documents) -> BoolArray:
     y : as for `fit`
         The true labels of each item. Those that it cannot rank are named in a warning.
     """
-    vocabulary = getattr(tagger, "vocabulary_", None) or Vocabulary()
+    vocabulary = getattr(tagger, "vocabulary_", None)
+    if vocabulary is None:
+        vocabulary = Vocabulary()
     classes = list(tagger.classes_)
     normalize = tagger.normalize_labels_
     carried = carried_labels(X, y, classes, vocabulary, normalize=normalize)
@@ -421,12 +424,14 @@ def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: 
 
 def _mean(values: Values, name: str, stacklevel: int) -> float:
     """Mean of the values that are defined; NaN and a warning if none is."""
-    defined = values[~np.isnan(values)]
+    is_defined = ~np.isnan(values)
+    defined = values[is_defined]
     if defined.size == 0:
         message = f"`{name}` is nan: `truth` has no row or label it is defined for."
         warnings.warn(message, PolysemeWarning, stacklevel=stacklevel)
         return np.nan
-    return float(defined.mean())
+    mean = defined.mean()
+    return float(mean)
 
 
 def _ratio(numerator: NDArray[Any], denominator: NDArray[np.int64]) -> Values:
@@ -458,12 +463,14 @@ class Reliability:
     def expected_error(self) -> float:
         """Mean distance of predicted and observed, by the entries of each bin."""
         is_filled = self.counts > 0
-        gaps = np.abs(self.predicted - self.observed)
-        n_entries = self.counts.sum()
-        filled_counts = self.counts[is_filled]
-        filled_gaps = gaps[is_filled]
-        shares = filled_counts / n_entries
-        return float(filled_gaps @ shares)
+        counts = self.counts[is_filled]
+        shares = counts / counts.sum()
+        predicted = self.predicted[is_filled]
+        observed = self.observed[is_filled]
+        differences = predicted - observed
+        gaps = np.abs(differences)
+        error = gaps @ shares
+        return float(error)
 
 
 def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -> Reliability:
@@ -497,12 +504,13 @@ def log_loss(truth: Truth, probabilities: ArrayLike) -> float:
     """Sum the log-losses of `probabilities` over labels, in nats; return their mean over rows."""
     relevant, values = _check_probabilities(truth, probabilities)
     clipped = np.clip(values, 1e-12, 1 - 1e-12)
+    complements = -clipped
     log_true = np.log(clipped)
-    log_false = np.log1p(-clipped)
+    log_false = np.log1p(complements)
     log_likelihoods = np.where(relevant, log_true, log_false)
     row_sums = log_likelihoods.sum(axis=1)
-    losses = -row_sums
-    return float(losses.mean())
+    mean = row_sums.mean()
+    return -float(mean)
 
 
 def scattering(
@@ -635,10 +643,10 @@ def _check_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolAr
     lowest = values.min()
     highest = values.max()
     if lowest < 0 or highest > 1:
-        raise InputError(
-            f"`probabilities` must lie between 0 and 1; got {lowest:g} to {highest:g}."
-        )
-    return relevant, values.astype(np.float64)
+        bounds = f"{lowest:g} to {highest:g}"
+        raise InputError(f"`probabilities` must lie between 0 and 1; got {bounds}.")
+    wide_values = values.astype(np.float64)
+    return relevant, wide_values
 
 
 def _check_points(**arrays: ArrayLike) -> list[Values]:
@@ -647,8 +655,9 @@ def _check_points(**arrays: ArrayLike) -> list[Values]:
     for name, array in arrays.items():
         numbers = _to_numbers(name, array)
         points = numbers.astype(np.float64)
+        shape = points.shape
         if points.ndim != 2 or points.size == 0:
-            raise InputError(f"`{name}` must have rows and columns; got shape {points.shape}.")
+            raise InputError(f"`{name}` must have rows and columns; got shape {shape}.")
         is_finite = np.isfinite(points)
         if not is_finite.all():
             raise InputError(f"`{name}` contains NaN or infinity; drop those rows first.")
@@ -665,6 +674,8 @@ def _to_numbers(name: str, values: object) -> NDArray[Any]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"`{name}` must be a table of numbers, all rows of one length.") from error
     if array.dtype.kind not in "buif":
-        got = "a sparse matrix" if sp.issparse(values) else f"data type {array.dtype}"
+        got = f"data type {array.dtype}"
+        if sp.issparse(values):
+            got = "a sparse matrix"
         raise InputError(f"`{name}` must be a dense array of real numbers; got {got}.")
     return array

@@ -431,10 +431,11 @@ class ZeroShotTagger(
             return tags
         if not isinstance(tags, Iterable):
             return tags
-        tags = list(tags)
-        if not all(isinstance(tag, str) for tag in tags):
-            return tags  # which is refused where documents are made of them
-        return self.vocabulary_.complete(tags)
+        names = list(tags)
+        for name in names:
+            if not isinstance(name, str):
+                return names  # which is refused where documents are made of them
+        return self.vocabulary_.complete(names)
 
     def encode(
         self, X: object, ids: Sequence[str] | None = None, most_bytes: int = 2**30
@@ -467,9 +468,11 @@ class ZeroShotTagger(
         names = item_names(X)
         if ids is not None:
             names = as_names(ids, "`ids` of `encode`")
-        n_items = features.shape[0]
-        if names is not None and len(names) != n_items:
-            raise InputError(f"`ids` of `encode` names {len(names)} items; X has {n_items}.")
+        if names is not None:
+            n_names = len(names)
+            n_items = features.shape[0]
+            if n_names != n_items:
+                raise InputError(f"`ids` of `encode` names {n_names} items; X has {n_items}.")
         return self._scorer.encode(features, names, int(most_bytes))
 
     def _score(

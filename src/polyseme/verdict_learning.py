@@ -74,7 +74,8 @@ class VerdictLearning(FittedTagger):
         self.refresh()  # others may have told of these items
         items = dict.fromkeys(verdict.item for verdict in checked)
         vectors = self._new_vectors(list(items), X)
-        numbers = self.verdicts_.append(checked, vectors, digest, seen, self._key_of_name)
+        log = self.verdicts_
+        numbers = log.append(checked, vectors, digest, seen, self._key_of_name)
         self.refresh()
         return tuple(numbers)
 

@@ -149,9 +149,11 @@ class LabelCorpus:
         for number, document in enumerate(documents):
             where = f"Document {number}"
             for name in _labels_of(document, where):
-                column = columns.setdefault(name, len(columns))
+                n_columns = len(columns)
+                column = columns.setdefault(name, n_columns)
                 indices.append(column)
-            indptr.append(len(indices))
+            n_entries = len(indices)
+            indptr.append(n_entries)
         names = list(columns)
         return cls._join_columns(names, indices, indptr, ids, normalize, in_order=True)
 
@@ -177,6 +179,8 @@ class LabelCorpus:
             As in `from_documents`.
         """
         indicator = _indicator_matrix(matrix)
+        indices = indicator.indices
+        indptr = indicator.indptr
         n_columns = indicator.shape[1]
         if labels is None:
             labels = [str(column) for column in range(n_columns)]
@@ -187,7 +191,7 @@ class LabelCorpus:
                 f"The indicator matrix has {n_columns} columns but {n_labels} labels were given; "
                 "give one label per column."
             )
-        return cls._join_columns(names, indicator.indices, indicator.indptr, ids, normalize)
+        return cls._join_columns(names, indices, indptr, ids, normalize)
 
     @classmethod
     def _join_columns(
@@ -274,10 +278,11 @@ class LabelCorpus:
             As in `from_documents`.
         """
         table = table.merged(name)
+        label_lists = table.label_sets
         options: dict[str, Any] = {"ids": table.ids, "normalize": normalize}
-        if table.label_sets is not None:
-            _warn_suspicious(table.label_sets, name)
-            corpus = cls.from_documents(table.label_sets, **options)
+        if label_lists is not None:
+            _warn_suspicious(label_lists, name)
+            corpus = cls.from_documents(label_lists, **options)
         else:
             corpus = cls.from_indicator(table.indicator, table.labels, **options)
         groups = None
@@ -523,11 +528,14 @@ def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
 
     See `polyseme.io.join.pair_rows`.
     """
-    document_ids = None if corpus.numbered else corpus.ids
+    document_ids = None
+    if not corpus.numbered:
+        document_ids = corpus.ids
     features, rows = pair_rows(X, y, document_ids)
     if rows is None:
         return features, corpus
-    return features, corpus.select(rows)
+    ordered = corpus.select(rows)
+    return features, ordered
 
 
 def _is_column(documents: Any) -> bool:
@@ -601,12 +609,14 @@ def check_labels(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> int:
     n_documents = len(corpus)
     if n_documents == 0:
         raise InputError(f"`{owner}` got no documents; pass at least two with labels.")
-    n_empty = int((corpus.lengths == 0).sum())
+    is_empty = corpus.lengths == 0
+    n_empty = int(is_empty.sum())
     if n_empty == n_documents:
         raise InputError(f"All {n_documents} documents given to `{owner}` are empty.")
     n_used = np.count_nonzero(corpus.counts)
     if n_used < n_labels:
-        first_column = int(corpus.matrix.indices[0])
+        columns = corpus.matrix.indices
+        first_column = int(columns[0])
         label = corpus.labels[first_column]
         raise InputError(f"`{owner}` needs at least two different labels; got only '{label}'.")
     return n_empty

@@ -212,7 +212,8 @@ def _with_columns(corpus: LabelCorpus, columns: IntArray, n_columns: int) -> sp.
     indices = columns[matrix.indices]
     entries = (matrix.data, indices, matrix.indptr)
     n_documents = len(corpus)
-    return sp.csr_matrix(entries, shape=(n_documents, n_columns))
+    shape = (n_documents, n_columns)
+    return sp.csr_matrix(entries, shape=shape)
 
 
 def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
@@ -312,14 +313,16 @@ def _numbered_tags(
     label_numbers: list[int] = []
     for label in corpus.labels:
         label_key = key(label)
-        number = numbers.setdefault(label_key, len(numbers))
+        next_number = len(numbers)
+        number = numbers.setdefault(label_key, next_number)
         label_numbers.append(number)
-    matrix = corpus.matrix
-    tag_numbers = [label_numbers[column] for column in matrix.indices.tolist()]
+    columns = corpus.matrix.indices.tolist()
+    tag_numbers = [label_numbers[column] for column in columns]
+    bounds = corpus.matrix.indptr.tolist()
     tag_sets = []
-    for start, stop in itertools.pairwise(matrix.indptr.tolist()):
-        numbers_of_document = tag_numbers[start:stop]
-        tag_sets.append(frozenset(numbers_of_document))
+    for start, stop in itertools.pairwise(bounds):
+        document = tag_numbers[start:stop]
+        tag_sets.append(frozenset(document))
     return tag_sets
 
 

@@ -33,14 +33,14 @@ def tag_table(
 ) -> sp.csr_matrix:
     """Return n tag sets as a 0/1 table (n, n_labels); unknown tags are named in a warning."""
     corpus = LabelCorpus.from_documents(tags, normalize=normalize)
+    n_labels = len(labels)
     n_collections = len(corpus)
     if n_collections != n:
         raise InputError(f"`tags` has {n_collections} collections for {n} instances.")
     matrix, unknown = corpus.align(labels)
     _warn_unknown(unknown)
-    n_labels = len(labels)
-    known_columns = matrix[:, :n_labels]
-    return sp.csr_matrix(known_columns, dtype=np.float64)
+    table = matrix[:, :n_labels]
+    return sp.csr_matrix(table, dtype=np.float64)
 
 
 def carried_labels(
@@ -85,27 +85,31 @@ def likely_tags(
     """
     likely: list[tuple[str, float]] = []
     for label, score in zip(labels, scores, strict=True):
-        if len(likely) == k:
+        n_likely = len(likely)
+        if n_likely == k:
             break
         threshold = thresholds.get(label, 0.0)
-        is_likely = score >= max(lowest, threshold)
+        least = max(lowest, threshold)
+        is_likely = score >= least
         if is_likely and label not in excluded:
-            likely.append((label, score))
+            tag = (label, score)
+            likely.append(tag)
     return likely
 
 
 def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> IntArray:
     """Return the columns of one tag set, at least one; see `tag_table`."""
+    n_labels = len(labels)
     corpus = LabelCorpus.from_documents([tags], normalize=normalize)
     matrix, unknown = corpus.align(labels)
-    is_known = matrix.indices < len(labels)
-    known_columns = matrix.indices[is_known]
-    columns = known_columns.astype(np.int64)
+    columns = matrix.indices
+    is_known = columns < n_labels
+    columns = columns[is_known]
     if not len(columns):
         listed = first_few(unknown) or "no tag was given"
         raise InputError(f"None of the tags is known: {listed}; see `classes_` for the known ones.")
     _warn_unknown(unknown)
-    return np.asarray(columns)
+    return np.asarray(columns, dtype=np.int64)
 
 
 def tag_sets(

@@ -63,16 +63,18 @@ def toy_world(
         place = names.index(theme)
         corner = corners[place]
         deviations = generator.standard_normal(n_themes)
-        features = corner + noise * deviations
+        noisy = noise * deviations
+        features = corner + noisy
         return np.asarray(features)
 
     def document(theme: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
         pool = [label for label in THEMES[theme] if label not in left_out]
         n_most = len(pool)
-        size = int(generator.integers(3, n_most + 1))
+        size = generator.integers(3, n_most + 1)
         shuffled = generator.permutation(pool)
-        labels = shuffled[:size].tolist()
-        return tuple(sorted(labels))
+        labels = shuffled[:size]
+        names = labels.tolist()
+        return tuple(sorted(names))
 
     themes = [names[number % n_themes] for number in range(n_documents)]
     test_themes = [names[number % n_themes] for number in range(n_test)]

@@ -324,12 +324,14 @@ def similar_labels(
 
 def _profiles(table: sp.csr_matrix) -> sp.csr_matrix:
     """Return how often each label stands beside each other one, (n_labels, n_labels), length 1."""
-    beside = sp.csr_matrix(table.T @ table)
+    product = table.T @ table
+    beside = sp.csr_matrix(product)
     beside.setdiag(0)
     beside.eliminate_zeros()
     squares = beside.multiply(beside)
-    squared_lengths = np.asarray(squares.sum(axis=1))
-    lengths = np.sqrt(squared_lengths.ravel())
+    sums = squares.sum(axis=1)
+    squared_lengths = np.asarray(sums).ravel()
+    lengths = np.sqrt(squared_lengths)
     divisors = np.maximum(lengths, 1e-12)
     scales = sp.diags_array(1 / divisors)
     return sp.csr_matrix(scales @ beside)
@@ -339,7 +341,8 @@ def _pairs_by_name(labels: Sequence[str], columns: IntArray) -> set[tuple[int, i
     """Return the pairs of columns whose labels have the same stem."""
     columns_by_stem: dict[str, list[int]] = {}
     for column in columns.tolist():
-        stem = _stem(labels[column])
+        label = labels[column]
+        stem = _stem(label)
         same_stem = columns_by_stem.setdefault(stem, [])
         same_stem.append(column)
     pairs: set[tuple[int, int]] = set()

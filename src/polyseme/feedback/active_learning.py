@@ -189,13 +189,15 @@ class _Candidates(NamedTuple):
 
 def _worth(reason: str, block: Block, generator: np.random.Generator) -> Matrix:
     """Return how much each label of each item is worth a question, (n, n_labels)."""
+    logits = block.logits
     if reason == "random":
-        return generator.random(block.logits.shape)
+        return generator.random(logits.shape)
     if reason == "errors":
-        return np.where(block.tagged, -block.logits, block.logits)
+        return np.where(block.tagged, -logits, logits)
     if reason == "likely":
-        return block.logits
-    return np.asarray(-np.abs(block.logits))
+        return logits
+    distances = np.abs(logits)
+    return np.asarray(-distances)
 
 
 def _best_candidates(

@@ -64,10 +64,11 @@ class Corrections:
     def load(cls, log: VerdictLog, space: ConceptSpace) -> Self:
         """Load the verdicts of a log, and the corrections that are cached there."""
         cache: dict[bytes, Correction] = {}
+        n_projections = space.projection_size
         for key, weights, intercept in log.cached_corrections():
             if type(key) is not bytes:
                 continue
-            correction = _cached_correction(key, weights, intercept, space.projection_size)
+            correction = _cached_correction(key, weights, intercept, n_projections)
             if correction is not None:
                 cache[key] = correction
         feedback = Feedback(log, space.digest_)
@@ -108,7 +109,9 @@ class Corrections:
         total_votes = dict(self._total_votes)
         names_by_column: dict[int | None, list[str]] = {}
         for label in self.feedback.labels:
-            names_by_column.setdefault(column_of(label), []).append(label)
+            column = column_of(label)
+            names = names_by_column.setdefault(column, [])
+            names.append(label)
 
         with one_blas_thread():
             reference = self._reference or _reference_sample(scorer)
@@ -127,12 +130,14 @@ class Corrections:
                 by_column[column] = cache[key]
 
         by_column = dict(sorted(by_column.items()))
-        if len(cache) > 2 * len(by_column) + _MOST_UNUSED:
+        n_corrections = len(by_column)
+        if len(cache) > 2 * n_corrections + _MOST_UNUSED:
             cache = {correction.key: correction for correction in by_column.values()}
+        table = CorrectionTable.of(by_column)
         return replace(
             self,
             by_column=by_column,
-            table=CorrectionTable.of(by_column),
+            table=table,
             _cache=cache,
             _reference=reference,
             _total_votes=total_votes,
@@ -179,17 +184,21 @@ class Corrections:
         """
         corrections = self.by_column.values()
         keys = frozenset(correction.key for correction in corrections)
-        n_new = len(keys - self._stored_keys)
-        are_few = 8 * n_new <= len(keys)
-        if not n_new or (are_few and not all_of_them):
+        new_keys = keys - self._stored_keys
+        if not new_keys:
+            return self
+        are_few = 8 * len(new_keys) <= len(keys)
+        if are_few and not all_of_them:
             return self
         rows: list[tuple[bytes, bytes, float]] = []
         for correction in corrections:
             weights = correction.weights.astype("<f8")
-            row = (correction.key, weights.tobytes(), correction.intercept)
+            content = weights.tobytes()
+            row = (correction.key, content, correction.intercept)
             rows.append(row)
+        log = self.feedback.log
         try:
-            self.feedback.log.cache_corrections(rows)
+            log.cache_corrections(rows)
         except ModelFileError:
             return self
         return replace(self, _stored_keys=keys)
@@ -234,8 +243,9 @@ def _cache_key(
     intercept = readout.intercepts[column]
     votes = b""
     if scorer.is_voted_for(column):
-        column_text = str(column)
-        votes = scorer.store.digest + column_text.encode()
+        digest = scorer.store.digest
+        number = str(column)
+        votes = digest + number.encode()
     return _digest(reference.digest, verdict_digest, weights, intercept, votes)
 
 

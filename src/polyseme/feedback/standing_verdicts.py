@@ -56,7 +56,8 @@ class Feedback:
         # What is read after this may be newer; then it is read again, which does no harm.
         self._position = log.position
         # Number and answer of each verdict, by label and item.
-        self._answers = _by_label(log.standing())
+        standing = log.standing()
+        self._answers = _by_label(standing)
         self._vector_keys = log.vector_keys(space_digest)
         self._vector_cache: dict[int, Floats] = {}  # what has a number never changes
 
@@ -118,7 +119,8 @@ class Feedback:
         """Return the standing answers of labels that the log has new events about."""
         updates: dict[str, dict[str, tuple[int, bool]]] = {}
         undone: list[int] = []
-        for event in self.log.events(self._position.event):
+        last_read = self._position.event
+        for event in self.log.events(last_read):
             if isinstance(event, Undo):
                 undone.append(event.undoes)
                 continue
@@ -127,7 +129,8 @@ class Feedback:
                 earlier_answers = self._answers.get(label, {})
                 updates[label] = dict(earlier_answers)
             number = event.number or 0
-            updates[label][event.item] = (number, event.answer)
+            answers = updates[label]
+            answers[event.item] = (number, event.answer)
         if undone:  # what stood before stands again
             labels = self.log.labels_of(undone)
             verdicts = self.log.standing(labels)
@@ -224,9 +227,11 @@ class Feedback:
         n_projections = projections.shape[1]
         changed: set[str] = set()
         for item, projection in zip(vectors, projections, strict=True):
-            earlier_projection = vectors[item][:n_projections]
-            differences = np.abs(projection - earlier_projection)
-            if differences.max() > _SAME_ITEM:
+            vector = vectors[item]
+            earlier_projection = vector[:n_projections]
+            differences = projection - earlier_projection
+            distances = np.abs(differences)
+            if distances.max() > _SAME_ITEM:
                 changed.add(item)
         return changed
 

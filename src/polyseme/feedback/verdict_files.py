@@ -91,20 +91,23 @@ def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the place of each row of a table, in words, and its values by column."""
     from polyseme.io import arrow_tables, text_tables
 
-    name = path.name.lower()
-    if name.endswith(_TEXT_SUFFIXES):
+    file_name = path.name
+    lower_name = file_name.lower()
+    if lower_name.endswith(_TEXT_SUFFIXES):
         for number, record in text_tables.read_records(path):
-            yield f"Line {number} of {path.name}", record
-    elif name.endswith(arrow_tables.SUFFIXES):
+            yield f"Line {number} of {file_name}", record
+    elif lower_name.endswith(arrow_tables.SUFFIXES):
         table = arrow_tables.ArrowFile(path)
+        columns = list(table.kinds)
         number = 0
-        for batch in table.batches(list(table.kinds)):
+        for batch in table.batches(columns):
             for record in batch.to_pylist():
-                yield f"Row {number} of {path.name}", record
+                yield f"Row {number} of {file_name}", record
                 number += 1
     else:
         suffixes = (*_TEXT_SUFFIXES, *arrow_tables.SUFFIXES)
-        raise unknown_name("file suffix", path.suffix or path.name, suffixes)
+        suffix = path.suffix or file_name
+        raise unknown_name("file suffix", suffix, suffixes)
 
 
 def _parse(record: Mapping[str, Any], where: str) -> Verdict:
@@ -118,12 +121,15 @@ def _parse(record: Mapping[str, Any], where: str) -> Verdict:
     word = str(cell).strip()
     answer = _ANSWERS.get(word.lower())
     if answer is None:
+        got = shown(cell)
         raise InputError(
-            f"{where} must have true or false, yes or no, 1 or 0 as `answer`; got {shown(cell)}."
+            f"{where} must have true or false, yes or no, 1 or 0 as `answer`; got {got}."
         )
     label = record.get("label")
-    score = _parse_number(record.get("score"))
-    rank = _parse_number(record.get("rank"))
+    score = record.get("score")
+    score = _parse_number(score)
+    rank = record.get("rank")
+    rank = _parse_number(rank)
     if isinstance(rank, float) and rank.is_integer():
         rank = int(rank)
     model = record.get("model")

@@ -208,19 +208,23 @@ class VerdictLog:
             author = _check_text(author, "author", "An undo")
         check_iterable(numbers, "numbers of verdicts")
         n_events = self.count
+        next_number = n_events + 1
         checked: dict[int, None] = {}
         for number in numbers:
-            if not _is_whole(number) or not 0 < number <= n_events:
-                raise InputError(f"There is no verdict {shown(number)}; see `events` for all.")
-            checked[int(number)] = None
+            is_event = _is_whole(number) and 0 < number <= n_events
+            if not is_event:
+                got = shown(number)
+                raise InputError(f"There is no verdict {got}; see `events` for all.")
+            event = int(number)
+            checked[event] = None
         if not checked:
-            return range(n_events + 1, n_events + 1)
+            return range(next_number, next_number)
         now = datetime.now(UTC).isoformat()
         no_verdict = [None] * 6
-        rows = [(*no_verdict, author, now, number) for number in checked]
+        rows = [(*no_verdict, author, now, event) for event in checked]
         with self._transaction() as connection:
-            for number in checked:
-                _check_undoable(connection, number)
+            for event in checked:
+                _check_undoable(connection, event)
             return _insert_events(connection, rows)
 
     def copy_to(self, path: PathLike) -> None:
@@ -488,10 +492,14 @@ class VerdictLog:
         number, item, label, answer, *values = row
         if answer in (0, 1):
             answer = bool(answer)
+        where = f"event {number}"
+        fields = (item, label, answer, *values, number)
         try:
-            return check_verdict((item, label, answer, *values, number), f"event {number}")
+            return check_verdict(fields, where)
         except InputError as error:
-            raise self._unusable(str(error).removesuffix(".")) from error
+            message = str(error)
+            reason = message.removesuffix(".")
+            raise self._unusable(reason) from error
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -777,9 +785,10 @@ def _vector_rows(vectors: Mapping[str, ArrayLike], space_digest: str | None) -> 
     if not vectors:
         return []
     _check_text(space_digest, "space_digest", "An append with vectors")
+    arrays = list(vectors.values())
     try:
         with np.errstate(over="ignore"):
-            table = np.array([*vectors.values()], dtype="<f4")
+            table = np.array(arrays, dtype="<f4")
     except (TypeError, ValueError):
         table = np.empty(0)
     has_rows = table.ndim == 2 and 0 < table[0].nbytes < _MAX_BYTES
@@ -789,8 +798,10 @@ def _vector_rows(vectors: Mapping[str, ArrayLike], space_digest: str | None) -> 
     for item, vector in zip(vectors, table, strict=True):
         name = _check_text(item, "item", "A vector")
         content = vector.tobytes()
-        digest = hashlib.sha256(content).digest()
-        rows.append((space_digest, name, digest[:16], content))
+        sha256 = hashlib.sha256(content)
+        digest = sha256.digest()
+        row = (space_digest, name, digest[:16], content)
+        rows.append(row)
     return rows
 
 
