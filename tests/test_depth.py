@@ -172,7 +172,6 @@ def test_importing_the_tagger_loads_few_modules_and_no_outer_one():
     assert len(modules) <= 25, modules
 
 
-@pytest.mark.xfail(strict=True, reason="36 methods")
 def test_the_tagger_has_few_public_methods():
     methods = set()
     for base in ZeroShotTagger.__mro__:

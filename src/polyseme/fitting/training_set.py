@@ -262,7 +262,7 @@ def gather(
     if extractor is not None and X is not None and is_learned:
         learned, table = extractor, extractor.transform(table)
     elif extractor is not None and X is not None:
-        with working(f"learning {extractor.kind} features", shown=verbose):
+        with working(f"learning {extractor.kind} features", verbose=verbose):
             learned, table = fitted_copy(extractor, table, seed)
     features = None if table is None else check_instances(table, len(corpus), owner=owner)
     if features is not None:
@@ -271,7 +271,7 @@ def gather(
     if unlabelled is not None:
         if features is None:
             raise InputError("Items without tags are learned from beside others; give X, too.")
-        with working("reading items without tags", shown=verbose):
+        with working("reading items without tags", verbose=verbose):
             pool = _pool(unlabelled, learned, columns, features, owner)
     sets = sets.without_unused()
     items = sets if X is None else corpus

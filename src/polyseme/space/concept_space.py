@@ -742,7 +742,7 @@ class ConceptSpace(Estimator):
             check_number("linear", self.linear, owner=owner, low=0, high=100)
         check_device(self.device, owner=owner)
         if self.checkpoint is not None:
-            check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
+            check_path(self.checkpoint, subject=f"`checkpoint` of `{owner}`")
         (self.plan or SpacePlan()).check()
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
