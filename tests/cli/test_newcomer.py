@@ -744,7 +744,7 @@ REPRS = {
     "evidence": (lambda tagger, world: tagger.explain(world.X_test[0], "apple"), "apple (seen)"),
     "senses": (lambda tagger, world: tagger.senses("apple"), "apple:"),
     "store": (lambda tagger, world: tagger.store_, "600"),
-    "concepts": (lambda tagger, world: tagger.concepts(), "Concepts("),
+    "concepts": (lambda tagger, world: tagger.store_.concepts(), "Concepts("),
     "calibration": (lambda tagger, world: tagger.space_.calibration_, "99 thresholds"),
     "reference": (lambda tagger, world: tagger.space_.reference_, " items"),
     "members": (lambda tagger, world: tagger.space_.members_, " dimensions"),

@@ -166,7 +166,7 @@ def run_experiment(
             reasons = _reasons(tagger, split, cards, generator)
             owners = np.array([split.emoji_of(name) for name in tagger.store_.ids])
             generator = np.random.default_rng(sense_seed)
-            maps = find_senses(tagger.concepts(), owners, emoji.categories, rule, generator)
+            maps = find_senses(tagger.store_.concepts(), owners, emoji.categories, rule, generator)
             completions = _completions(tagger, maps)
     return DemoResults(
         seed=seed,
