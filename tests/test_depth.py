@@ -149,7 +149,6 @@ def suggest(client: TestClient, world) -> None:
     assert response.status_code == 200, response.text
 
 
-@pytest.mark.xfail(strict=True, reason="13 frames")
 def test_a_suggestion_by_rest_reaches_the_scores_of_labels_in_ten_frames(
     toy_tagger, world, own_tagger, tmp_path
 ):

@@ -133,6 +133,7 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     settings : Settings, optional
     """
     from polyseme.studio import annif, label_studio, photoprism, routes
+    from polyseme.studio.routes import suggestions
 
     names = [host.name for host in hosts]
     if not names or len(set(names)) < len(names):
@@ -152,11 +153,11 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     app.state.metrics = Metrics()
     app.state.ready = False
     for host in hosts:
-        host.scoring.sizes = app.state.metrics.batch.observe
+        host.scoring.observe_size = app.state.metrics.batch.observe
     # Before the routers: the most frequent request goes without FastAPI's dependencies, which cost
-    # more than the scoring. The router has the same function, and describes it.
+    # more than the scoring. The router's `suggest` describes it.
     app.add_route(
-        routes.SUGGEST, routes.suggest_directly, methods=["POST"], include_in_schema=False
+        suggestions.SUGGEST, suggestions.answer_suggest, methods=["POST"], include_in_schema=False
     )
     _add_care(app)
     for module in (*routes.MODULES, annif, label_studio, photoprism):

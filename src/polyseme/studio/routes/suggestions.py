@@ -22,12 +22,14 @@ from polyseme.studio.requests import (
     row_of_thing,
     suggest_request_of,
     table_of,
+    whether,
 )
 from polyseme.studio.routes.http import (
     BINARY,
     PROBLEMS,
     Host,
     body_route,
+    host_of,
     item_and_tags,
     json_response,
     nearest_records,
@@ -48,6 +50,8 @@ from polyseme.studio.schemas import (
     SuggestOut,
 )
 
+SUGGEST = "/v1/models/{model}/suggest"
+
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
 
@@ -58,6 +62,17 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
     Features are sent as JSON, as base64, or as raw float32 numbers (`application/octet-stream`),
     which is fastest; for these, options are in the query.
     """
+    return await answer_suggest(request)
+
+
+_SUGGEST_ROUTE = next(route for route in router.routes if getattr(route, "path", None) == SUGGEST)
+
+
+async def answer_suggest(request: Request) -> Response:
+    """Answer a request of the route `suggest`, without FastAPI's dependencies."""
+    request.scope["route"] = _SUGGEST_ROUTE  # as FastAPI sets it, for what is counted
+    host = await host_of(request, request.path_params["model"])
+    place = whether(request.query_params, "place")
     _, query, unknown_tags = await read_request(request, SuggestBody, host)
     snapshot, suggestions = await host.scoring.submit(query)
     content: dict[str, Any] = {
