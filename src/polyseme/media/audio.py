@@ -5,11 +5,11 @@ In: sound files, Million Song Dataset files or samples. Out: a feature matrix (n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from polyseme.media.codebook import Codebook
 from polyseme.media.networks import SOUNDS, find_network
 from polyseme.storage.array_checks import Anything, Fields, Table, check_parts, part, require
 from polyseme.storage.model_file import JSON, Arrays, Config, State, within
+
+if TYPE_CHECKING:
+    from polyseme.media.keywords import Place
 
 # The content decides what a file is; libsndfile reads more formats than these names. The last row
 # is read by PyAV, of the extra `aac`.
@@ -79,6 +82,7 @@ class AudioFeatures(MediaFeatures):
     """
 
     kind: ClassVar[str] = "audio"
+    noun: ClassVar[str] = "sound"
     suffixes: ClassVar[frozenset[str]] = SUFFIXES | SONG_SUFFIXES
     learns: ClassVar[bool] = True
     raw_axes: ClassVar[int] = 2
@@ -121,6 +125,13 @@ class AudioFeatures(MediaFeatures):
         """Describe some clips; see `MediaFeatures.extract_batch`."""
         describe = self._segments if self.network is None else self._network_features
         return [attempt(describe, item) for item in items]
+
+    @classmethod
+    def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
+        """Yield the places inside a sound; see `MediaFeatures.keyword_places`."""
+        from polyseme.media.keywords import places_in_sound
+
+        return places_in_sound(file)
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, where it is used; see `MediaFeatures.single_threaded`."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeGuard, TypeVar
+from typing import Any, BinaryIO, ClassVar, Self, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class MediaError(InputError):
 class Extracted:
     """Raw numbers of media files; feature extractors take it wherever they take files."""
 
-    kind: str  # "image" or "audio"
+    kind: str  # of the extractor, such as "image"
     preprocessing: dict[str, JSON]  # how the numbers were made; see `MediaFeatures.preprocessing`
     ids: tuple[str, ...]  # the items' paths below the folder they lie in
     raw: Sequence[Raw]  # a vector for each picture, segments (n_segments, 36) for each clip
@@ -87,13 +87,15 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     """Turn media into features: extraction learns nothing, the rest learns from training data.
 
     A new kind of media is a subclass with the two abstract methods, and one that learns something
-    overrides `fit_raw`, `transform_raw` and the two methods that save it as well.
+    overrides `fit_raw`, `transform_raw` and the two methods that save it as well. Its parameters
+    include `device` and `n_jobs`.
     """
 
-    kind: ClassVar[str]
-    suffixes: ClassVar[frozenset[str]]
+    kind: ClassVar[str]  # by which commands and saved models name it, such as "image"
+    noun: ClassVar[str]  # what people call an item, such as "picture"
+    suffixes: ClassVar[frozenset[str]]  # of its files, in lower case, such as ".png"
     batch_size: ClassVar[int] = 1
-    raw_axes: ClassVar[int] = 1  # dimensions of an item's raw numbers
+    raw_axes: ClassVar[int] = 1  # dimensions of an item's raw numbers: 2 for several segments
     # Whether something of it is learned, and saved by arrays.
     learns: ClassVar[bool] = False
     n_jobs: int | None
@@ -107,6 +109,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     @abstractmethod
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Return the raw numbers of some items, or why there are none; runs in threads."""
+
+    @classmethod
+    def keyword_places(cls, file: BinaryIO) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Yield the places inside a file that may hold keywords: names, and readers of `Tags`."""
+        yield from ()
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep the libraries that `extract_batch` uses to one thread each."""
@@ -236,9 +243,10 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     def declared(cls) -> Fields:
         """Return which values `get_state` returns."""
         names = [name for name in inspect.signature(cls).parameters if name not in _HERE_ONLY]
+        saved_parameters = parameters(cls, *names) if names else Fields({})
         return Fields(
             {
-                "parameters": parameters(cls, *names),
+                "parameters": saved_parameters,
                 "preprocessing": Table(Plain()),
                 "n_features_out": Whole(1),
             }

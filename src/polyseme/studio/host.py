@@ -330,7 +330,7 @@ class ModelHost:
             return Table(features=features, columns=column_names, ids=list(names))
         if names is None:
             names = [str(number) for number in range(len(rows))]
-        raw: Any = np.stack(rows) if extractor.kind == "image" else list(rows)
+        raw: Any = np.stack(rows) if extractor.raw_axes == 1 else list(rows)
         return Extracted(extractor.kind, extractor.preprocessing(), tuple(names), raw)
 
     def suggest(self, queries: Sequence[SuggestRequest]) -> list[tuple[Snapshot, list[Suggestion]]]:
@@ -390,13 +390,13 @@ class ModelHost:
         if not self._now.tagger.n_features_in_:
             raise InputError("This model was fitted without features; give tags.")
         extractor = self.extractor
-        if extractor is None or extractor.kind == "image":
+        if extractor is None or extractor.raw_axes == 1:
             n_features = row.shape[-1]
             wanted = self._now.tagger.n_features_in_
             if row.ndim != 1 or n_features != wanted:
                 raise InputError(f"This model takes {wanted} features an item; got {n_features}.")
         elif row.ndim != 2:
-            raise InputError("This model listens to sounds: send a file, or name an item.")
+            raise InputError(f"This model takes {extractor.noun}s: send a file, or name an item.")
         if not np.isfinite(row).all():
             raise InputError("Features must be finite; got NaN or infinity.")
 
