@@ -52,7 +52,8 @@ class VerdictLearning(FittedTagger):
 
         A label's logits are corrected in closed form (see `polyseme.scoring.correction_fit`);
         others stay as they are. Labels may be seen, unseen, blocked or not known at all: then they
-        are new, and known by these answers alone. Verdicts are events in `verdicts_`, which the next fit learns from.
+        are new, and known by these answers alone. Verdicts are events in `verdicts_`, which the
+        next fit learns from.
 
         Parameters
         ----------
