@@ -141,7 +141,7 @@ class FittedTagger(Estimator):
             scorer,
             kinds=kinds,
             in_use=in_use,
-            implications=self.vocabulary_.raised(labels),
+            implications=self.vocabulary_.implied_columns(labels),
             class_columns=self._class_columns,
         )
 

@@ -1,8 +1,8 @@
 """Rank tags for tables of any size: block by block, or shard by shard into a folder.
 
 In: a saved model, and features in a file, an extracted folder or shards. Out: a record for each
-row, or a file of rankings for each shard and a manifest when all are there. Every engine cuts
-tables at the same places and uses one thread for each block, so that all give the same bytes.
+row, or a file of rankings for each shard and a manifest when all are there. Scores of all engines
+agree within 1e-5.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ MANIFEST = "manifest.json"
 FORMAT = "polyseme ranking"
 FORMAT_VERSION = 3
 KIND = "rankings"
-# The score of a row may change in its last digits with the rows that are scored beside it.
+# Rows that are ranked at a time.
 MOST_ROWS = 1024
 _LEAST_ROWS = 16
 _SCORES_AT_ONCE = 2**22
@@ -370,7 +370,7 @@ def rank_shards(
     form : {"jsonl", "parquet"}
         The format of the rankings.
     engine : RayEngine, optional
-        Where rows are ranked, from `open_engine`; by default here. All give the same bytes.
+        Where rows are ranked, from `open_engine`; by default here.
     workers : int, optional
         Here: blocks ranked at a time; by default one for each processor.
     progress : callable, optional

@@ -1,6 +1,6 @@
 """Train a concept space with several workers of a Ray cluster (Ray Train).
 
-In: the training data of a space. Out: the same members, on processors bit for bit, as from one
+In: the training data of a space. Out: the same members, but for rounding, as from one
 process: workers share the members and exchange their predictions between rounds. After every round
 each worker saves its state; when one dies, all resume from there.
 """

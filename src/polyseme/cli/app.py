@@ -100,15 +100,16 @@ def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) ->
     short = settings.pop("short", None)
     is_flag = settings.pop("flag", False)
     is_argument = settings.pop("argument", False)
+    option = settings.pop("option", None)
     is_required = parameter.default is parameter.empty and short is None
     if is_argument or is_required:
         declaration = typer.Argument(**settings)
     else:
-        name = f"--{parameter.name.replace('_', '-')}"
+        name = option or f"--{parameter.name.replace('_', '-')}"
         names: tuple[str, ...] = ()
         if short:
             names = (name, short)
-        elif is_flag:
+        elif is_flag or option:
             names = (name,)
         declaration = typer.Option(*names, **settings)
     return parameter.replace(

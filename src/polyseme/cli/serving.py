@@ -121,7 +121,7 @@ def make_app(
         if items is not None:
             features = (fitted_features or {}).get(model, items)
             media_folder = media if features == items else items
-            tagger = host.now.tagger
+            tagger = host.snapshot.tagger
             host.collection = read_collection(
                 tagger, Path(model), features, media_folder, documents
             )

@@ -25,7 +25,7 @@ from polyseme.documents.corpus import LabelCorpus, Labels, unique_rows
 from polyseme.storage.array_checks import matrix_of
 
 
-class Known(NamedTuple):
+class DocumentTable(NamedTuple):
     """Documents over labels; a model has learned the first `n_learned` of these."""
 
     labels: tuple[str, ...]
@@ -35,10 +35,10 @@ class Known(NamedTuple):
     sets: IntArray  # (n_documents,): the distinct tag set of each, numbered as first met
 
 
-def no_documents(labels: tuple[str, ...]) -> Known:
+def no_documents(labels: tuple[str, ...]) -> DocumentTable:
     """Return learned labels without any document."""
     matrix = sp.csr_matrix(np.zeros((0, len(labels)), dtype=bool))
-    return Known(labels, len(labels), (), matrix, np.zeros(0, dtype=np.int64))
+    return DocumentTable(labels, len(labels), (), matrix, np.zeros(0, dtype=np.int64))
 
 
 def documents_of(
@@ -50,16 +50,16 @@ def documents_of(
     return matrix
 
 
-class Grown(NamedTuple):
+class AddedDocuments(NamedTuple):
     """The known documents after an addition."""
 
-    known: Known
+    documents: DocumentTable
     fresh: sp.csr_matrix  # of bool, (n_fresh, n_labels): distinct tag sets not known before
     ids: tuple[str, ...]  # of the added documents
     dropped: tuple[str, ...]  # of documents left out, as they hold no learned label
 
 
-def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
+def with_documents(known: DocumentTable, corpus: LabelCorpus) -> AddedDocuments:
     """Add documents; labels that were not learned become new labels."""
     matrix, extra = corpus.align(known.labels)
     n_before = len(known.labels)
@@ -83,19 +83,19 @@ def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
     distinct, sets = unique_rows(documents)
     # Rows met first keep their numbers, so the sets known before stay 0..n-1.
     n_sets_before = int(known.sets.max(initial=-1)) + 1
-    grown = Known(labels, known.n_learned, known.ids + ids, documents, sets)
-    return Grown(grown, distinct[n_sets_before:], ids, dropped)
+    enlarged = DocumentTable(labels, known.n_learned, known.ids + ids, documents, sets)
+    return AddedDocuments(enlarged, distinct[n_sets_before:], ids, dropped)
 
 
-class Shrunk(NamedTuple):
+class RemovedDocuments(NamedTuple):
     """The known documents after a removal."""
 
-    known: Known
+    documents: DocumentTable
     kept: NDArray[np.bool_]  # (n_documents before,)
     columns: IntArray  # (n_labels,): of the labels before
 
 
-def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
+def without_documents(known: DocumentTable, ids: Collection[str]) -> RemovedDocuments:
     """Remove documents by their names; new labels left without any disappear."""
     removed = set(as_names(ids, "names of documents"))
     missing = sorted(removed - set(known.ids))
@@ -112,8 +112,8 @@ def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
     names = tuple(name for name in known.ids if name not in removed)
     _, sets = unique_rows(documents)
     matrix = sp.csr_matrix(documents[:, columns])
-    shrunk = Known(labels, known.n_learned, names, matrix, sets)
-    return Shrunk(shrunk, remains, columns)
+    remaining = DocumentTable(labels, known.n_learned, names, matrix, sets)
+    return RemovedDocuments(remaining, remains, columns)
 
 
 def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
@@ -130,7 +130,7 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
     )
 
 
-def labels_of(known: Known, row: int) -> tuple[str, ...]:
+def labels_of(known: DocumentTable, row: int) -> tuple[str, ...]:
     """Return the labels of one document."""
     start = known.matrix.indptr[row]
     stop = known.matrix.indptr[row + 1]

@@ -237,12 +237,12 @@ async def _watch(hosts: Sequence[ModelHost], seconds: float) -> None:
 async def _refresh(hosts: Sequence[ModelHost]) -> None:
     """Load what others have written to the models' folders; log each trouble once."""
     for host in hosts:
-        before = host.told.trouble
+        before = host.notices.reload_error
         try:
             await asyncio.to_thread(host.refresh)
         except InputError as error:
-            host.told.trouble = str(error)
-            if host.told.trouble != before:
+            host.notices.reload_error = str(error)
+            if host.notices.reload_error != before:
                 _log.warning("%s: %s", host.name, error)
         except Exception:
             _log.exception("%s: the model's folder could not be looked at", host.name)
@@ -365,7 +365,7 @@ def _add_care(app: FastAPI) -> None:
         counted.model.clear()
         for host in app.state.hosts.values():
             counted.waiting.labels(host.name).set(host.scoring.n_waiting)
-            snapshot = host.now
+            snapshot = host.snapshot
             counted.model.labels(host.name, snapshot.version).set(len(snapshot.tagger.classes_))
         return Response(
             generate_latest(counted.registry), media_type="text/plain; version=0.0.4; charset=utf-8"

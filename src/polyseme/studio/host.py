@@ -102,33 +102,33 @@ class Snapshot:
     def answers(self) -> dict[str, tuple[int, int]]:
         """Numbers of yes and of no for each label."""
         yes_and_no: dict[str, list[int]] = {}
-        for verdicts in self.said.values():
+        for verdicts in self.verdicts_by_item.values():
             for verdict in verdicts:
-                label = self.named(verdict.label)
+                label = self.current_label(verdict.label)
                 counts = yes_and_no.setdefault(label, [0, 0])
                 counts[0 if verdict.answer else 1] += 1
         return {label: (yes, no) for label, (yes, no) in yes_and_no.items()}
 
     @cached_property
-    def said(self) -> dict[str, list[Verdict]]:
+    def verdicts_by_item(self) -> dict[str, list[Verdict]]:
         """The standing verdicts by item."""
         by_item: dict[str, list[Verdict]] = {}
         for verdict in self.tagger.verdicts_.standing():
             by_item.setdefault(verdict.item, []).append(verdict)
         return by_item
 
-    def named(self, label: str) -> str:
+    def current_label(self, label: str) -> str:
         """Return a label's current name, or its former one where it is unknown now."""
-        return self.known(label) or label
+        return self.find_label(label) or label
 
     def accepted(self, collection: Collection) -> Iterator[tuple[str, list[str]]]:
         """Yield items with their own tags, with accepted ones and without refused ones."""
         for name in collection.ids:
             tags = list(dict.fromkeys(collection.tags_of(name)))
-            for verdict in self.said.get(name, ()):
-                label = self.named(verdict.label)
+            for verdict in self.verdicts_by_item.get(name, ()):
+                label = self.current_label(verdict.label)
                 label_key = self.key(label)
-                tags = [tag for tag in tags if self.key(self.named(tag)) != label_key]
+                tags = [tag for tag in tags if self.key(self.current_label(tag)) != label_key]
                 if verdict.answer:
                     tags.append(label)
             if tags:
@@ -137,7 +137,7 @@ class Snapshot:
     @property
     def reviewed(self) -> KeysView[str]:
         """Items with a standing verdict."""
-        return self.said.keys()
+        return self.verdicts_by_item.keys()
 
     @cached_property
     def n_undone(self) -> int:
@@ -167,13 +167,13 @@ class Snapshot:
         """Return the key by which labels are compared."""
         return normalize_label(label) if self.tagger.normalize_labels_ else label
 
-    def known(self, label: str) -> str | None:
+    def find_label(self, label: str) -> str | None:
         """Return a label under its own name; None where it is not known."""
         return self._names.get(self.key(self.tagger.vocabulary_.resolve(label)))
 
     def label(self, name: str) -> str:
         """Return a label under its own name, or raise an `UnknownLabelError`."""
-        label = self.known(name)
+        label = self.find_label(name)
         if label is not None:
             return label
         close_keys = get_close_matches(self.key(name), self._names, _HINTS)
@@ -184,20 +184,20 @@ class Snapshot:
         raise UnknownLabelError(f"There is no label '{name[:60]}'{hint}")
 
     @cached_property
-    def _least(self) -> dict[float, dict[str, float]]:
+    def _thresholds(self) -> dict[float, dict[str, float]]:
         return {}
 
-    def least(self, precision: float) -> dict[str, float]:
+    def thresholds(self, precision: float) -> dict[str, float]:
         """Return the threshold of each label for a precision."""
-        thresholds = self._least.get(precision)
+        thresholds = self._thresholds.get(precision)
         if thresholds is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PolysemeWarning)
                 values = self.tagger.thresholds(precision).tolist()
             thresholds = dict(zip(self.kinds, values, strict=True))
-            if len(self._least) >= _MOST_PRECISIONS:
-                self._least.clear()  # other threads hold the thresholds that they use
-            self._least[precision] = thresholds
+            if len(self._thresholds) >= _MOST_PRECISIONS:
+                self._thresholds.clear()  # other threads hold the thresholds that they use
+            self._thresholds[precision] = thresholds
         return thresholds
 
 
@@ -246,8 +246,8 @@ class UnknownLabelError(InputError):
 class Notices:
     """What the administrators of a host should know."""
 
-    typed: Counter[str] = field(default_factory=Counter)  # unknown tags in requests
-    trouble: str | None = None  # why the last reload was refused
+    unknown_tags: Counter[str] = field(default_factory=Counter)  # unknown tags in requests
+    reload_error: str | None = None  # why the last reload was refused
 
 
 class ModelHost:
@@ -281,18 +281,18 @@ class ModelHost:
         self.collection = collection
         self.words = words
         self.versions = Versions(self.path)
-        self.told = Notices()
+        self.notices = Notices()
         self._writing = threading.RLock()
         self._saved = 0.0
         self._looked_at = self._stamp()
-        self._now = self._read()
+        self._snapshot = self._read()
         self.scoring: Batcher[SuggestRequest, tuple[Snapshot, list[Suggestion]]] = Batcher(
             self.suggest
         )
         self.looking: Batcher[bytes, Row] = Batcher(self._extract_files, largest=8, most_waiting=64)
         self._map: Map | None = None
         self.refitting = Refitting(self)
-        tagger = self._now.tagger
+        tagger = self._snapshot.tagger
         if _can_write(self.path):
             with self.versions.writing():
                 self._keep("opened", "by the service", None, tagger)
@@ -300,9 +300,9 @@ class ModelHost:
     # ------------------------------------------------------------------ answers
 
     @property
-    def now(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """The state that answers at this moment."""
-        return self._now
+        return self._snapshot
 
     @property
     def changed(self) -> str:
@@ -316,7 +316,7 @@ class ModelHost:
     @property
     def extractor(self) -> MediaFeatures | None:
         """What turns files into numbers; None where the model takes numbers."""
-        return self._now.tagger.features_
+        return self._snapshot.tagger.features_
 
     def items(self, rows: Sequence[Row], names: Sequence[str] | None = None) -> Any:
         """Return rows of features as a tagger takes items: a table or an extraction."""
@@ -325,7 +325,7 @@ class ModelHost:
             features = np.stack(rows)
             if names is None:
                 return features
-            columns = getattr(self._now.tagger, "feature_names_in_", None)
+            columns = getattr(self._snapshot.tagger, "feature_names_in_", None)
             column_names = None if columns is None else tuple(columns)
             return Table(features=features, columns=column_names, ids=list(names))
         if names is None:
@@ -341,7 +341,7 @@ class ModelHost:
         asks : sequence of SuggestRequest
             Checked by `check`.
         """
-        snapshot = self._now
+        snapshot = self._snapshot
         groups: dict[tuple[Any, ...], list[int]] = {}
         for number, query in enumerate(queries):
             groups.setdefault((query.features is None, query.kinds), []).append(number)
@@ -369,8 +369,8 @@ class ModelHost:
         InputError
             With one sentence about what is wrong.
         """
-        snapshot = self._now
-        label_by_tag = {tag: snapshot.known(tag) for tag in query.tags}
+        snapshot = self._snapshot
+        label_by_tag = {tag: snapshot.find_label(tag) for tag in query.tags}
         labels = [label for label in label_by_tag.values() if label is not None]
         unknown_tags = [tag for tag, label in label_by_tag.items() if label is None]
         self._count_unknown_tags(unknown_tags)
@@ -387,12 +387,12 @@ class ModelHost:
 
     def check_row(self, row: Row) -> None:
         """Raise unless a row of features fits the model."""
-        if not self._now.tagger.n_features_in_:
+        if not self._snapshot.tagger.n_features_in_:
             raise InputError("This model was fitted without features; give tags.")
         extractor = self.extractor
         if extractor is None or extractor.raw_axes == 1:
             n_features = row.shape[-1]
-            wanted = self._now.tagger.n_features_in_
+            wanted = self._snapshot.tagger.n_features_in_
             if row.ndim != 1 or n_features != wanted:
                 raise InputError(f"This model takes {wanted} features an item; got {n_features}.")
         elif row.ndim != 2:
@@ -402,10 +402,10 @@ class ModelHost:
 
     def _count_unknown_tags(self, unknown: Iterable[str]) -> None:
         """Count tags of requests that the vocabulary lacks."""
-        typed = self.told.typed
+        counts = self.notices.unknown_tags
         for tag in unknown:
-            if len(typed) < _MOST_UNKNOWN_TAGS or tag in typed:
-                typed[tag] += 1
+            if len(counts) < _MOST_UNKNOWN_TAGS or tag in counts:
+                counts[tag] += 1
 
     def _extract_files(self, files: Sequence[bytes]) -> list[Any]:
         """Return the features of uploaded files, or the error for each."""
@@ -432,7 +432,7 @@ class ModelHost:
 
     def warm(self) -> None:
         """Load everything that the first request needs."""
-        tagger = self._now.tagger
+        tagger = self._snapshot.tagger
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
         tagger.rank(None, 1, [[tagger.store_.labels[0]]])
@@ -451,7 +451,7 @@ class ModelHost:
 
     def map(self, snapshot: Snapshot | None = None) -> Map:
         """Return the known documents on a plane: at once by their axes, better when laid out."""
-        snapshot = snapshot or self._now
+        snapshot = snapshot or self._snapshot
         store = snapshot.tagger.store_
         space_digest = snapshot.tagger.space_.digest_
         current = self._map
@@ -475,11 +475,11 @@ class ModelHost:
         landscape = Landscape.learn(current.store.points, current.landscape.digest)
         if landscape.layout != "axes":
             landscape.save(self.path)
-            self._map = Map(self._now.tagger.store_, landscape)
+            self._map = Map(self._snapshot.tagger.store_, landscape)
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
         """Return where one item, or one tag set, lies on the map."""
-        tagger = self._now.tagger
+        tagger = self._snapshot.tagger
         points = tagger.space_.points(tagger.transform(X, tags))
         places = self.map().landscape.place(points)
         x, y = places[0].tolist()
@@ -509,9 +509,9 @@ class ModelHost:
             Where nothing is known of an item. Names of items are never opened as files.
         """
         with self._writing:
-            clone = copy(self._now.tagger)
+            clone = copy(self._snapshot.tagger)
             numbers = clone.learn(verdicts, self._items_of_verdicts(verdicts, rows or {}), seen)
-            self._use(clone, self._now.digest)
+            self._use(clone, self._snapshot.digest)
         return numbers
 
     def _items_of_verdicts(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row]) -> Any:
@@ -520,7 +520,7 @@ class ModelHost:
         Items are sent with their features or belong to the collection. Of items that were answered
         for before, the log has what is needed. Any other name is an `UnknownItemError`.
         """
-        tagger = self._now.tagger
+        tagger = self._snapshot.tagger
         collection = self.collection
         if not tagger.n_features_in_:
             return None  # the tagger raises an error about it
@@ -549,9 +549,9 @@ class ModelHost:
     def undo(self, numbers: Sequence[int]) -> None:
         """Undo verdicts by their numbers."""
         with self._writing:
-            clone = copy(self._now.tagger)
+            clone = copy(self._snapshot.tagger)
             clone.undo(numbers)
-            self._use(clone, self._now.digest)
+            self._use(clone, self._snapshot.digest)
 
     # ------------------------------------------------------------------ changes
 
@@ -559,7 +559,7 @@ class ModelHost:
         self,
         action: str,
         detail: str,
-        who: str | None,
+        author: str | None,
         function: Callable[[ZeroShotTagger], T],
     ) -> T:
         """Change a copy of the tagger, save it, and use it for all later answers.
@@ -568,24 +568,24 @@ class ModelHost:
         ----------
         action, detail : str
             What is done, for the list of versions.
-        who : str, optional
+        author : str, optional
         function : callable
             Takes the tagger and changes it in place; what it raises leaves everything as it was.
         """
         with self._writing, self.versions.writing():
-            if self.versions.current() != self._now.digest:
-                self._now = self._read()  # another process has saved meanwhile
-            clone = copy(self._now.tagger)
+            if self.versions.current() != self._snapshot.digest:
+                self._snapshot = self._read()  # another process has saved meanwhile
+            clone = copy(self._snapshot.tagger)
             result = function(clone)
             clone.save(self.path)
-            version = self._keep(action, detail, who, clone)
+            version = self._keep(action, detail, author, clone)
             self._use(clone, version.digest)
             stamp = self._stamp()
             if self.versions.current() == version.digest:
                 self._looked_at = stamp  # this is our own change
         return result
 
-    def restore(self, number: int, who: str | None) -> None:
+    def restore(self, number: int, author: str | None) -> None:
         """Restore a former version; people's answers stay."""
         state = self.versions.state(number)
 
@@ -594,9 +594,9 @@ class ModelHost:
             former.use_log(VerdictLog(self.path))
             _take_over(tagger, former)
 
-        self.change("restore", f"version {number}", who, put_back)
+        self.change("restore", f"version {number}", author, put_back)
 
-    def adopt(self, fitted: ZeroShotTagger, before: Snapshot, who: str | None) -> None:
+    def adopt(self, fitted: ZeroShotTagger, before: Snapshot, author: str | None) -> None:
         """Replace a tagger by the one that was fitted from it; answers since then stay.
 
         Parameters
@@ -604,7 +604,7 @@ class ModelHost:
         fitted : ZeroShotTagger
         before : Snapshot
             What it was fitted from.
-        who : str, optional
+        author : str, optional
 
         Raises
         ------
@@ -613,7 +613,7 @@ class ModelHost:
         """
 
         def put_in_place(tagger: ZeroShotTagger) -> None:
-            if self._now.digest != before.digest:
+            if self._snapshot.digest != before.digest:
                 raise InputError("the model was changed meanwhile; start the refit again.")
             log = VerdictLog(self.path)
             items = None if self.collection is None else self.collection.among(log.standing())
@@ -621,7 +621,7 @@ class ModelHost:
             self._check_features(fitted)
             _take_over(tagger, fitted)
 
-        self.change("refit", f"{len(fitted.store_.ids)} tag sets", who, put_in_place)
+        self.change("refit", f"{len(fitted.store_.ids)} tag sets", author, put_in_place)
 
     def _keep(
         self, action: str, detail: str, author: str | None, tagger: ZeroShotTagger
@@ -633,7 +633,7 @@ class ModelHost:
 
     def _use(self, tagger: ZeroShotTagger, digest: str) -> None:
         """Use a tagger for all later answers."""
-        self._now = Snapshot(tagger, digest, tagger.verdicts_.count)
+        self._snapshot = Snapshot(tagger, digest, tagger.verdicts_.count)
 
     # ------------------------------------------------------------------ reloading
 
@@ -642,11 +642,11 @@ class ModelHost:
         with self._writing:
             if self._stamp() != self._looked_at:
                 return self.reload()
-            if self._now.tagger.verdicts_.count == self._now.n_events:
+            if self._snapshot.tagger.verdicts_.count == self._snapshot.n_events:
                 return False
-            clone = copy(self._now.tagger)
+            clone = copy(self._snapshot.tagger)
             clone.refresh()
-            self._use(clone, self._now.digest)
+            self._use(clone, self._snapshot.digest)
             return True
 
     def reload(self) -> bool:
@@ -664,11 +664,12 @@ class ModelHost:
                 self._check_features(fresh.tagger)
             except Exception as error:
                 reason = str(error) or type(error).__name__
-                self.told.trouble = f"A reload was refused, and the former model goes on: {reason}"
-                raise InputError(self.told.trouble) from error
-            changed = fresh.version != self._now.version
-            self._now = fresh
-            self.told.trouble = None
+                sentence = f"A reload was refused, and the former model goes on: {reason}"
+                self.notices.reload_error = sentence
+                raise InputError(sentence) from error
+            changed = fresh.version != self._snapshot.version
+            self._snapshot = fresh
+            self.notices.reload_error = None
             if _can_write(self.path):
                 with self.versions.writing():
                     self._keep("reload", "found changed on disk", None, fresh.tagger)
@@ -695,7 +696,7 @@ class ModelHost:
 
     def _check_features(self, tagger: ZeroShotTagger) -> None:
         """Raise unless a tagger takes the features that callers send."""
-        n_before = self._now.tagger.n_features_in_
+        n_before = self._snapshot.tagger.n_features_in_
         if tagger.n_features_in_ != n_before:
             raise InputError(
                 f"it takes {tagger.n_features_in_} features, and callers send {n_before}."
@@ -714,7 +715,7 @@ def _select_suggestions(
     snapshot: Snapshot, query: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
     """Return the labels that are likely enough, without the item's own tags."""
-    thresholds = {} if query.precision is None else snapshot.least(query.precision)
+    thresholds = {} if query.precision is None else snapshot.thresholds(query.precision)
     lowest = max(query.threshold or 0.0, _SMALLEST)
     own_tags = set(query.tags)
     likely = likely_tags(labels, scores, thresholds, query.k, lowest=lowest, excluded=own_tags)

@@ -152,7 +152,7 @@ class Control:
         choice_by_label: dict[str, TagChoice] = {}
         listed_choices = _read_options(task.data.get(self.options))
         for choice in (*self.choices, *listed_choices):
-            label = snapshot.known(choice.path[-1]) or snapshot.known(choice.shown)
+            label = snapshot.find_label(choice.path[-1]) or snapshot.find_label(choice.shown)
             if label is not None:
                 choice_by_label[label] = choice
         return choice_by_label
@@ -246,7 +246,7 @@ def check_config(host: ModelHost, xml: str | None) -> None:
     """Raise an error where a configuration could not show predictions."""
     for control in read_config(xml):
         closed = control.kind == "choices" and not control.options
-        if not closed or control.labels(host.now, Task()):
+        if not closed or control.labels(host.snapshot, Task()):
             continue
         texts = [choice.shown for choice in control.choices]
         names = first_few(texts) or "there are none"
@@ -262,7 +262,9 @@ def check_config(host: ModelHost, xml: str | None) -> None:
 @router.get("/health", summary="Whether the backend is there", operation_id="health_of_backend")
 async def health(host: Host) -> Response:
     """Return that the model answers."""
-    return json_response({"status": "UP", "model_class": f"polyseme {host.name}"}, host.now.version)
+    return json_response(
+        {"status": "UP", "model_class": f"polyseme {host.name}"}, host.snapshot.version
+    )
 
 
 @router.get("/metrics", summary="Nothing; /metrics has all", operation_id="metrics_of_backend")
@@ -275,7 +277,7 @@ async def metrics(host: Host) -> Response:
 def setup(body: SetupBody, host: Host) -> Response:
     """Return which version answers, or why its answers could not be shown."""
     check_config(host, body.schema_)
-    return json_response({"model_version": host.now.version}, host.now.version)
+    return json_response({"model_version": host.snapshot.version}, host.snapshot.version)
 
 
 @router.post("/predict", summary="Predictions for tasks")
@@ -287,7 +289,7 @@ async def predict(body: PredictBody, host: Host) -> Response:
         threshold = body.params.threshold
     predictions = [_predict_task(host, controls, task, threshold) for task in body.tasks]
     results = await asyncio.gather(*predictions)
-    return json_response({"results": results}, host.now.version)
+    return json_response({"results": results}, host.snapshot.version)
 
 
 @router.post("/webhook", status_code=201, summary="What annotators did")
@@ -315,7 +317,7 @@ async def _predict_task(
     host: ModelHost, controls: Sequence[Control], task: Task, threshold: float
 ) -> dict[str, Any]:
     """Predict the labels of one task, for every control."""
-    snapshot = host.now
+    snapshot = host.snapshot
     results: list[dict[str, Any]] = []
     scores: list[float] = []
     for control in controls:
@@ -351,7 +353,7 @@ async def _suggest_for_control(
             return snapshot, [*certain, *suggestions]
     except InputError as error:
         _log.info("%s: task %s has no prediction: %s", host.name, task.id, error)
-    return host.now, []
+    return host.snapshot, []
 
 
 async def _row_and_tags(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:
@@ -475,7 +477,7 @@ def _learn_answers(
     annotation = body.annotation
     assert task is not None and annotation is not None
     annotator = f"label-studio {body.project.id} {annotation.id}"
-    snapshot = host.now
+    snapshot = host.snapshot
     answers: dict[str, bool] = {}
     if body.action != "ANNOTATION_DELETED" and not annotation.was_cancelled:
         predicted = annotation.prediction or Prediction()
@@ -483,9 +485,9 @@ def _learn_answers(
         answers |= dict.fromkeys(_labels(snapshot, controls, task, annotation), True)
 
     standing: dict[str, Verdict] = {}
-    for verdict in snapshot.said.get(name, ()):
+    for verdict in snapshot.verdicts_by_item.get(name, ()):
         if verdict.who == annotator and verdict.number is not None:
-            standing[snapshot.named(verdict.label)] = verdict
+            standing[snapshot.current_label(verdict.label)] = verdict
     withdrawn: list[int] = []
     for label, verdict in standing.items():
         if verdict.number is not None and answers.get(label) != verdict.answer:
@@ -548,4 +550,4 @@ def _labels(
                 continue
             stripped = name.strip()
             if 0 < len(stripped) <= 200:
-                yield label_by_choice.get(name) or snapshot.known(stripped) or stripped
+                yield label_by_choice.get(name) or snapshot.find_label(stripped) or stripped

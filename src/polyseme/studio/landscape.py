@@ -490,7 +490,7 @@ def companions(
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedLabel:
     """A label that some documents share."""
 
     label: str
@@ -499,7 +499,9 @@ class Shared:
     lift: float  # how many times the share among all documents
 
 
-def shared_labels(store: KnownDocuments, documents: Collection[int], k: int = 20) -> list[Shared]:
+def shared_labels(
+    store: KnownDocuments, documents: Collection[int], k: int = 20
+) -> list[SharedLabel]:
     """Return the labels that set some documents apart, by how far their share is above the usual.
 
     Parameters
@@ -521,12 +523,12 @@ def shared_labels(store: KnownDocuments, documents: Collection[int], k: int = 20
     shares = counts / max(len(rows), 1)
     order = np.lexsort((-counts, base_rates - shares))
     occurs = counts[order] > 0
-    labels: list[Shared] = []
+    labels: list[SharedLabel] = []
     for column in order[occurs][:k].tolist():
         count = int(counts[column])
         share = float(shares[column])
         lift = float(shares[column] / base_rates[column])
-        labels.append(Shared(store.labels[column], count, share, lift))
+        labels.append(SharedLabel(store.labels[column], count, share, lift))
     return labels
 
 

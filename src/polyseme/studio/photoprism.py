@@ -82,7 +82,7 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
     threshold = bounds.threshold
     precision = bounds.precision
     if threshold is None and precision is None:
-        if host.now.tagger.validation_ is not None:
+        if host.snapshot.tagger.validation_ is not None:
             precision = _PRECISION
         else:
             threshold = _LIKELY

@@ -92,13 +92,13 @@ async def row_of_reference(host: ModelHost, reference: str) -> Row:
 
 def known_tags(host: ModelHost, text: str) -> Iterator[str]:
     """Yield the tags of a text that a model knows; others are not taken for tags of people's."""
-    snapshot = host.now
+    snapshot = host.snapshot
     labels = set[str]()
     for tag in _BETWEEN.split(text):
         name = tag.strip()
         if not 0 < len(name) <= 200:
             continue
-        label = snapshot.known(name)
+        label = snapshot.find_label(name)
         if label is not None and label not in labels and len(labels) < MOST_TAGS:
             labels.add(label)
             yield label

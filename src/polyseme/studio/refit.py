@@ -71,12 +71,12 @@ class Refitting:
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, who: str | None = None) -> None:
+    def start(self, author: str | None = None) -> None:
         """Start a refit, and return at once.
 
         Parameters
         ----------
-        who : str, optional
+        author : str, optional
             For the list of versions.
 
         Raises
@@ -89,12 +89,12 @@ class Refitting:
         with self._starting:
             if self.status.state == "running":
                 raise RefitRunningError("A refit of this model is running already.")
-            before = self.host.now
+            before = self.host.snapshot
             data = training_data(before, self.host.collection)
             self._ends.clear()
             self.status = RefitStatus("running")
             self._thread = threading.Thread(
-                target=self._run, args=(before, data, who), name="refit", daemon=True
+                target=self._run, args=(before, data, author), name="refit", daemon=True
             )
             self._thread.start()
 

@@ -82,7 +82,7 @@ class Versions:
         return versions
 
     def keep(
-        self, action: str, detail: str, who: str | None, n_labels: int, n_documents: int
+        self, action: str, detail: str, author: str | None, n_labels: int, n_documents: int
     ) -> Version:
         """Store the model that is on disk now as a version, unless the last one is the same.
 
@@ -90,7 +90,7 @@ class Versions:
         ----------
         action, detail : str
             What was done, such as "rename", and to what.
-        who : str, optional
+        author : str, optional
         n_labels, n_documents : int
             What the model holds.
         """
@@ -100,7 +100,7 @@ class Versions:
             return versions[-1]
         number = max(self._numbers(), default=0) + 1
         saved_at = datetime.now(UTC).isoformat(timespec="seconds")
-        version = Version(number, digest, saved_at, who, action, detail, n_labels, n_documents)
+        version = Version(number, digest, saved_at, author, action, detail, n_labels, n_documents)
         try:
             self._write(version)
         except OSError as error:

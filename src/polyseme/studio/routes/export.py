@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1", responses=PROBLEMS)
 )
 def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "jsonl") -> Response:
     """Export answers (`jsonl`), or items with accepted tags (`documents`, Label Studio)."""
-    snapshot = host.now
+    snapshot = host.snapshot
     if form == "jsonl":  # as `polyseme learn` takes them
         standing = [verdict._asdict() for verdict in snapshot.tagger.verdicts_.standing()]
         return _download(_lines(map(_without_none, standing)), "verdicts.jsonl")
@@ -76,11 +76,11 @@ def _lines(records: Iterable[Facts]) -> str:
 def sidecars(body: SidecarBody, host: Host, caller: Admin) -> Response:
     """Write accepted tags to XMP files beside the collection's files, or count them."""
     collection = collection_of(host)
-    snapshot = host.now
+    snapshot = host.snapshot
     n_files = 0
     n_tags = 0
-    for name, verdicts in snapshot.said.items():
-        accepted = [snapshot.named(verdict.label) for verdict in verdicts if verdict.answer]
+    for name, verdicts in snapshot.verdicts_by_item.items():
+        accepted = [snapshot.current_label(verdict.label) for verdict in verdicts if verdict.answer]
         path = collection.file_of(name) if name in collection else None
         if not accepted or path is None:
             continue

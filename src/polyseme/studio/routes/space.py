@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1", responses=PROBLEMS)
 async def place(request: Request, host: Host) -> Response:
     """Return where an item, or tags, lie on the map."""
     _, query, _ = await read_request(request, Thing, host)
-    snapshot = host.now
+    snapshot = host.snapshot
     content = await run_in_threadpool(place_on_map, host, query)
     return json_response(content, snapshot.version)
 
@@ -38,7 +38,7 @@ async def place(request: Request, host: Host) -> Response:
 @router.get("/models/{model}/space", tags=["map"], summary="The map of the concept space")
 def space(host: Host) -> Response:
     """Describe the map: labels, captions, bounds, and where its points are found."""
-    snapshot = host.now
+    snapshot = host.snapshot
     picture = host.map(snapshot)
     dots = picture.dots
     store = picture.store
@@ -81,7 +81,7 @@ def points(host: Host, request: Request) -> Response:
 @router.get("/models/{model}/documents/{number}", tags=["map"], summary="A known tag set")
 def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Response:
     """Return a known document, and those that lie nearest to it in the space."""
-    snapshot = host.now
+    snapshot = host.snapshot
     store = snapshot.tagger.store_
     if number >= len(store.ids):
         raise HTTPException(404, f"There is no document {number}; there are {len(store.ids)}.")
@@ -103,7 +103,7 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
 @router.post("/models/{model}/documents/shared", tags=["map"], summary="Tags that documents share")
 def shared(body: DocumentsBody, host: Host) -> Response:
     """Return the tags that set some known documents apart from all others."""
-    snapshot = host.now
+    snapshot = host.snapshot
     labels = shared_labels(snapshot.tagger.store_, body.documents)
     records = [asdict(label) for label in labels]
     n_documents = len(set(body.documents))

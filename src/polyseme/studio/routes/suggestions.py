@@ -117,7 +117,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
             result["error"] = {"status": status, "detail": str(error)}
 
     answers = await run_in_threadpool(host.suggest, queries) if queries else []
-    snapshot = answers[0][0] if answers else host.now
+    snapshot = answers[0][0] if answers else host.snapshot
     answered_results = [result for result in results if "error" not in result]
     for result, (_, suggestions) in zip(answered_results, answers, strict=True):
         result["suggestions"] = suggestion_records(suggestions)
@@ -145,7 +145,7 @@ async def complete(body: CompleteBody, host: Host) -> Response:
 async def explain(request: Request, host: Host) -> Response:
     """Take a score apart: the parts add up to its logit."""
     body, query, unknown_tags = await read_request(request, ExplainBody, host)
-    snapshot = host.now
+    snapshot = host.snapshot
     label = snapshot.label(body.label)
 
     def compute_evidence() -> Evidence:
@@ -194,7 +194,7 @@ def _term(name: str, value: float, role: str) -> Facts:
 async def neighbours(request: Request, host: Host) -> Response:
     """Return the known tag sets that lie nearest to an item or to tags."""
     body, query, _ = await read_request(request, NeighboursBody, host)
-    snapshot = host.now
+    snapshot = host.snapshot
 
     def find_neighbours() -> list[Facts]:
         X, tags = item_and_tags(host, query)
