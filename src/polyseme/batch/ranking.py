@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from polyseme.base.threads import n_cores, one_thread, ordered_map
+from polyseme.base.machine import n_cores, one_thread, ordered_map
 from polyseme.base.validation import (
     InputError,
     PolysemeWarning,

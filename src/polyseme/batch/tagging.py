@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from polyseme.base.machine import one_thread
 from polyseme.base.progress import FileProgress
-from polyseme.base.threads import one_thread
 from polyseme.base.validation import InputError, check_device
 from polyseme.batch.ranking import SavedRanker
 from polyseme.batch.ray_engine import RayEngine

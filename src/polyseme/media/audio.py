@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.threads import one_thread
+from polyseme.base.machine import one_thread
 from polyseme.base.validation import RandomState, as_generator, check_number, draw_seed
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.media.codebook import Codebook

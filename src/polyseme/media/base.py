@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.base.estimator import Estimator, TransformerMixin
+from polyseme.base.machine import n_cores, ordered_map
 from polyseme.base.progress import Quiet
 from polyseme.base.text import in_words
-from polyseme.base.threads import n_cores, ordered_map
 from polyseme.base.validation import InputError, check_fitted, check_number, first_few
 from polyseme.storage.array_checks import Fields, Plain, Table, Whole, check_arrays, parameters
 from polyseme.storage.model_file import JSON, Arrays, Config, State

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.threads import one_thread
+from polyseme.base.machine import one_thread
 from polyseme.base.validation import InputError, check_number, check_option
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.media.networks import PICTURES, Network, find_network

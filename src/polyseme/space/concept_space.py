@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from polyseme.base.estimator import Estimator
 from polyseme.base.folds import filled_folds, fold_numbers
-from polyseme.base.memory import check_memory
-from polyseme.base.threads import one_blas_thread
+from polyseme.base.machine import check_memory, one_blas_thread
 from polyseme.base.validation import (
     MOST_FEATURE,
     InputError,

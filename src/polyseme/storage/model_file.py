@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.memory import check_memory
+from polyseme.base.machine import check_memory
 from polyseme.base.validation import InputError
 from polyseme.storage.atomic_files import (
     check_link,

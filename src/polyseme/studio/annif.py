@@ -25,9 +25,17 @@ from polyseme.base.validation import InputError
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.studio.access import Caller
 from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.http import (
+    JSON,
+    PROBLEMS,
+    Host,
+    body_of,
+    caller_of,
+    json_response,
+    row_of,
+    sentence_of,
+)
 from polyseme.studio.references import known_tags
-from polyseme.studio.requests import JSON, row_of, sentence_of
-from polyseme.studio.routes.http import PROBLEMS, Host, body_of, caller_of, json_response
 from polyseme.studio.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
 
 MOST_DOCUMENTS = 32  # of a batch, as Annif has it

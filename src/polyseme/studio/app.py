@@ -41,8 +41,8 @@ from polyseme.studio.access import Caller, Tokens
 from polyseme.studio.batching import QueueFullError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, UnknownLabelError
+from polyseme.studio.http import UnsupportedError
 from polyseme.studio.refit import RefitRunningError
-from polyseme.studio.requests import UnsupportedError
 from polyseme.studio.schemas import StandingOut
 
 Message = MutableMapping[str, Any]

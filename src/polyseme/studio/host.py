@@ -291,7 +291,8 @@ class ModelHost:
         )
         self.looking: Batcher[bytes, Row] = Batcher(self._extract_files, largest=8, most_waiting=64)
         self._map: Map | None = None
-        self.refitting = Refitting(self)
+        self._refitting: Refitting | None = None
+        self._making_refitting = threading.Lock()
         tagger = self._snapshot.tagger
         if _can_write(self.path):
             with self.versions.writing():
@@ -303,6 +304,14 @@ class ModelHost:
     def snapshot(self) -> Snapshot:
         """The state that answers at this moment."""
         return self._snapshot
+
+    @property
+    def refitting(self) -> Refitting:
+        """The refits of this model, made when somebody asks about them."""
+        with self._making_refitting:
+            if self._refitting is None:
+                self._refitting = Refitting(self)
+            return self._refitting
 
     @property
     def changed(self) -> str:
@@ -443,7 +452,8 @@ class ModelHost:
 
     async def close(self) -> None:
         """Answer the waiting requests, and end; a running refit is cancelled."""
-        self.refitting.stop()
+        if self._refitting is not None:
+            self._refitting.stop()
         await self.scoring.close()
         await self.looking.close()
 

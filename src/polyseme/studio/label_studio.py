@@ -26,8 +26,8 @@ from polyseme.io import parse_xml
 from polyseme.studio.batching import QueueFullError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.http import PROBLEMS, Host, Reviewer, json_response
 from polyseme.studio.references import item_of, known_tags, row_of_reference
-from polyseme.studio.routes.http import PROBLEMS, Host, Reviewer, json_response
 from polyseme.studio.schemas import MOST_NUMBERS
 
 MOST_TASKS = 256

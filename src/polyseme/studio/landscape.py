@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.threads import one_blas_thread
+from polyseme.base.machine import one_blas_thread
 from polyseme.base.validation import InputError, IntArray
 from polyseme.documents.label_sets import label_column
 from polyseme.scoring.known_documents import KnownDocuments

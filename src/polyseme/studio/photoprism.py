@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from polyseme.base.validation import InputError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.http import PROBLEMS, Host, json_response
 from polyseme.studio.references import row_of_reference
-from polyseme.studio.routes.http import PROBLEMS, Host, json_response
 from polyseme.studio.schemas import K, Precision, Share
 
 MOST_PICTURES = 8

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from polyseme.base.validation import InputError
 from polyseme.studio.collection import Collection, UnknownItemError
 from polyseme.studio.host import ModelHost, Row
-from polyseme.studio.requests import row_of_file
+from polyseme.studio.http import row_of_file
 from polyseme.studio.schemas import MOST_TAGS
 
 _DATA = re.compile(r"data:[\w.+/-]{0,100}(;[\w=.+-]{0,100}){0,4};base64,", re.ASCII)

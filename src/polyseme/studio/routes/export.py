@@ -12,8 +12,7 @@ from fastapi.responses import Response
 
 from polyseme.media.keywords import Keywords, keywords_of
 from polyseme.media.xmp import answer_suggestions, merge_tags, sidecar_of
-from polyseme.studio.requests import JSON
-from polyseme.studio.routes.http import PROBLEMS, Admin, Host, collection_of, json_response
+from polyseme.studio.http import JSON, PROBLEMS, Admin, Host, collection_of, json_response
 from polyseme.studio.schemas import Facts, SidecarBody
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)

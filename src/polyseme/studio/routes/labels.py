@@ -16,8 +16,7 @@ from polyseme.feedback.verdict_log import Verdict
 from polyseme.scoring.senses import label_senses
 from polyseme.studio.access import Caller
 from polyseme.studio.host import ModelHost, Snapshot
-from polyseme.studio.landscape import companions
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
     PROBLEMS,
     Admin,
     Host,
@@ -27,6 +26,7 @@ from polyseme.studio.routes.http import (
     finite_or_none,
     json_response,
 )
+from polyseme.studio.landscape import companions
 from polyseme.studio.schemas import (
     AddBody,
     AddedOut,

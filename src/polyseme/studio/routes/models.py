@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from polyseme.storage.model_file import package_version
 from polyseme.studio.access import Caller
 from polyseme.studio.host import ModelHost, Snapshot
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
     PROBLEMS,
     Admin,
     Host,

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from polyseme.feedback.verdict_log import Undo, Verdict
 from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
     PROBLEMS,
     Host,
     ItemName,

@@ -10,9 +10,8 @@ from fastapi import Path as InPath
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from polyseme.studio.landscape import shared_labels
-from polyseme.studio.requests import NUMBERS, read_request
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
+    NUMBERS,
     PROBLEMS,
     Host,
     address_of,
@@ -20,7 +19,9 @@ from polyseme.studio.routes.http import (
     json_response,
     nearest_records,
     place_on_map,
+    read_request,
 )
+from polyseme.studio.landscape import shared_labels
 from polyseme.studio.schemas import DocumentsBody, Thing
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)

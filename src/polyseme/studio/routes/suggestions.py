@@ -13,29 +13,27 @@ from polyseme.base.validation import InputError
 from polyseme.scoring.evidence import Evidence
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import Row, SuggestRequest
-from polyseme.studio.requests import (
-    NUMPY,
-    media_of,
-    options,
-    parsed,
-    read_request,
-    row_of_thing,
-    suggest_request_of,
-    table_of,
-    whether,
-)
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
     BINARY,
+    NUMPY,
     PROBLEMS,
     Host,
     body_route,
     host_of,
     item_and_tags,
     json_response,
+    media_of,
     nearest_records,
     neighbour_record,
+    options,
+    parsed,
     place_on_map,
+    read_request,
+    row_of_thing,
+    suggest_request_of,
     suggestion_records,
+    table_of,
+    whether,
 )
 from polyseme.studio.schemas import (
     MOST_BATCH,
