@@ -27,11 +27,11 @@ from polyseme.studio.host import ModelHost
 
 PACKAGE = str(Path(polyseme.__file__).parent) + "/"
 # What a tagger does not need in order to rank: media, rivals, commands, the service.
+OUTER = {"features", "media", "baselines", "cli", "serve", "studio"}
 # One file for each idea that a life meets: 7 of `base`, 4 of `storage`, 5 of `io` and `documents`, 8
 # of `space`, 5 of `scoring`, 3 of `feedback`, 5 of `fitting`, 7 of the service, and 6 at the root.
 # Whatever is asked of a service once it runs, such as a refit, is loaded when it is asked for.
 MOST_FILES = 50
-OUTER = {"features", "media", "baselines", "cli", "serve", "studio"}
 
 
 def file_of(code: CodeType) -> str:

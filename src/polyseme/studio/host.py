@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -148,11 +148,12 @@ class Snapshot:
     def similar(self) -> dict[str, list[tuple[str, float]]]:
         """Labels that are used alike, of both of each pair."""
         store = self.tagger.store_
-        similar: dict[str, list[tuple[str, float]]] = {}
-        for first, second, alike in similar_labels(store.matrix, store.labels, _MOST_SIMILAR):
-            similar.setdefault(first, []).append((second, alike))
-            similar.setdefault(second, []).append((first, alike))
-        return similar
+        pairs = similar_labels(store.matrix, store.labels, _MOST_SIMILAR)
+        similar: dict[str, list[tuple[str, float]]] = defaultdict(list)
+        for first, second, similarity in pairs:
+            similar[first].append((second, similarity))
+            similar[second].append((first, similarity))
+        return dict(similar)
 
     @cached_property
     def documents(self) -> dict[str, int]:
@@ -351,24 +352,29 @@ class ModelHost:
             Checked by `check`.
         """
         snapshot = self._snapshot
-        groups: dict[tuple[Any, ...], list[int]] = {}
+        numbers_by_group: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         for number, query in enumerate(queries):
-            groups.setdefault((query.features is None, query.kinds), []).append(number)
-        suggestions: list[list[Suggestion]] = [[] for _ in queries]
-        for (no_features, kinds), numbers in groups.items():
+            has_features = query.features is not None
+            numbers_by_group[has_features, query.kinds].append(number)
+
+        answers: dict[int, tuple[Snapshot, list[Suggestion]]] = {}
+        for (has_features, kinds), numbers in numbers_by_group.items():
             group = [queries[number] for number in numbers]
-            rows = [query.features for query in group if query.features is not None]
-            X = None if no_features else self.items(rows)
-            has_tags = any(query.tags for query in group)
-            tags = [query.tags for query in group] if has_tags else None
+            tags = [query.tags for query in group]
+            X = None
+            if has_features:
+                rows = [query.features for query in group if query.features is not None]
+                X = self.items(rows)
             # The item's own tags come first, and are taken out of the answer.
             most = max(query.k + len(query.tags) for query in group)
-            labels, scores = snapshot.tagger.rank(X, most, tags, kinds=kinds)
-            for number, names, values in zip(numbers, labels, scores, strict=True):
-                suggestions[number] = _select_suggestions(
-                    snapshot, queries[number], names.tolist(), values.tolist()
-                )
-        return [(snapshot, item_suggestions) for item_suggestions in suggestions]
+            given_tags = tags if any(tags) else None
+            labels, scores = snapshot.tagger.rank(X, most, given_tags, kinds=kinds)
+            rankings = zip(numbers, labels.tolist(), scores.tolist(), strict=True)
+            for number, item_labels, item_scores in rankings:
+                query = queries[number]
+                suggestions = _select_suggestions(snapshot, query, item_labels, item_scores)
+                answers[number] = (snapshot, suggestions)
+        return [answers[number] for number in range(len(queries))]
 
     def check(self, query: SuggestRequest) -> tuple[SuggestRequest, list[str]]:
         """Check a request before it is queued; return it with known tags, and the unknown tags.
@@ -725,11 +731,18 @@ def _select_suggestions(
     snapshot: Snapshot, query: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
     """Return the labels that are likely enough, without the item's own tags."""
-    thresholds = {} if query.precision is None else snapshot.thresholds(query.precision)
-    lowest = max(query.threshold or 0.0, _SMALLEST)
+    thresholds: dict[str, float] = {}
+    if query.precision is not None:
+        thresholds = snapshot.thresholds(query.precision)
+    least = query.threshold or 0.0
+    lowest = max(least, _SMALLEST)
     own_tags = set(query.tags)
     likely = likely_tags(labels, scores, thresholds, query.k, lowest=lowest, excluded=own_tags)
-    return [Suggestion(label, score, snapshot.kinds[label]) for label, score in likely]
+    suggestions: list[Suggestion] = []
+    for label, score in likely:
+        kind = snapshot.kinds[label]
+        suggestions.append(Suggestion(label, score, kind))
+    return suggestions
 
 
 def _can_write(folder: Path) -> bool:

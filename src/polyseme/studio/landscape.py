@@ -314,11 +314,14 @@ def concept_positions(store: KnownDocuments, landscape: Landscape) -> Dots:
 
 def _number_within_groups(groups: IntArray) -> tuple[IntArray, IntArray]:
     """Return members' numbers in their groups, from 0, (n,), and groups' sizes, (n_groups,)."""
+    n_members = len(groups)
     counts = np.bincount(groups)
+    ends = np.cumsum(counts)
+    starts = ends - counts
     order = np.argsort(groups, kind="stable")
-    starts = np.cumsum(counts) - counts
-    numbers = np.empty(len(groups), dtype=np.int64)
-    numbers[order] = np.arange(len(groups)) - np.repeat(starts, counts)
+    first_places = np.repeat(starts, counts)
+    numbers = np.empty(n_members, dtype=np.int64)
+    numbers[order] = np.arange(n_members) - first_places
     return numbers, counts.astype(np.int64)
 
 
@@ -409,14 +412,18 @@ def _find_islands(cells: IntArray) -> list[IntArray]:
 
 def _densest_cell(cells: IntArray, n_dots: int) -> tuple[int, int]:
     """Return the cell with most dots in it and around it; `n_dots` is at least their number."""
-    cell_numbers = cells @ (_CELLS, 1)
-    counts = np.bincount(cell_numbers, minlength=_CELLS**2)
-    table = np.pad(counts.reshape(_CELLS, _CELLS), 1)
-    row_sums = table[:-2] + table[1:-1] + table[2:]
-    window_sums = row_sums[:, :-2] + row_sums[:, 1:-1] + row_sums[:, 2:]
+    table = np.zeros((_CELLS + 2, _CELLS + 2), dtype=np.int64)  # with an empty margin
+    rows = cells[:, 0] + 1
+    columns = cells[:, 1] + 1
+    np.add.at(table, (rows, columns), 1)
+    windows = np.lib.stride_tricks.sliding_window_view(table, (3, 3))
+    window_sums = windows.sum(axis=(2, 3))
+    own_counts = table[1:-1, 1:-1]
     # Among equally dense places, the one with most dots in its own cell.
-    density = window_sums * (n_dots + 1) + table[1:-1, 1:-1]
-    return divmod(int(density.argmax()), _CELLS)
+    density = window_sums * (n_dots + 1)
+    density += own_counts
+    densest = int(density.argmax())
+    return divmod(densest, _CELLS)
 
 
 def _assign_levels(
