@@ -69,8 +69,11 @@ def _supported_options(extractor: type[MediaFeatures], options: dict[str, Any]) 
         raise_error("`--weights` is for networks that look at pictures.")
     if options["network"] is not None and "network" not in names:
         raise_error(f"There is no network for {extractor.kind} files; leave out `--network`.")
-    given = {name: value for name, value in options.items() if value is not None}
-    return {name: value for name, value in given.items() if name in names}
+    supported: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in names and value is not None:
+            supported[name] = value
+    return supported
 
 
 def extract_and_report(

@@ -204,8 +204,10 @@ def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:
 
 def _as_floats(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the float type that features of a type are stored in."""
-    is_single = dtype.kind == "f" and dtype.itemsize <= 4
-    return np.dtype(np.float32 if is_single else np.float64)
+    is_float = dtype.kind == "f"
+    if is_float and dtype.itemsize <= 4:
+        return np.dtype(np.float32)
+    return np.dtype(np.float64)
 
 
 def check_archive(path: Path) -> None:
@@ -221,9 +223,12 @@ def check_letters(values: NDArray[Any], path: Path) -> None:
     """Raise for text with code points that no letter has; numpy passes them on as they are."""
     if values.dtype.kind != "U" or not values.size:
         return
-    number_type = f"{values.dtype.byteorder}u4"
-    code_points = np.ascontiguousarray(values).view(number_type)
-    if code_points.max(initial=0) > sys.maxunicode:
+    byte_order = values.dtype.byteorder
+    number_type = f"{byte_order}u4"
+    contiguous = np.ascontiguousarray(values)
+    code_points = contiguous.view(number_type)
+    highest = code_points.max(initial=0)
+    if highest > sys.maxunicode:
         raise InputError(f"{path.name} holds invalid text; save plain arrays again.")
 
 

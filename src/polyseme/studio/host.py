@@ -719,11 +719,11 @@ class ModelHost:
             )
 
 
-def _take_over(tagger: ZeroShotTagger, other: ZeroShotTagger) -> None:
+def _take_over(tagger: ZeroShotTagger, fitted: ZeroShotTagger) -> None:
     """Let a tagger have learned what another one has; it is still the one that was loaded."""
     digests = tagger._digests
     tagger.__dict__.clear()
-    tagger.__dict__.update(other.__dict__)
+    tagger.__dict__.update(fitted.__dict__)
     tagger._digests = digests
 
 
