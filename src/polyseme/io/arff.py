@@ -103,8 +103,10 @@ def _meaningful_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines of a file, stripped, without blank lines and comments."""
     for number, line in numbered_lines(path):
         text = line.strip()
-        if text and not text.startswith("%"):
-            yield number, text
+        is_comment = text.startswith("%")
+        if is_comment or not text:
+            continue
+        yield number, text
 
 
 def _check_binary(

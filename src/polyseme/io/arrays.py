@@ -191,13 +191,15 @@ class NumpyFile:
 
 def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:
     """Return features (n, n_features) as floats, or raise; see `read_features`."""
-    if values.ndim != 2:
+    n_axes = values.ndim
+    if n_axes != 2:
         raise InputError(
-            f"Features in {name} must have two dimensions (instances, features); got {values.ndim}."
+            f"Features in {name} must have two dimensions (instances, features); got {n_axes}."
         )
-    if values.dtype.kind not in "buif":
-        raise InputError(f"Features in {name} must be numbers; got the type {values.dtype}.")
-    float_type = _as_floats(values.dtype)
+    dtype = values.dtype
+    if dtype.kind not in "buif":
+        raise InputError(f"Features in {name} must be numbers; got the type {dtype}.")
+    float_type = _as_floats(dtype)
     features: FloatArray | sp.csr_matrix = values.astype(float_type, copy=False)
     return features
 
@@ -249,11 +251,14 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
             raise InputError(f"{path.name} is a single array; rename it to end in .npy.")
         check_archive(path)
         with archive:
-            arrays = {key: np.asarray(archive[key]) for key in archive.files}
+            arrays: dict[str, NDArray[Any]] = {}
+            for key in archive.files:
+                arrays[key] = np.asarray(archive[key])
     for values in arrays.values():
         check_letters(values, path)
     for key in _INDICES & arrays.keys():
-        if arrays[key].dtype.kind not in "iu":
+        kind = arrays[key].dtype.kind
+        if kind not in "iu":
             raise InputError(f"`{key}` in {path.name} must be whole numbers; save it again.")
     return arrays
 

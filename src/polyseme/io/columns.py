@@ -52,7 +52,10 @@ class Roles(NamedTuple):
 
 def fields_of(names: Collection[str]) -> dict[str, str]:
     """Return the columns that describe a row; `file` is its id where there is no `id`."""
-    fields = {name: field for name, field in FIELDS.items() if name in names}
+    fields: dict[str, str] = {}
+    for name, field in FIELDS.items():
+        if name in names:
+            fields[name] = field
     if "id" in fields:
         fields.pop("file", None)
     return fields

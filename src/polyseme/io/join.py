@@ -137,7 +137,8 @@ def _rows_without(n: int, rows: IntArray) -> list[int]:
     """Return the numbers below n that are not among some rows."""
     is_unmatched = np.ones(n, dtype=bool)
     is_unmatched[rows] = False
-    return np.flatnonzero(is_unmatched).tolist()
+    unmatched = np.flatnonzero(is_unmatched)
+    return unmatched.tolist()
 
 
 # ---------------------------------------------------------------------- frames

@@ -229,7 +229,9 @@ def _table_records(path: Path) -> tuple[list[str], Iterator[Record]]:
 def _unguarded(cell: str) -> str | None:
     """Return the text of a cell, without the apostrophe that keeps it from being a formula."""
     text = cell.strip()
-    if text.startswith("'") and text.lstrip("'").startswith(ACTING):
+    inner = text.lstrip("'")
+    is_guarded = text.startswith("'")
+    if is_guarded and inner.startswith(ACTING):
         text = text[1:]
     return text or None
 

@@ -118,7 +118,8 @@ def subjects(host: Host) -> Response:
         lines.append(f"<{uri_of(label)}>\t{name}\n")
     text = "".join(lines)
     kind = "text/tab-separated-values; charset=utf-8"
-    return Response(text.encode("utf-8", "replace"), media_type=kind)
+    data = text.encode("utf-8", "replace")
+    return Response(data, media_type=kind)
 
 
 @router.get("/projects", summary="Models, as Annif lists projects")

@@ -113,16 +113,17 @@ class Batcher(Generic[T, R]):
 
     def _results(self, rows: Sequence[T]) -> Sequence[R | Exception]:
         """Score rows together, or, where that fails, each by itself."""
+        n_rows = len(rows)
         start = time.perf_counter()
         try:
             results = list(self._score(rows))
-            if len(rows) == 1:
+            if n_rows == 1:
                 self._seconds_alone = time.perf_counter() - start
-            if len(results) == len(rows):
+            if len(results) == n_rows:
                 return results
-            raise RuntimeError(f"{len(results)} results for {len(rows)} rows")
+            raise RuntimeError(f"{len(results)} results for {n_rows} rows")
         except Exception as error:
-            if len(rows) == 1:
+            if n_rows == 1:
                 return [error]
         return [self._results([row])[0] for row in rows]
 

@@ -177,10 +177,11 @@ class Snapshot:
         label = self.find_label(name)
         if label is not None:
             return label
-        close_keys = get_close_matches(self.key(name), self._names, _HINTS)
+        key = self.key(name)
+        close_keys = get_close_matches(key, self._names, _HINTS)
         hint = "."
         if close_keys:
-            quoted = [f"'{self._names[key]}'" for key in close_keys]
+            quoted = [f"'{self._names[close_key]}'" for close_key in close_keys]
             hint = f"; did you mean {' or '.join(quoted)}?"
         raise UnknownLabelError(f"There is no label '{name[:60]}'{hint}")
 
@@ -477,7 +478,8 @@ class ModelHost:
         if current is not None and current.landscape.digest == space_digest:
             landscape = current.landscape
         if landscape is None:
-            landscape = Landscape.read(self.path, space_digest, store.points.shape[1])
+            n_axes = store.points.shape[1]
+            landscape = Landscape.read(self.path, space_digest, n_axes)
         if landscape is None:
             landscape = Landscape.quick(store.points, space_digest)
         self._map = Map(store, landscape)
@@ -486,12 +488,14 @@ class ModelHost:
     def lay_out(self) -> None:
         """Lay out the map so that neighbours stay neighbours, unless it is; takes seconds."""
         current = self.map()
-        if current.landscape.layout != "axes":
+        quick = current.landscape
+        if quick.layout != "axes":
             return
-        landscape = Landscape.learn(current.store.points, current.landscape.digest)
+        landscape = Landscape.learn(current.store.points, quick.digest)
         if landscape.layout != "axes":
             landscape.save(self.path)
-            self._map = Map(self._snapshot.tagger.store_, landscape)
+            store = self._snapshot.tagger.store_
+            self._map = Map(store, landscape)
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
         """Return where one item, or one tag set, lies on the map."""
@@ -607,7 +611,8 @@ class ModelHost:
 
         def put_back(tagger: ZeroShotTagger) -> None:
             former = tagger_from_state(*state)
-            former.use_log(VerdictLog(self.path))
+            log = VerdictLog(self.path)
+            former.use_log(log)
             _take_over(tagger, former)
 
         self.change("restore", f"version {number}", author, put_back)

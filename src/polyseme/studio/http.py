@@ -62,7 +62,8 @@ def suggest_request_of(
         return SuggestRequest(row, tag_names)
     kinds = None
     if wanted.kinds is not None:
-        kinds = tuple(sorted(set(wanted.kinds)))
+        distinct_kinds = set(wanted.kinds)
+        kinds = tuple(sorted(distinct_kinds))
     return SuggestRequest(row, tag_names, wanted.k, wanted.threshold, wanted.precision, kinds)
 
 
@@ -99,7 +100,8 @@ def table_of(data: bytes) -> Row:
             f"{array.dtype} with the shape {array.shape}."
         )
     with np.errstate(over="ignore"):  # reported as infinity
-        return np.atleast_2d(array).astype(np.float32)
+        table = np.atleast_2d(array)
+        return table.astype(np.float32)
 
 
 async def read_request(request: Request, kind: type[B], host: ModelHost) -> ParsedRequest:
@@ -145,8 +147,9 @@ async def read_request(request: Request, kind: type[B], host: ModelHost) -> Pars
 def media_of(request: Request) -> str:
     """Return the type of a request's body, without parameters."""
     content_type = request.headers.get("content-type", JSON)
-    media = content_type.partition(";")[0]
-    return media.strip().lower()
+    media, _, _ = content_type.partition(";")
+    stripped = media.strip()
+    return stripped.lower()
 
 
 def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row | None:
@@ -325,7 +328,8 @@ async def host_of(request: Request, model: Annotated[str, InPath(max_length=255)
     host = hosts.get(model)
     if host is None:
         names = ", ".join(hosts)
-        raise HTTPException(404, f"There is no model '{model[:60]}'; there is {names}.")
+        asked_name = model[:60]
+        raise HTTPException(404, f"There is no model '{asked_name}'; there is {names}.")
     return host
 
 

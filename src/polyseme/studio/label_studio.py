@@ -187,7 +187,8 @@ def _fields_by_object(root: Any) -> dict[str, str]:
     """Return the field of a task's data that each object of a configuration shows, by its name."""
     fields: dict[str, str] = {}
     for element in root.iter():
-        if not isinstance(element.tag, str) or element.tag in _KINDS:
+        tag = element.tag
+        if not isinstance(tag, str) or tag in _KINDS:
             continue
         name = element.get("name")
         value = element.get("value", "")
@@ -346,10 +347,14 @@ async def _suggest_for_control(
     try:
         row, tags = await _row_and_tags(host, control.field, task)
         if row is not None or tags:
-            query, _ = host.check(SuggestRequest(row, tuple(tags), MOST_LABELS))
+            request = SuggestRequest(row, tuple(tags), MOST_LABELS)
+            query, _ = host.check(request)
             snapshot, suggestions = await host.scoring.submit(query)
-            item_labels = [tag for tag in query.tags if tag in snapshot.kinds]
-            certain = [Suggestion(label, 1.0, snapshot.kinds[label]) for label in item_labels]
+            certain: list[Suggestion] = []
+            for label in query.tags:
+                kind = snapshot.kinds.get(label)
+                if kind is not None:
+                    certain.append(Suggestion(label, 1.0, kind))
             return snapshot, [*certain, *suggestions]
     except InputError as error:
         _log.info("%s: task %s has no prediction: %s", host.name, task.id, error)

@@ -96,9 +96,11 @@ def known_tags(host: ModelHost, text: str) -> Iterator[str]:
     labels = set[str]()
     for tag in _BETWEEN.split(text):
         name = tag.strip()
-        if not 0 < len(name) <= 200:
+        if not name or len(name) > 200:
             continue
         label = snapshot.find_label(name)
-        if label is not None and label not in labels and len(labels) < MOST_TAGS:
+        if label is None or label in labels:
+            continue
+        if len(labels) < MOST_TAGS:
             labels.add(label)
             yield label

@@ -211,9 +211,14 @@ def missing_items(tagger: ZeroShotTagger, X: Any) -> tuple[int, int]:
         features = features.features
     keys = tagger.document_keys_
     are_items = keys.of_items
-    are_present = np.isin(keys.items[are_items], feature_digests(features))
-    are_present |= np.isin(keys.names[are_items], name_digests(item_names(X) or ()))
-    return int((~are_present).sum()), int(are_items.sum())
+    names = item_names(X) or ()
+    item_keys = keys.items[are_items]
+    name_keys = keys.names[are_items]
+    are_present = np.isin(item_keys, feature_digests(features))
+    are_present |= np.isin(name_keys, name_digests(names))
+    n_items = int(are_items.sum())
+    n_present = int(are_present.sum())
+    return n_items - n_present, n_items
 
 
 def own_label_sets(tagger: ZeroShotTagger) -> LabelCorpus | None:

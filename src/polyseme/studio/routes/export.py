@@ -57,7 +57,8 @@ def _labelled_task(name: str, tags: Sequence[str]) -> Facts:
 
 def _download(text: str, name: str, media: str = "application/jsonl") -> Response:
     """Return a text as a file; it is whole before any of it is sent."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    disposition = f'attachment; filename="{name}"'
+    headers = {"Content-Disposition": disposition}
     # What UTF-8 does not have becomes an escape of JSON, and is read back as it was.
     data = text.encode("utf-8", "backslashreplace")
     return Response(data, headers=headers, media_type=media)

@@ -74,7 +74,8 @@ def points(host: Host, request: Request) -> Response:
     picture = host.map()
     tag = f'"{picture.digest}"'
     headers = {"ETag": tag, "Cache-Control": "private, max-age=86400"}
-    if request.headers.get("if-none-match") == tag:
+    known_tag = request.headers.get("if-none-match")
+    if known_tag == tag:
         return Response(status_code=304, headers=headers)
     return Response(picture.points, headers=headers, media_type=NUMBERS)
 
