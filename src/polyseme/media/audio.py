@@ -199,8 +199,10 @@ class AudioFeatures(MediaFeatures):
 
     def _network_features(self, item: object) -> Raw:
         """Return the network's features of one clip, (n_patches, 200)."""
-        if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
-            raise MediaError("holds timbre and no sound, which a network has no use for")
+        if is_path(item):
+            suffix = Path(item).suffix.lower()
+            if suffix in SONG_SUFFIXES:
+                raise MediaError("holds timbre and no sound, which a network has no use for")
         samples = self._samples(item, NETWORK_RATE)
         network = self._network()
         features: Raw = network(samples)
@@ -222,5 +224,6 @@ class AudioFeatures(MediaFeatures):
         from polyseme.media.sound import read_sound, sound_from_array
 
         if is_path(item):
-            return read_sound(Path(item), max_seconds=self.max_seconds, wanted_rate=rate)
+            path = Path(item)
+            return read_sound(path, max_seconds=self.max_seconds, wanted_rate=rate)
         return sound_from_array(item, self.rate, rate)

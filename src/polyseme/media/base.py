@@ -187,9 +187,12 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
             return X.raw
         items = _items(X, self.kind)
         rows: list[Raw] = []
-        for item, raw in zip(items, self.extract(items), strict=True):
+        all_raw = self.extract(items)
+        for item, raw in zip(items, all_raw, strict=True):
             if isinstance(raw, MediaError):
-                name = f"'{item}'" if is_path(item) else f"No. {len(rows)}"
+                name = f"No. {len(rows)}"
+                if is_path(item):
+                    name = f"'{item}'"
                 raise InputError(f"{name} cannot be used: {raw}.")
             rows.append(raw)
         return rows
@@ -207,7 +210,8 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
                 parameter_by_name[name] = parameter
         weights: Any = parameter_by_name.get("weights")
         if weights is not None:
-            parameter_by_name["weights"] = str(Path(weights).absolute())
+            weights_file = Path(weights).absolute()
+            parameter_by_name["weights"] = str(weights_file)
         return parameter_by_name
 
     def trained_tags(self) -> tuple[str, ...]:
@@ -268,8 +272,10 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
             return
         differences: list[str] = []
         for key in differing[:5]:
+            key_name = in_words(key, 40)
             their_value = in_words(theirs.get(key), 60)
-            differences.append(f"{in_words(key, 40)} {their_value} in place of {ours.get(key)}")
+            our_value = ours.get(key)
+            differences.append(f"{key_name} {their_value} in place of {our_value}")
         details = ", ".join(differences)
         raise InputError(
             f"The extracted features differ in {first_few(differing)} from what this {name} "
@@ -401,7 +407,8 @@ def _items(X: Any, kind: str) -> list[object]:
         raise InputError(f"Give a list of {kind} files, not a single path; got {X!r}.")
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and X.dtype.kind in "OU":
+    is_array = isinstance(X, np.ndarray)
+    if is_array and X.dtype.kind in "OU" and X.shape[1:] == (1,):
         X = X[:, 0]
     try:
         items = list(X)

@@ -130,7 +130,9 @@ class Summary:
         """Return how many files have keywords, and from where, in one sentence."""
         if not self.n_tagged:
             return "no file has keywords, inside or in a sidecar"
-        counts = [f"{place} {count:,}" for place, count in self.places.items()]
+        counts: list[str] = []
+        for place, count in self.places.items():
+            counts.append(f"{place} {count:,}")
         listed = ", ".join(counts)
         return f"{self.n_tagged:,} of {self.n_extracted:,} files have keywords ({listed})"
 
@@ -260,7 +262,11 @@ def by_reason(files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in files:
         names_by_reason[reason].append(name)
-    return [(first_few(names, most=3), reason) for reason, names in names_by_reason.items()]
+    groups: list[tuple[str, str]] = []
+    for reason, names in names_by_reason.items():
+        listed = first_few(names, most=3)
+        groups.append((listed, reason))
+    return groups
 
 
 def _extract(
@@ -523,10 +529,12 @@ def unseen(host: str, place: str | Path) -> InputError:
 
 def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
     """Return states and hashes of files; None for files that cannot be read."""
-    hashes: list[tuple[str, bytes] | None] = [None] * len(paths)
-    for n, path in enumerate(paths):
+    hashes: list[tuple[str, bytes] | None] = []
+    for path in paths:
+        state_and_hash = None
         with contextlib.suppress(OSError):
-            hashes[n] = _hash(Path(path))
+            state_and_hash = _hash(Path(path))
+        hashes.append(state_and_hash)
     return hashes
 
 
@@ -664,7 +672,8 @@ class FeatureStore:
             return InputError(
                 f"Another extraction is writing to '{folder}'; wait until it is done."
             )
-        if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        damage_codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        if code is not None and code & 0xFF in damage_codes:
             return DamagedCacheError(f"The cache '{self.path}' is damaged ({error}).")
         return InputError(
             f"Nothing can be written to '{folder}' ({error}); make room there and run again: what "
@@ -854,10 +863,14 @@ def _manifest(path: Path) -> dict[str, Any]:
 def _read_manifest(path: Path) -> dict[str, Any] | None:
     """Return the manifest; None where it is damaged, or another version's."""
     try:
-        manifest = unsealed((path / MANIFEST).read_bytes())
+        content = (path / MANIFEST).read_bytes()
     except OSError:
         return None
-    if manifest is None or not isinstance(manifest.get("kind"), str):
+    manifest = unsealed(content)
+    if manifest is None:
+        return None
+    kind = manifest.get("kind")
+    if not isinstance(kind, str):
         return None
     if manifest.get("format") != FORMAT or manifest.get("version") != FORMAT_VERSION:
         return None

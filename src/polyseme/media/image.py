@@ -184,8 +184,8 @@ class ImageFeatures(MediaFeatures):
         from polyseme.media.pictures import picture_from_array, read_picture
 
         size = self._size()
+        framing = self.framing
         if not is_path(item):
-            return picture_from_array(item, size=size, framing=self.framing)
-        return read_picture(
-            Path(item), size=size, framing=self.framing, max_megapixels=self.max_megapixels
-        )
+            return picture_from_array(item, size=size, framing=framing)
+        path = Path(item)
+        return read_picture(path, size=size, framing=framing, max_megapixels=self.max_megapixels)

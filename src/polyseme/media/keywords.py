@@ -148,14 +148,16 @@ def _without_pixels(file: BinaryIO) -> Any:
     chunks = [signature]
     start = len(signature)
     while start < len(content):
-        size = int.from_bytes(content[start : start + 4], "big")
-        kind = content[start + 4 : start + 8]
+        head = content[start : start + 8]
+        size = int.from_bytes(head[:4], "big")
+        kind = head[4:]
         end = start + 12 + size
         if kind not in (b"IDAT", b"IEND"):
             chunks.append(content[start:end])
         start = end
     chunks.append(_END)
-    return open_picture(io.BytesIO(b"".join(chunks)))
+    shortened = b"".join(chunks)
+    return open_picture(io.BytesIO(shortened))
 
 
 def _fail(error: Exception) -> Tags:
@@ -214,8 +216,10 @@ def _exif(picture: Any) -> Tags:
     exif = Image.Image.getexif(picture)
     value = exif.get(_XP_KEYWORDS, b"")
     if not isinstance(value, str):
-        value = bytes(value).decode("utf-16-le", "replace")
-    return Tags(value.rstrip("\0").split(";"))
+        data = bytes(value)
+        value = data.decode("utf-16-le", "replace")
+    text = value.rstrip("\0")
+    return Tags(text.split(";"))
 
 
 # ---------------------------------------------------------------------- sound

@@ -191,15 +191,16 @@ class Snapshot:
 
     def thresholds(self, precision: float) -> dict[str, float]:
         """Return the threshold of each label for a precision."""
-        thresholds = self._thresholds.get(precision)
+        cache = self._thresholds
+        thresholds = cache.get(precision)
         if thresholds is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PolysemeWarning)
-                values = self.tagger.thresholds(precision).tolist()
-            thresholds = dict(zip(self.kinds, values, strict=True))
-            if len(self._thresholds) >= _MOST_PRECISIONS:
-                self._thresholds.clear()  # other threads hold the thresholds that they use
-            self._thresholds[precision] = thresholds
+                values = self.tagger.thresholds(precision)
+            thresholds = dict(zip(self.kinds, values.tolist(), strict=True))
+            if len(cache) >= _MOST_PRECISIONS:
+                cache.clear()  # other threads hold the thresholds that they use
+            cache[precision] = thresholds
         return thresholds
 
 

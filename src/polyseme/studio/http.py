@@ -154,8 +154,10 @@ def media_of(request: Request) -> str:
 
 def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row | None:
     """Return the features of a request's subject, from its fields or sent beside them."""
+    if body.item is None and sent is not None:
+        return sent
     if body.item is None:
-        return row_of(body.features) if sent is None else sent
+        return row_of(body.features)
     if sent is not None or body.features is not None:
         raise InputError("Give features (numbers or a file) or `item`, not both.")
     if host.collection is None:

@@ -523,7 +523,8 @@ async def _item(
         name = item_of(host.collection, reference)
         if name is not None:
             return name, None
-    row, _ = await _row_and_tags(host, controls[0].field, task)
+    field = controls[0].field
+    row, _ = await _row_and_tags(host, field, task)
     if row is None:
         raise UnknownItemError(
             f"There is no item for task {shown(task.id)}: its data name none of the collection, "

@@ -165,9 +165,11 @@ class Landscape:
                 raise wrong
         if places.shape != (len(landmarks), 2):
             raise wrong
-        if np.abs(places).max(initial=0) > 1:
+        farthest = np.abs(places).max(initial=0)
+        if farthest > 1:
             raise wrong
-        return cls(str(config.get("digest")), layout, landmarks, places)
+        digest = str(config.get("digest"))
+        return cls(digest, layout, landmarks, places)
 
     def save(self, folder: Path) -> None:
         """Write it to a model's folder; where that cannot be written, it is learned again."""

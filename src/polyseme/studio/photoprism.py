@@ -57,7 +57,8 @@ async def labels(
     hosts: dict[str, ModelHost] = request.app.state.hosts
     host = hosts.get(body.model)
     if host is None:
-        host = _first_for_pictures(hosts.values())
+        all_hosts = hosts.values()
+        host = _first_for_pictures(all_hosts)
     if host is None:
         raise HTTPException(404, "No model here looks at pictures.")
     return await labels_by(host, body, bounds)
