@@ -18,7 +18,7 @@ import numpy as np
 from _reporting import Ratio, Report, Table, command_line
 from _serving import Made, Server, load, make_tagger, serving
 
-from polyseme.base.threads import one_blas_thread
+from polyseme.base.machine import one_blas_thread
 from polyseme.studio.host import ModelHost, SuggestRequest
 
 

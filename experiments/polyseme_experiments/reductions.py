@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme.base.estimator import Estimator, TransformerMixin
-from polyseme.base.threads import one_thread
+from polyseme.base.machine import one_thread
 from polyseme.base.validation import FloatArray, IntArray, RandomState, as_generator
 from polyseme_experiments.definitions import find
 

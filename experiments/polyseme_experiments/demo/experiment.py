@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.threads import one_thread
+from polyseme.base.machine import one_thread
 from polyseme.metrics import concept_precision, example_precision
 from polyseme.scoring.evidence import Evidence
 from polyseme.scoring.known_documents import Neighbour
