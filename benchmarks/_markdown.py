@@ -40,16 +40,19 @@ def figures(reports: Mapping[str, Report]) -> str:
     titled: set[str] = set()
     for report in reports.values():
         if report.name not in titled:
-            blocks.append(f"## {report.title}")
             titled.add(report.name)
+            blocks.append(f"## {report.title}")
         machine = machine_name(report.machine)
-        text = new_text(report, earlier)
         blocks.append(f"### On {machine}")
+        text = new_text(report, earlier)
         blocks.append(text.strip())
-        blocks.append(f"Run with {_about(report)}.")
+        about = _about(report)
+        blocks.append(f"Run with {about}.")
         earlier.append(report)
-        blocks += map(_table, report.tables)
-        blocks.append(_exponents(report))
+        tables = map(_table, report.tables)
+        blocks += tables
+        exponents = _exponents(report)
+        blocks.append(exponents)
     filled = filter(None, blocks)
     return "\n\n".join(filled) + "\n"
 
@@ -100,12 +103,14 @@ def _table(table: Table) -> str:
             cells[0] = f"**{cells[0]}**"
         rows.append(cells)
     numeric = []
-    for place in range(len(table.columns)):
+    n_columns = len(table.columns)
+    for place in range(n_columns):
         has_text = any(isinstance(row[place], str) for row in table.rows)
         if not has_text:
             numeric.append(place)
     lines = _lines(table.columns, rows, numeric)
-    blocks = [f"**{table.title}**", lines, text_below(table)]
+    title = f"**{table.title}**"
+    blocks = [title, lines, text_below(table)]
     filled = filter(None, blocks)
     return "\n\n".join(filled)
 

@@ -100,20 +100,25 @@ def bars(name: str, table: Table, column: str) -> str:
 
 def _bars_of(table: Table, column: str) -> list[tuple[str, float, bool]]:
     """Return for each row what it is, its number, and whether it is ours."""
-    value_column = table.columns.index(column)
+    names = table.columns
+    value_column = names.index(column)
     first_column = value_column
-    for place, name in enumerate(table.columns):
+    for place, name in enumerate(names):
         if _TIME.search(name):
             first_column = min(first_column, place)
     n_names = first_column or 1
     lines = []
     for row in table.rows:
         value = row[value_column]
-        is_number = isinstance(value, int | float)
-        if is_number and 0 < value < math.inf:
-            names = [shown(cell) for cell in row[:n_names] if cell not in (None, "")]
-            label = ", ".join(names)
-            lines.append((label, float(value), is_ours(row)))
+        if not isinstance(value, int | float):
+            continue
+        if not 0 < value < math.inf:
+            continue
+        cells = row[:n_names]
+        titles = [shown(cell) for cell in cells if cell not in (None, "")]
+        label = ", ".join(titles)
+        line = (label, float(value), is_ours(row))
+        lines.append(line)
     return lines
 
 

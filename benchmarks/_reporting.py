@@ -255,10 +255,13 @@ def software(about: Mapping[str, Any]) -> str:
     """List what ran on a machine, with versions."""
     hardware = {"processor", "cores", "gpu"}
     facts = []
-    if about.get("gpu") and about.get("processor"):
-        facts.append(str(about["processor"]))
+    processor = about.get("processor")
+    if processor and about.get("gpu"):
+        facts.append(str(processor))
     for name, value in about.items():
-        if name not in hardware and value:
+        if not value:
+            continue
+        if name not in hardware:
             facts.append(f"{name} {value}")
     return ", ".join(facts)
 
@@ -267,10 +270,13 @@ def new_text(report: Report, earlier: Iterable[Report]) -> str:
     """Return the paragraphs of a report that none of the others has."""
     repeated: set[str] = set()
     for former in earlier:
-        repeated.update(former.text.split("\n\n"))
-    paragraphs = report.text.split("\n\n")
-    new = [paragraph for paragraph in paragraphs if paragraph not in repeated]
-    return "\n\n".join(new)
+        former_paragraphs = former.text.split("\n\n")
+        repeated.update(former_paragraphs)
+    paragraphs = []
+    for paragraph in report.text.split("\n\n"):
+        if paragraph not in repeated:
+            paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs)
 
 
 def text_below(table: Table) -> str:

@@ -142,14 +142,18 @@ def _answers(
 
 def _vectors(tagger: Any, pool: Any) -> dict[str, Any]:
     """Return what a log keeps of each item."""
+    space = tagger.space_
+    n_items = len(pool)
     vectors = {}
-    for start in range(0, len(pool), 4096):
-        items = pool[start : start + 4096]
-        projections = tagger.space_.project(items)
-        codes = tagger.space_.item_codes(items)
+    for start in range(0, n_items, 4096):
+        stop = start + 4096
+        items = pool[start:stop]
+        projections = space.project(items)
+        codes = space.item_codes(items)
         rows = np.hstack([projections, codes])
         for row, vector in enumerate(rows, start):
-            vectors[str(row)] = vector
+            name = str(row)
+            vectors[name] = vector
     return vectors
 
 

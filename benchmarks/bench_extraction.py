@@ -105,18 +105,20 @@ def photographs(folder: Path, n: int) -> list[Path]:
 
     folder.mkdir()
     rng = np.random.default_rng(0)
+    size = (1600, 1200)
     paths = []
     for number in range(n):
         layers = []
         for scale in range(5):
-            shape = (3 * 4**scale, 4 * 4**scale, 3)
+            factor = 4**scale
+            shape = (3 * factor, 4 * factor, 3)
             pixels = rng.integers(0, 256, shape, dtype=np.uint8)
             picture = Image.fromarray(pixels)
-            layer = picture.resize((1600, 1200), Image.Resampling.BICUBIC)
+            layer = picture.resize(size, Image.Resampling.BICUBIC)
             layers.append(np.asarray(layer, dtype=np.float32))
         mixed = np.mean(layers, axis=0)
-        path = folder / f"{number:04}.jpg"
         photograph = Image.fromarray(mixed.astype(np.uint8))
+        path = folder / f"{number:04}.jpg"
         photograph.save(path, quality=90)
         paths.append(path)
     return paths

@@ -86,14 +86,16 @@ class Client:
     """One who asks; several share what they have seen."""
 
     def __init__(self, http: httpx.AsyncClient, fitted: Made, seen: Seen, seed: int) -> None:
+        tagger = fitted.tagger
+        labels = tagger.classes_.tolist()
+        rows = fitted.features[:ITEMS]
         self.http = http
         self.seen = seen
         self.rng = random.Random(seed)
-        rows = fitted.features[:ITEMS]
         self.rows = rows.astype("<f4")
-        self.labels = fitted.tagger.classes_.tolist()
+        self.labels = labels
         # Each changes labels of its own, so that none undoes what another expects.
-        self.own = self.labels[-1 - seed]
+        self.own = labels[-1 - seed]
 
     async def post(self, path: str, **given: Any) -> httpx.Response:
         """Send one request below the model."""
@@ -130,12 +132,14 @@ class Client:
 
     async def undo(self) -> httpx.Response:
         """Take an answer back that nobody else takes back."""
-        numbers = self.seen.verdicts.keys() - self.seen.sent
+        verdicts = self.seen.verdicts
+        sent = self.seen.sent
+        numbers = verdicts.keys() - sent
         candidates = list(numbers)[:50]
         if not candidates:
             return await self.learn()
         number = self.rng.choice(candidates)
-        self.seen.sent.add(number)
+        sent.add(number)
         body = {"numbers": [number]}
         answer = await self.post("/undo", json=body)
         if answer.status_code == 200:

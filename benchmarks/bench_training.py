@@ -179,10 +179,13 @@ def filled_documents(corpus: str) -> sp.csr_matrix:
     """Return the documents of a corpus, without empty ones and without labels that none holds."""
     from polyseme_experiments.datasets import load_dataset
 
-    dataset = load_dataset(corpus, os.environ["POLYSEME_DATA"])
-    matrix = dataset.corpus.without_unused().matrix
+    data = os.environ["POLYSEME_DATA"]
+    dataset = load_dataset(corpus, data)
+    used = dataset.corpus.without_unused()
+    matrix = used.matrix
     n_labels = np.diff(matrix.indptr)
-    return sp.csr_matrix(matrix[n_labels > 0])
+    is_filled = n_labels > 0
+    return sp.csr_matrix(matrix[is_filled])
 
 
 def difference(trainer: ConceptTrainer, plain: PlainTraining, batch: PairBatch) -> float:
@@ -273,11 +276,17 @@ def whole_rows() -> list[list[Any]]:
     for corpus, plan in WHOLE:
         plan_argument = json.dumps(plan)
         command = [sys.executable, __file__, "--whole", corpus, plan_argument]
-        process = subprocess.run(command, check=True, capture_output=True, text=True)
+        process = subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         lines = process.stdout.splitlines()
         facts = json.loads(lines[-1])
         facts["plan"] = plan_text(plan)
-        rows.append([facts[name] for name in WHOLE_COLUMNS])
+        row = [facts[name] for name in WHOLE_COLUMNS]
+        rows.append(row)
     return rows
 
 

@@ -175,13 +175,17 @@ def _report(name: str, report: Report, before: list[Report]) -> str:
 def _exhibits(name: str, table: Table) -> str:
     """Return a table beside the bars of its columns."""
     figures = []
-    for place, column in enumerate(bar_columns(table)):
+    columns = bar_columns(table)
+    for place, column in enumerate(columns):
         svg = bars(f"{name}-{place}", table, column)
-        figures.append(_figure(svg))
+        figure = _figure(svg)
+        figures.append(figure)
+    is_drawn = bool(figures)
     plots = "".join(figures)
-    if plots:
+    if is_drawn:
         plots = f'<div class="plots">{plots}</div>'
-    return f'<div class="exhibits">{_table(table, bool(figures))}{plots}</div>'
+    table_text = _table(table, is_drawn)
+    return f'<div class="exhibits">{table_text}{plots}</div>'
 
 
 def _figure(svg: str) -> str:
