@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from polyseme.storage.atomic_files import mark_folder
 from polyseme_experiments import EXPERIMENTS
 from polyseme_experiments.figures import get_experiment
 from polyseme_experiments.figures.base import FORMER, Results
@@ -26,6 +27,7 @@ COLUMNS = ("E-MAP ZSL", "E-MAP ZSL only", "C-MAP ZSL", "C-MAP ZSL only")
 @pytest.fixture(scope="module")
 def made_again(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
+    mark_folder(folder, "results")
     shutil.copytree(RESULTS / "records", folder / "records")
     sections = reproduce(["all"], RunConfig(), out=folder, from_records=True)
     return folder, sections
@@ -47,6 +49,7 @@ def test_tables_are_those_of_the_records(made_again):
 
 def test_tables_of_the_published_training_are_those_of_its_records(tmp_path):
     recorded_folder = RESULTS / "paper"
+    mark_folder(tmp_path, "results")
     shutil.copytree(recorded_folder / "records", tmp_path / "records")
     config = RunConfig(preset="paper")
     reproduce(["fig7", "fig9"], config, out=tmp_path, from_records=True)
