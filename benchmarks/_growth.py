@@ -88,10 +88,14 @@ class Stages:
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            seconds = time.perf_counter() - start
             most = high_water_mb()
-            self.memory_mb[name] = max(self.memory_mb.get(name, 0.0), most)
-            self.facts["peak_mb"] = max(self.facts.get("peak_mb", 0.0), before, most)
+            former_seconds = self.seconds.get(name, 0.0)
+            former_memory = self.memory_mb.get(name, 0.0)
+            former_peak = self.facts.get("peak_mb", 0.0)
+            self.seconds[name] = former_seconds + seconds
+            self.memory_mb[name] = max(former_memory, most)
+            self.facts["peak_mb"] = max(former_peak, before, most)
             print(f"{name}: {self.seconds[name]:.1f} s, {most:.0f} MB", file=sys.stderr)
 
     def watch(self, owner: Any, method: str, name: str) -> None:
@@ -110,7 +114,7 @@ def high_water_mb(*, reset: bool = False) -> float:
     status = Path("/proc/self/status")
     if not status.exists():
         return peak_mb()
-    line = next(one for one in status.read_text("utf-8").splitlines() if one.startswith("VmHWM"))
+    line = next(line for line in status.read_text("utf-8").splitlines() if line.startswith("VmHWM"))
     if reset:
         # Where this is forbidden the stages show the most so far; the whole is right anyhow.
         with suppress(OSError):
@@ -120,11 +124,20 @@ def high_water_mb(*, reset: bool = False) -> float:
 
 def measure_apart(point: Point) -> Stages:
     """Measure a point in a process of its own."""
-    command = [sys.executable, __file__, json.dumps(asdict(point))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{point} failed: {done.stderr.strip()[-2000:]}")
-    return Stages(**json.loads(done.stdout.splitlines()[-1]))
+    point_text = json.dumps(asdict(point))
+    command = [sys.executable, __file__, point_text]
+    process = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode:
+        message = process.stderr.strip()
+        raise RuntimeError(f"{point} failed: {message[-2000:]}")
+    lines = process.stdout.splitlines()
+    fields = json.loads(lines[-1])
+    return Stages(**fields)
 
 
 def measure_here(point: Point) -> Stages:
@@ -134,19 +147,23 @@ def measure_here(point: Point) -> Stages:
     _warm_up()
     stages = Stages()
     with stages.stage("data"):
+        n_documents = point.documents
         themes = make_themes(point.labels, SEED)
-        everything = synthetic_matrix(point.documents + point.queries, themes, SEED)
-        corpus = as_label_corpus(everything[: point.documents])
-        new = everything[point.documents :]
-        n = point.documents if point.instances is None else min(point.documents, point.instances)
-        features = synthetic_features(everything[:n], themes, SEED)
-        asked = synthetic_features(new, themes, SEED + 1)
-        del everything
+        matrix = synthetic_matrix(n_documents + point.queries, themes, SEED)
+        corpus = as_label_corpus(matrix[:n_documents])
+        query_matrix = matrix[n_documents:]
+        n = n_documents
+        if point.instances is not None:
+            n = min(n, point.instances)
+        features = synthetic_features(matrix[:n], themes, SEED)
+        query_features = synthetic_features(query_matrix, themes, SEED + 1)
+        del matrix
     embedding = _fitted_embedding(point, corpus, stages)
     mapper = _fitted_mapper(embedding, corpus, features, stages)
     del features
-    _rank(embedding, mapper, corpus, new, asked, stages)
-    stages.facts |= {"instances": n, "entries": int(corpus.matrix.nnz)}
+    _rank(embedding, mapper, corpus, query_matrix, query_features, stages)
+    n_entries = int(corpus.matrix.nnz)
+    stages.facts |= {"instances": n, "entries": n_entries}
     return stages
 
 
@@ -219,7 +236,9 @@ def _fitted_embedding(point: Point, corpus: Any, stages: Stages) -> Any:
         embedding.fit(corpus)
     inside["watching"] = False
     seconds = stages.seconds
-    seconds["training"] = seconds.pop("fit") - sum(seconds.get(one, 0.0) for one in INSIDE_FIT)
+    seconds["training"] = seconds.pop("fit") - sum(
+        seconds.get(stage_name, 0.0) for stage_name in INSIDE_FIT
+    )
     stages.memory_mb["training"] = stages.memory_mb.pop("fit")
     stages.facts |= {"steps": n_steps * point.epochs, "held-out E-MAP": embedding.best_score_}
     return embedding
@@ -229,9 +248,12 @@ def _fitted_mapper(embedding: Any, corpus: Any, features: Any, stages: Stages) -
     """Learn the way from features into the space."""
     from polyseme.published.mapping import InstanceMapper
 
+    n = len(features)
     with stages.stage("targets"):
-        some = corpus if len(corpus) == len(features) else corpus.select(np.arange(len(features)))
-        targets = embedding.targets(some)
+        learned = corpus
+        if len(corpus) != n:
+            learned = corpus.select(np.arange(n))
+        targets = embedding.targets(learned)
     with stages.stage("mapping"):
         mapper = InstanceMapper(
             kind="kernel-ridge",
@@ -243,7 +265,9 @@ def _fitted_mapper(embedding: Any, corpus: Any, features: Any, stages: Stages) -
         return mapper.fit(features, targets)
 
 
-def _rank(embedding: Any, mapper: Any, corpus: Any, new: Any, asked: Any, stages: Stages) -> None:
+def _rank(
+    embedding: Any, mapper: Any, corpus: Any, matrix: Any, features: Any, stages: Stages
+) -> None:
     """Know all documents and rank new instances."""
     from _synthetic import as_label_corpus
 
@@ -252,36 +276,42 @@ def _rank(embedding: Any, mapper: Any, corpus: Any, new: Any, asked: Any, stages
     from polyseme.published.priming import PrimingRanker, PrimingStore
 
     with stages.stage("known concepts"):
-        known, _ = PrimingStore.of(embedding, corpus, corpus)
+        store, _ = PrimingStore.of(embedding, corpus, corpus)
     with stages.stage("index"):
-        index = known.index(64.0)
+        index = store.index(64.0)
     ranker = PrimingRanker(index, embedding.distance_scale_)
     with stages.stage("points of new instances"):
-        points = mapper.predict(asked)
+        points = mapper.predict(features)
     with stages.stage("ranking"):
         scores = ranker.scores(points)
         rank_labels(scores, label_preference(index.n_occurrences), 10)
-    newcomers = as_label_corpus(new)
-    truth = newcomers.align(known.labels)[0][:, : len(known.labels)].toarray()
+    newcomers = as_label_corpus(matrix)
+    aligned, _ = newcomers.align(store.labels)
+    truth = aligned[:, : len(store.labels)].toarray()
     targets = embedding.targets(newcomers)
-    counts = np.broadcast_to(index.n_occurrences.astype(np.float64), truth.shape)
+    error_free = ranker.scores(targets)
+    counts = index.n_occurrences.astype(np.float64)
+    popularity = np.broadcast_to(counts, truth.shape)
     stages.facts |= {
         "concepts": index.n_concepts,
-        "E-MAP, error-free": example_map(truth, ranker.scores(targets)),
+        "E-MAP, error-free": example_map(truth, error_free),
         "E-MAP, from features": example_map(truth, scores),
-        "E-MAP, popularity": example_map(truth, counts),
+        "E-MAP, popularity": example_map(truth, popularity),
     }
 
 
 def main() -> None:
     """Measure the point that the command line names and print what was found."""
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    limits = (_MOST_BYTES, _MOST_BYTES)
+    resource.setrlimit(resource.RLIMIT_DATA, limits)
     warnings.simplefilter("ignore")
-    point = Point(**json.loads(sys.argv[1]))
+    fields = json.loads(sys.argv[1])
+    point = Point(**fields)
     start = time.perf_counter()
     stages = measure_here(point)
     stages.facts["seconds"] = time.perf_counter() - start
-    print(json.dumps(asdict(stages)))
+    text = json.dumps(asdict(stages))
+    print(text)
 
 
 if __name__ == "__main__":

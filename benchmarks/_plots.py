@@ -46,10 +46,16 @@ def bar_columns(table: Table) -> list[str]:
     if table.bars is not None:
         return [name for name in table.bars if _bars_of(table, name)]
     # Sizes are no ways; curves show what depends on them.
-    if any(not isinstance(row[0], str) or _SIZE.fullmatch(row[0]) for row in table.rows):
-        return []
-    times = [name for name in table.columns if _TIME.search(name) and not _RATE.search(name)]
-    return [name for name in times if len(_bars_of(table, name)) > 1][:MOST_BARS]
+    for row in table.rows:
+        first_cell = row[0]
+        if not isinstance(first_cell, str) or _SIZE.fullmatch(first_cell):
+            return []
+    names = []
+    for name in table.columns:
+        is_time = _TIME.search(name) and not _RATE.search(name)
+        if is_time and len(_bars_of(table, name)) > 1:
+            names.append(name)
+    return names[:MOST_BARS]
 
 
 def bars(name: str, table: Table, column: str) -> str:
@@ -77,7 +83,7 @@ def bars(name: str, table: Table, column: str) -> str:
         else:
             axes.set_xlim(0, max(values) * 1.16)
         for place, (label, value, ours) in enumerate(lines):
-            colour = colour_of(0) if ours or not any(one[2] for one in lines) else colour_of(7)
+            colour = colour_of(0) if ours or not any(line[2] for line in lines) else colour_of(7)
             axes.barh([place + 0.2], [value - start], 0.42, left=[start], color=colour, linewidth=0)
             _over(axes, label, place).set_fontweight("bold" if ours else "normal")
             axes.annotate(
@@ -94,16 +100,26 @@ def bars(name: str, table: Table, column: str) -> str:
 
 def _bars_of(table: Table, column: str) -> list[tuple[str, float, bool]]:
     """Return for each row what it is, its number, and whether it is ours."""
-    at = table.columns.index(column)
-    drawn = [place for place, name in enumerate(table.columns) if _TIME.search(name)]
-    first = min([at, *drawn]) or 1
-    found = []
+    names = table.columns
+    value_column = names.index(column)
+    first_column = value_column
+    for place, name in enumerate(names):
+        if _TIME.search(name):
+            first_column = min(first_column, place)
+    n_names = first_column or 1
+    lines = []
     for row in table.rows:
-        value = row[at]
-        if isinstance(value, int | float) and 0 < value < math.inf:
-            label = ", ".join(shown(cell) for cell in row[:first] if cell not in (None, ""))
-            found.append((label, float(value), is_ours(row)))
-    return found
+        value = row[value_column]
+        if not isinstance(value, int | float):
+            continue
+        if not 0 < value < math.inf:
+            continue
+        cells = row[:n_names]
+        titles = [shown(cell) for cell in cells if cell not in (None, "")]
+        label = ", ".join(titles)
+        line = (label, float(value), is_ours(row))
+        lines.append(line)
+    return lines
 
 
 # ---------------------------------------------------------------------- curves
@@ -111,10 +127,12 @@ def _bars_of(table: Table, column: str) -> list[tuple[str, float, bool]]:
 
 def growth(points: Sequence[Sequence[float]], x: str) -> str:
     """Return how a figure grows with a size, in words; empty where that cannot be said."""
-    kept = _positive(points)
-    if len({one[0] for one in kept}) < 2:
+    positive = _positive(points)
+    sizes = {point[0] for point in positive}
+    if len(sizes) < 2:
         return ""
-    return f"grows with {x} to the power {exponent(kept):.2f}"
+    power = exponent(positive)
+    return f"grows with {x} to the power {power:.2f}"
 
 
 def curve_plot(name: str, curve: Curve) -> str:
@@ -127,25 +145,34 @@ def curve_plot(name: str, curve: Curve) -> str:
     curve : Curve
         Points that are not above zero are left out; without any there is no picture.
     """
-    drawn = {one: kept for one, points in curve.series.items() if (kept := _positive(points))}
-    if not drawn:
+    series = {}
+    for series_name, points in curve.series.items():
+        positive = _positive(points)
+        if positive:
+            series[series_name] = positive
+    if not series:
         return ""
 
     def paint(figure: Figure) -> None:
-        title = "\n".join(textwrap.wrap(curve.title, 52))
+        lines = textwrap.wrap(curve.title, 52)
+        title = "\n".join(lines)
         axes = add_axes(figure, title, x=curve.x, y=curve.y, grid="y")
         axes.set_xscale("log")
         axes.set_yscale("log")
-        for place, one in enumerate(drawn):
-            _add_curve(axes, one, drawn[one], place)
+        for place, (series_name, points) in enumerate(series.items()):
+            _add_curve(axes, series_name, points, place)
         axes.margins(x=0.06, y=0.1)
         _name_ticks(axes, "x", True)
         _name_ticks(axes, "y", True)
         figure.legend(loc="outside lower left", handlelength=1.4)
 
-    told = "; ".join(f"{one} {growth(points, curve.x)}" for one, points in drawn.items())
-    label = f"{curve.title}: {curve.y} against {curve.x}. {told}"
-    return draw(paint, name=name, label=label, size=(WIDTH, 2.8 + 0.19 * len(drawn)))
+    growths = []
+    for series_name, points in series.items():
+        growths.append(f"{series_name} {growth(points, curve.x)}")
+    listed = "; ".join(growths)
+    label = f"{curve.title}: {curve.y} against {curve.x}. {listed}"
+    height = 2.8 + 0.19 * len(series)
+    return draw(paint, name=name, label=label, size=(WIDTH, height))
 
 
 def _positive(points: Sequence[Sequence[float]]) -> list[list[float]]:
@@ -156,16 +183,23 @@ def _positive(points: Sequence[Sequence[float]]) -> list[list[float]]:
 def _add_curve(axes: Axes, name: str, points: list[list[float]], place: int) -> None:
     """Draw one series and the line fitted to it."""
     colour = colour_of(place)
-    xs, ys = [one[0] for one in points], [one[1] for one in points]
-    (line,) = axes.plot(xs, ys, color=colour, linewidth=1.8, marker=MARKERS[place % 8])
+    marker = MARKERS[place % 8]
+    xs = [x for x, _ in points]
+    ys = [y for _, y in points]
+    (line,) = axes.plot(xs, ys, color=colour, linewidth=1.8, marker=marker)
     line.set(markersize=5, label=words(name))
     if len(set(xs)) < 2:
         return
     power = exponent(points)
-    line.set_label(words(f"{name}: exponent {power:.2f}"))
-    middle = math.exp(sum(math.log(y) - power * math.log(x) for x, y in points) / len(points))
+    label = words(f"{name}: exponent {power:.2f}")
+    line.set_label(label)
+    # The line passes through the mean of the logarithms.
+    logs = [math.log(y) - power * math.log(x) for x, y in points]
+    mean_log = sum(logs) / len(points)
+    factor = math.exp(mean_log)
     ends = [min(xs), max(xs)]
-    axes.plot(ends, [middle * x**power for x in ends], "--", color=colour, linewidth=1, alpha=0.6)
+    fitted = [factor * x**power for x in ends]
+    axes.plot(ends, fitted, "--", color=colour, linewidth=1, alpha=0.6)
 
 
 # ---------------------------------------------------------------------- targets
@@ -187,10 +221,10 @@ def meter(ratio: Ratio, most: float) -> str:
     unit = (width - middle - 2) / math.log(most)
     end = min(max(middle + unit * math.log(past), 1.0), width - 1.0)
     left, colour = min(end, middle), "var(--m2)" if ratio.met else "var(--m1)"
-    told = f"{past:.2f} times as good as the target"
+    title = f"{past:.2f} times as good as the target"
     return (
-        f'<svg class="meter" viewBox="0 0 {width} {height}" role="img" aria-label="{told}">'
-        f"<title>{told}</title>"
+        f'<svg class="meter" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">'
+        f"<title>{title}</title>"
         f'<rect x="{left:.1f}" y="4" width="{max(abs(end - middle), 1):.1f}" height="6" rx="1" '
         f'style="fill: {colour}"/>'
         f'<path d="M{middle} 0V{height}" style="stroke: var(--ink)"/></svg>'
@@ -199,9 +233,15 @@ def meter(ratio: Ratio, most: float) -> str:
 
 def margin(ratio: Ratio) -> float | None:
     """Return how many times better than its target a ratio is; None where that has no meaning."""
-    if not (0 < ratio.value < math.inf and 0 < ratio.target < math.inf):
+    value = ratio.value
+    target = ratio.target
+    if not 0 < value < math.inf:
         return None
-    return ratio.value / ratio.target if ratio.at_least else ratio.target / ratio.value
+    if not 0 < target < math.inf:
+        return None
+    if ratio.at_least:
+        return value / target
+    return target / value
 
 
 # ---------------------------------------------------------------------- axes
@@ -209,33 +249,50 @@ def margin(ratio: Ratio) -> float | None:
 
 def _over(axes: Axes, text: str, place: int) -> Text:
     """Write what a line is, at the left and above it."""
-    at = axes.get_yaxis_transform()
-    told = textwrap.shorten(words(text), MOST_LETTERS, placeholder=" …")
-    return axes.text(0.006, place - 0.24, told, transform=at, va="center", gid=HALO)
+    transform = axes.get_yaxis_transform()
+    shortened = textwrap.shorten(words(text), MOST_LETTERS, placeholder=" …")
+    y = place - 0.24
+    return axes.text(0.006, y, shortened, transform=transform, va="center", gid=HALO)
 
 
 def _name_ticks(axes: Axes, axis: Literal["x", "y"], is_log: bool) -> None:
     """Write plain numbers at the ticks, and powers of ten where they are shorter."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    one = axes.xaxis if axis == "x" else axes.yaxis
-    low, high = axes.get_xlim() if axis == "x" else axes.get_ylim()
+    if axis == "x":
+        ticks = axes.xaxis
+        low, high = axes.get_xlim()
+    else:
+        ticks = axes.yaxis
+        low, high = axes.get_ylim()
     if is_log:
         decades = math.log10(high / low)
-        subs = (1.0,) if decades > 2.2 else (1.0, 2.0, 5.0) if decades > 0.7 else CLOSE
-        one.set_major_locator(LogLocator(subs=subs, numticks=9 if decades > 2.2 else 12))
-        one.set_minor_locator(NullLocator())
+        subs: Sequence[float] = CLOSE
+        if decades > 2.2:
+            subs = (1.0,)
+        elif decades > 0.7:
+            subs = (1.0, 2.0, 5.0)
+        most_ticks = 9 if decades > 2.2 else 12
+        ticks.set_major_locator(LogLocator(subs=subs, numticks=most_ticks))
+        ticks.set_minor_locator(NullLocator())
     else:
-        one.set_major_locator(MaxNLocator(5))
-    one.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
-    axes.tick_params(axis=axis, color=SOFT, length=0 if axis == "y" else 3)
+        ticks.set_major_locator(MaxNLocator(5))
+    formatter = FuncFormatter(lambda value, _: tick(value))
+    ticks.set_major_formatter(formatter)
+    length = 0 if axis == "y" else 3
+    axes.tick_params(axis=axis, color=SOFT, length=length)
 
 
 def tick(value: float) -> str:
     """Write a number at a tick: 10⁶ for a million, plain below ten thousand."""
-    power = round(math.log10(value)) if value > 0 else 0
-    if (power > 3 or power < -3) and math.isclose(value, 10.0**power):
-        return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    power = 0
+    if value > 0:
+        power = round(math.log10(value))
+    is_power = math.isclose(value, 10.0**power)
+    if abs(power) > 3 and is_power:
+        superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+        exponent_text = str(power).translate(superscripts)
+        return f"10{exponent_text}"
     return f"{value:,.10g}"
 
 

@@ -121,7 +121,8 @@ class Report:
     def write(self, folder: Path = FOLDER, suffix: str = "") -> Path:
         """Keep the report as JSON; `suffix` tells runs on other machines apart ("-gpu")."""
         path = folder / f"{self.name}{suffix}.json"
-        text = json.dumps(asdict(self), indent=1, default=_plain, ensure_ascii=False)
+        fields = asdict(self)
+        text = json.dumps(fields, indent=1, default=_plain, ensure_ascii=False)
         path.write_text(text + "\n", "utf-8")
         return path
 
@@ -140,21 +141,24 @@ def read_reports(folder: Path, names: Sequence[str]) -> dict[str, Report]:
     dict of str to Report
         By file name without its ending: "fit", "fit-gpu".
     """
-    found = {}
+    reports = {}
     for name in names:
-        for path in [folder / f"{name}.json", *sorted(folder.glob(f"{name}-*.json"))]:
+        further_paths = sorted(folder.glob(f"{name}-*.json"))
+        own_path = folder / f"{name}.json"
+        for path in (own_path, *further_paths):
             if path.exists():
-                found[path.stem] = read_report(path)
-    return found
+                reports[path.stem] = read_report(path)
+    return reports
 
 
 def read_report(path: Path) -> Report:
     """Take back a report that `Report.write` wrote."""
-    told = json.loads(path.read_text("utf-8"))
-    told["tables"] = [Table(**one) for one in told["tables"]]
-    told["ratios"] = [Ratio(**one) for one in told["ratios"]]
-    told["curves"] = [Curve(**one) for one in told["curves"]]
-    return Report(**told)
+    text = path.read_text("utf-8")
+    facts = json.loads(text)
+    facts["tables"] = [Table(**fields) for fields in facts["tables"]]
+    facts["ratios"] = [Ratio(**fields) for fields in facts["ratios"]]
+    facts["curves"] = [Curve(**fields) for fields in facts["curves"]]
+    return Report(**facts)
 
 
 def seconds_of(
@@ -173,24 +177,33 @@ def seconds_of(
     warm : bool
         Whether a round that does not count comes first.
     """
-    found = dict.fromkeys(ways, math.inf)
-    for number in range(repeats + warm):
+    least_seconds = dict.fromkeys(ways, math.inf)
+    n_rounds = repeats + warm
+    for number in range(n_rounds):
         for name, way in ways.items():
             time.sleep(PAUSE)
             start = time.perf_counter()
             way()
+            seconds = time.perf_counter() - start
             if number >= warm:
-                found[name] = min(found[name], time.perf_counter() - start)
-    return found
+                least_seconds[name] = min(least_seconds[name], seconds)
+    return least_seconds
 
 
 def exponent(points: Sequence[Sequence[float]]) -> float:
     """Fit ``y = c x^p`` by least squares in logarithms; give p."""
     logs = [(math.log(x), math.log(y)) for x, y in points]
-    x_mean = sum(x for x, _ in logs) / len(logs)
-    y_mean = sum(y for _, y in logs) / len(logs)
-    spread = sum((x - x_mean) ** 2 for x, _ in logs)
-    return sum((x - x_mean) * (y - y_mean) for x, y in logs) / spread
+    n = len(logs)
+    x_mean = sum(x for x, _ in logs) / n
+    y_mean = sum(y for _, y in logs) / n
+    covariance = 0.0
+    variance = 0.0
+    for x, y in logs:
+        x_gap = x - x_mean
+        y_gap = y - y_mean
+        covariance += x_gap * y_gap
+        variance += x_gap**2
+    return covariance / variance
 
 
 def peak_mb() -> float:
@@ -198,9 +211,12 @@ def peak_mb() -> float:
     status = Path("/proc/self/status")
     if status.exists():
         # Not `getrusage`, which also counts what the parent held when it started this process.
-        lines = status.read_text("utf-8").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        for line in status.read_text("utf-8").splitlines():
+            if line.startswith("VmHWM"):
+                kilobytes = int(line.split()[1])
+                return kilobytes / 1024
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_maxrss / 1024
 
 
 def machine() -> dict[str, Any]:
@@ -227,30 +243,50 @@ def machine() -> dict[str, Any]:
 def machine_name(about: Mapping[str, Any]) -> str:
     """Name a machine in a few words: its graphics card if it has one, else its processor."""
     cores = about.get("cores")
-    told = [str(about.get("gpu") or about.get("processor") or "unnamed machine")]
-    if cores:
-        told.append(f"{cores} core{'' if cores == 1 else 's'}")
-    return ", ".join(told)
+    processor = about.get("processor") or "unnamed machine"
+    name = about.get("gpu") or processor
+    if not cores:
+        return str(name)
+    ending = "" if cores == 1 else "s"
+    return f"{name}, {cores} core{ending}"
 
 
 def software(about: Mapping[str, Any]) -> str:
     """List what ran on a machine, with versions."""
-    known = {"processor", "cores", "gpu"}
-    told = [f"{name} {value}" for name, value in about.items() if name not in known and value]
-    if about.get("gpu") and about.get("processor"):
-        told.insert(0, str(about["processor"]))
-    return ", ".join(told)
+    hardware = {"processor", "cores", "gpu"}
+    facts = []
+    processor = about.get("processor")
+    if processor and about.get("gpu"):
+        facts.append(str(processor))
+    for name, value in about.items():
+        if not value:
+            continue
+        if name not in hardware:
+            facts.append(f"{name} {value}")
+    return ", ".join(facts)
 
 
-def new_text(report: Report, others: Iterable[Report]) -> str:
+def new_text(report: Report, earlier: Iterable[Report]) -> str:
     """Return the paragraphs of a report that none of the others has."""
-    known = {part for other in others for part in other.text.split("\n\n")}
-    return "\n\n".join(part for part in report.text.split("\n\n") if part not in known)
+    repeated: set[str] = set()
+    for former in earlier:
+        former_paragraphs = former.text.split("\n\n")
+        repeated.update(former_paragraphs)
+    paragraphs = []
+    for paragraph in report.text.split("\n\n"):
+        if paragraph not in repeated:
+            paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs)
 
 
-def told_below(table: Table) -> str:
+def text_below(table: Table) -> str:
     """Return what differs from row to row, and the table's note."""
-    return " ".join(one for one in (table.varies and f"Varies: {table.varies}.", table.note) if one)
+    sentences = []
+    if table.varies:
+        sentences.append(f"Varies: {table.varies}.")
+    if table.note:
+        sentences.append(table.note)
+    return " ".join(sentences)
 
 
 def is_ours(row: Sequence[Cell]) -> bool:
@@ -261,25 +297,30 @@ def is_ours(row: Sequence[Cell]) -> bool:
 
 def command_line(measure: Callable[[str], Report]) -> None:
     """Run one benchmark by itself: `python benchmarks/bench_NAME.py [--size quick]`."""
-    described = next(iter((measure.__doc__ or "").splitlines()), "")
+    doc_lines = (measure.__doc__ or "").splitlines()
+    described = next(iter(doc_lines), "")
     parser = argparse.ArgumentParser(description=described)
-    parser.add_argument("--size", choices=SIZES, default="full", help="quick: small sizes, a check")
-    parser.add_argument("--out", type=Path, help="folder to write the report to")
-    parser.add_argument("--suffix", default="", help="added to the file name, such as -gpu")
+    add = parser.add_argument
+    add("--size", choices=SIZES, default="full", help="quick: small sizes, a check")
+    add("--out", type=Path, help="folder to write the report to")
+    add("--suffix", default="", help="added to the file name, such as -gpu")
     options = parser.parse_args()
     report = timed(measure, options.size)
     show(report)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        print(report.write(options.out, options.suffix))
+        path = report.write(options.out, options.suffix)
+        print(path)
 
 
 def timed(measure: Callable[[str], Report], size: str) -> Report:
     """Run a benchmark; add the machine and the seconds it took."""
     start = time.perf_counter()
     report = measure(size)
-    report.seconds = round(time.perf_counter() - start, 1)
-    report.size, report.machine = size, machine()
+    seconds = time.perf_counter() - start
+    report.seconds = round(seconds, 1)
+    report.size = size
+    report.machine = machine()
     return report
 
 
@@ -287,24 +328,27 @@ def show(report: Report) -> None:
     """Print tables and ratios as plain text."""
     print(f"\n{report.title} ({report.seconds:.0f} s)")
     for table in report.tables:
-        cells = [table.columns, *[[shown(cell) for cell in row] for row in table.rows]]
-        widths = [max(len(row[place]) for row in cells) for place in range(len(table.columns))]
+        cells = [table.columns]
+        for row in table.rows:
+            cells.append([shown(cell) for cell in row])
+        columns = zip(*cells, strict=True)
+        widths = [max(map(len, column)) for column in columns]
         print(f"\n  {table.title}")
         for row in cells:
-            print(
-                "   ", "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-            )
+            padded = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+            print("   ", "  ".join(padded))
     print()
     for ratio in report.ratios:
-        print("  ", told(ratio))
+        print("  ", ratio_line(ratio))
 
 
-def told(ratio: Ratio) -> str:
+def ratio_line(ratio: Ratio) -> str:
     """Return a ratio, its target, and whether it falls short, in one line."""
     bound = "at least" if ratio.at_least else "at most"
     mark = "ok   " if ratio.met else "SHORT"
-    value, target = shown(ratio.value), shown(ratio.target)
-    return f"{mark} {ratio.what}: {value}{ratio.unit} ({bound} {target}{ratio.unit})"
+    value = shown(ratio.value) + ratio.unit
+    target = shown(ratio.target) + ratio.unit
+    return f"{mark} {ratio.what}: {value} ({bound} {target})"
 
 
 def shown(value: Cell) -> str:

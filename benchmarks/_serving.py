@@ -70,8 +70,11 @@ def make_tagger(n_documents: int, n_labels: int, n_features: int) -> Made:
     themes = make_themes(n_labels, 0, n_features=n_features)
     matrix = synthetic_matrix(n_documents, themes, 0)
     features = synthetic_features(matrix, themes, 0)
-    tagger = ZeroShotTagger(ConceptSpace(n_steps=8), n_validations=0, random_state=0)
-    return Made(tagger.fit(features, as_label_corpus(matrix)), features)
+    corpus = as_label_corpus(matrix)
+    space = ConceptSpace(n_steps=8)
+    tagger = ZeroShotTagger(space, n_validations=0, random_state=0)
+    tagger.fit(features, corpus)
+    return Made(tagger, features)
 
 
 @dataclass
@@ -100,7 +103,9 @@ class Server:
 
     def ask(self, path: str, body: bytes | None = None, kind: str = "application/json") -> Any:
         """Ask once; give the answer's JSON."""
-        request = urllib.request.Request(self.url + path, body, {"Content-Type": kind})
+        headers = {"Content-Type": kind}
+        address = self.url + path
+        request = urllib.request.Request(address, body, headers)
         with urllib.request.urlopen(request, timeout=_READY_SECONDS) as answer:
             return json.load(answer)
 
@@ -199,12 +204,12 @@ def load(
         text=True,
     )
     cpu = server.cpu_seconds - before
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    n = max(told["requests"], 1)
+    summary = json.loads(done.stdout.strip().splitlines()[-1])
+    n = max(summary["requests"], 1)
     return Load(
-        told["requests"] / (told["micros"] / 1e6),
-        told["p50"] / 1000,
-        told["p99"] / 1000,
+        summary["requests"] / (summary["micros"] / 1e6),
+        summary["p50"] / 1000,
+        summary["p99"] / 1000,
         1e6 * cpu / n,
-        told["refused"] + told["broken"],
+        summary["refused"] + summary["broken"],
     )

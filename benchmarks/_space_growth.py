@@ -58,12 +58,20 @@ class SpacePoint:
 
 def measure_apart(point: SpacePoint) -> dict[str, Any]:
     """Measure a point in a process of its own."""
-    command = [sys.executable, str(Path(__file__)), json.dumps(asdict(point))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    point_text = json.dumps(asdict(point))
+    script = str(Path(__file__))
+    command = [sys.executable, script, point_text]
+    process = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode:
+        raise RuntimeError(process.stderr[-2000:])
+    lines = process.stdout.splitlines()
+    measured: dict[str, Any] = json.loads(lines[-1])
+    return measured
 
 
 def measure(point: SpacePoint) -> dict[str, Any]:
@@ -71,56 +79,65 @@ def measure(point: SpacePoint) -> dict[str, Any]:
     from polyseme import ConceptSpace, ZeroShotTagger
     from polyseme_experiments.baselines import TunedCosta
 
-    themes = make_themes(
-        point.labels, SEED, n_themes=max(60, point.labels // 20), n_features=point.features
-    )
-    matrix = synthetic_matrix(point.documents + 4 * TESTED, themes, SEED)
+    n_documents = point.documents
+    n_themes = max(60, point.labels // 20)
+    themes = make_themes(point.labels, SEED, n_themes=n_themes, n_features=point.features)
+    matrix = synthetic_matrix(n_documents + 4 * TESTED, themes, SEED)
     # Some of the rarest labels are on no document at all.
-    used = np.flatnonzero(np.diff(matrix[: point.documents].tocsc().indptr))
+    columns = matrix[:n_documents].tocsc()
+    used = np.flatnonzero(np.diff(columns.indptr))
     labels = matrix[:, used]
-    generator = np.random.default_rng(SEED)
-    hidden = np.zeros(len(used), dtype=bool)
-    hidden[generator.permutation(len(used))[: max(1, int(UNSEEN * len(used)))]] = True
-    holds = np.asarray(labels[:, hidden].sum(axis=1)).ravel() > 0
-    rows = np.arange(matrix.shape[0])
-    items = np.flatnonzero(~holds & (rows < point.documents))[: point.items]
-    tested = np.flatnonzero(holds & (rows >= point.documents))[:TESTED]
-    documents = replace(as_label_corpus(labels[: point.documents]), numbered=False)
+    n_used = len(used)
+    n_hidden = max(1, int(UNSEEN * n_used))
+    shuffled = np.random.default_rng(SEED).permutation(n_used)
+    hidden = np.zeros(n_used, dtype=bool)
+    hidden[shuffled[:n_hidden]] = True
+    hidden_counts = np.asarray(labels[:, hidden].sum(axis=1)).ravel()
+    has_hidden = hidden_counts > 0
+    is_document = np.arange(matrix.shape[0]) < n_documents
+    items = np.flatnonzero(~has_hidden & is_document)[: point.items]
+    tested = np.flatnonzero(has_hidden & ~is_document)[:TESTED]
+    documents = replace(as_label_corpus(labels[:n_documents]), numbered=False)
     X = synthetic_features(matrix[items], themes, SEED)
     X_test = synthetic_features(matrix[tested], themes, SEED + 1)
-    given = (X, documents.select(items), documents)
-    found: dict[str, Any] = {"items": len(items)}
+    training_data = (X, documents.select(items), documents)
+    measured: dict[str, Any] = {"items": len(items)}
     space = ConceptSpace(n_steps=point.n_steps)
     tagger = ZeroShotTagger(space=space, device=point.device, random_state=SEED)
     start = time.perf_counter()
-    tagger.fit(*given)
-    found["seconds"] = time.perf_counter() - start
+    tagger.fit(*training_data)
+    measured["seconds"] = time.perf_counter() - start
     start = time.perf_counter()
     scores = tagger.predict_proba(X_test)
-    found["ranking"] = time.perf_counter() - start
+    measured["ranking"] = time.perf_counter() - start
     truth = labels[tested].toarray()
-    found |= {f"space, {name}": value for name, value in _quality(truth, scores, hidden).items()}
-    found["peak_mb"] = peak_mb()
-    found["members"] = len(tagger.space_.members_)
-    found["steps"] = tagger.space_.plan_.n_steps
+    quality = _quality(truth, scores, hidden)
+    measured |= {f"space, {name}": value for name, value in quality.items()}
+    measured["peak_mb"] = peak_mb()
+    measured["members"] = len(tagger.space_.members_)
+    measured["steps"] = tagger.space_.plan_.n_steps
     if point.costa and len(items) <= COSTA_ITEMS:
+        costa = TunedCosta(random_state=SEED)
         start = time.perf_counter()
-        costa = TunedCosta(random_state=SEED).fit(*given)
-        found["COSTA, seconds"] = time.perf_counter() - start
+        costa.fit(*training_data)
+        measured["COSTA, seconds"] = time.perf_counter() - start
         quality = _quality(truth, costa.decision_function(X_test), hidden)
-        found |= {f"COSTA, {name}": value for name, value in quality.items()}
-    return found
+        measured |= {f"COSTA, {name}": value for name, value in quality.items()}
+    return measured
 
 
 def _quality(truth: Any, scores: Any, hidden: Any) -> dict[str, float]:
     """Return E-MAP over all and over unseen labels, and C-MAP over unseen ones, in percent."""
     from polyseme.metrics import concept_map, example_map
 
-    return {
-        "E-MAP": 100 * example_map(truth, scores),
-        "E-MAP unseen": 100 * example_map(truth[:, hidden], scores[:, hidden]),
-        "C-MAP unseen": 100 * concept_map(truth[:, hidden], scores[:, hidden]),
+    hidden_truth = truth[:, hidden]
+    hidden_scores = scores[:, hidden]
+    shares = {
+        "E-MAP": example_map(truth, scores),
+        "E-MAP unseen": example_map(hidden_truth, hidden_scores),
+        "C-MAP unseen": concept_map(hidden_truth, hidden_scores),
     }
+    return {name: 100 * share for name, share in shares.items()}
 
 
 if __name__ == "__main__":

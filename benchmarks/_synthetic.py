@@ -97,22 +97,30 @@ def synthetic_matrix(n_documents: int, themes: Themes, seed: int) -> sp.csr_matr
     csr_matrix of bool, shape (n_documents, n_labels)
         Every document has a label, about five on average.
     """
+    n_labels = themes.n_labels
+    n_themes = len(themes.shares)
     blocks = []
-    for number, start in enumerate(range(0, n_documents, _BLOCK)):
+    starts = range(0, n_documents, _BLOCK)
+    for number, start in enumerate(starts):
         generator = np.random.default_rng([seed, 1, number])
         n = min(_BLOCK, n_documents - start)
-        first, second = generator.choice(len(themes.shares), size=(2, n), p=themes.shares)
+        first, second = generator.choice(n_themes, size=(2, n), p=themes.shares)
         # A little more than five draws, because a label may be drawn twice.
         lengths = 1 + generator.poisson(_LABELS_A_DOCUMENT - 0.7, size=n)
         rows = np.repeat(np.arange(n), lengths)
-        theme = np.where(generator.random(len(rows)) < 0.8, first[rows], second[rows])
-        place = np.searchsorted(themes.cumulative, theme + generator.random(len(rows)))
-        columns = np.minimum(place - theme * themes.n_labels, themes.n_labels - 1)
-        keys = np.unique(rows * themes.n_labels + columns)
-        indptr = np.searchsorted(keys, np.arange(n + 1) * themes.n_labels)
-        found = (np.ones(len(keys), dtype=bool), keys % themes.n_labels, indptr)
-        blocks.append(sp.csr_matrix(found, shape=(n, themes.n_labels)))
-    return sp.csr_matrix(sp.vstack(blocks, format="csr", dtype=bool))
+        is_first = generator.random(len(rows)) < 0.8
+        theme = np.where(is_first, first[rows], second[rows])
+        draws = theme + generator.random(len(rows))
+        place = np.searchsorted(themes.cumulative, draws)
+        columns = np.minimum(place - theme * n_labels, n_labels - 1)
+        keys = np.unique(rows * n_labels + columns)
+        row_starts = np.arange(n + 1) * n_labels
+        indptr = np.searchsorted(keys, row_starts)
+        values = np.ones(len(keys), dtype=bool)
+        entries = (values, keys % n_labels, indptr)
+        blocks.append(sp.csr_matrix(entries, shape=(n, n_labels)))
+    stacked = sp.vstack(blocks, format="csr", dtype=bool)
+    return sp.csr_matrix(stacked)
 
 
 def synthetic_documents(n_documents: int, n_labels: int, seed: int) -> LabelCorpus:
@@ -132,9 +140,9 @@ def synthetic_documents(n_documents: int, n_labels: int, seed: int) -> LabelCorp
 
 def as_label_corpus(matrix: sp.csr_matrix) -> LabelCorpus:
     """Name the labels of a 0/1 matrix."""
-    return LabelCorpus.from_indicator(
-        matrix, [f"label {one:05d}" for one in range(matrix.shape[1])]
-    )
+    n_labels = matrix.shape[1]
+    labels = [f"label {number:05d}" for number in range(n_labels)]
+    return LabelCorpus.from_indicator(matrix, labels)
 
 
 def synthetic_features(
@@ -154,12 +162,17 @@ def synthetic_features(
     -------
     float32 array, shape (n, n_features)
     """
-    features = np.empty((matrix.shape[0], themes.centres.shape[1]), dtype=np.float32)
-    for number, start in enumerate(range(0, len(features), _BLOCK)):
+    n = matrix.shape[0]
+    n_features = themes.centres.shape[1]
+    features = np.empty((n, n_features), dtype=np.float32)
+    starts = range(0, n, _BLOCK)
+    for number, start in enumerate(starts):
         generator = np.random.default_rng([seed, 2, number])
-        part = matrix[start : start + _BLOCK].astype(np.float32)
-        block = features[start : start + _BLOCK]
-        block[:] = part @ themes.centres
-        block /= np.maximum(np.diff(part.indptr), 1)[:, None]
+        rows = slice(start, start + _BLOCK)
+        documents = matrix[rows].astype(np.float32)
+        n_labels = np.diff(documents.indptr)
+        block = features[rows]
+        block[:] = documents @ themes.centres
+        block /= np.maximum(n_labels, 1)[:, None]
         block += noise * generator.standard_normal(block.shape, dtype=np.float32)
     return features

@@ -63,23 +63,26 @@ def measure(size: str) -> Report:
     features = synthetic_features(matrix, themes, 0)
     labels = [f"label {n}" for n in range(themes.n_labels)]
     corpus = LabelCorpus.from_indicator(matrix, labels=labels)
-    rows = np.random.default_rng(0).integers(amount.documents, size=amount.pool)
-    pool = features[rows] + np.random.default_rng(1).normal(size=(amount.pool, N_FEATURES))
-    tagger = ZeroShotTagger(ConceptSpace(n_steps=amount.steps), n_validations=0, random_state=0)
+    row_draws = np.random.default_rng(0)
+    noise_draws = np.random.default_rng(1)
+    rows = row_draws.integers(amount.documents, size=amount.pool)
+    noise = noise_draws.normal(size=(amount.pool, N_FEATURES))
+    pool = features[rows] + noise
+    space = ConceptSpace(n_steps=amount.steps)
+    tagger = ZeroShotTagger(space, n_validations=0, random_state=0)
     tagger.fit(features, corpus)
-    report = Report(
-        "clicks",
-        "Yes and no in closed form",
-        TEXT.format(columns=N_FEATURES, some=EACH, **amount._asdict()),
-    )
-    with tempfile.TemporaryDirectory() as made:
-        folder, answered = Path(made) / "model", Path(made) / "answered"
+    text = TEXT.format(columns=N_FEATURES, some=EACH, **amount._asdict())
+    report = Report("clicks", "Yes and no in closed form", text)
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work) / "model"
+        answered = Path(work) / "answered"
         tagger.save(folder)
         tagger.save(answered)
         table, ratio = _answers(folder, amount, labels, features, corpus, pool)
         loading, loading_ratio = _loading(answered, amount, labels, pool)
-        report.tables += [table, loading, _many(folder, amount, labels, pool)]
-        report.ratios += [ratio, loading_ratio]
+        many = _many(folder, amount, labels, pool)
+    report.tables += [table, loading, many]
+    report.ratios += [ratio, loading_ratio]
     return report
 
 
@@ -94,18 +97,24 @@ def _answers(
     """Time some answers in closed form beside a new fit."""
     rng = np.random.default_rng(2)
 
-    def said(n_labels: int, each: int) -> list[tuple[str, str, bool]]:
-        return [
-            (str(row), label, bool(rng.random() < 0.5))
-            for label in rng.permutation(labels)[:n_labels].tolist()
-            for row in rng.integers(len(pool), size=each)
-        ]
+    def draw_answers(n_labels: int, each: int) -> list[tuple[str, str, bool]]:
+        answers = []
+        for label in rng.permutation(labels)[:n_labels].tolist():
+            for row in rng.integers(len(pool), size=each):
+                answer = bool(rng.random() < 0.5)
+                answers.append((str(row), label, answer))
+        return answers
 
     tagger: Any = load(folder)
     undone: list[tuple[int, ...]] = []
 
     def learning(n_labels: int, each: int) -> Callable[[], object]:
-        return lambda: undone.append(tagger.learn(said(n_labels, each), pool))
+        def learn() -> None:
+            answers = draw_answers(n_labels, each)
+            numbers = tagger.learn(answers, pool)
+            undone.append(numbers)
+
+        return learn
 
     ways: dict[str, Callable[[], object]] = {
         "polyseme, one answer": learning(1, 1),
@@ -114,61 +123,82 @@ def _answers(
         "polyseme, undo": lambda: tagger.undo(undone.pop()),
     }
     seconds = seconds_of(ways, repeats=5)
-    start = time.perf_counter()
-    tagger.space, tagger.random_state = ConceptSpace(n_steps=amount.steps), 0
+    tagger.space = ConceptSpace(n_steps=amount.steps)
+    tagger.random_state = 0
     tagger.n_validations = 0
+    start = time.perf_counter()
     tagger.fit(features, corpus)
     seconds["a new fit"] = time.perf_counter() - start
-    one = seconds["polyseme, one answer"]
-    rows: list[list[Any]] = [[name, value, value / one] for name, value in seconds.items()]
+    answer_seconds = seconds["polyseme, one answer"]
+    rows: list[list[Any]] = []
+    for name, value in seconds.items():
+        rows.append([name, value, value / answer_seconds])
+    columns = ["way", "seconds", "of one answer"]
     note = f"X is a table of {len(pool):,} rows, which is checked by every call."
-    table = Table("Some answers", "what is done", ["way", "seconds", "of one answer"], rows, note)
-    ratio = seconds["a new fit"] / one
+    table = Table("Some answers", "what is done", columns, rows, note)
+    ratio = seconds["a new fit"] / answer_seconds
     return table, Ratio("a new fit, of the seconds of one answer", round(ratio, 1), TARGET)
 
 
 def _vectors(tagger: Any, pool: Any) -> dict[str, Any]:
     """Return what a log keeps of each item."""
+    space = tagger.space_
+    n_items = len(pool)
     vectors = {}
-    for start in range(0, len(pool), 4096):
-        part = pool[start : start + 4096]
-        codes = np.hstack([tagger.space_.project(part), tagger.space_.item_codes(part)])
-        vectors |= {str(start + place): code for place, code in enumerate(codes)}
+    for start in range(0, n_items, 4096):
+        stop = start + 4096
+        items = pool[start:stop]
+        projections = space.project(items)
+        codes = space.item_codes(items)
+        rows = np.hstack([projections, codes])
+        for row, vector in enumerate(rows, start):
+            name = str(row)
+            vectors[name] = vector
     return vectors
 
 
 def _loading(folder: Path, amount: Amount, labels: list[str], pool: Any) -> tuple[Table, Ratio]:
     """Time the loading of a model with many answers, and what another process has to do then."""
-    rng, tagger = np.random.default_rng(4), load(folder)
-    asked, each = labels[: amount.asked], min(amount.each, len(pool))
-    said = [
-        Verdict(str(item), label, bool(rng.random() < 0.3))
-        for label in asked
-        for item in rng.permutation(len(pool))[:each]
-    ]
-    VerdictLog(folder).append(said, _vectors(tagger, pool), tagger.space_.digest_)
+    rng = np.random.default_rng(4)
+    tagger = load(folder)
+    chosen_labels = labels[: amount.asked]
+    each = min(amount.each, len(pool))
+    verdicts = []
+    for label in chosen_labels:
+        for item in rng.permutation(len(pool))[:each]:
+            answer = bool(rng.random() < 0.3)
+            verdicts.append(Verdict(str(item), label, answer))
+    vectors = _vectors(tagger, pool)
+    log = VerdictLog(folder)
+    log.append(verdicts, vectors, tagger.space_.digest_)
     seconds = {}
-    for what in ("polyseme, nothing was kept", "polyseme, corrections were kept"):
+    for way in ("polyseme, nothing was kept", "polyseme, corrections were kept"):
         start = time.perf_counter()
-        one: Any = load(folder)
-        seconds[what] = time.perf_counter() - start
-    other: Any = load(folder)
+        tagger_here: Any = load(folder)
+        seconds[way] = time.perf_counter() - start
+    ratio = Ratio(
+        "loading with what was kept, times as fast",
+        round(seconds["polyseme, nothing was kept"] / seconds[way], 1),
+        LOADING_TARGET,
+    )
+    other_tagger: Any = load(folder)
     items = map(str, range(len(pool)))
+
+    def learn_next() -> object:
+        return tagger_here.learn([(next(items), labels[0], True)])
+
     ways: dict[str, Callable[[], object]] = {
-        "polyseme, one answer more": lambda: one.learn([(next(items), labels[0], True)]),
-        "polyseme, another process catches up with it": other.refresh,
-        "polyseme, it looks again and nothing is new": other.refresh,
+        "polyseme, one answer more": learn_next,
+        "polyseme, another process catches up with it": other_tagger.refresh,
+        "polyseme, it looks again and nothing is new": other_tagger.refresh,
     }
     seconds |= seconds_of(ways, repeats=5)
-    title = f"A model with {len(said):,} answers on {len(asked)} labels is loaded"
-    first, then = list(seconds.values())[:2]
+    title = f"A model with {len(verdicts):,} answers on {len(chosen_labels)} labels is loaded"
     rows: list[list[Any]] = [[name, value] for name, value in seconds.items()]
     note = "Both ways give the same scores. At full size, before corrections were kept and solved "
     note += "with few curvatures, every load took 30 s of processor time (AMD EPYC, one thread)."
-    ratio = Ratio(
-        "loading with what was kept, times as fast", round(first / then, 1), LOADING_TARGET
-    )
-    return Table(title, "what is done", ["way", "seconds"], rows, note), ratio
+    table = Table(title, "what is done", ["way", "seconds"], rows, note)
+    return table, ratio
 
 
 def _many(folder: Path, amount: Amount, labels: list[str], pool: Any) -> Table:
@@ -178,22 +208,23 @@ def _many(folder: Path, amount: Amount, labels: list[str], pool: Any) -> Table:
     log = VerdictLog(folder.parent / "long.sqlite")
     rows: list[list[Any]] = []
 
-    def timed(what: str, one: Callable[[], Any]) -> Any:
+    def timed(title: str, call: Callable[[], Any]) -> Any:
         start = time.perf_counter()
-        found = one()
-        rows.append([what, time.perf_counter() - start, peak_mb()])
-        return found
+        result = call()
+        seconds = time.perf_counter() - start
+        rows.append([title, seconds, peak_mb()])
+        return result
 
-    vectors, n = _vectors(tagger, pool), amount.verdicts
-    items, chosen, yes = (
-        rng.integers(len(pool), size=n).tolist(),
-        rng.integers(min(amount.asked, len(labels)), size=n).tolist(),
-        (rng.random(n) < 0.3).tolist(),
-    )
-    verdicts = [
-        Verdict(str(item), labels[label], answer)
-        for item, label, answer in zip(items, chosen, yes, strict=True)
-    ]
+    vectors = _vectors(tagger, pool)
+    n = amount.verdicts
+    n_labels = min(amount.asked, len(labels))
+    items = rng.integers(len(pool), size=n).tolist()
+    columns_of_labels = rng.integers(n_labels, size=n).tolist()
+    answers = (rng.random(n) < 0.3).tolist()
+    verdicts = []
+    for item, column, answer in zip(items, columns_of_labels, answers, strict=True):
+        verdict = Verdict(str(item), labels[column], answer)
+        verdicts.append(verdict)
 
     def append() -> None:
         log.append([], vectors, tagger.space_.digest_)

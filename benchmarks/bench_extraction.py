@@ -64,21 +64,27 @@ def measure(size: str) -> Report:
 
 def report_of(rows: list[dict[str, Any]], amount: Amount) -> Report:
     """Arrange the rows: one table for each kind of files."""
-    report = Report("extraction", "Extraction of features", TEXT.format(**amount._asdict()))
-    for kind in dict.fromkeys(row["files"] for row in rows):
-        mine = [row for row in rows if row["files"] == kind]
-        differs = any(row["difference"] is not None for row in mine)
-        columns = ["way", "ms a file", "ratio", *["largest difference of a feature"][:differs]]
-        cells = [
-            [row["way"], row["ms_per_file"], row["ratio"], *[row["difference"]][:differs]]
-            for row in mine
-        ]
-        report.tables.append(Table(kind, "the way features are made", columns, cells))
-        report.ratios += [
-            Ratio(f"extract against {mine[0]['way']}, {kind}", row["ratio"], TARGET, at_least=False)
-            for row in mine
-            if row["way"] == "polyseme"
-        ]
+    text = TEXT.format(**amount._asdict())
+    report = Report("extraction", "Extraction of features", text)
+    kinds = dict.fromkeys(row["files"] for row in rows)
+    for kind in kinds:
+        rows_of_kind = [row for row in rows if row["files"] == kind]
+        differences = [row["difference"] for row in rows_of_kind]
+        differs = any(difference is not None for difference in differences)
+        columns = ["way", "ms a file", "ratio"]
+        keys = ["way", "ms_per_file", "ratio"]
+        if differs:
+            columns.append("largest difference of a feature")
+            keys.append("difference")
+        cells = [[row[key] for key in keys] for row in rows_of_kind]
+        table_of_kind = Table(kind, "the way features are made", columns, cells)
+        report.tables.append(table_of_kind)
+        reference = rows_of_kind[0]["way"]
+        title = f"extract against {reference}, {kind}"
+        for row in rows_of_kind:
+            if row["way"] == "polyseme":
+                ratio = Ratio(title, row["ratio"], TARGET, at_least=False)
+                report.ratios.append(ratio)
     return report
 
 
@@ -99,15 +105,22 @@ def photographs(folder: Path, n: int) -> list[Path]:
 
     folder.mkdir()
     rng = np.random.default_rng(0)
+    size = (1600, 1200)
     paths = []
     for number in range(n):
-        scales = [rng.integers(0, 256, (3 * 4**s, 4 * 4**s, 3), dtype=np.uint8) for s in range(5)]
-        layers = [
-            Image.fromarray(one).resize((1600, 1200), Image.Resampling.BICUBIC) for one in scales
-        ]
-        mixed = np.mean([np.asarray(layer, dtype=np.float32) for layer in layers], axis=0)
-        paths.append(folder / f"{number:04}.jpg")
-        Image.fromarray(mixed.astype(np.uint8)).save(paths[-1], quality=90)
+        layers = []
+        for scale in range(5):
+            factor = 4**scale
+            shape = (3 * factor, 4 * factor, 3)
+            pixels = rng.integers(0, 256, shape, dtype=np.uint8)
+            picture = Image.fromarray(pixels)
+            layer = picture.resize(size, Image.Resampling.BICUBIC)
+            layers.append(np.asarray(layer, dtype=np.float32))
+        mixed = np.mean(layers, axis=0)
+        photograph = Image.fromarray(mixed.astype(np.uint8))
+        path = folder / f"{number:04}.jpg"
+        photograph.save(path, quality=90)
+        paths.append(path)
     return paths
 
 
@@ -118,13 +131,13 @@ def sounds(folder: Path, n: int, suffix: str, seconds: int) -> list[Path]:
     folder.mkdir()
     rng = np.random.default_rng(0)
     rate = 44_100
-    at = np.arange(seconds * rate) / rate
+    times = np.arange(seconds * rate) / rate
     paths = []
     for number in range(n):
         notes = 110 * 2 ** (rng.integers(0, 36, seconds * 4) / 12)
-        pitch = np.repeat(notes, rate // 4)[: len(at)]
+        pitch = np.repeat(notes, rate // 4)[: len(times)]
         phase = 2 * np.pi * np.cumsum(pitch) / rate
-        decay = np.exp(-8 * (at % 0.25))
+        decay = np.exp(-8 * (times % 0.25))
         wave = decay * sum(np.sin(k * phase) / k for k in range(1, 7))
         stereo = np.stack([wave, np.roll(wave, 400)], axis=1) * 0.2
         stereo += 0.01 * rng.standard_normal(stereo.shape)
@@ -162,13 +175,13 @@ def picture_rows(
 
     def forward(pictures: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            parts = [
+            batches = [
                 network.extract_features(
                     torch.from_numpy(pictures[start : start + 32]).permute(0, 3, 1, 2).contiguous()
                 ).mean(dim=(2, 3))
                 for start in range(0, len(pictures), 32)
             ]
-            return torch.cat(parts).numpy()
+            return torch.cat(batches).numpy()
 
     decoded = np.stack([decode(file) for file in files])
     results: dict[str, np.ndarray] = {}
@@ -182,10 +195,10 @@ def picture_rows(
     def ours() -> None:
         with tempfile.TemporaryDirectory(dir=work) as out:
             extract_folder(folder, out, ImageFeatures())
-            found = read_extraction(out)
-            place = {name: row for row, name in enumerate(found.ids)}
+            extraction = read_extraction(out)
+            place = {name: row for row, name in enumerate(extraction.ids)}
             order = [place[file.relative_to(folder).as_posix()] for file in files]
-            results["ours"] = np.array(found.raw)[order]
+            results["ours"] = np.array(extraction.raw)[order]
 
     seconds = timed(
         {"bare network": bare, "decode and network, plain loop": loop, "polyseme": ours}, repeats
@@ -230,13 +243,14 @@ def timed(runs: dict[str, Callable[[], None]], repeats: int) -> dict[str, list[f
     """Run everything in turn, so that a busy machine is busy for all."""
     for run in runs.values():
         run()
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    times_by_run: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
             start = time.perf_counter()
             run()
-            seconds[name].append(time.perf_counter() - start)
-    return seconds
+            seconds = time.perf_counter() - start
+            times_by_run[name].append(seconds)
+    return times_by_run
 
 
 def table(
@@ -248,17 +262,19 @@ def table(
 ) -> list[dict[str, Any]]:
     """Return one row for each way, with its ratio to the reference, run by run."""
     rows = []
+    reference_times = seconds[reference]
     for name, times in seconds.items():
-        ratios = [one / other for one, other in zip(times, seconds[reference], strict=True)]
-        rows.append(
-            {
-                "files": kind,
-                "way": name,
-                "ms_per_file": round(1000 * statistics.median(times) / n_files, 2),
-                "ratio": round(statistics.median(ratios), 3),
-                "difference": difference if name == "polyseme" else None,
-            }
-        )
+        pairs = zip(times, reference_times, strict=True)
+        ratios = [duration / reference_time for duration, reference_time in pairs]
+        seconds_per_file = statistics.median(times) / n_files
+        row = {
+            "files": kind,
+            "way": name,
+            "ms_per_file": round(1000 * seconds_per_file, 2),
+            "ratio": round(statistics.median(ratios), 3),
+            "difference": difference if name == "polyseme" else None,
+        }
+        rows.append(row)
     return rows
 
 

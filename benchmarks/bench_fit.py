@@ -71,12 +71,19 @@ def measure(size: str) -> Report:
     import torch
 
     data = os.environ.get("POLYSEME_DATA")
-    if size == "full" and not data:
+    is_full = size == "full"
+    if is_full and not data:
         sys.exit("POLYSEME_DATA names no folder; the full size needs the corpora.")
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    devices = ["cpu"]
+    if torch.cuda.is_available():
+        devices.append("cuda")
+    corpora = list(CORPORA)
+    if not is_full:
+        data = None
+        corpora = corpora[:1]
     rows: list[dict[str, Any]] = []
-    for corpus in CORPORA if size == "full" else list(CORPORA)[:1]:
-        rows += corpus_rows(corpus, data if size == "full" else None, devices)
+    for corpus in corpora:
+        rows += corpus_rows(corpus, data, devices)
     return report_of(rows)
 
 
@@ -86,30 +93,39 @@ def corpus_rows(corpus: str, data: str | None, devices: list[str]) -> list[dict[
     from polyseme_experiments.settings import get_setting
     from polyseme_experiments.trials import Trial
 
-    trial = Trial(get_setting(corpus), 0, RunConfig(data=data, seed=SEED, quick=data is None))
+    setting = get_setting(corpus)
+    config = RunConfig(data=data, seed=SEED, quick=data is None)
+    trial = Trial(setting, 0, config)
     former = os.environ.get("POLYSEME_FORMER")
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder) / "inputs.npz"
         save_inputs(inputs, trial)
         rows = [fitted(trial, corpus, COSTA, "cpu", inputs)]
         if former and data:
-            rows.append(fitted(trial, corpus, FORMER, "cpu", inputs, Path(former)))
-        rows += [fitted(trial, corpus, DEFAULT, device, inputs) for device in devices]
+            checkout = Path(former)
+            rows.append(fitted(trial, corpus, FORMER, "cpu", inputs, checkout))
+        for device in devices:
+            rows.append(fitted(trial, corpus, DEFAULT, device, inputs))
     return rows
 
 
 def save_inputs(path: Path, trial: Any) -> None:
     """Write what a fit learns from, and the features of the test items."""
-    arrays = {"X": trial.train_features, "X_test": trial.features(trial.split.test)}
+    split = trial.split
+    arrays = {"X": trial.train_features, "X_test": trial.features(split.test)}
     corpora = {"documents": trial.train_documents, "label_sets": trial.known_documents}
     for name, documents in corpora.items():
-        arrays[name] = np.array([json.dumps(list(map(str, labels))) for labels in documents])
+        texts = []
+        for labels in documents:
+            names = [str(label) for label in labels]
+            texts.append(json.dumps(names))
+        arrays[name] = np.array(texts)
         arrays[f"{name}_ids"] = np.array(documents.ids)
     np.savez(path, **arrays)
 
 
 def fitted(
-    trial: Any, corpus: str, what: str, device: str, inputs: Path, checkout: Path | None = None
+    trial: Any, corpus: str, way: str, device: str, inputs: Path, checkout: Path | None = None
 ) -> dict[str, Any]:
     """Fit in a process of its own, by this code or by that of another checkout."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -117,7 +133,7 @@ def fitted(
         environment["PYTHONPATH"] = str(checkout / "src")
     outputs = inputs.with_name("outputs.npz")
     subprocess.run(
-        [sys.executable, "-c", FIT, str(inputs), what, device, str(outputs)],
+        [sys.executable, "-c", FIT, str(inputs), way, device, str(outputs)],
         env=environment,
         cwd=inputs.parent,
         check=True,
@@ -128,7 +144,7 @@ def fitted(
         "corpus": corpus,
         "documents": len(trial.known_documents),
         "instances": len(trial.train_documents),
-        "what": what,
+        "what": way,
         "device": device,
         "seconds": round(float(results["seconds"]), 2),
         "quality": {

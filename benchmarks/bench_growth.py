@@ -12,7 +12,7 @@ from dataclasses import replace
 from _growth import LANDMARKS, Point, Stages, measure_apart
 from _reporting import Cell, Curve, Ratio, Report, Table, command_line, exponent
 
-# What takes time, in the order it happens; the rest is told but has no curve.
+# What takes time, in the order it happens; the rest is in the tables but has no curve.
 STAGES = (
     "label descriptors",
     "topics",
@@ -59,23 +59,35 @@ MB_IN_GB = 1024.0
 
 def measure(size: str) -> Report:
     """Measure growth with documents, labels and dimension, and the largest corpus."""
-    base, varied, large = (BASE, VARIED, LARGE)
+    base = BASE
+    varied = VARIED
+    large = LARGE
+    n_beside = 1
     if size == "quick":
-        base, varied, large = (QUICK_BASE, QUICK_VARIED, QUICK_LARGE)
+        base = QUICK_BASE
+        varied = QUICK_VARIED
+        large = QUICK_LARGE
+        # One at a time where the figures count; a check may run two beside each other.
+        n_beside = 2
     report = Report("growth", "Growth: documents, labels, dimension", _text(base))
-    lines = {
-        name: [replace(base, **{name: value}) for value in values]
-        for name, values in varied.items()
-    }
-    wanted = list(dict.fromkeys([point for points in lines.values() for point in points] + [large]))
-    # One at a time where the figures count; a check may run two beside each other.
-    with ThreadPoolExecutor(2 if size == "quick" else 1) as pool:
-        found = dict(zip(wanted, pool.map(measure_apart, wanted), strict=True))
-    for name, points in lines.items():
-        told = [(float(getattr(point, name)), found[point]) for point in points]
-        report.tables.append(_table(name, base, told))
-        report.curves += _curves(name, base, told)
-    _add_large(report, large, found[large])
+    points_by_name = {}
+    distinct: dict[Point, None] = {}
+    for name, values in varied.items():
+        points = [replace(base, **{name: value}) for value in values]
+        points_by_name[name] = points
+        distinct |= dict.fromkeys(points)
+    distinct[large] = None
+    with ThreadPoolExecutor(n_beside) as pool:
+        measured = pool.map(measure_apart, distinct)
+        stages_by_point = dict(zip(distinct, measured, strict=True))
+    for name, points in points_by_name.items():
+        stages_by_size = []
+        for point in points:
+            value = float(getattr(point, name))
+            stages_by_size.append((value, stages_by_point[point]))
+        report.tables.append(_table(name, base, stages_by_size))
+        report.curves += _curves(name, base, stages_by_size)
+    _add_large(report, large, stages_by_point[large])
     return report
 
 
@@ -91,10 +103,10 @@ def _text(base: Point) -> str:
     )
 
 
-def _table(name: str, base: Point, told: list[tuple[float, Stages]]) -> Table:
+def _table(name: str, base: Point, stages_by_size: list[tuple[float, Stages]]) -> Table:
     """Return one table: a row per size, the exponents below."""
     fixed = {key: getattr(base, key) for key in ("documents", "labels", "dimension")}
-    others = ", ".join(f"{value:,} {key}" for key, value in fixed.items() if key != name)
+    fixed_text = ", ".join(f"{value:,} {key}" for key, value in fixed.items() if key != name)
     rows: list[list[Cell]] = [
         [
             f"{value:,.0f}",
@@ -103,9 +115,9 @@ def _table(name: str, base: Point, told: list[tuple[float, Stages]]) -> Table:
             stages.facts["peak_mb"],
             100 * stages.facts["E-MAP, error-free"],
         ]
-        for value, stages in told
+        for value, stages in stages_by_size
     ]
-    sizes = [value for value, _ in told]
+    sizes = [value for value, _ in stages_by_size]
     powers: list[Cell] = []
     for column in range(1, len(rows[0]) - 1):
         points = [(x, float(row[column] or 0)) for x, row in zip(sizes, rows, strict=True)]
@@ -116,24 +128,32 @@ def _table(name: str, base: Point, told: list[tuple[float, Stages]]) -> Table:
         "Memory is the highest of the whole process, libraries included (about 400 MB). E-MAP: "
         "error-free, of documents that were not learned from."
     )
-    return Table(f"Growth with {name}; {others}", name, columns, rows, note)
+    return Table(f"Growth with {name}; {fixed_text}", name, columns, rows, note)
 
 
 def _seconds(stages: Stages, group: str) -> float:
     """Add up the stages of a group."""
-    return sum(stages.seconds.get(one, 0.0) for one in GROUPS[group])
+    seconds = 0.0
+    for stage_name in GROUPS[group]:
+        seconds += stages.seconds.get(stage_name, 0.0)
+    return seconds
 
 
-def _curves(name: str, base: Point, told: list[tuple[float, Stages]]) -> list[Curve]:
+def _curves(name: str, base: Point, stages_by_size: list[tuple[float, Stages]]) -> list[Curve]:
     """Draw seconds by group, and memory, with their exponents."""
-    series = {
-        group: [[value, max(_seconds(stages, group), 1e-4)] for value, stages in told]
-        for group in GROUPS
-    }
-    memory = {"memory": [[value, stages.facts["peak_mb"]] for value, stages in told]}
+    series = {}
+    for group in GROUPS:
+        points = []
+        for value, stages in stages_by_size:
+            seconds = _seconds(stages, group)
+            points.append([value, max(seconds, 1e-4)])
+        series[group] = points
+    memory = [[value, stages.facts["peak_mb"]] for value, stages in stages_by_size]
+    seconds_series = _with_powers(series)
+    memory_series = _with_powers({"memory": memory})
     return [
-        Curve(f"Seconds against {name}", name, "seconds", _with_powers(series)),
-        Curve(f"Memory against {name}", name, "MB", _with_powers(memory)),
+        Curve(f"Seconds against {name}", name, "seconds", seconds_series),
+        Curve(f"Memory against {name}", name, "MB", memory_series),
     ]
 
 
@@ -151,7 +171,7 @@ def _add_large(report: Report, point: Point, stages: Stages) -> None:
         if name in stages.seconds
     ]
     rows.append(["all", sum(float(row[1] or 0) for row in rows), facts["peak_mb"] / MB_IN_GB])
-    what = f"{point.documents:,} documents x {point.labels:,} labels"
+    title = f"{point.documents:,} documents x {point.labels:,} labels"
     note = (
         f"{facts['entries']:,} labels in documents, {facts['concepts']:,} distinct concepts x "
         f"{point.dimension}; topics: {point.sweeps} sweeps over {point.topic_documents:,} "
@@ -163,9 +183,9 @@ def _add_large(report: Report, point: Point, stages: Stages) -> None:
         "stage, of training after its last judging."
     )
     columns = ["stage", "seconds", "memory, GB"]
-    report.tables.append(Table(what, "stage", columns, rows, note))
+    report.tables.append(Table(title, "stage", columns, rows, note))
     peak = facts["peak_mb"] / MB_IN_GB
-    report.ratios.append(Ratio(f"peak memory of {what}", peak, BOUND_GB, False, " GB"))
+    report.ratios.append(Ratio(f"peak memory of {title}", peak, BOUND_GB, False, " GB"))
 
 
 if __name__ == "__main__":

@@ -31,35 +31,41 @@ class World:
 
     def __init__(self, n: int, n_labels: int, n_queries: int, one_each: bool = False) -> None:
         generator = np.random.default_rng(0)
-        self.n, self.n_labels = n, n_labels
+        self.n = n
+        self.n_labels = n_labels
         self.points = generator.standard_normal((n, D), dtype=np.float32)
         self.queries = generator.standard_normal((n_queries, D), dtype=np.float32)
         if one_each:
             sizes = np.ones(n_labels, dtype=np.int64)
         else:
-            shares = 1.0 / np.arange(1, n_labels + 1)
-            sizes = np.maximum(1, np.floor(n * shares / shares.sum())).astype(np.int64)
+            weights = 1.0 / np.arange(1, n_labels + 1)
+            shares = n * weights / weights.sum()
+            sizes = np.maximum(1, np.floor(shares)).astype(np.int64)
             sizes[0] += n - sizes.sum()
             generator.shuffle(sizes)
-        self.labels = np.repeat(np.arange(n_labels), sizes)
-        self.starts = np.append(0, np.cumsum(sizes)[:-1])
+        label_ids = np.arange(n_labels)
+        stops = np.cumsum(sizes)
+        self.labels = np.repeat(label_ids, sizes)
+        self.starts = np.append(0, stops[:-1])
         self.squares = np.einsum("ij,ij->i", self.points, self.points)
 
     @cached_property
     def exact(self) -> Array:
         """Distances of a few queries in float64, from the differences."""
-        found = []
+        distances = []
         for query in self.queries[:SAMPLE].astype(np.float64):
             squared = np.empty(self.n)
-            for at in range(0, self.n, 2000):
-                gaps = self.points[at : at + 2000] - query
-                squared[at : at + 2000] = np.einsum("ij,ij->i", gaps, gaps)
-            found.append(np.sqrt(np.minimum.reduceat(squared, self.starts)))
-        return np.array(found)
+            for start in range(0, self.n, 2000):
+                rows = slice(start, start + 2000)
+                gaps = self.points[rows] - query
+                squared[rows] = np.einsum("ij,ij->i", gaps, gaps)
+            nearest = np.minimum.reduceat(squared, self.starts)
+            distances.append(np.sqrt(nearest))
+        return np.array(distances)
 
-    def difference(self, found: Array) -> float:
+    def difference(self, distances: Array) -> float:
         """Return the largest difference to float64 over some queries."""
-        return float(np.abs(found[:SAMPLE] - self.exact).max())
+        return float(np.abs(distances[:SAMPLE] - self.exact).max())
 
 
 # --------------------------------------------------------------------- ways
@@ -67,12 +73,14 @@ class World:
 
 def gemm(world: World, queries: Array, block: int) -> Callable[[], None]:
     """Multiply only, in blocks whose product stays in the cache."""
-    out = np.empty((block, len(queries)), dtype=np.float32)
+    n_queries = len(queries)
+    out = np.empty((block, n_queries), dtype=np.float32)
 
     def run() -> None:
-        for at in range(0, world.n, block):
-            part = world.points[at : at + block]
-            np.matmul(part, queries.T, out=out[: len(part)])
+        for start in range(0, world.n, block):
+            rows = world.points[start : start + block]
+            product = out[: len(rows)]
+            np.matmul(rows, queries.T, out=product)
 
     return run
 
@@ -85,51 +93,59 @@ def kept_gemm(world: World, queries: Array) -> Callable[[], Array]:
 def plain_numpy(world: World, queries: Array) -> Array:
     """All distances of a few hundred queries at once, then `reduceat`: what one writes first."""
     step = max(1, 200_000_000 // world.n)
-    found = []
-    for at in range(0, len(queries), step):
-        part = queries[at : at + step]
-        squared = part @ world.points.T
+    distances = []
+    for start in range(0, len(queries), step):
+        rows = queries[start : start + step]
+        row_squares = np.einsum("ij,ij->i", rows, rows)
+        squared = rows @ world.points.T
         squared *= -2.0
         squared += world.squares
-        squared += np.einsum("ij,ij->i", part, part)[:, None]
+        squared += row_squares[:, None]
         np.maximum(squared, 0.0, out=squared)
-        found.append(np.sqrt(np.minimum.reduceat(squared, world.starts, axis=1)))
-    return np.concatenate(found)
+        nearest = np.minimum.reduceat(squared, world.starts, axis=1)
+        distances.append(np.sqrt(nearest))
+    return np.concatenate(distances)
 
 
 def one_query_numpy(world: World, query: Array) -> Array:
     """Do the same for one query."""
-    squared = world.points @ query[0]
+    (point,) = query
+    squared = world.points @ point
     squared *= -2.0
     squared += world.squares
-    squared += query[0] @ query[0]
+    squared += point @ point
     nearest = np.minimum.reduceat(squared, world.starts)
-    return np.sqrt(np.maximum(nearest, 0.0))[None]
+    distances = np.sqrt(np.maximum(nearest, 0.0))
+    return distances[None]
 
 
 def torch_cdist(world: World, queries: Array) -> Array:
     """Distances by `torch.cdist`, smallest of each label by `scatter_reduce`."""
-    points, labels = torch.from_numpy(world.points), torch.from_numpy(world.labels)
+    points = torch.from_numpy(world.points)
+    labels = torch.from_numpy(world.labels)
     step = max(1, 100_000_000 // world.n)
-    found = []
-    for at in range(0, len(queries), step):
-        part = torch.cdist(torch.from_numpy(queries[at : at + step]), points)
-        result = torch.full((len(part), world.n_labels), torch.inf)
-        found.append(result.scatter_reduce(1, labels.expand(len(part), -1), part, "amin"))
-    return np.asarray(torch.cat(found))
+    nearest = []
+    for start in range(0, len(queries), step):
+        rows = torch.from_numpy(queries[start : start + step])
+        distances = torch.cdist(rows, points)
+        n_rows = len(rows)
+        farthest = torch.full((n_rows, world.n_labels), torch.inf)
+        label_rows = labels.expand(n_rows, -1)
+        smallest = farthest.scatter_reduce(1, label_rows, distances, "amin")
+        nearest.append(smallest)
+    return np.asarray(torch.cat(nearest))
 
 
 def scikit(world: World, queries: Array) -> Array:
     """Distances by scikit-learn, some queries at a time, smallest of each label by `reduceat`."""
     step = max(1, 50_000_000 // world.n)
-    return np.concatenate(
-        [
-            np.minimum.reduceat(
-                euclidean_distances(queries[at : at + step], world.points), world.starts, axis=1
-            )
-            for at in range(0, len(queries), step)
-        ]
-    )
+    nearest = []
+    for start in range(0, len(queries), step):
+        rows = queries[start : start + step]
+        distances = euclidean_distances(rows, world.points)
+        smallest = np.minimum.reduceat(distances, world.starts, axis=1)
+        nearest.append(smallest)
+    return np.concatenate(nearest)
 
 
 def faiss_flat(world: World) -> Callable[[Array], object] | None:
@@ -149,20 +165,27 @@ def faiss_flat(world: World) -> Callable[[Array], object] | None:
 
 def working_mb(way: Callable[[], object]) -> float | None:
     """Return the most memory a call holds beyond what was there and what it returns."""
-    status, marks = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    status = Path("/proc/self/status")
+    marks = Path("/proc/self/clear_refs")
     if sys.platform != "linux" or not os.access(marks, os.W_OK):
         return None
-    ctypes.CDLL(None).malloc_trim(0)
+    libc = ctypes.CDLL(None)
+    libc.malloc_trim(0)
     marks.write_text("5")  # the peak starts again from here
     before = _status_kb(status, "VmRSS")
     result = way()
-    peak = _status_kb(status, "VmHWM") - before
-    return max(0.0, peak / 1024 - getattr(result, "nbytes", 0) / 2**20)
+    peak_kb = _status_kb(status, "VmHWM") - before
+    result_mb = getattr(result, "nbytes", 0) / 2**20
+    working = peak_kb / 1024 - result_mb
+    return max(0.0, working)
 
 
 def _status_kb(path: Path, name: str) -> int:
-    line = next(one for one in path.read_text().splitlines() if one.startswith(name))
-    return int(line.split()[1])
+    """Return a figure of a process's status, in kilobytes."""
+    lines = path.read_text().splitlines()
+    line = next(line for line in lines if line.startswith(name))
+    _, kilobytes, *_ = line.split()
+    return int(kilobytes)
 
 
 # --------------------------------------------------------------------- tables
@@ -198,12 +221,12 @@ def batch(
     bare = min(value for name, value in seconds.items() if "GEMM" in name and name != KEPT)
     rows: list[list[Cell]] = []
     for name, way in (quick | slow).items():
-        found: list[Any] = []
-        memory = working_mb(lambda way=way, found=found: found.append(way()) or found[0])
-        exact = isinstance(found[0], np.ndarray) and name != KEPT
-        error = world.difference(found[0]) if exact else None
+        results: list[Any] = []
+        memory = working_mb(lambda way=way, results=results: results.append(way()) or results[0])
+        exact = isinstance(results[0], np.ndarray) and name != KEPT
+        error = world.difference(results[0]) if exact else None
         rows.append([name, seconds[name], seconds[name] / bare, memory, error])
-        del found
+        del results
     if searches is None:
         rows.append(["faiss flat (not installed)", None, None, None, None])
     columns = ["way", "seconds", "times the GEMM", "working memory, MB", "largest difference"]
@@ -231,7 +254,11 @@ def single(world: World, repeats: int) -> list[list[Cell]]:
         ways["faiss flat, top 10"] = lambda: searches(query)
     seconds = seconds_of(ways, repeats)
     bare = seconds["numpy, product + reduceat"]
-    return [[f"{world.n:,}", name, 1000 * value, bare / value] for name, value in seconds.items()]
+    rows: list[list[Cell]] = []
+    for name, value in seconds.items():
+        milliseconds = 1000 * value
+        rows.append([f"{world.n:,}", name, milliseconds, bare / value])
+    return rows
 
 
 def measure(size: str) -> Report:
@@ -254,12 +281,12 @@ def measure(size: str) -> Report:
             world, (100 if n <= 100_000 else 20) if full else 20, 3, f"{n:,} concepts"
         )
         report.tables.append(table)
-        what = f"priming against a bare GEMM, {n:,} concepts"
-        report.ratios.append(Ratio(what, ratios["polyseme"], 1.4, at_least=False))
+        title = f"priming against a bare GEMM, {n:,} concepts"
+        report.ratios.append(Ratio(title, ratios["polyseme"], 1.4, at_least=False))
         memory = next(row[3] for row in table.rows if row[0] == "polyseme")
         if isinstance(memory, float):
-            what = f"working memory of priming, {n:,} concepts"
-            report.ratios.append(Ratio(what, memory, 20.0, at_least=False, unit=" MB"))
+            title = f"working memory of priming, {n:,} concepts"
+            report.ratios.append(Ratio(title, memory, 20.0, at_least=False, unit=" MB"))
         alone += single(world, 20)
     columns = ["concepts", "way", "milliseconds", "times faster than numpy"]
     report.tables.append(Table("One query", "the way", columns, alone))

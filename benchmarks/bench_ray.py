@@ -70,10 +70,14 @@ NOTHING = bool
 def measure(size: str) -> Report:
     """Compare one process with one and two workers of Ray."""
     amount = AMOUNTS[size]
-    with tempfile.TemporaryDirectory() as made, open_engine("ray", workers=2) as engine:
+    with tempfile.TemporaryDirectory() as work, open_engine("ray", workers=2) as engine:
         assert engine is not None
-        ways = {"one process": None, "Ray, 1 worker": RayEngine(engine.ray, 1)}
-        tables = _tables(amount, Path(made), ways | {"Ray, 2 workers": engine})
+        ways = {
+            "one process": None,
+            "Ray, 1 worker": RayEngine(engine.ray, 1),
+            "Ray, 2 workers": engine,
+        }
+        tables = _tables(amount, Path(work), ways)
     tables.append(_training(amount))
     text = TEXT.format(columns=N_FEATURES, **amount._asdict())
     return Report("ray", "One process and a Ray cluster", text, tables)
@@ -108,19 +112,28 @@ def _training(amount: Amount) -> Table:
     features = synthetic_features(matrix, themes, 0)
     labels = [f"label {n}" for n in range(themes.n_labels)]
     corpus = LabelCorpus.from_indicator(matrix, labels=labels)
-    ways: dict[str, Any] = {"one process": None}
-    ways |= {f"Ray Train, {n} worker{'s'[: n - 1]}": RayTraining(n) for n in (1, 2)}
+    trainers: dict[str, Any] = {
+        "one process": None,
+        "Ray Train, 1 worker": RayTraining(1),
+        "Ray Train, 2 workers": RayTraining(2),
+    }
     space = ConceptSpace(n_steps=None if amount.rows > 2000 else 8)
     rows: list[list[Any]] = []
-    for name, trainer in ways.items():
+    for name, trainer in trainers.items():
+        tagger = ZeroShotTagger(space, random_state=0)
         start = time.perf_counter()
-        tagger = ZeroShotTagger(space, random_state=0).fit(features, corpus, trainer=trainer)
-        seconds, scores = time.perf_counter() - start, tagger.predict_proba(features[:500])
-        losses = [list(one.values()) for one in tagger.space_.history_]
+        tagger.fit(features, corpus, trainer=trainer)
+        seconds = time.perf_counter() - start
+        scores = tagger.predict_proba(features[:500])
+        losses = [list(round_losses.values()) for round_losses in tagger.space_.history_]
         if not rows:
-            alone = (seconds, scores, losses)
-        same = np.array_equal(scores, alone[1]) and np.allclose(losses, alone[2], rtol=1e-12)
-        rows.append([name, seconds, seconds / alone[0], "the same" if same else "others"])
+            seconds_alone = seconds
+            scores_alone = scores
+            losses_alone = losses
+        has_scores = np.array_equal(scores, scores_alone)
+        has_losses = np.allclose(losses, losses_alone, rtol=1e-12)
+        verdict = "the same" if has_scores and has_losses else "others"
+        rows.append([name, seconds, seconds / seconds_alone, verdict])
     columns = ["way", "seconds", "against one process", "losses of all rounds, and scores"]
     note = "With Ray's own start. One process has a thread for each processor."
     title = f"Training the default: {amount.documents:,} documents, {amount.labels} labels"
@@ -169,28 +182,33 @@ def _rows(
 ) -> list[list[Any]]:
     """Put the ways side by side, the least of all rounds, and whether they wrote the same."""
     alone = "one process"
-    return [
-        [
-            *(name, min(times), min(times) / min(seconds[alone])),
-            unit * min(times) / n_items,
-            "the same bytes" if written[name] == written[alone] else "other bytes",
-        ]
-        for name, times in seconds.items()
-    ]
+    least_alone = min(seconds[alone])
+    rows = []
+    for name, times in seconds.items():
+        least = min(times)
+        is_equal = written[name] == written[alone]
+        output = "the same bytes" if is_equal else "other bytes"
+        an_item = unit * least / n_items
+        rows.append([name, least, least / least_alone, an_item, output])
+    return rows
 
 
 def _pieces(amount: Amount, ways: Ways) -> Table:
     """Measure what Ray takes for a piece of work that is nothing."""
     rows: list[list[Any]] = []
     for name, engine in ways.items():
-        for bytes_a_piece in (100, 10**6) if engine is not None else ():
-            pieces = [b"x" * bytes_a_piece] * amount.pieces
+        if engine is None:
+            continue
+        for n_bytes in (100, 10**6):
+            piece = b"x" * n_bytes
+            pieces = [piece] * amount.pieces
             results = engine.map(NOTHING, pieces)
             next(results)  # workers have started
             start = time.perf_counter()
             n_more = len(list(results))
             seconds = time.perf_counter() - start
-            rows.append([name, bytes_a_piece, 1e3 * seconds / n_more])
+            milliseconds = 1e3 * seconds / n_more
+            rows.append([name, n_bytes, milliseconds])
     columns = ["way", "bytes sent", "a piece, ms"]
     return Table("Pieces that do nothing", "what is sent along", columns, rows)
 
@@ -212,8 +230,8 @@ def _extraction(amount: Amount, folder: Path, ways: Ways) -> Table:
             start = time.perf_counter()
             extract_folder(folder / "pictures", out, extractor, engine=engine)
             seconds.setdefault(name, []).append(time.perf_counter() - start)
-            kept = ("features.npy", "files.jsonl", "extraction.json")
-            written[name] = {one: (out / one).read_bytes() for one in kept}
+            files = ("features.npy", "files.jsonl", "extraction.json")
+            written[name] = {file: (out / file).read_bytes() for file in files}
             shutil.rmtree(out)
     rows = _rows(seconds, written, amount.pictures, 1e3)
     columns = ["way", "seconds", "against one process", "ms a picture", "output"]
@@ -231,12 +249,12 @@ def _writing(amount: Amount, folder: Path) -> Table:
     (place / "megabyte").write_bytes(os.urandom(10**6))
     rows: list[list[Any]] = []
 
-    def timed(what: str, n: int, one: Callable[[int], object]) -> None:
+    def timed(title: str, n: int, call: Callable[[int], object]) -> None:
         start = time.perf_counter()
         for place in range(n):
-            one(place)
+            call(place)
         each = (time.perf_counter() - start) / n
-        rows.append([what, 1e6 * each, 1 / each])
+        rows.append([title, 1e6 * each, 1 / each])
 
     with FeatureStore(place / "cache.sqlite", "recipe") as store:
         timed("note a content hash", number, lambda n: store.note(paths[n], "state", hashes[n]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,19 +49,21 @@ dimensions, five labels each."""
 def measure(size: str) -> Report:
     """Time questions about items, and the map."""
     amount = AMOUNTS[size]
-    text = TEXT.format(columns=N_FEATURES, islands=N_ISLANDS, axes=N_AXES, **amount._asdict())
+    sizes = amount._asdict()
+    text = TEXT.format(columns=N_FEATURES, islands=N_ISLANDS, axes=N_AXES, **sizes)
     report = Report("review", "Reviewing", text)
     table, ratio = _asking(amount)
-    report.tables += [table, _map(amount)]
+    map_table = _map(amount)
+    report.tables += [table, map_table]
     report.ratios.append(ratio)
     return report
 
 
-def _timed(one: Callable[[], Any]) -> tuple[float, Any]:
+def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
     """Call once; give the seconds and what it gave."""
     start = time.perf_counter()
-    found = one()
-    return time.perf_counter() - start, found
+    result = call()
+    return time.perf_counter() - start, result
 
 
 def _asking(amount: Amount) -> tuple[Table, Ratio]:
@@ -69,36 +72,40 @@ def _asking(amount: Amount) -> tuple[Table, Ratio]:
     matrix = synthetic_matrix(amount.documents, themes, 0)
     features = synthetic_features(matrix, themes, 0)
     labels = [f"label {number}" for number in range(themes.n_labels)]
-    tagger: Any = ZeroShotTagger(
-        ConceptSpace(n_steps=amount.steps), n_validations=0, random_state=0
-    )
-    tagger.fit(features, LabelCorpus.from_indicator(matrix, labels=labels))
-    rng, rows, value = np.random.default_rng(1), [], 0.0
+    corpus = LabelCorpus.from_indicator(matrix, labels=labels)
+    space = ConceptSpace(n_steps=amount.steps)
+    tagger: Any = ZeroShotTagger(space, n_validations=0, random_state=0)
+    tagger.fit(features, corpus)
+    rng = np.random.default_rng(1)
+    label = labels[3]
+    rows = []
     for n in amount.items:
-        drawn = features[rng.integers(amount.documents, size=n)]
-        X = (drawn + rng.normal(size=drawn.shape)).astype(np.float32)
-        label = labels[3]
-        plain, before = _timed(lambda X=X, label=label: tagger.ask(X, label))
-        encoding, items = _timed(lambda X=X: tagger.encode(X, most_bytes=2**31))
-        first, after = _timed(lambda items=items, label=label: tagger.ask(items, label))
+        chosen = features[rng.integers(amount.documents, size=n)]
+        noise = rng.normal(size=chosen.shape)
+        X = (chosen + noise).astype(np.float32)
+        plain, before = _timed(partial(tagger.ask, X, label))
+        encoding, items = _timed(partial(tagger.encode, X, most_bytes=2**31))
+        first, after = _timed(partial(tagger.ask, items, label))
         assert before == after, "the same questions"
-        numbers = tagger.learn([(before[0].item, label, True)], items)
-        again, _ = _timed(lambda items=items, label=label: tagger.ask(items, label))
-        any_label, _ = _timed(lambda items=items: tagger.ask(items))
+        answer = (before[0].item, label, True)
+        numbers = tagger.learn([answer], items)
+        after_answer, _ = _timed(partial(tagger.ask, items, label))
+        any_label, _ = _timed(partial(tagger.ask, items))
         tagger.undo(numbers)
-        rows.append([n, plain, encoding, first, again, any_label, peak_mb()])
-        value = plain / again
+        rows.append([n, plain, encoding, first, after_answer, any_label, peak_mb()])
     columns = ["items", "as a table, seconds", "coded once, seconds", "first question, seconds"]
     columns += ["after an answer, seconds", "about any label, seconds", "memory, MB"]
     note = "The first question reads all labels of all items; those after it read one."
     table = Table("What to look at next", "items", columns, rows, note)
-    what = f"a question after an answer, {amount.items[-1]:,} items, times as fast"
-    return table, Ratio(what, round(value, 1), TARGET)
+    title = f"a question after an answer, {amount.items[-1]:,} items, times as fast"
+    speedup = plain / after_answer
+    return table, Ratio(title, round(speedup, 1), TARGET)
 
 
 def _map(amount: Amount) -> Table:
     """Time the map of many tag sets."""
-    rng, rows = np.random.default_rng(2), []
+    rng = np.random.default_rng(2)
+    rows = []
     centres = rng.normal(size=(N_ISLANDS, N_AXES)).astype(np.float32)
     for n in amount.sets:
         points = centres[rng.integers(N_ISLANDS, size=n)]
@@ -109,12 +116,13 @@ def _map(amount: Amount) -> Table:
         labels = tuple(f"label {number}" for number in range(themes.n_labels))
         ids = tuple(map(str, range(n)))
         store = KnownDocuments(labels, len(labels), ids, matrix, np.arange(n), points)
-        quick, _ = _timed(lambda points=points: Landscape.quick(points, ""))
-        learning, landscape = _timed(lambda points=points: Landscape.learn(points, ""))
-        placing, _ = _timed(lambda points=points, one=landscape: one.place(points))
-        dotting, dots = _timed(lambda store=store, one=landscape: concept_positions(store, one))
-        naming, _ = _timed(lambda dots=dots, labels=labels: anchors(dots, labels))
-        rows.append([n, len(dots.labels), quick, learning, placing, dotting, naming])
+        quick, _ = _timed(partial(Landscape.quick, points, ""))
+        learning, landscape = _timed(partial(Landscape.learn, points, ""))
+        placing, _ = _timed(partial(landscape.place, points))
+        dotting, dots = _timed(partial(concept_positions, store, landscape))
+        naming, _ = _timed(partial(anchors, dots, labels))
+        n_dots = len(dots.labels)
+        rows.append([n, n_dots, quick, learning, placing, dotting, naming])
     columns = ["tag sets", "dots", "by axes, seconds", "by neighbours, seconds"]
     columns += ["all placed, seconds", "all dots, seconds", "captions, seconds"]
     note = "Landmarks are 1,500 at the most, so that only placing grows with tag sets."

@@ -18,7 +18,7 @@ import numpy as np
 from _reporting import Ratio, Report, Table, command_line
 from _serving import Made, Server, load, make_tagger, serving
 
-from polyseme.base.threads import one_blas_thread
+from polyseme.base.machine import one_blas_thread
 from polyseme.studio.host import ModelHost, SuggestRequest
 
 
@@ -55,42 +55,44 @@ tagger in batches of {rows}, in this process, with one thread as in the service.
 def measure(size: str) -> Report:
     """Put a load on the service, and compare it with scoring alone."""
     amount = AMOUNTS[size]
-    made = make_tagger(amount.documents, amount.labels, amount.features)
+    fitted = make_tagger(amount.documents, amount.labels, amount.features)
     text = TEXT.format(
         clients=" and ".join(map(str, CLIENTS[size])),
         rows=ROWS,
-        codes=made.tagger.space_.item_codes(made.features[:1]).shape[1],
+        codes=fitted.tagger.space_.item_codes(fitted.features[:1]).shape[1],
         **amount._asdict(),
     )
     report = Report("serve", "The service under load", text)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        made.tagger.save(folder / "model")
-        _features(report, folder, made, amount, CLIENTS[size])
+        fitted.tagger.save(folder / "model")
+        _features(report, folder, fitted, amount, CLIENTS[size])
         _pictures(report, folder, amount)
     return report
 
 
 def _features(
-    report: Report, folder: Path, made: Made, amount: Amount, clients: tuple[int, ...]
+    report: Report, folder: Path, fitted: Made, amount: Amount, clients: tuple[int, ...]
 ) -> None:
     """Ask about features and tags, in every form."""
-    rows = made.features[:ROWS].astype("<f4")
-    bodies = _bodies(rows, made.tagger.classes_.tolist())
+    rows = fitted.features[:ROWS].astype("<f4")
+    labels = fitted.tagger.classes_.tolist()
+    bodies = _bodies(rows, labels)
     alone, cpu = _alone(folder / "model", rows, amount.rounds)
     cells: list[list[Any]] = []
-    found = {}
+    loads = {}
     with serving(folder / "model", "--watch", 0) as server:
-        difference = _difference(server, made, rows, bodies)
+        difference = _difference(server, fitted, rows, bodies)
         # Not counted: the map is laid out meanwhile.
         load(server, SUGGEST, bodies["JSON"][2], JSON, 8, amount.seconds, folder)
         for name, (path, kind, sent) in bodies.items():
             for n in clients:
-                one = load(server, path, sent, kind, n, amount.seconds, folder)
-                found[name, n] = one
-                cells.append([name, n, one.a_second, one.p50_ms, one.p99_ms, one.cpu_micros])
-                if one.n_failed:
-                    raise SystemExit(f"{one.n_failed} requests failed: {name}, {n} clients")
+                measured = load(server, path, sent, kind, n, amount.seconds, folder)
+                loads[name, n] = measured
+                times = [measured.p50_ms, measured.p99_ms, measured.cpu_micros]
+                cells.append([name, n, measured.a_second, *times])
+                if measured.n_failed:
+                    raise SystemExit(f"{measured.n_failed} requests failed: {name}, {n} clients")
     cells.append(["without HTTP, batches of 64", None, alone, None, None, 1e6 * cpu])
     columns = ["what is asked", "clients", "a second", "p50, ms", "p99, ms", "processor, µs each"]
     note = (
@@ -99,17 +101,20 @@ def _features(
     )
     report.tables.append(Table("Requests", "form and clients", columns, cells, note, bars=[]))
     columns = ["rows at a time", "processor, ms a row"]
-    ranked = _ranking(made.tagger, rows, amount.rounds)
+    ranked = _ranking(fitted.tagger, rows, amount.rounds)
     report.tables.append(Table("`rank` in this process", "rows at a time", columns, ranked))
     most = clients[-1]
-    raw, plain = found["raw float32", most], found["JSON", most]
+    raw = loads["raw float32", most]
+    plain = loads["JSON", most]
+    raw_title = f"raw float32, {most} clients"
+    plain_title = f"JSON, {most} clients"
     unit = " a second"
     report.ratios += [
-        Ratio(f"raw float32, {most} clients", round(raw.a_second), RAW_TARGET, unit=unit),
-        Ratio(f"JSON, {most} clients", round(plain.a_second), JSON_TARGET, unit=unit),
-        Ratio(f"raw float32, {most} clients, p99", raw.p99_ms, P99_TARGET, False, " ms"),
-        Ratio(f"JSON, {most} clients, p99", plain.p99_ms, P99_TARGET, False, " ms"),
-        Ratio(f"raw float32, {most} clients, of scoring alone", raw.a_second / alone, SHARE_TARGET),
+        Ratio(raw_title, round(raw.a_second), RAW_TARGET, unit=unit),
+        Ratio(plain_title, round(plain.a_second), JSON_TARGET, unit=unit),
+        Ratio(f"{raw_title}, p99", raw.p99_ms, P99_TARGET, False, " ms"),
+        Ratio(f"{plain_title}, p99", plain.p99_ms, P99_TARGET, False, " ms"),
+        Ratio(f"{raw_title}, of scoring alone", raw.a_second / alone, SHARE_TARGET),
     ]
 
 
@@ -119,15 +124,19 @@ def _bodies(rows: Any, labels: list[str]) -> dict[str, tuple[str, str, list[byte
     def encoded(content: Any) -> bytes:
         return json.dumps(content).encode()
 
-    def based(row: Any) -> dict[str, str]:
-        return {"base64": base64.b64encode(row.tobytes()).decode()}
-
-    pairs = [labels[n : n + 2] for n in range(min(ROWS, len(labels) - 1))]
+    raw = [row.tobytes() for row in rows]
+    listed = [encoded({"features": row.tolist()}) for row in rows]
+    based = []
+    for content in raw:
+        text = base64.b64encode(content).decode()
+        based.append(encoded({"features": {"base64": text}}))
+    n_pairs = min(ROWS, len(labels) - 1)
+    pairs = [encoded({"tags": labels[n : n + 2]}) for n in range(n_pairs)]
     return {
-        "raw float32": (SUGGEST, RAW, [row.tobytes() for row in rows]),
-        "JSON": (SUGGEST, JSON, [encoded({"features": row.tolist()}) for row in rows]),
-        "base64 in JSON": (SUGGEST, JSON, [encoded({"features": based(row)}) for row in rows]),
-        "two tags": (SUGGEST, JSON, [encoded({"tags": pair}) for pair in pairs]),
+        "raw float32": (SUGGEST, RAW, raw),
+        "JSON": (SUGGEST, JSON, listed),
+        "base64 in JSON": (SUGGEST, JSON, based),
+        "two tags": (SUGGEST, JSON, pairs),
         "/health/live": ("/health/live", JSON, []),
     }
 
@@ -139,15 +148,18 @@ def _alone(model: Path, rows: Any, rounds: int) -> tuple[float, float]:
     """
     host = ModelHost(model)
     asks = [SuggestRequest(np.ascontiguousarray(row)) for row in rows]
+    seconds = []
+    processor_seconds = []
     with one_blas_thread():
         host.suggest(asks)
-        seconds, cpu = [], []
         for _ in range(rounds):
-            start, busy = time.perf_counter(), time.process_time()
+            start = time.perf_counter()
+            busy = time.process_time()
             host.suggest(asks)
+            processor_seconds.append(time.process_time() - busy)
             seconds.append(time.perf_counter() - start)
-            cpu.append(time.process_time() - busy)
-    return len(asks) / min(seconds), min(cpu) / len(asks)
+    n_asks = len(asks)
+    return n_asks / min(seconds), min(processor_seconds) / n_asks
 
 
 def _ranking(tagger: Any, rows: Any, rounds: int) -> list[list[Any]]:
@@ -155,34 +167,41 @@ def _ranking(tagger: Any, rows: Any, rounds: int) -> list[list[Any]]:
 
     They are of the best of some rounds.
     """
-    table, cells = rows.astype(np.float64), list[list[Any]]()
+    table = rows.astype(np.float64)
+    n_rows = len(table)
+    clock = time.process_time
+    cells: list[list[Any]] = []
     with one_blas_thread():
-        for n in (1, len(table)):
-            blocks = [table[start : start + n] for start in range(0, len(table), n)]
+        for n in (1, n_rows):
+            blocks = [table[start : start + n] for start in range(0, n_rows, n)]
             tagger.rank(blocks[0])
-            cpu = []
+            times = []
             for _ in range(rounds):
-                busy = time.process_time()
+                start = clock()
                 for block in blocks:
                     tagger.rank(block)
-                cpu.append(time.process_time() - busy)
-            cells.append([n, 1000 * min(cpu) / len(table)])
+                seconds = clock() - start
+                times.append(seconds)
+            milliseconds = 1000 * min(times)
+            cells.append([n, milliseconds / n_rows])
     return cells
 
 
-def _difference(server: Server, made: Made, rows: Any, bodies: dict[str, Any]) -> float:
+def _difference(server: Server, fitted: Made, rows: Any, bodies: dict[str, Any]) -> float:
     """Compare answers with what the tagger ranks; give the largest difference of probabilities."""
     largest = 0.0
-    labels, scores = made.tagger.rank(rows, 10)
+    labels, scores = fitted.tagger.rank(rows, 10)
     for name in ("raw float32", "JSON", "base64 in JSON"):
         path, kind, sent = bodies[name]
-        for body, names, values in zip(sent, labels, scores, strict=True):
-            told = server.ask(path, body, kind)["suggestions"]
-            wanted = [(one, value) for one, value in zip(names, values, strict=True) if value > 0]
-            if [one["label"] for one in told] != [one for one, _ in wanted]:
+        for body, row_labels, row_scores in zip(sent, labels, scores, strict=True):
+            suggestions = server.ask(path, body, kind)["suggestions"]
+            suggested = [suggestion["label"] for suggestion in suggestions]
+            probabilities = np.array([suggestion["probability"] for suggestion in suggestions])
+            is_likely = row_scores > 0
+            if suggested != row_labels[is_likely].tolist():
                 raise SystemExit(f"{name}: the service answers otherwise than the tagger")
-            given = np.array([one["probability"] for one in told])
-            largest = max(largest, float(np.abs(given - [value for _, value in wanted]).max()))
+            gaps = np.abs(probabilities - row_scores[is_likely])
+            largest = max(largest, float(gaps.max()))
     return largest
 
 
@@ -198,36 +217,47 @@ def _pictures(report: Report, folder: Path, amount: Amount) -> None:
     extractor = ImageFeatures()
     tags = [[f"tag {n % 7}", f"tag {n % 5 + 7}"] for n in range(len(files))]
     tagger = ZeroShotTagger(
-        ConceptSpace(n_steps=8), features=extractor, n_validations=0, random_state=0
+        ConceptSpace(n_steps=8),
+        features=extractor,
+        n_validations=0,
+        random_state=0,
     )
-    tagger.fit(files, tags).save(folder / "model")
+    tagger.fit(files, tags)
+    tagger.save(folder / "model")
     alone, cpu = _looking(extractor, files)
-    bodies, cells = [path.read_bytes() for path in files], []
+    bodies = [path.read_bytes() for path in files]
+    cells: list[list[Any]] = []
     with serving(folder / "model", "--watch", 0) as server:
         server.ask(SUGGEST, bodies[0], "image/jpeg")  # the network is loaded
         for n in (1, 8):
-            one = load(server, SUGGEST, bodies, "image/jpeg", n, amount.seconds, folder)
-            cells.append([f"uploads, {n} clients", one.a_second, one.p99_ms, one.cpu_micros / 1000])
-            if one.n_failed:
-                raise SystemExit(f"{one.n_failed} uploads failed")
+            measured = load(server, SUGGEST, bodies, "image/jpeg", n, amount.seconds, folder)
+            milliseconds = measured.cpu_micros / 1000
+            cells.append(
+                [f"uploads, {n} clients", measured.a_second, measured.p99_ms, milliseconds]
+            )
+            if measured.n_failed:
+                raise SystemExit(f"{measured.n_failed} uploads failed")
     cells.append(["the network alone, batches of 8", alone, None, 1000 * cpu])
     columns = ["way", "pictures a second", "p99, ms", "processor, ms each"]
     note = "EfficientNet-Lite0 on 1.9-megapixel JPEG files, decoded and looked at by one thread."
     report.tables.append(Table("Pictures", "the way", columns, cells, note))
-    share = one.a_second / alone
+    share = measured.a_second / alone
     report.ratios.append(Ratio("uploads, 8 clients, of the network alone", share, PICTURE_TARGET))
 
 
 def _looking(extractor: Any, files: list[Path]) -> tuple[float, float]:
     """Return how many pictures a second one thread looks at, and the processor seconds of one."""
-    batches = [files[start : start + 8] for start in range(0, len(files), 8)]
+    n_files = len(files)
+    batches = [files[start : start + 8] for start in range(0, n_files, 8)]
     with extractor.single_threaded():
         extractor.extract_batch(batches[0])
-        start, busy = time.perf_counter(), time.process_time()
+        start = time.perf_counter()
+        busy = time.process_time()
         for batch in batches:
             extractor.extract_batch(batch)
-        cpu = time.process_time() - busy
-    return len(files) / (time.perf_counter() - start), cpu / len(files)
+        processor_seconds = time.process_time() - busy
+        seconds = time.perf_counter() - start
+    return n_files / seconds, processor_seconds / n_files
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ there. A reload holds two models for a moment, so that memory is compared by mea
 
 @dataclass
 class Seen:
-    """What the clients have sent, and what they were told."""
+    """What the clients have sent, and what was answered."""
 
     statuses: dict[str, Counter[int]] = field(default_factory=dict)
     verdicts: dict[int, tuple[str, str, bool]] = field(default_factory=dict)
@@ -69,24 +69,33 @@ class Seen:
     @property
     def n(self) -> int:
         """How many answers came."""
-        return sum(sum(one.values()) for one in self.statuses.values())
+        return sum(sum(counts.values()) for counts in self.statuses.values())
 
     @property
     def n_failed(self) -> int:
         """How many of them were the service's own fault."""
-        codes = (code for one in self.statuses.values() for code in one.elements())
-        return sum(code >= 500 for code in codes)
+        n_failed = 0
+        for counts in self.statuses.values():
+            for code, n in counts.items():
+                if code >= 500:
+                    n_failed += n
+        return n_failed
 
 
 class Client:
     """One who asks; several share what they have seen."""
 
-    def __init__(self, http: httpx.AsyncClient, made: Made, seen: Seen, seed: int) -> None:
-        self.http, self.seen, self.rng = http, seen, random.Random(seed)
-        self.rows = made.features[:ITEMS].astype("<f4")
-        self.labels = made.tagger.classes_.tolist()
+    def __init__(self, http: httpx.AsyncClient, fitted: Made, seen: Seen, seed: int) -> None:
+        tagger = fitted.tagger
+        labels = tagger.classes_.tolist()
+        rows = fitted.features[:ITEMS]
+        self.http = http
+        self.seen = seen
+        self.rng = random.Random(seed)
+        self.rows = rows.astype("<f4")
+        self.labels = labels
         # Each changes labels of its own, so that none undoes what another expects.
-        self.own = self.labels[-1 - seed]
+        self.own = labels[-1 - seed]
 
     async def post(self, path: str, **given: Any) -> httpx.Response:
         """Send one request below the model."""
@@ -109,32 +118,49 @@ class Client:
     async def learn(self) -> httpx.Response:
         """Answer yes or no to a label of an item."""
         item = self.rng.randrange(ITEMS)
-        name, yes = f"item {item}", self.rng.random() < 0.5
+        name = f"item {item}"
+        yes = self.rng.random() < 0.5
         label = self.rng.choice(self.labels[:20])
-        one = {"item": name, "label": label, "answer": yes}
+        verdict = {"item": name, "label": label, "answer": yes}
         features = {name: self.rows[item].tolist()}
-        answer = await self.post("/learn", json={"verdicts": [one], "features": features})
+        body = {"verdicts": [verdict], "features": features}
+        answer = await self.post("/learn", json=body)
         if answer.status_code == 200:
-            self.seen.verdicts[answer.json()["numbers"][0]] = (name, label, yes)
+            number = answer.json()["numbers"][0]
+            self.seen.verdicts[number] = (name, label, yes)
         return answer
 
     async def undo(self) -> httpx.Response:
         """Take an answer back that nobody else takes back."""
-        left = list(self.seen.verdicts.keys() - self.seen.sent)[:50]
-        if not left:
+        verdicts = self.seen.verdicts
+        sent = self.seen.sent
+        numbers = verdicts.keys() - sent
+        candidates = list(numbers)[:50]
+        if not candidates:
             return await self.learn()
-        number = self.rng.choice(left)
-        self.seen.sent.add(number)
-        answer = await self.post("/undo", json={"numbers": [number]})
+        number = self.rng.choice(candidates)
+        sent.add(number)
+        body = {"numbers": [number]}
+        answer = await self.post("/undo", json=body)
         if answer.status_code == 200:
             self.seen.undone.add(number)
         return answer
 
     async def look(self) -> httpx.Response:
         """Look around."""
-        paths = ["", "/labels?limit=20", f"/labels/{self.labels[0]}", "/space", "/versions"]
-        paths += ["/verdicts?limit=20", "/candidates", "/export"]
-        return await self.http.get(BASE + self.rng.choice(paths))
+        first_label = self.labels[0]
+        paths = [
+            "",
+            "/labels?limit=20",
+            f"/labels/{first_label}",
+            "/space",
+            "/versions",
+            "/verdicts?limit=20",
+            "/candidates",
+            "/export",
+        ]
+        path = self.rng.choice(paths)
+        return await self.http.get(BASE + path)
 
     async def malformed(self) -> httpx.Response:
         """Send what cannot be used."""
@@ -162,16 +188,21 @@ class Client:
 
     async def change(self) -> httpx.Response:
         """Block a label and let it come back, or rename it there and back."""
+        path = f"/labels/{self.own}"
         if self.rng.random() < 0.5:
-            await self.post(f"/labels/{self.own}/block", json={"undo": False})
-            return await self.post(f"/labels/{self.own}/block", json={"undo": True})
-        await self.post(f"/labels/{self.own}/rename", json={"name": f"{self.own} again"})
-        return await self.post(f"/labels/{self.own} again/rename", json={"name": self.own})
+            await self.post(f"{path}/block", json={"undo": False})
+            return await self.post(f"{path}/block", json={"undo": True})
+        new_name = f"{self.own} again"
+        await self.post(f"{path}/rename", json={"name": new_name})
+        former = {"name": self.own}
+        return await self.post(f"/labels/{new_name}/rename", json=former)
 
     async def grow(self) -> httpx.Response:
         """Add a label by a tag set, and remove it."""
         name = f"late {self.own}"
-        await self.post("/labels", json={"documents": [[name, *self.labels[:2]]]})
+        tags = [name, *self.labels[:2]]
+        body = {"documents": [tags]}
+        await self.post("/labels", json=body)
         return await self.http.delete(f"{BASE}/labels/{name}")
 
     async def reload(self) -> httpx.Response:
@@ -201,23 +232,23 @@ def measure(size: str) -> Report:
     minutes = float(os.environ.get("POLYSEME_SOAK", 0)) or amount.minutes
     pause = float(os.environ.get("POLYSEME_PAUSE", 0)) or amount.pause
     amount = amount._replace(minutes=minutes, pause=pause)
-    made = make_tagger(amount.documents, amount.labels, amount.features)
+    fitted = make_tagger(amount.documents, amount.labels, amount.features)
     text = TEXT.format(kinds=", ".join(KINDS), **amount._asdict())
     report = Report("soak", "The service under mixed load", text)
     seen = Seen()
     with tempfile.TemporaryDirectory() as place:
         model = Path(place) / "model"
-        made.tagger.save(model)
+        fitted.tagger.save(model)
         with serving(model, "--watch", 1, "--max-body", 1) as server:
-            looks = asyncio.run(_soak(server, made, seen, amount))
-        lost, n_events = _lost(model, seen)
+            looks = asyncio.run(_soak(server, fitted, seen, amount))
+        n_lost, n_events = _lost(model, seen)
     if seen.errors:
         raise SystemExit(
             f"what cannot be used was taken, {len(seen.errors)} times: {seen.errors[0]}"
         )
     rows: list[list[Any]] = [
-        [name, *(_counted(found, low) for low in (200, 400, 500)), _told(found)]
-        for name, found in seen.statuses.items()
+        [name, *(_counted(counts, low) for low in (200, 400, 500)), _by_status(counts)]
+        for name, counts in seen.statuses.items()
     ]
     columns = ["what", "2xx", "4xx", "5xx", "by status"]
     report.tables.append(Table("Answers", "what was sent", columns, rows, bars=[]))
@@ -227,44 +258,50 @@ def measure(size: str) -> Report:
         ["acknowledged answers", len(seen.verdicts)],
         ["of these taken back, acknowledged", len(seen.undone)],
         ["events in the log", n_events],
-        ["lost", lost],
+        ["lost", n_lost],
     ]
     report.tables.append(Table("Verdicts after the kill", "what", ["what", "n"], rows, bars=[]))
     third = len(looks) // 3
     grown = mean(look[2] for look in looks[-third:]) / mean(look[2] for look in looks[third:-third])
     report.ratios += [
         Ratio("5xx answers", seen.n_failed, 0, False, ""),
-        Ratio("acknowledged verdicts that were lost", lost, 0, False, ""),
+        Ratio("acknowledged verdicts that were lost", n_lost, 0, False, ""),
         Ratio("memory in the last third, of that in the second", grown, 1.1, False),
         Ratio("files open, more than after a third", looks[-1][3] - looks[third][3], 8, False, ""),
     ]
     return report
 
 
-def _counted(found: Counter[int], low: int) -> int:
+def _counted(counts: Counter[int], low: int) -> int:
     """Count statuses of a hundred."""
-    return sum(n for code, n in found.items() if low <= code < low + 100)
+    return sum(n for code, n in counts.items() if low <= code < low + 100)
 
 
-def _told(found: Counter[int]) -> str:
+def _by_status(counts: Counter[int]) -> str:
     """Return counts by status."""
-    return ", ".join(f"{code}: {n:,}" for code, n in sorted(found.items()))
+    return ", ".join(f"{code}: {n:,}" for code, n in sorted(counts.items()))
 
 
-async def _soak(server: Server, made: Made, seen: Seen, amount: Amount) -> list[list[Any]]:
+async def _soak(server: Server, fitted: Made, seen: Seen, amount: Amount) -> list[list[Any]]:
     """Let all clients ask until the time is over, then kill the service; give the looks at it."""
-    start, looks = time.monotonic(), []
+    start = time.monotonic()
+    looks = []
+    pause = 60 * amount.minutes / LOOKS
     limits = httpx.Limits(max_connections=2 * amount.clients)
     async with httpx.AsyncClient(base_url=server.url, timeout=60, limits=limits) as http:
-        clients = [Client(http, made, seen, seed) for seed in range(amount.clients)]
-        tasks = [asyncio.create_task(_ask(one, seen, amount.pause)) for one in clients]
+        tasks = []
+        for seed in range(amount.clients):
+            client = Client(http, fitted, seen, seed)
+            asking = _ask(client, seen, amount.pause)
+            tasks.append(asyncio.create_task(asking))
         for _ in range(LOOKS):
-            await asyncio.sleep(60 * amount.minutes / LOOKS)
+            await asyncio.sleep(pause)
             for task in tasks:
                 if task.done():
                     task.result()
-            gone = (time.monotonic() - start) / 60
-            looks.append([round(gone, 2), seen.n, server.memory_mb, server.n_handles])
+            seconds = time.monotonic() - start
+            minutes = round(seconds / 60, 2)
+            looks.append([minutes, seen.n, server.memory_mb, server.n_handles])
         seen.killed = True
         server.kill()
         await asyncio.gather(*tasks)
@@ -292,13 +329,19 @@ def _lost(model: Path, seen: Seen) -> tuple[int, int]:
     """Count acknowledged answers that the log does not have as they were given; and its events."""
     log = VerdictLog(model)
     events = list(log.events())
-    kept = {
-        one.number: (one.item, one.label, one.answer) for one in events if isinstance(one, Verdict)
-    }
-    undone = {one.undoes for one in events if isinstance(one, Undo)}
-    missing = [number for number, said in seen.verdicts.items() if kept.get(number) != said]
-    missing += [number for number in seen.undone if number not in undone]
-    missing += [number for number in undone if number not in seen.sent]
+    logged = {}
+    undone = set()
+    for event in events:
+        if isinstance(event, Verdict):
+            logged[event.number] = (event.item, event.label, event.answer)
+        elif isinstance(event, Undo):
+            undone.add(event.undoes)
+    missing = []
+    for number, acknowledged in seen.verdicts.items():
+        if logged.get(number) != acknowledged:
+            missing.append(number)
+    missing += seen.undone - undone
+    missing += undone - seen.sent
     return len(missing), len(events)
 
 

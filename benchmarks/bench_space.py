@@ -44,17 +44,17 @@ def measure(size: str) -> Report:
         f"{TEXT} Steps follow the size of the data, so time hardly grows where few documents are "
         "gone over often.",
     )
-    found: dict[SpacePoint, dict[str, Any]] = {}
+    measured: dict[SpacePoint, dict[str, Any]] = {}
     for name, values in varied.items():
         points = [replace(base, **{name: value}) for value in values]
         for point in points:
-            if point not in found:
-                found[point] = measure_apart(point)
-        told = [(float(getattr(point, name)), found[point]) for point in points]
-        report.tables.append(_table(name, base, told))
-        for what in ("seconds", "peak_mb"):
-            line = [[x, float(one[what])] for x, one in told]
-            unit = "seconds" if what == "seconds" else "MB"
+            if point not in measured:
+                measured[point] = measure_apart(point)
+        figures_by_size = [(float(getattr(point, name)), measured[point]) for point in points]
+        report.tables.append(_table(name, base, figures_by_size))
+        for figure_name in ("seconds", "peak_mb"):
+            line = [[x, float(figures[figure_name])] for x, figures in figures_by_size]
+            unit = "seconds" if figure_name == "seconds" else "MB"
             label = f"whole fit (power {exponent(line):.2f})"
             report.curves.append(Curve(f"{unit} against {name}", name, unit, {label: line}))
     last = large_report(large, MINUTES, GIGABYTES)
@@ -65,38 +65,49 @@ def measure(size: str) -> Report:
 
 def large_report(point: SpacePoint, minutes: float, gigabytes: float | None) -> Report:
     """Measure one large point against the minutes and the memory that it may take."""
-    found = measure_apart(point)
-    sizes = f"{point.documents:,} documents, {point.labels:,} labels, {found['items']:,} items"
+    figures = measure_apart(point)
+    sizes = f"{point.documents:,} documents, {point.labels:,} labels, {figures['items']:,} items"
     report = Report("space", "The default tagger at size", TEXT)
-    report.tables.append(_table("documents", point, [(float(point.documents), found)], sizes))
-    told = round(found["seconds"] / 60, 2)
-    report.ratios.append(Ratio(f"{sizes}: minutes", told, minutes, False, "min"))
+    n_documents = float(point.documents)
+    table = _table("documents", point, [(n_documents, figures)], sizes)
+    report.tables.append(table)
+    fit_minutes = round(figures["seconds"] / 60, 2)
+    report.ratios.append(Ratio(f"{sizes}: minutes", fit_minutes, minutes, False, "min"))
     if gigabytes is not None:
-        told = round(found["peak_mb"] / 1024, 2)
-        report.ratios.append(Ratio(f"{sizes}: memory", told, gigabytes, False, "GB"))
+        peak_gigabytes = round(figures["peak_mb"] / 1024, 2)
+        report.ratios.append(Ratio(f"{sizes}: memory", peak_gigabytes, gigabytes, False, "GB"))
     return report
 
 
 def _table(
-    name: str, base: SpacePoint, told: list[tuple[float, dict[str, Any]]], title: str = ""
+    name: str,
+    base: SpacePoint,
+    figures_by_size: list[tuple[float, dict[str, Any]]],
+    title: str = "",
 ) -> Table:
     """Return one table: a row per size, the exponents below."""
     columns = [name, "seconds", "memory, MB", "members", "steps"]
-    columns += [f"space, {one}" for one in QUALITY] + [f"COSTA, {one}" for one in QUALITY]
+    columns += [f"space, {quality}" for quality in QUALITY]
+    columns += [f"COSTA, {quality}" for quality in QUALITY]
     columns += ["COSTA, seconds"]
     keys = ["seconds", "peak_mb", *columns[3:]]
-    rows: list[list[Cell]] = [
-        [f"{value:,.0f}", *(one.get(key) for key in keys)] for value, one in told
-    ]
-    if len(told) > 1:
-        powers: list[Cell] = [
-            exponent([[value, float(one[key])] for value, one in told])
-            for key in ("seconds", "peak_mb")
-        ]
-        rows.append(["exponent", *powers, *[None] * (len(columns) - 3)])
-    fixed = {key: getattr(base, key) for key in ("documents", "labels", "items")}
-    others = ", ".join(f"{value:,} {key}" for key, value in fixed.items() if key != name)
-    return Table(title or f"Growth with {name}; {others}", name, columns, rows)
+    rows: list[list[Cell]] = []
+    for value, figures in figures_by_size:
+        cells = [figures.get(key) for key in keys]
+        rows.append([f"{value:,.0f}", *cells])
+    if len(figures_by_size) > 1:
+        powers: list[Cell] = []
+        for key in ("seconds", "peak_mb"):
+            points = [[value, float(figures[key])] for value, figures in figures_by_size]
+            powers.append(exponent(points))
+        n_empty = len(columns) - 3
+        rows.append(["exponent", *powers, *[None] * n_empty])
+    fixed = []
+    for key in ("documents", "labels", "items"):
+        if key != name:
+            fixed.append(f"{getattr(base, key):,} {key}")
+    growth_title = f"Growth with {name}; {', '.join(fixed)}"
+    return Table(title or growth_title, name, columns, rows)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def measure(size: str) -> Report:
             host.wide = wide_map(dots)
             with serving(host) as address:
                 rounds = [look(browser, address, amount.seconds) for _ in range(amount.rounds)]
-            middle = {name: median(one[name] for one in rounds) for name in rounds[0]}
+            middle = {name: median(figures[name] for figures in rounds) for name in rounds[0]}
             columns = ("n", "bytes", "first", "rate", "dots", "rest")
             rows.append([middle[name] for name in columns])
         browser.close()
@@ -131,10 +131,10 @@ def measure(size: str) -> Report:
     note = "The first picture is complete: all dots, counted from the start of the navigation."
     report.tables.append(Table("The map in a browser", "dots", columns, rows, note))
     promised = rows[amount.dots.index(500_000)] if size == "full" else rows[-1]
-    what = f"map of {promised[0]:,} dots"
+    title = f"map of {promised[0]:,} dots"
     report.ratios += [
-        Ratio(f"{what}: first picture", round(promised[2], 2), FIRST, at_least=False, unit=" s"),
-        Ratio(f"{what}: pictures a second while moving", round(promised[3], 1), MOVING, unit=""),
+        Ratio(f"{title}: first picture", round(promised[2], 2), FIRST, at_least=False, unit=" s"),
+        Ratio(f"{title}: pictures a second while moving", round(promised[3], 1), MOVING, unit=""),
     ]
     return report
 
@@ -153,9 +153,9 @@ def wide_map(n_dots: int) -> Map:
     labels = tuple(f"label {number}" for number in range(themes.n_labels))
     ids = tuple(map(str, range(n)))
     store = KnownDocuments(labels, len(labels), ids, matrix, np.arange(n), points)
-    made = Map(store, Landscape.learn(points, ""))
-    assert made.anchors and made.digest  # laid out, named and packed
-    return made
+    wide = Map(store, Landscape.learn(points, ""))
+    assert wide.anchors and wide.digest  # laid out, named and packed
+    return wide
 
 
 @contextmanager
@@ -163,12 +163,19 @@ def serving(host: ModelHost) -> Iterator[str]:
     """Serve a model in a thread."""
     import uvicorn
 
-    app = create_app([host], Settings(watch=0))
+    settings = Settings(watch=0)
+    app = create_app([host], settings)
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="error"))
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    config = uvicorn.Config(app, log_config=None, log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(
+        target=server.run,
+        args=([listening],),
+        daemon=True,
+    )
     thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    _, port = listening.getsockname()
+    yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join()
 
@@ -179,21 +186,23 @@ def look(browser: Any, address: str, seconds: float) -> dict[str, float]:
     page = context.new_page()
     page.set_default_timeout(120_000)
     sent = [0]
-    page.on("response", lambda one: sent.append(int(one.headers.get("content-length", 0))))
+    page.on(
+        "response", lambda response: sent.append(int(response.headers.get("content-length", 0)))
+    )
     page.goto(address)
     page.wait_for_selector('html[data-ready="map"]', state="attached")
     opened = page.evaluate(OPENED)
     assert opened["renderer"] == "webgl2", opened
-    moved = page.evaluate(MOVED, seconds)
-    rest = page.evaluate(AT_REST, 3)
+    moving = page.evaluate(MOVED, seconds)
+    at_rest = page.evaluate(AT_REST, 3)
     context.close()
     return {
         "n": opened["n"],
         "bytes": sum(sent) / 1e6,
         "first": opened["first"],
-        "rate": moved["rate"],
-        "dots": moved["dots"],
-        "rest": rest,
+        "rate": moving["rate"],
+        "dots": moving["dots"],
+        "rest": at_rest,
     }
 
 

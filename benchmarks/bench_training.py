@@ -11,6 +11,7 @@ as a training does.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -80,13 +81,16 @@ class PlainTraining:
         self.descriptors = torch.from_numpy(descriptors).to(device)
         self.contexts = trainer.contexts
         self.matrix = matrix
-        layers: list[nn.Module] = []
+        modules: list[nn.Module] = []
         for layer in (*network.layers, network.output):
-            copy = nn.Linear(*layer.weight.shape[::-1])
-            copy.load_state_dict({name: part.clone() for name, part in layer._asdict().items()})
-            layers += [copy, nn.Tanh()]
-        self.body = nn.Sequential(*layers[:-2]).to(device)
-        self.output = layers[-2].to(device)
+            n_outputs, n_inputs = layer.weight.shape
+            linear = nn.Linear(n_inputs, n_outputs)
+            arrays = layer._asdict()
+            state = {name: array.clone() for name, array in arrays.items()}
+            linear.load_state_dict(state)
+            modules += [linear, nn.Tanh()]
+        self.body = nn.Sequential(*modules[:-2]).to(device)
+        self.output = modules[-2].to(device)
         weights = [*self.body.parameters(), *self.output.parameters()]
         self.optimizer = torch.optim.Adam(weights, lr=1e-3)
 
@@ -96,11 +100,11 @@ class PlainTraining:
         labels = torch.from_numpy(batch.label_ids).to(device)
         documents = torch.from_numpy(batch.document_ids).to(device)
         positive = torch.from_numpy(batch.positive).to(device)
-        held = torch.from_numpy(self.matrix[batch.document_ids].toarray()).to(device)
+        carried = torch.from_numpy(self.matrix[batch.document_ids].toarray()).to(device)
         contexts = self.contexts[documents]
         codes = self.body(torch.cat([self.descriptors[labels], contexts], dim=1))
         activations = self.output(codes)
-        targets = (held == positive[:, None]).to(activations.dtype)
+        targets = (carried == positive[:, None]).to(activations.dtype)
         share = targets.mean(dim=1, keepdim=True)
         weight = torch.where(targets > 0, 1.0 - share, share)
         entropy = binary_cross_entropy_with_logits(
@@ -146,60 +150,75 @@ def make_trainer(
 def step_rows(name: str, matrix: sp.csr_matrix, repeats: int) -> tuple[list[list[Any]], float]:
     """Time steps in a row over documents; give the table's rows and plain over ours."""
     descriptors = LabelDescriptor().fit(matrix).descriptors_
-    dense = descriptors if isinstance(descriptors, np.ndarray) else descriptors.toarray()
+    dense = descriptors
+    if not isinstance(descriptors, np.ndarray):
+        dense = descriptors.toarray()
     ours = make_trainer(matrix, descriptors)
     plain = PlainTraining(ours, matrix, dense)
-    drawn = ours.sampler.epoch(np.random.default_rng(1))
-    batches = [b for b, _ in zip(drawn, range(LOOK_EVERY), strict=False)]
-    apart = {"plain": 0.0, "ours": difference(ours, plain, batches[0])}
+    epoch = ours.sampler.epoch(np.random.default_rng(1))
+    batches = list(itertools.islice(epoch, LOOK_EVERY))
+    own_difference = difference(ours, plain, batches[0])
     # As the training loop takes them: the losses of one step in so many are looked at.
     ways = {
         "plain": lambda: plain.steps(batches),
         "ours": lambda: ours.take_steps(batches),
     }
-    found = {way: s / len(batches) for way, s in seconds_of(ways, repeats).items()}
-    told = {"plain": "autograd, dense descriptors", "ours": "polyseme"}
-    rows = [
-        [told[way], name, 1e3 * seconds, found["plain"] / seconds, apart[way]]
-        for way, seconds in found.items()
+    n_steps = len(batches)
+    seconds = seconds_of(ways, repeats)
+    plain_step = seconds["plain"] / n_steps
+    own_step = seconds["ours"] / n_steps
+    ratio = plain_step / own_step
+    rows: list[list[Any]] = [
+        ["autograd, dense descriptors", name, 1e3 * plain_step, 1.0, 0.0],
+        ["polyseme", name, 1e3 * own_step, ratio, own_difference],
     ]
-    return rows, found["plain"] / found["ours"]
+    return rows, ratio
 
 
 def filled_documents(corpus: str) -> sp.csr_matrix:
     """Return the documents of a corpus, without empty ones and without labels that none holds."""
     from polyseme_experiments.datasets import load_dataset
 
-    matrix = load_dataset(corpus, os.environ["POLYSEME_DATA"]).corpus.without_unused().matrix
-    return sp.csr_matrix(matrix[np.diff(matrix.indptr) > 0])
+    data = os.environ["POLYSEME_DATA"]
+    dataset = load_dataset(corpus, data)
+    used = dataset.corpus.without_unused()
+    matrix = used.matrix
+    n_labels = np.diff(matrix.indptr)
+    is_filled = n_labels > 0
+    return sp.csr_matrix(matrix[is_filled])
 
 
 def difference(trainer: ConceptTrainer, plain: PlainTraining, batch: PairBatch) -> float:
     """Compare gradients at the same weights: largest difference by largest entry."""
     plain.optimizer.zero_grad()
-    plain.loss(batch).backward()
+    loss = plain.loss(batch)
+    loss.backward()
     n = len(batch.label_ids)
     (step,) = trainer.collate([batch], share=2.0 / n, siamese=True)
     trainer.compute_gradient(step)
     theirs = [*plain.body.parameters(), *plain.output.parameters()]
-    ours = [part for layer in trainer.network.views(trainer.gradient) for part in layer]
-    return max(
-        float((mine - their.grad).abs().max() / their.grad.abs().max())
-        for mine, their in zip(ours, theirs, strict=True)
-        if their.grad is not None
-    )
+    ours = [array for layer in trainer.network.views(trainer.gradient) for array in layer]
+    largest = 0.0
+    for our_gradient, parameter in zip(ours, theirs, strict=True):
+        if parameter.grad is None:
+            continue
+        gaps = (our_gradient - parameter.grad).abs()
+        scale = parameter.grad.abs().max()
+        largest = max(largest, float(gaps.max() / scale))
+    return largest
 
 
 @contextmanager
-def timed_method(kind: type, name: str, seconds: dict[str, float], what: str) -> Iterator[None]:
+def timed_method(kind: type, name: str, seconds: dict[str, float], key: str) -> Iterator[None]:
     """Note how long a method takes while this lasts."""
     plain = getattr(kind, name)
 
-    def wrapped(self: Any, *given: Any, **named: Any) -> Any:
+    def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
         start = time.perf_counter()
-        found = plain(self, *given, **named)
-        seconds[what] = seconds.get(what, 0.0) + time.perf_counter() - start
-        return found
+        result = plain(self, *arguments, **named)
+        duration = time.perf_counter() - start
+        seconds[key] = seconds.get(key, 0.0) + duration
+        return result
 
     setattr(kind, name, wrapped)
     try:
@@ -219,9 +238,9 @@ def whole_training(
 
     documents = load_dataset(corpus, os.environ["POLYSEME_DATA"]).corpus
     filled = np.flatnonzero(np.diff(documents.matrix.indptr))
-    held = np.sort(np.random.default_rng(7).permutation(filled)[:1000])
-    kept = np.setdiff1d(filled, held)
-    taught: LabelCorpus = documents.select(kept).without_unused()
+    held_out = np.sort(np.random.default_rng(7).permutation(filled)[:1000])
+    training_rows = np.setdiff1d(filled, held_out)
+    taught: LabelCorpus = documents.select(training_rows).without_unused()
     seconds: dict[str, float] = {}
     with timed_method(ContextDescriptor, "fit", seconds, "topics"):
         start = time.perf_counter()
@@ -234,11 +253,11 @@ def whole_training(
             random_state=0,
         ).fit(taught)
         seconds["all"] = time.perf_counter() - start
-    asked = sp.csr_matrix(documents.select(held).align(embedding.classes_)[0])
-    asked = sp.csr_matrix(asked[:, : len(embedding.classes_)])
-    asked = sp.csr_matrix(asked[np.diff(asked.indptr) > 0])
+    queries = sp.csr_matrix(documents.select(held_out).align(embedding.classes_)[0])
+    queries = sp.csr_matrix(queries[:, : len(embedding.classes_)])
+    queries = sp.csr_matrix(queries[np.diff(queries.indptr) > 0])
     contexts = embedding.context_descriptor_.transform
-    score = error_free_score(taught.matrix, contexts(taught.matrix), asked, contexts(asked))
+    score = error_free_score(taught.matrix, contexts(taught.matrix), queries, contexts(queries))
     return {
         "corpus": corpus,
         "documents": len(taught),
@@ -255,15 +274,23 @@ def whole_rows() -> list[list[Any]]:
     """Train on each corpus in a process of its own, so that its memory is its own."""
     rows = []
     for corpus, plan in WHOLE:
-        call = [sys.executable, __file__, "--whole", corpus, json.dumps(plan)]
-        answer = subprocess.run(call, check=True, capture_output=True, text=True)
-        one = json.loads(answer.stdout.splitlines()[-1])
-        one["plan"] = told_plan(plan)
-        rows.append([one[name] for name in WHOLE_COLUMNS])
+        plan_argument = json.dumps(plan)
+        command = [sys.executable, __file__, "--whole", corpus, plan_argument]
+        process = subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        lines = process.stdout.splitlines()
+        facts = json.loads(lines[-1])
+        facts["plan"] = plan_text(plan)
+        row = [facts[name] for name in WHOLE_COLUMNS]
+        rows.append(row)
     return rows
 
 
-def told_plan(plan: dict[str, Any]) -> str:
+def plan_text(plan: dict[str, Any]) -> str:
     """Return in what a training plan differs from the default."""
     return ", ".join(f"{name}={value!r}" for name, value in plan.items()) or "default"
 
@@ -284,16 +311,16 @@ def measure(size: str) -> Report:
         more, ratio = step_rows(f"{n_labels:,} labels", matrix, 8 if full else 2)
         rows += more
         if n_labels in TARGETS:
-            what = f"training step against plain autograd, {n_labels:,} labels"
-            report.ratios.append(Ratio(what, ratio, TARGETS[n_labels]))
+            ratio_title = f"training step against plain autograd, {n_labels:,} labels"
+            report.ratios.append(Ratio(ratio_title, ratio, TARGETS[n_labels]))
     if full and "POLYSEME_DATA" in os.environ:
         for name, target in REAL.items():
             matrix = filled_documents(name)
-            told = f"{name}, {matrix.shape[1]:,} labels"
-            more, ratio = step_rows(told, matrix, 8)
+            title = f"{name}, {matrix.shape[1]:,} labels"
+            more, ratio = step_rows(title, matrix, 8)
             rows += more
-            what = f"training step against plain autograd, {told}"
-            report.ratios.append(Ratio(what, ratio, TARGETS[target]))
+            ratio_title = f"training step against plain autograd, {title}"
+            report.ratios.append(Ratio(ratio_title, ratio, TARGETS[target]))
     report.tables.append(
         Table(
             "One step",

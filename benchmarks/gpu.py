@@ -3,7 +3,7 @@
     python benchmarks/gpu.py --out benchmarks      # NAME-gpu.json
     python benchmarks/run.py --render              # page and tables
 
-Each part runs by itself; one that fails is told in a line and the others go on.
+Each part runs by itself; one that fails is reported in a line and the others go on.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def priming() -> Report:
     """Search of many concepts on the GPU."""
     from gpu_priming import measure
 
-    asked = argparse.Namespace(
+    options = argparse.Namespace(
         queries=100_000, concepts=10_000_000, labels=1000, memory_mb=16_000.0, device="cuda"
     )
-    found = measure(asked)
-    rates = found["gemm_tflops"]
+    measured = measure(options)
+    rates = measured["gemm_tflops"]
     columns = ["way", "seconds", "TFLOP/s", "share of float32 product"]
     columns += ["share of fastest product", "largest relative difference", "GPU memory, GB"]
     keys = ("seconds", "tflops", "fraction_of_fp32_gemm", "fraction_of_fastest_gemm")
     keys += ("largest_relative_difference", "peak_gb")
-    rows = [["polyseme", *(found[key] for key in keys)]]
+    rows = [["polyseme", *(measured[key] for key in keys)]]
     measured = ", ".join(f"{rate:.0f} in {name}" for name, rate in rates.items())
     return Report(
         "priming",

@@ -23,19 +23,30 @@ Array = NDArray[np.float64]
 
 def make(kind: str, device: str, **parameters: object) -> InstanceMapper:
     """Make a mapper with the settings of `bench_mapping`."""
-    own = {"penalty": 1.0} if kind == "kernel-ridge" else {"nu": 0.2, "C": 1.0}
+    settings: dict[str, object] = {"nu": 0.2, "C": 1.0}
+    if kind == "kernel-ridge":
+        settings = {"penalty": 1.0}
+    settings |= parameters
     return InstanceMapper(
-        kind, gamma=1.0, scaling="l2", device=device, random_state=0, **own, **parameters
+        kind,
+        gamma=1.0,
+        scaling="l2",
+        device=device,
+        random_state=0,
+        **settings,
     )
 
 
 def timed(mapper: InstanceMapper, X: Array, Y: Array, queries: Array) -> tuple[float, float, Array]:
     """Return the seconds of a fit and of a prediction, and the points predicted."""
-    start = time.perf_counter()
+    clock = time.perf_counter
+    start = clock()
     mapper.fit(X, Y)
-    middle = time.perf_counter()
+    fitted = clock()
     points = mapper.predict(queries)
-    return middle - start, time.perf_counter() - middle, points
+    end = clock()
+    fit_seconds = fitted - start
+    return fit_seconds, end - fitted, points
 
 
 def exact(sizes: list[int], most: int, device: str, d: int) -> Table:
@@ -82,9 +93,9 @@ def landmarks(n: int, counts: list[int], memory_mb: float, device: str, d: int) 
     Y = np.empty((len(X), d), dtype=np.float32)
     maps = rng.normal(size=(64, d)).astype(np.float32) / 8
     for start in range(0, len(X), 10_000):
-        part = slice(start, start + 10_000)
-        Y[part] = np.sin(X[part] @ maps)
-        Y[part] += 0.3 * rng.normal(size=Y[part].shape).astype(np.float32)
+        block = slice(start, start + 10_000)
+        Y[block] = np.sin(X[block] @ maps)
+        Y[block] += 0.3 * rng.normal(size=Y[block].shape).astype(np.float32)
     rows: list[list[str | float | int | None]] = []
     spread = Y[:n].std(axis=0, dtype=np.float64)
     for kind in ("kernel-ridge", "nu-svr"):

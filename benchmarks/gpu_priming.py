@@ -35,11 +35,11 @@ def main() -> None:
     if options.device == "cpu":
         options.queries, options.concepts = min(options.queries, 200), min(options.concepts, 20_000)
         options.labels, options.memory_mb = min(options.labels, 50), min(options.memory_mb, 64.0)
-    found: dict[str, Any] = {"machine": machine(), "command": vars(options) | {"out": None}}
-    found |= measure(options)
-    print(json.dumps(found, indent=1))
+    report: dict[str, Any] = {"machine": machine(), "command": vars(options) | {"out": None}}
+    report |= measure(options)
+    print(json.dumps(report, indent=1))
     if options.out:
-        (options.out / "gpu_priming.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        (options.out / "gpu_priming.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
 
 
 def reference(points: Any, labels: Any, queries: Any, n_labels: int) -> Any:
@@ -47,19 +47,24 @@ def reference(points: Any, labels: Any, queries: Any, n_labels: int) -> Any:
     result = np.full((len(queries), n_labels), np.inf)
     for row, query in enumerate(queries.astype(np.float64)):
         for start in range(0, len(points), 100_000):
-            part = labels[start : start + 100_000]
-            gaps = points[start : start + 100_000] - query
-            found = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
-            np.minimum.at(result[row], part, found)
+            block = slice(start, start + 100_000)
+            gaps = points[block] - query
+            squares = np.einsum("ij,ij->i", gaps, gaps)
+            distances = np.sqrt(squares)
+            np.minimum.at(result[row], labels[block], distances)
     return result
 
 
-def relative(found: Any, exact: Any) -> float:
+def relative(distances: Any, exact: Any) -> float:
     """Return the largest relative error; infinite where one is and the other is not."""
     finite = np.isfinite(exact)
-    if not np.array_equal(finite, np.isfinite(found)):
+    if not np.array_equal(finite, np.isfinite(distances)):
         return float("inf")
-    return float(np.max(np.abs(found[finite] - exact[finite]) / np.maximum(exact[finite], 1e-30)))
+    wanted = exact[finite]
+    gaps = np.abs(distances[finite] - wanted)
+    divisors = np.maximum(wanted, 1e-30)
+    errors = gaps / divisors
+    return float(errors.max())
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -68,8 +73,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     generator = np.random.default_rng(0)
     points = np.empty((n, D), dtype=np.float32)
     for start in range(0, n, 2**18):
-        part = points[start : start + 2**18]
-        part[...] = generator.standard_normal(part.shape, dtype=np.float32)
+        block = points[start : start + 2**18]
+        block[...] = generator.standard_normal(block.shape, dtype=np.float32)
     queries = generator.standard_normal((q, D), dtype=np.float32)
     shares = 1.0 / np.arange(1, n_labels + 1)
     sizes = np.maximum(1, np.floor(n * shares / shares.sum())).astype(np.int64)
@@ -100,13 +105,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def rate(kind: str, device: str, n: int, q: int) -> float:
     """Measure torch's own product of queries and concepts, in blocks, in TFLOP/s."""
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(kind, torch.float32)
-    rows, columns = min(q, 8192), min(n, 65_536)
-    left = torch.randn(rows, D, device=device).to(dtype)
-    right = torch.randn(columns, D, device=device).to(dtype)
-    out = torch.empty(rows, columns, device=device, dtype=dtype)
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
+    types = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    dtype = types.get(kind, torch.float32)
+    n_rows = min(q, 8192)
+    n_columns = min(n, 65_536)
+    left = torch.randn(n_rows, D, device=device).to(dtype)
+    right = torch.randn(n_columns, D, device=device).to(dtype)
+    out = torch.empty(n_rows, n_columns, device=device, dtype=dtype)
+    settings = torch.backends.cuda.matmul
+    before = settings.allow_tf32
+    settings.allow_tf32 = kind == "tf32"
     repeats = 20 if device != "cpu" else 1
 
     def run() -> None:
@@ -114,20 +122,21 @@ def rate(kind: str, device: str, n: int, q: int) -> float:
             torch.mm(left, right.T, out=out)
 
     seconds = best_of(run, device)
-    torch.backends.cuda.matmul.allow_tf32 = before
-    return 2.0 * rows * columns * D * repeats / seconds / 1e12
+    settings.allow_tf32 = before
+    n_operations = 2.0 * n_rows * n_columns * D * repeats
+    return n_operations / seconds / 1e12
 
 
 def best_of(run: Callable[[], None], device: str) -> float:
     """Return the least seconds of a few runs."""
-    found = []
+    seconds = []
     for _ in range(4):
         synchronise(device)
         start = time.perf_counter()
         run()
         synchronise(device)
-        found.append(time.perf_counter() - start)
-    return min(found[1:])
+        seconds.append(time.perf_counter() - start)
+    return min(seconds[1:])
 
 
 def synchronise(device: str) -> None:

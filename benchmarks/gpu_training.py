@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from _reporting import Ratio, Table
 from _synthetic import make_themes, synthetic_matrix
-from bench_training import WIDTH, PlainTraining, make_trainer, told_plan, whole_training
+from bench_training import WIDTH, PlainTraining, make_trainer, plan_text, whole_training
 
 from polyseme.published.descriptors import LabelDescriptor
 from polyseme.published.network import ConceptNetwork
@@ -25,43 +25,55 @@ COLUMNS = ["batch", "labels", "way", "ms a step", "times faster", "TFLOP/s", "sh
 
 
 def wait(device: str) -> None:
-    """Wait until a device has done what it was told."""
+    """Wait until a device has finished its work."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def matrix_rate(device: str, dtype: torch.dtype, n: int) -> float:
     """Measure torch's own products of square matrices, in TFLOP/s."""
-    first, second = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
-    best = float("inf")
+    first = torch.randn(n, n, device=device).to(dtype)
+    second = torch.randn(n, n, device=device).to(dtype)
+    clock = time.perf_counter
+    times = []
     for _ in range(5):
         wait(device)
-        start = time.perf_counter()
+        start = clock()
         for _ in range(4):
             first @ second
         wait(device)
-        best = min(best, (time.perf_counter() - start) / 4)
-    return 2 * n**3 / best / 1e12
+        seconds = clock() - start
+        times.append(seconds / 4)
+    least = min(times)
+    n_operations = 2 * n**3
+    rate = n_operations / least
+    return rate / 1e12
 
 
 def step_flops(network: ConceptNetwork, n: int) -> float:
     """Count the multiplications and additions of one step's matrix products."""
-    looked_up = min(n, network.n_labels) if network.n_labels <= 2 * n else n
+    n_labels = network.n_labels
+    looked_up = n
+    if n_labels <= 2 * n:
+        looked_up = min(n, n_labels)
     first = 2 * looked_up * network.n_label_features * WIDTH * 2
-    hidden = sum(6 * n * layer.weight.numel() for layer in network.layers[1:])
-    return first + hidden + 6 * n * WIDTH * network.n_labels
+    hidden = 0
+    for layer in network.layers[1:]:
+        hidden += 6 * n * layer.weight.numel()
+    output = 6 * n * WIDTH * n_labels
+    return first + hidden + output
 
 
 def seconds_a_step(run: Callable[[], object], n_steps: int, device: str) -> float:
     """Time a run of so many steps, after one that does not count."""
-    found = []
+    seconds = []
     for _ in range(3):
         wait(device)
         start = time.perf_counter()
         run()
         wait(device)
-        found.append((time.perf_counter() - start) / n_steps)
-    return min(found[1:])
+        seconds.append((time.perf_counter() - start) / n_steps)
+    return min(seconds[1:])
 
 
 def run_plain(plain: PlainTraining, batches: list[PairBatch]) -> None:
@@ -88,8 +100,8 @@ def step_table(device: str, sizes: dict[tuple[int, int], int]) -> tuple[Table, l
         plain = PlainTraining(trainer, matrix, dense, device)
         batches: list[PairBatch] = []
         while len(batches) < n_steps:
-            drawn = trainer.sampler.epoch(np.random.default_rng(len(batches)))
-            batches += [one for one in drawn if len(one.label_ids) == batch]
+            epoch = trainer.sampler.epoch(np.random.default_rng(len(batches)))
+            batches += [pairs for pairs in epoch if len(pairs.label_ids) == batch]
         batches = batches[:n_steps]
         flops = step_flops(trainer.network, batch)
         few = batches[: min(n_steps, 50)]
@@ -100,10 +112,10 @@ def step_table(device: str, sizes: dict[tuple[int, int], int]) -> tuple[Table, l
         times = base / ours
         rows.append([batch, n_labels, "polyseme", 1e3 * ours, times, rate, rate / matrix_tflops])
         if (batch, n_labels) == (1024, 1000):
-            what = "GPU steps a second, against 3.5 ms a step, batch 1,024, 1,000 labels"
-            ratios.append(Ratio(what, 3.5e-3 / ours, 10))
-            what = "GPU step against plain PyTorch on the same card"
-            ratios.append(Ratio(what, times, 10))
+            title = "GPU steps a second, against 3.5 ms a step, batch 1,024, 1,000 labels"
+            ratios.append(Ratio(title, 3.5e-3 / ours, 10))
+            title = "GPU step against plain PyTorch on the same card"
+            ratios.append(Ratio(title, times, 10))
     note = (
         "Making and moving the batches is counted. Matrix rate of this card by torch: "
         f"{matrix_tflops:.0f} TFLOP/s in float32."
@@ -116,12 +128,12 @@ def genius_table(device: str) -> tuple[Table, list[Ratio]]:
     rows = []
     ratios = []
     for plan in ({}, {"sweeps": 500}, {"max_steps": 200}):
-        one = whole_training("genius", device, **plan)
-        numbers = (one["seconds"], one["topics"], one["epochs"], one["held-out E-MAP"])
-        rows.append(["genius", told_plan(plan), *numbers])
+        facts = whole_training("genius", device, **plan)
+        numbers = (facts["seconds"], facts["topics"], facts["epochs"], facts["held-out E-MAP"])
+        rows.append(["genius", plan_text(plan), *numbers])
         if not plan:
-            what = "genius trained on a GPU by default, topics included"
-            ratios.append(Ratio(what, one["seconds"], 60, at_least=False, unit=" s"))
+            title = "genius trained on a GPU by default, topics included"
+            ratios.append(Ratio(title, facts["seconds"], 60, at_least=False, unit=" s"))
     columns = ["corpus", "plan", "seconds", "of them topics", "epochs", "held-out E-MAP"]
     note = (
         "Topics are sampled on one core of the processor, as everywhere; by default 104 sweeps "

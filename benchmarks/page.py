@@ -18,7 +18,7 @@ from _reporting import (
     new_text,
     shown,
     software,
-    told_below,
+    text_below,
 )
 from markupsafe import Markup
 from markupsafe import escape as text_of
@@ -80,8 +80,8 @@ def page(reports: Mapping[str, Report]) -> str:
         sections.setdefault(report.name, []).append(_report(name, report, before))
         before.append(report)
     bodies = "\n".join(
-        f'<section id="{name}">\n<h2>{text_of(titles[name])}</h2>\n{"".join(parts)}</section>'
-        for name, parts in sections.items()
+        f'<section id="{name}">\n<h2>{text_of(titles[name])}</h2>\n{"".join(blocks)}</section>'
+        for name, blocks in sections.items()
     )
     return render(
         "base.html",
@@ -95,41 +95,47 @@ def page(reports: Mapping[str, Report]) -> str:
 
 def _summary(reports: Mapping[str, Report]) -> str:
     """Return what stands on top: how many targets are reached, and all of them."""
-    ratios = [ratio for one in reports.values() for ratio in one.ratios]
-    short = sum(not ratio.met for ratio in ratios)
-    machines = dict.fromkeys(machine_name(one.machine) for one in reports.values())
+    ratios = []
+    names = set()
+    machines = []
+    for report in reports.values():
+        ratios += report.ratios
+        names.add(report.name)
+        machines.append(machine_name(report.machine))
+    n_short = sum(not ratio.met for ratio in ratios)
     tiles = [
         (len(ratios), "figures with a target"),
-        (len(ratios) - short, "reached"),
-        (short, "short"),
-        (len({one.name for one in reports.values()}), "benchmarks"),
+        (len(ratios) - n_short, "reached"),
+        (n_short, "short"),
+        (len(names), "benchmarks"),
     ]
-    listed = "".join(f"<li><strong>{n}</strong><span>{told}</span></li>" for n, told in tiles)
-    parts = [
-        paragraphs(LEAD, "lead"),
-        SMALL if any(one.size != "full" for one in reports.values()) else "",
-        f'<p class="machine">{" · ".join(text_of(one) for one in machines)}</p>',
-        f'<ul class="numbers">{listed}</ul>',
-        _overview(reports) if ratios else "",
-    ]
-    return "\n".join(part for part in parts if part)
+    listed = "".join(f"<li><strong>{n}</strong><span>{title}</span></li>" for n, title in tiles)
+    blocks = [paragraphs(LEAD, "lead")]
+    if any(report.size != "full" for report in reports.values()):
+        blocks.append(SMALL)
+    distinct_machines = map(text_of, dict.fromkeys(machines))
+    blocks.append(f'<p class="machine">{" · ".join(distinct_machines)}</p>')
+    blocks.append(f'<ul class="numbers">{listed}</ul>')
+    if ratios:
+        blocks.append(_overview(reports))
+    return "\n".join(blocks)
 
 
 def _overview(reports: Mapping[str, Report]) -> str:
     """Return all ratios, with how far past their targets they lie."""
-    found = [margin(ratio) for one in reports.values() for ratio in one.ratios]
-    known = [max(past, 1 / past) for past in found if past is not None]
-    most = min(max([2.0, *known]), 20.0)
-    several = len({machine_name(one.machine) for one in reports.values()}) > 1
+    margins = [margin(ratio) for column in reports.values() for ratio in column.ratios]
+    factors = [max(past, 1 / past) for past in margins if past is not None]
+    most = min(max([2.0, *factors]), 20.0)
+    several = len({machine_name(column.machine) for column in reports.values()}) > 1
     rows = ""
     for name, report in zip(names_of(reports), reports.values(), strict=True):
         if report.ratios:
             on = f" on {machine_name(report.machine)}" if several else ""
-            told = f'<a href="#{name}-machine">{text_of(report.title)}</a>{text_of(on)}'
-            rows += f'<tr class="head"><th scope="rowgroup" colspan="5">{told}</th></tr>'
+            title = f'<a href="#{name}-machine">{text_of(report.title)}</a>{text_of(on)}'
+            rows += f'<tr class="head"><th scope="rowgroup" colspan="5">{title}</th></tr>'
         rows += "".join(_target(ratio, meter(ratio, most)) for ratio in report.ratios)
     head = ("what", "reached", "target", "", "past the target")
-    cells = "".join(f'<th scope="col">{one}</th>' for one in head)
+    cells = "".join(f'<th scope="col">{column}</th>' for column in head)
     return (
         '<div class="scroll narrow overview" tabindex="0"><table><thead><tr>'
         f"{cells}</tr></thead><tbody>{rows}</tbody></table></div>"
@@ -140,28 +146,46 @@ def _overview(reports: Mapping[str, Report]) -> str:
 
 def _report(name: str, report: Report, before: list[Report]) -> str:
     """Return what one benchmark found on one machine, without words that stand above already."""
-    seconds = f"; {shown(report.seconds)} s in all" if report.seconds else ""
-    parts = [
-        f'<h3 id="{name}-machine">On {text_of(machine_name(report.machine))}</h3>',
-        f'<p class="machine">{text_of(software(report.machine) + seconds)}</p>',
-        paragraphs(new_text(report, before)),
+    facts = software(report.machine)
+    if report.seconds:
+        facts += f"; {shown(report.seconds)} s in all"
+    machine = text_of(machine_name(report.machine))
+    text = new_text(report, before)
+    blocks = [
+        f'<h3 id="{name}-machine">On {machine}</h3>',
+        f'<p class="machine">{text_of(facts)}</p>',
+        paragraphs(text),
     ]
     if report.ratios:
-        parts.append(_ratios(report))
+        blocks.append(_ratios(report))
     for number, table in enumerate(report.tables):
-        drawn = "".join(
-            _figure(bars(f"bars-{name}-{number}-{place}", table, column))
-            for place, column in enumerate(bar_columns(table))
-        )
-        beside = f'<div class="plots">{drawn}</div>' if drawn else ""
-        parts.append(f'<div class="exhibits">{_table(table, bool(drawn))}{beside}</div>')
-    curves = "".join(
-        _figure(svg)
-        for number, curve in enumerate(report.curves)
-        if (svg := curve_plot(f"curve-{name}-{number}", curve))
-    )
-    parts.append(f'<div class="exhibits">{curves}</div>' if curves else "")
-    return "\n".join(part for part in parts if part) + "\n"
+        blocks.append(_exhibits(f"bars-{name}-{number}", table))
+    figures = []
+    for number, curve in enumerate(report.curves):
+        svg = curve_plot(f"curve-{name}-{number}", curve)
+        if svg:
+            figures.append(_figure(svg))
+    if figures:
+        curves = "".join(figures)
+        blocks.append(f'<div class="exhibits">{curves}</div>')
+    filled = filter(None, blocks)
+    return "\n".join(filled) + "\n"
+
+
+def _exhibits(name: str, table: Table) -> str:
+    """Return a table beside the bars of its columns."""
+    figures = []
+    columns = bar_columns(table)
+    for place, column in enumerate(columns):
+        svg = bars(f"{name}-{place}", table, column)
+        figure = _figure(svg)
+        figures.append(figure)
+    is_drawn = bool(figures)
+    plots = "".join(figures)
+    if is_drawn:
+        plots = f'<div class="plots">{plots}</div>'
+    table_text = _table(table, is_drawn)
+    return f'<div class="exhibits">{table_text}{plots}</div>'
 
 
 def _figure(svg: str) -> str:
@@ -171,43 +195,53 @@ def _figure(svg: str) -> str:
 
 def _ratios(report: Report) -> str:
     """Return a report's ratios with their targets as a table."""
-    cells = "".join(f'<th scope="col">{one}</th>' for one in ("what", "reached", "target", ""))
-    rows = "".join(_target(ratio) for ratio in report.ratios)
+    head = ("what", "reached", "target", "")
+    cells = "".join(f'<th scope="col">{column}</th>' for column in head)
+    rows = "".join(map(_target, report.ratios))
     return (
         '<p class="caption">Targets</p><div class="scroll narrow" tabindex="0"><table><thead><tr>'
         f"{cells}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
-def _target(ratio: Ratio, drawn: str | None = None) -> str:
+def _target(ratio: Ratio, picture: str | None = None) -> str:
     """Return a ratio, its target and its mark as a row, with a picture if there is one."""
-    value, target = (text_of(f"{shown(one)}{ratio.unit}") for one in (ratio.value, ratio.target))
-    mark = '<span class="met">✓ met</span>' if ratio.met else '<span class="short">✗ SHORT</span>'
+    value = text_of(shown(ratio.value) + ratio.unit)
+    target = text_of(shown(ratio.target) + ratio.unit)
+    title = words_of(ratio.what)
+    mark = '<span class="short">✗ SHORT</span>'
+    if ratio.met:
+        mark = '<span class="met">✓ met</span>'
     bound = "≥" if ratio.at_least else "≤"
-    picture = "" if drawn is None else f"<td>{drawn}</td>"
+    picture_cell = ""
+    if picture is not None:
+        picture_cell = f"<td>{picture}</td>"
     return (
-        f'<tr><th scope="row">{words_of(ratio.what)}</th><td><b>{value}</b></td>'
-        f'<td>{bound} {target}</td><td class="text">{mark}</td>{picture}</tr>'
+        f'<tr><th scope="row">{title}</th><td><b>{value}</b></td>'
+        f'<td>{bound} {target}</td><td class="text">{mark}</td>{picture_cell}</tr>'
     )
 
 
 def _table(table: Table, is_drawn: bool) -> str:
     """Return one table with its note; ours stands out."""
-    kinds = [
-        ' class="text"' if any(isinstance(row[place], str) for row in table.rows) else ""
-        for place in range(len(table.columns))
-    ]
-    head = "".join(
-        f'<th scope="col"{kind}>{words_of(name)}</th>'
-        for name, kind in zip(table.columns, kinds, strict=True)
-    )
+    kinds = []
+    head = ""
+    for place, name in enumerate(table.columns):
+        is_text = any(isinstance(row[place], str) for row in table.rows)
+        kind = ' class="text"' if is_text else ""
+        kinds.append(kind)
+        head += f'<th scope="col"{kind}>{words_of(name)}</th>'
     body = "".join(_row(row, kinds) for row in table.rows)
     wide = " wide" if len(table.columns) > 5 else ""
-    told = told_below(table)
-    note = f'<p class="note">{words_of(told)}</p>' if told else ""
+    narrow = "" if is_drawn else " narrow"
+    note = ""
+    note_text = text_below(table)
+    if note_text:
+        note = f'<p class="note">{words_of(note_text)}</p>'
+    title = words_of(table.title)
     return (
-        f'<div class="exhibit{wide}"><p class="caption">{words_of(table.title)}</p>'
-        f'<div class="scroll{"" if is_drawn else " narrow"}" tabindex="0">'
+        f'<div class="exhibit{wide}"><p class="caption">{title}</p>'
+        f'<div class="scroll{narrow}" tabindex="0">'
         f"<table><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>{note}</div>"
     )
@@ -215,7 +249,12 @@ def _table(table: Table, is_drawn: bool) -> str:
 
 def _row(row: list[Cell], kinds: list[str]) -> str:
     """Return one row of a table."""
-    first, *rest = (words_of(shown(cell)) for cell in row)
-    cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(rest, kinds[1:], strict=True))
-    ours = ' class="ours"' if is_ours(row) else ""
+    texts = [words_of(shown(cell)) for cell in row]
+    first, *further = texts
+    cells = ""
+    for kind, text in zip(kinds[1:], further, strict=True):
+        cells += f"<td{kind}>{text}</td>"
+    ours = ""
+    if is_ours(row):
+        ours = ' class="ours"'
     return f'<tr{ours}><th scope="row">{first}</th>{cells}</tr>'

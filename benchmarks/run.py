@@ -22,7 +22,7 @@ from shutil import which
 from typing import IO
 
 from _markdown import figures, with_figures
-from _reporting import FOLDER, SIZES, Report, read_report, read_reports, told
+from _reporting import FOLDER, SIZES, Report, ratio_line, read_report, read_reports
 from page import page
 
 QUICK = FOLDER.parent / "build" / "benchmarks-quick"
@@ -70,27 +70,35 @@ NAMES = tuple(one.name for one in BENCHMARKS)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for and render everything; 1 where a benchmark failed."""
     options = _options(arguments)
-    out: Path = options.out or (FOLDER if options.size == "full" else QUICK)
+    default_folder = FOLDER if options.size == "full" else QUICK
+    out: Path = options.out or default_folder
     out.mkdir(parents=True, exist_ok=True)
-    failed = []
-    done: dict[str, Report] = {}
-    for one in BENCHMARKS:
-        if options.render or one.name not in (options.names or NAMES):
+    names = options.names or NAMES
+    if options.render:
+        names = ()
+    failures = []
+    finished: dict[str, Report] = {}
+    for benchmark in BENCHMARKS:
+        name = benchmark.name
+        if name not in names:
             continue
-        print(f"\n== {one.name} ==", flush=True)
-        why = run(one, options.size, out, options.suffix)
-        if why:
-            failed.append(f"FAILED {one.name}: {why}")
-            print(failed[-1], flush=True)
+        print(f"\n== {name} ==", flush=True)
+        reason = run(benchmark, options.size, out, options.suffix)
+        if reason:
+            failure = f"FAILED {name}: {reason}"
+            failures.append(failure)
+            print(failure, flush=True)
         else:
-            done[one.name] = read_report(out / f"{one.name}{options.suffix}.json")
+            path = out / f"{name}{options.suffix}.json"
+            finished[name] = read_report(path)
     reports = read_reports(out, NAMES)
-    print("\n".join(["", *summary(reports if options.render else done), *failed]))
+    lines = summary(reports if options.render else finished)
+    print("\n".join(["", *lines, *failures]))
     if options.size == "quick":
         print("Small sizes: a check that everything runs; the figures mean nothing.")
     for path in render(out, reports):
         print(path)
-    return 1 if failed else 0
+    return 1 if failures else 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -132,11 +140,11 @@ def run(benchmark: Benchmark, size: str, out: Path, suffix: str = "") -> str:
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
     seen: list[str] = []
-    teller = threading.Thread(target=_tell, args=(process.stderr, seen), daemon=True)
-    teller.start()
+    echoing = threading.Thread(target=_echo, args=(process.stderr, seen), daemon=True)
+    echoing.start()
     code = process.wait()
     # Whoever the benchmark left running may hold its output open for ever.
-    teller.join(timeout=5)
+    echoing.join(timeout=5)
     if code == 0:
         return ""
     lines = "".join(seen[-100:]).split("\n")
@@ -144,23 +152,29 @@ def run(benchmark: Benchmark, size: str, out: Path, suffix: str = "") -> str:
     return f"ended by signal {-code}" if code < 0 else last or f"ended with code {code}"
 
 
-def _tell(stream: IO[bytes], seen: list[str]) -> None:
+def _echo(stream: IO[bytes], seen: list[str]) -> None:
     """Show what a process writes as it comes, and keep it."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while chunk := os.read(stream.fileno(), 1 << 16):
-        seen.append(decoder.decode(chunk))
-        sys.stderr.write(seen[-1])
+    make_decoder = codecs.getincrementaldecoder("utf-8")
+    decoder = make_decoder("replace")
+    descriptor = stream.fileno()
+    while chunk := os.read(descriptor, 1 << 16):
+        text = decoder.decode(chunk)
+        seen.append(text)
+        sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def summary(reports: dict[str, Report]) -> list[str]:
     """List every ratio with its target, and count what falls short."""
     lines = []
+    n_short = 0
     for name, report in reports.items():
-        lines += [f"{name}: {told(ratio)}" for ratio in report.ratios]
-    ratios = [ratio for report in reports.values() for ratio in report.ratios]
-    short = sum(not ratio.met for ratio in ratios)
-    return [*lines, f"Ratios with a target: {len(ratios)}; SHORT: {short}"]
+        for ratio in report.ratios:
+            lines.append(f"{name}: {ratio_line(ratio)}")
+            if not ratio.met:
+                n_short += 1
+    total = f"Ratios with a target: {len(lines)}; SHORT: {n_short}"
+    return [*lines, total]
 
 
 def render(out: Path, reports: dict[str, Report]) -> list[Path]:
@@ -170,7 +184,9 @@ def render(out: Path, reports: dict[str, Report]) -> list[Path]:
     if out.resolve() != FOLDER.resolve():
         return [index]
     readme = FOLDER / "README.md"
-    readme.write_text(with_figures(readme.read_text("utf-8"), figures(reports)), "utf-8")
+    former = readme.read_text("utf-8")
+    text = with_figures(former, figures(reports))
+    readme.write_text(text, "utf-8")
     return [index, readme]
 
 

@@ -83,7 +83,7 @@ def test_a_benchmark_runs_at_the_quick_size(name, bench, tmp_path):
     assert report.machine["cores"] >= 1
     assert report.tables or report.curves
     for ratio in report.ratios:
-        assert bench.reporting.told(ratio) in process.stdout
+        assert bench.reporting.ratio_line(ratio) in process.stdout
         assert math.isfinite(ratio.value)
     for table in report.tables:
         assert {len(row) for row in table.rows} == {len(table.columns)}
@@ -117,7 +117,7 @@ def test_a_report_is_read_as_it_was_written(report, bench, tmp_path):
 )
 def test_a_ratio_that_misses_its_target_is_marked_as_short(bench, value, target, at_least, mark):
     ratio = bench.reporting.Ratio("one thing", value, target, at_least)
-    line = bench.reporting.told(ratio)
+    line = bench.reporting.ratio_line(ratio)
     assert line.split()[0] == mark
     bound = "at least" if at_least else "at most"
     assert f"{bound} {target:g}x" in line

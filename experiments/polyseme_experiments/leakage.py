@@ -77,7 +77,9 @@ class LeakageReport:
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
-        width = max((len(check.name) for check in self.checks), default=0)
+        width = 0
+        for check in self.checks:
+            width = max(width, len(check.name))
         lines = []
         n_failed = 0
         for check in self.checks:
@@ -87,7 +89,9 @@ class LeakageReport:
             lines.append(line)
             if not check.passed:
                 n_failed += 1
-        summary = "all checks hold" if self.passed else f"{n_failed} failed"
+        summary = "all checks hold"
+        if not self.passed:
+            summary = f"{n_failed} failed"
         lines.append(f"{summary}; digest {self.digest}")
         return lines
 
@@ -253,19 +257,23 @@ def _of_groups(split: ZeroShotSplit) -> Iterator[Check]:
     test_groups = {groups[row] for row in split.test}
     train_groups = {groups[row] for row in split.train}
     trained = sorted(test_groups & train_groups)
-    looked_at = f"{len(test_groups)} groups of {len(split.test)} test instances"
+    n_trained = len(trained)
+    n_groups = len(test_groups)
+    n_test = len(split.test)
+    looked_at = f"{n_groups} groups of {n_test} test instances"
     if split.by_group:
         words = ("none has a training instance", "groups that have one")
         yield _check("no test group in train", looked_at, trained, *words)
     else:
-        detail = f"{len(trained)} have a training instance"
-        yield _note("test groups", looked_at, len(trained), detail)
+        detail = f"{n_trained} have a training instance"
+        yield _note("test groups", looked_at, n_trained, detail)
     source_groups = split.source.groups
     if source_groups is not None:
         known_groups = {source_groups[row] for row in split.known_rows}
         shared = test_groups & known_groups
-        detail = f"{len(shared)} have a known label document"
-        yield _note("semantics groups", looked_at, len(shared), detail)
+        n_shared = len(shared)
+        detail = f"{n_shared} have a known label document"
+        yield _note("semantics groups", looked_at, n_shared, detail)
 
 
 def _of_columns(split: ZeroShotSplit, feature_names: Sequence[str] | None) -> Check:
@@ -332,8 +340,9 @@ def _labels_of(corpus: LabelCorpus, row: int) -> frozenset[str]:
 
 def _of_repeats(split: ZeroShotSplit, X: Features, inputs: FitInputs | None) -> Check:
     """Look for training features that are those of a test instance; fail if its name is too."""
+    ids = split.target.ids
     features: Features = X[split.train]
-    names = [split.target.ids[row] for row in split.train]
+    names = [ids[row] for row in split.train]
     if inputs is not None and inputs.X is not None and inputs.documents is not None:
         features = np.asarray(inputs.X)
         names = list(inputs.documents.ids)
@@ -341,17 +350,22 @@ def _of_repeats(split: ZeroShotSplit, X: Features, inputs: FitInputs | None) -> 
     test_names: dict[bytes, set[str]] = {}
     test_rows = _row_bytes(X[split.test])
     for row, content in zip(split.test, test_rows, strict=True):
-        test_names.setdefault(content, set()).add(split.target.ids[row])
+        same_content = test_names.setdefault(content, set())
+        same_content.add(ids[row])
 
     n_repeated = 0
     wrong = []
-    for name, content in zip(names, _row_bytes(features), strict=False):
-        if content in test_names:
-            n_repeated += 1
-            if name in test_names[content]:
-                wrong.append(name)
+    contents = _row_bytes(features)
+    for name, content in zip(names, contents, strict=False):
+        if content not in test_names:
+            continue
+        n_repeated += 1
+        if name in test_names[content]:
+            wrong.append(name)
     title = "no test row in train"
-    looked_at = f"{len(names)} training and {len(split.test)} test rows"
+    n_train = len(names)
+    n_test = len(split.test)
+    looked_at = f"{n_train} training and {n_test} test rows"
     if wrong:
         return _check(title, looked_at, wrong, "", "instances in both")
     detail = f"{n_repeated} training rows equal the row of another instance that is tested"
@@ -438,12 +452,16 @@ def _relearned(
     wrong = []
     if relearned is None or relearned.shape != learned.shape:
         wrong.append("the labels differ")
-    elif not np.array_equal(learned, relearned):
+    else:
+        is_equal = np.array_equal(learned, relearned)
         is_different = learned != relearned
-        n_different = int(is_different.sum())
-        wrong.append(f"{n_different} values differ")
-    looked_at = f"{learned.size} values, {n_documents} documents"
-    return _check(name, looked_at, wrong, _SAME, "not what these documents give")
+        if not is_equal:
+            n_different = int(is_different.sum())
+            wrong.append(f"{n_different} values differ")
+    n_values = learned.size
+    looked_at = f"{n_values} values, {n_documents} documents"
+    unlike = "not what these documents give"
+    return _check(name, looked_at, wrong, _SAME, unlike)
 
 
 def _of_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
@@ -551,15 +569,21 @@ def _of_scales(
 ) -> Check:
     """Check that the scales of features are those of the training rows with a label."""
     vocabulary = tagger.embedding_.classes_
-    documents = split.instances("train").align(vocabulary)[0]
-    matrix = documents[:, : len(vocabulary)]
-    has_label = np.diff(matrix.indptr) > 0
-    mean, scale = column_statistics(train[has_label], mapper.scaling)
+    n_labels = len(vocabulary)
+    documents = split.instances("train")
+    aligned, _ = documents.align(vocabulary)
+    matrix = aligned[:, :n_labels]
+    n_carried = np.diff(matrix.indptr)
+    has_label = n_carried > 0
+    labelled = train[has_label]
+    mean, scale = column_statistics(labelled, mapper.scaling)
     same_mean = np.array_equal(mapper.mean_, mean)
     same_scale = np.array_equal(mapper.scale_, scale)
     wrong = []
     if not same_mean or not same_scale:
         wrong.append("means or spreads differ")
-    looked_at = f"{train.shape[1]} columns, {int(has_label.sum())} rows"
+    n_rows, n_columns = labelled.shape
+    looked_at = f"{n_columns} columns, {n_rows} rows"
     title = "scales learned from training rows alone"
-    return _check(title, looked_at, wrong, _SAME, "not what these rows give")
+    unlike = "not what these rows give"
+    return _check(title, looked_at, wrong, _SAME, unlike)

@@ -65,30 +65,35 @@ def raw_numbers(
     be fitted.
     """
     corpus = dataset.corpus
+    name = dataset.name
     if folder is not None:
-        extraction = _extracted(Path(folder), extractor, cache, dataset.name)
+        path = Path(folder)
+        extraction = _extracted(path, extractor, cache, name)
         return _in_order(extraction, corpus)
     write = dataset.spec.write_media
     if write is None:
-        raise InputError(f"The dataset '{dataset.name}' has no media files.")
+        raise InputError(f"The dataset '{name}' has no media files.")
+    content = dataset.checksum[:12]
     with _work_folder(cache) as work_folder:
-        media = Path(work_folder) / f"media-{dataset.name}-{dataset.checksum[:12]}"
+        media = Path(work_folder) / f"media-{name}-{content}"
         lock_file = media.with_suffix(".lock")
         mark_file = media.with_suffix(".written")
         with locked(lock_file):
             if not mark_file.exists():
                 write(media, corpus.ids)
                 mark_file.touch()
-        extraction = _extracted(media, extractor, work_folder, dataset.name)
+        extraction = _extracted(media, extractor, work_folder, name)
         return _in_order(extraction, corpus)
 
 
 def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: str) -> Extracted:
     """Return the numbers of a folder, extracted now or by an earlier trial."""
     address = str(folder.resolve())
-    digest = hashlib.sha256(address.encode()).hexdigest()
+    digest = hashlib.sha256(address.encode())
+    folder_digest = digest.hexdigest()[:12]
+    extractor_digest = extractor.digest()
+    file_name = f"extracted-{name}-{folder_digest}-{extractor_digest}"
     with _work_folder(cache) as work_folder:
-        file_name = f"extracted-{name}-{digest[:12]}-{extractor.digest()}"
         out = Path(work_folder) / file_name
         lock_file = out.with_suffix(".lock")
         with locked(lock_file):
@@ -104,9 +109,11 @@ def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: 
 def _in_order(extraction: Extracted, corpus: LabelCorpus) -> Extracted:
     """Return the items of the documents, in the documents' order."""
     files, documents = match_files(extraction.ids, corpus.ids)
-    n_missing = len(corpus) - len(documents)
+    n_documents = len(corpus)
+    n_matched = len(documents)
+    n_missing = n_documents - n_matched
     if n_missing > 0:
-        raise InputError(f"{n_missing} of {len(corpus)} documents have no usable file.")
+        raise InputError(f"{n_missing} of {n_documents} documents have no usable file.")
     rows = files.tolist()
     return extraction[rows]
 

@@ -81,7 +81,8 @@ class RecordStore:
     """
 
     def __init__(self, folder: str | Path, *, mend: bool = False) -> None:
-        self.folder = Path(folder)
+        folder = Path(folder)
+        self.folder = folder
         self.mend = mend
         self._records: dict[str, list[Record]] = {}
 
@@ -94,13 +95,16 @@ class RecordStore:
         """
         if setting not in self._records:
             self._records[setting] = self._read(setting)
+        records = self._records[setting]
         text = json.dumps(config, default=list)
         wanted = json.loads(text)
-        for record in self._records[setting]:
-            if record["method"] != method or record["trial"] != trial:
+        run = (method, trial)
+        for record in records:
+            if (record["method"], record["trial"]) != run:
                 continue
             recorded = record["config"]
-            if all(recorded.get(name) == value for name, value in wanted.items()):
+            fits = all(recorded.get(name) == value for name, value in wanted.items())
+            if fits:
                 return record
         return None
 
@@ -111,13 +115,16 @@ class RecordStore:
         """
         setting = record["setting"]
         identity = _identity(record)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with locked(self.folder):
-            stored = self._read(setting)
-            records = [former for former in stored if _identity(former) != identity]
-            # As it will be read again: JSON has lists where Python has tuples.
-            text = json.dumps(sealed(record))
-            written = json.loads(text)
+        # As it will be read again: JSON has lists where Python has tuples.
+        text = json.dumps(sealed(record))
+        written = json.loads(text)
+        folder = self.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            records = []
+            for former in self._read(setting):
+                if _identity(former) != identity:
+                    records.append(former)
             records.append(written)
             records.sort(key=_key)
             self._write(setting, records)
@@ -144,8 +151,10 @@ class RecordStore:
         for record in records:
             text = json.dumps(record, sort_keys=True)
             lines.append(f"{text}\n")
-        with replacing(self._path(setting)) as file:
-            file.write("".join(lines).encode())
+        content = "".join(lines).encode()
+        path = self._path(setting)
+        with replacing(path) as file:
+            file.write(content)
 
     def _path(self, setting: str) -> Path:
         """Name the file of a setting's records."""

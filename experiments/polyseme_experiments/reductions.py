@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polyseme.base.estimator import Estimator, TransformerMixin
-from polyseme.base.threads import one_thread
+from polyseme.base.machine import one_thread
 from polyseme.base.validation import FloatArray, IntArray, RandomState, as_generator
 from polyseme_experiments.definitions import find
 
@@ -54,12 +54,23 @@ def make_reduction(name: str, n_components: int, random_state: RandomState = Non
     """Make an unfitted transformer to `n_components` columns: "pca", "rbm" or "uth"."""
     from sklearn.decomposition import PCA
 
+    def make_pca() -> Any:
+        return PCA(n_components, svd_solver="full")
+
+    def make_stack(tuning_steps: int) -> Any:
+        return BoltzmannStack(
+            n_components,
+            tuning_steps=tuning_steps,
+            random_state=random_state,
+        )
+
     makers: dict[str, Callable[[], Any]] = {
-        "pca": lambda: PCA(n_components, svd_solver="full"),
-        "rbm": lambda: BoltzmannStack(n_components, random_state=random_state),
-        "uth": lambda: BoltzmannStack(n_components, tuning_steps=300, random_state=random_state),
+        "pca": make_pca,
+        "rbm": lambda: make_stack(0),
+        "uth": lambda: make_stack(300),
     }
-    return find("reduction", name, makers)()
+    make = find("reduction", name, makers)
+    return make()
 
 
 class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mixin
@@ -128,16 +139,20 @@ class BoltzmannStack(TransformerMixin, Estimator):  # type: ignore[misc]  # unty
         units = self._scaled(rows)
         for weights, bias in self.layers_:
             activation = units @ weights
-            units = np.asarray(_sigmoid_of_sum(activation, bias))
+            probabilities = _sigmoid_of_sum(activation, bias)
+            units = np.asarray(probabilities)
         return units
 
     def _scaled(self, rows: NDArray[np.float64]) -> Float32:
         """Bring rows (m, n_features) to [0, 1] by the training columns' range."""
+        span = self.span_
         scaled = np.zeros(rows.shape)
+        varies = span > 0
         with np.errstate(over="ignore"):
-            shifted = rows / 2 - self.low_ / 2
-            varies = self.span_ > 0
-            np.divide(shifted, self.span_, out=scaled, where=varies)
+            half_low = self.low_ / 2
+            halves = rows / 2
+            shifted = halves - half_low
+            np.divide(shifted, span, out=scaled, where=varies)
         np.clip(scaled, 0, 1, out=scaled)
         return scaled.astype(np.float32)
 
@@ -226,14 +241,17 @@ def train_machine(
 
 def _pretrained(units: Float32, sizes: list[int], generator: np.random.Generator) -> list[Layer]:
     """Train the machines from the bottom up, each on the probabilities of the one below."""
-    n_batches = ceil(len(units) / BATCH)
-    n_epochs = max(LEAST_EPOCHS, ceil(STEPS / n_batches))
+    n_rows = len(units)
+    n_batches = ceil(n_rows / BATCH)
+    n_epochs = ceil(STEPS / n_batches)
+    n_epochs = max(LEAST_EPOCHS, n_epochs)
     layers = []
     for size in sizes:
         machine = train_machine(units, size, n_epochs, generator)
         weights = np.asarray(machine.weights)
         bias = np.asarray(machine.hidden_bias)
-        layers.append((weights, bias))
+        layer = (weights, bias)
+        layers.append(layer)
         activation = units @ weights
         probabilities = _sigmoid_of_sum(activation, bias)
         units = np.asarray(probabilities)
@@ -270,15 +288,17 @@ def squared_distances(queries: Float32, rows: Float32) -> Float32:
 
 def nearest_rows(rows: Float32, k: int, of: IntArray) -> IntArray:
     """Find the k nearest other rows of some rows, (m, k), in no particular order."""
-    nearest = np.empty((len(of), k), dtype=np.int64)
-    for start in range(0, len(of), _BLOCK_ROWS):
-        block = of[start : start + _BLOCK_ROWS]
-        stop = start + len(block)
+    n = len(of)
+    nearest = np.empty((n, k), dtype=np.int64)
+    for start in range(0, n, _BLOCK_ROWS):
+        stop = start + _BLOCK_ROWS
+        places = slice(start, stop)
+        block = of[places]
         distances = squared_distances(rows[block], rows)
-        places = np.arange(len(block))
-        distances[places, block] = np.inf  # a row is not its own neighbour
+        block_rows = np.arange(len(block))
+        distances[block_rows, block] = np.inf  # a row is not its own neighbour
         order = np.argpartition(distances, k - 1, axis=1)
-        nearest[start:stop] = order[:, :k]
+        nearest[places] = order[:, :k]
     return nearest
 
 
@@ -312,16 +332,21 @@ def triplet_loss(outputs: Tensor, triplets: Triplets, margin: float) -> Tensor:
 
     n_anchors = len(triplets.near)
     anchors = outputs[:n_anchors]
-    lengths = outputs.square().sum(dim=1)
+    squares = outputs.square()
+    lengths = squares.sum(dim=1)
+    anchor_lengths = lengths[:n_anchors, None]
     products = 2 * anchors @ outputs.T
-    distances = lengths[:n_anchors, None] + lengths - products
+    sums = anchor_lengths + lengths
+    distances = sums - products
     places = torch.arange(n_anchors)
     near_rows = torch.from_numpy(triplets.near)
     near = distances[places, near_rows]
-    differences = margin + near[:, None] - distances
+    limits = margin + near[:, None]
+    differences = limits - distances
     hinge = differences.clamp(min=0)
     farther = torch.from_numpy(triplets.farther)
-    return hinge[farther].mean()
+    losses = hinge[farther]
+    return losses.mean()
 
 
 def fine_tune(

@@ -73,12 +73,14 @@ def chosen_pair(setting: Setting, config: RunConfig) -> tuple[str, str]:
 def load_pair(setting: Setting, config: RunConfig) -> tuple[Dataset, Dataset]:
     """Load a setting's source and target, which may be one and the same."""
     if uses_own_pictures(setting, config):
-        dataset = load_pictures(config.pictures or "", config.cache)
+        pictures = config.pictures or ""
+        dataset = load_pictures(pictures, config.cache)
         return dataset, dataset
-    source_name, target_name = chosen_pair(setting, config)
     folder = config.data
-    source = load_once(source_name, folder, config.quick)
-    target = load_once(target_name, folder, config.quick)
+    quick = config.quick
+    source_name, target_name = chosen_pair(setting, config)
+    source = load_once(source_name, folder, quick)
+    target = load_once(target_name, folder, quick)
     return source, target
 
 

@@ -53,9 +53,12 @@ class _Candidate(NamedTuple):
 
     def overlap(self, candidate: _Candidate) -> float:
         """Return the share of documents that two labels have in common."""
-        n_common = len(self.documents & candidate.documents)
-        n_all = len(self.documents | candidate.documents)
-        return n_common / n_all
+        own = self.documents
+        others_documents = candidate.documents
+        common = own & others_documents
+        union = own | others_documents
+        n_common = len(common)
+        return n_common / len(union)
 
 
 def _agreement(senses: IntArray, owners: IntArray, categories: Sequence[str] | None) -> float:

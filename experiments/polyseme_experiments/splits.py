@@ -30,7 +30,7 @@ from polyseme.documents.label_sets import unmet_documents
 from polyseme.metrics import evaluate
 
 Rows = NDArray[np.int64]
-Part = Literal["train", "validation", "test"]
+InstanceSet = Literal["train", "validation", "test"]
 SEMANTICS = ("semantics", "semantics_validation", "semantics_test")
 INSTANCES = ("train", "validation", "test")
 N_TRIES = 10_000  # draws of labels before giving up
@@ -70,10 +70,13 @@ class LabelSplit:
 
     def __post_init__(self) -> None:
         """Raise when a label has two kinds."""
-        counts = Counter(self.vocabulary + self.oov)
-        twice = sorted(label for label, count in counts.items() if count > 1)
-        if twice:
-            raise InputError(f"Labels must be of one kind each; named twice: {first_few(twice)}.")
+        counts = Counter(self.vocabulary)
+        counts.update(self.oov)
+        repeated = [label for label, count in counts.items() if count > 1]
+        repeated.sort()
+        if repeated:
+            named = first_few(repeated)
+            raise InputError(f"Labels must be of one kind each; named twice: {named}.")
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -102,10 +105,13 @@ def random_labels(
     generator = as_generator(random_state)
     columns = np.flatnonzero(corpus.counts)
     order = generator.permutation(columns)
-    n_oov = round(oov_share * len(order))
-    n_unseen = round(unseen_share * (len(order) - n_oov))
+    n_labels = len(order)
+    n_oov = round(oov_share * n_labels)
+    n_without_oov = n_labels - n_oov
+    n_unseen = round(unseen_share * n_without_oov)
     oov = order[:n_oov]
-    unseen = order[n_oov : n_oov + n_unseen]
+    without_oov = order[n_oov:]
+    unseen = without_oov[:n_unseen]
     return _named(corpus, unseen, oov)
 
 
@@ -188,26 +194,30 @@ def _draw_labels(
 ) -> Rows | None:
     """Draw columns whose documents are a share inside the range; None when this draw fails."""
     n_documents = documents.shape[0]
-    low = share[0] * n_documents
-    high = share[1] * n_documents
+    low_share, high_share = share
+    low = low_share * n_documents
+    high = high_share * n_documents
     columns = documents.tocsc()
     covered = np.zeros(n_documents, dtype=bool)
     n_covered = 0
     chosen: list[int] = []
-    for column in generator.permutation(_used(documents)):
+    order = generator.permutation(_used(documents))
+    for column in order.tolist():
         start = columns.indptr[column]
         stop = columns.indptr[column + 1]
         rows = columns.indices[start:stop]
-        n_added = int((~covered[rows]).sum())
+        is_new = ~covered[rows]
+        n_added = int(is_new.sum())
         if n_covered + n_added <= high:
             covered[rows] = True
             n_covered += n_added
-            chosen.append(int(column))
+            chosen.append(column)
         if len(chosen) == n_labels:
             break
-    if len(chosen) == n_labels and n_covered >= low:
-        return np.array(sorted(chosen), dtype=np.int64)
-    return None
+    if len(chosen) < n_labels or n_covered < low:
+        return None
+    chosen.sort()
+    return np.array(chosen, dtype=np.int64)
 
 
 def _used(documents: sp.csr_matrix) -> Rows:
@@ -222,10 +232,13 @@ def _named(corpus: LabelCorpus, unseen: Rows, oov: Rows) -> LabelSplit:
     is_seen = np.ones(len(labels), dtype=bool)
     is_seen[unseen] = False
     is_seen[oov] = False
+    seen_labels = labels[is_seen]
+    unseen_labels = labels[np.sort(unseen)]
+    oov_labels = labels[np.sort(oov)]
     return LabelSplit(
-        seen=tuple(labels[is_seen].tolist()),
-        unseen=tuple(labels[np.sort(unseen)].tolist()),
-        oov=tuple(labels[np.sort(oov)].tolist()),
+        seen=tuple(seen_labels),
+        unseen=tuple(unseen_labels),
+        oov=tuple(oov_labels),
     )
 
 
@@ -234,9 +247,14 @@ def _named(corpus: LabelCorpus, unseen: Rows, oov: Rows) -> LabelSplit:
 
 def _clean_rows(corpus: LabelCorpus, labels: LabelSplit) -> Rows:
     """Return the documents with labels but no oov one; raise unless every label has a kind."""
-    named = {corpus.key(label) for label in labels.vocabulary + labels.oov}
-    used_labels = [corpus.labels[column] for column in _used(corpus.matrix)]
-    unnamed = [label for label in used_labels if corpus.key(label) not in named]
+    key = corpus.key
+    all_labels = labels.vocabulary + labels.oov
+    known_keys = {key(label) for label in all_labels}
+    unnamed = []
+    for column in _used(corpus.matrix):
+        label = corpus.labels[column]
+        if key(label) not in known_keys:
+            unnamed.append(label)
     if unnamed:
         raise InputError(
             f"Labels of the documents are neither seen, unseen nor oov in `labels`: "
@@ -244,7 +262,8 @@ def _clean_rows(corpus: LabelCorpus, labels: LabelSplit) -> Rows:
         )
     filled = corpus.lengths > 0
     has_oov = carries(corpus, labels.oov)
-    return np.flatnonzero(filled & ~has_oov)
+    is_clean = filled & ~has_oov
+    return np.flatnonzero(is_clean)
 
 
 def _halves(
@@ -256,18 +275,42 @@ def _halves(
         if isinstance(first, str):
             raise InputError(f"`first` must be 'split' or a share; got {first!r}.")
         check_number("first", first, owner="within_corpus", low=0, high=1, above=True)
-        first_half = _draw_rows(corpus, rows, float(first), by_group, generator)
-        return first_half, np.setdiff1d(rows, first_half)
+        share = float(first)
+        first_half = _draw_rows(corpus, rows, share, by_group, generator)
+        second_half = np.setdiff1d(rows, first_half)
+        return first_half, second_half
     if corpus.splits is None:
         raise InputError("The documents name no split of their own; give `first` as a share.")
     marks = np.asarray(corpus.splits)
-    unexpected = sorted(set(marks.tolist()) - {"train", "test"})
+    distinct = set(marks.tolist())
+    unexpected = sorted(distinct - {"train", "test"})
     if unexpected:
         raise InputError(
             f"The documents' split must say 'train' or 'test'; got '{unexpected[0]}': give a share."
         )
     row_marks = marks[rows]
-    return rows[row_marks == "train"], rows[row_marks == "test"]
+    first_half = rows[row_marks == "train"]
+    second_half = rows[row_marks == "test"]
+    return first_half, second_half
+
+
+def _units(corpus: LabelCorpus, rows: Rows, by_group: bool) -> list[list[int]]:
+    """List what is drawn as a whole: groups of rows, or single rows."""
+    if corpus.groups is None or not by_group:
+        return [[row] for row in rows.tolist()]
+    rows_by_group: dict[object, list[int]] = {}
+    for row in rows.tolist():
+        group = corpus.groups[row]
+        rows_by_group.setdefault(group, []).append(row)
+    return list(rows_by_group.values())
+
+
+def _label_counts(corpus: LabelCorpus, rows: Rows) -> Rows:
+    """Count the rows that hold each label, (n_labels,)."""
+    documents = corpus.matrix[rows]
+    sums = documents.sum(axis=0)
+    counts = np.asarray(sums, dtype=np.int64)
+    return counts.ravel()
 
 
 def _draw_rows(
@@ -285,51 +328,55 @@ def _draw_rows(
         size = round(size * len(rows))
     if size > len(rows):
         raise InputError(f"{size} documents were asked for, but there are only {len(rows)}.")
-    groups: dict[object, list[int]] = {}
-    for row in rows.tolist():
-        name = corpus.groups[row] if by_group and corpus.groups is not None else row
-        groups.setdefault(name, []).append(row)
-    units = list(groups.values())
-    label_counts = np.asarray(corpus.matrix[rows].sum(axis=0)).ravel().astype(np.int64)
+    units = _units(corpus, rows, by_group)
+    label_counts = _label_counts(corpus, rows)
     chosen: list[int] = []
 
-    def entries(row: int) -> NDArray[np.integer]:
-        start, stop = corpus.matrix.indptr[row : row + 2]
-        return corpus.matrix.indices[start:stop]
-
     def take(unit: list[int]) -> bool:
-        """Take a unit's labels off the counts, unless one would be left without a document."""
+        """Take a unit, unless a label would be left without a document; return whether it is."""
         if keep_labels:
-            columns = np.concatenate([entries(row) for row in unit])
-            unit_counts = np.bincount(columns, minlength=len(label_counts))
-            if ((label_counts <= unit_counts) & (unit_counts > 0)).any():
+            unit_counts = _label_counts(corpus, np.array(unit))
+            is_last = (label_counts <= unit_counts) & (unit_counts > 0)
+            if is_last.any():
                 return False
             label_counts[:] -= unit_counts
         chosen.extend(unit)
         return True
 
     too_large: list[list[int]] = []
-    for place in generator.permutation(len(units)):
+    order = generator.permutation(len(units))
+    for place in order.tolist():
         unit = units[place]
-        if len(chosen) == size:
+        gap = size - len(chosen)
+        if gap == 0:
             break
-        if len(chosen) + len(unit) > size:
+        if len(unit) > gap:
             too_large.append(unit)
         else:
             take(unit)
+
     gap = size - len(chosen)
-    for unit in sorted(too_large, key=len):
+    too_large.sort(key=len)
+    for unit in too_large:
         excess = len(unit) - gap
         if excess >= gap or take(unit):
             break
-    return np.array(sorted(chosen), dtype=np.int64)
+    chosen.sort()
+    return np.array(chosen, dtype=np.int64)
 
 
 def _check_size(validation: object, *, owner: str) -> None:
     """Raise unless a size is a count, or a share between 0 and 1."""
-    share = isinstance(validation, float)
-    high = 1 if share else np.inf
-    check_number("validation", validation, owner=owner, low=0, high=high, whole=not share)
+    is_share = isinstance(validation, float)
+    high = 1 if is_share else np.inf
+    check_number(
+        "validation",
+        validation,
+        owner=owner,
+        low=0,
+        high=high,
+        whole=not is_share,
+    )
 
 
 def _without_groups_of(corpus: LabelCorpus, rows: Rows, excluded: Rows, by_group: bool) -> Rows:
@@ -337,7 +384,9 @@ def _without_groups_of(corpus: LabelCorpus, rows: Rows, excluded: Rows, by_group
     if corpus.groups is None or not by_group:
         return rows
     names = np.asarray(corpus.groups)
-    shares_group = np.isin(names[rows], names[excluded])
+    row_groups = names[rows]
+    excluded_groups = names[excluded]
+    shares_group = np.isin(row_groups, excluded_groups)
     return rows[~shares_group]
 
 
@@ -384,12 +433,14 @@ class ZeroShotSplit:
     def __post_init__(self) -> None:
         """Put every set in rising order and check that its rows exist."""
         for name in SEMANTICS + INSTANCES:
-            values = np.asarray(getattr(self, name), dtype=np.int64)
-            rows = np.unique(values)
             corpus = self.source if name in SEMANTICS else self.target
-            if len(rows) and not (rows[0] >= 0 and rows[-1] < len(corpus)):
+            last = len(corpus) - 1
+            values = getattr(self, name)
+            integers = np.asarray(values, dtype=np.int64)
+            rows = np.unique(integers)
+            if len(rows) and not (rows[0] >= 0 and rows[-1] <= last):
                 raise InputError(
-                    f"`{name}` of `ZeroShotSplit` must hold rows in 0..{len(corpus) - 1}; "
+                    f"`{name}` of `ZeroShotSplit` must hold rows in 0..{last}; "
                     f"got {rows[0]}..{rows[-1]}."
                 )
             object.__setattr__(self, name, rows)
@@ -417,20 +468,25 @@ class ZeroShotSplit:
             return self.semantics
         return np.union1d(self.semantics, self.semantics_validation)
 
-    def instances(self, part: Part) -> LabelCorpus:
+    def instances(self, name: InstanceSet) -> LabelCorpus:
         """Return the documents of "train", "validation" or "test" instances, with oov labels."""
-        check_option("part", part, INSTANCES, owner="ZeroShotSplit.instances")
-        return replace(self.target.select(getattr(self, part)), numbered=False)
+        check_option("name", name, INSTANCES, owner="ZeroShotSplit.instances")
+        rows = getattr(self, name)
+        documents = self.target.select(rows)
+        return replace(documents, numbered=False)
 
-    def unmet_instances(self, part: Part) -> LabelCorpus:
+    def unmet_instances(self, name: InstanceSet) -> LabelCorpus:
         """Return those of `instances` that `known` does not hold yet, named as a tagger does."""
-        return unmet_documents(self.instances(part), self.known())
+        return unmet_documents(self.instances(name), self.known())
 
     def own_documents(self) -> NDArray[np.bool_]:
         """Return which test instances have their own document among the known ones, (n_test,)."""
+        test = self.test
+        n_test = len(test)
         if self.source is not self.target:
-            return np.zeros(len(self.test), dtype=bool)
-        return np.isin(self.test, self.known_rows)
+            return np.zeros(n_test, dtype=bool)
+        known_rows = self.known_rows
+        return np.isin(test, known_rows)
 
     def sizes(self) -> dict[str, int]:
         """Count labels of each kind, the target's documents, and the rows of each set."""
@@ -546,8 +602,10 @@ def oov_test(split: ZeroShotSplit) -> ZeroShotSplit:
     has_seen = carries(corpus, labels.seen)
     has_unseen = carries(corpus, labels.unseen)
     has_oov = carries(corpus, labels.oov)
-    test = np.flatnonzero(has_oov & has_unseen)
-    additional = np.flatnonzero(has_oov & ~has_unseen & has_seen)
+    is_test = has_oov & has_unseen
+    is_additional = has_oov & ~has_unseen & has_seen
+    test = np.flatnonzero(is_test)
+    additional = np.flatnonzero(is_additional)
     train = np.union1d(split.train, additional)
     train = _without_groups_of(corpus, train, test, split.by_group)
     return replace(split, train=train, test=test)
@@ -601,37 +659,30 @@ def cross_corpora(
     check_number("validation_share", validation_share, owner="cross_corpora", low=0, high=1)
     generator = as_generator(random_state)
 
-    # Documents of the source.
     if isinstance(source, ZeroShotSplit):
         if labels is not None:
             raise InputError("`labels` are for a source that is a corpus; a split brings its own.")
-        corpus = source.source
-        kinds = source.labels
-        validation_known = source.validation_known
-        semantics = source.semantics
-        stopping = source.semantics_validation
-        semantics_test = source.semantics_test
+        taught = source
     else:
         if labels is None:
             raise InputError("A source that is a corpus needs the kinds of its labels: `labels`.")
-        corpus = source
-        kinds = labels
-        validation_known = True
-        clean = _clean_rows(source, labels)
-        stopping = _draw_rows(source, clean, validation, by_group, generator, keep_labels=True)
-        semantics = np.setdiff1d(clean, stopping)
-        semantics_test = np.empty(0, dtype=np.int64)
-    taught = corpus.select(semantics).used(kinds.vocabulary)
-    seen = tuple(label for label in kinds.seen if label in taught)
-    unseen = tuple(label for label in kinds.unseen if label in taught)
+        taught = _taught_by_corpus(source, labels, validation, by_group, generator)
+    corpus = taught.source
+    kinds = taught.labels
+    semantics = corpus.select(taught.semantics)
+    carried = semantics.used(kinds.vocabulary)
+    seen = tuple(label for label in kinds.seen if label in carried)
+    unseen = tuple(label for label in kinds.unseen if label in carried)
 
     # Instances of the target.
     matrix, extra_labels = target.align(seen + unseen)
-    n_taught = len(seen) + len(unseen)
-    n_seen = np.diff(matrix[:, : len(seen)].indptr)
-    n_unseen = np.diff(matrix[:, len(seen) : n_taught].indptr)
-    n_oov = np.diff(matrix[:, n_taught:].indptr)
-    usable = (n_seen + n_unseen > 0) & (n_oov <= max_oov)
+    first_unseen = len(seen)
+    first_oov = len(seen) + len(unseen)
+    n_seen = np.diff(matrix[:, :first_unseen].indptr)
+    n_unseen = np.diff(matrix[:, first_unseen:first_oov].indptr)
+    n_oov = np.diff(matrix[:, first_oov:].indptr)
+    has_taught = n_seen + n_unseen > 0
+    usable = has_taught & (n_oov <= max_oov)
     hidden = n_unseen > 0
     test = np.flatnonzero(usable & hidden)
     train = np.flatnonzero(usable & ~hidden)
@@ -641,20 +692,44 @@ def cross_corpora(
     oov = tuple(label for label in extra_labels if label in carried)
 
     # A label that only the stopping documents hold is not taught, so such documents must go.
+    stopping = taught.semantics_validation
     if len(stopping):
         has_oov = carries(corpus.select(stopping), oov)
         stopping = stopping[~has_oov]
-    return ZeroShotSplit(
-        corpus,
-        target,
-        LabelSplit(seen, unseen, oov),
-        semantics,
-        stopping,
-        semantics_test,
+    return replace(
+        taught,
+        target=target,
+        labels=LabelSplit(seen, unseen, oov),
+        semantics_validation=stopping,
         train=np.setdiff1d(train, tuning),
         validation=tuning,
         test=test,
-        validation_known=validation_known,
+        by_group=by_group,
+    )
+
+
+def _taught_by_corpus(
+    corpus: LabelCorpus,
+    labels: LabelSplit,
+    validation: int | float,
+    by_group: bool,
+    generator: np.random.Generator,
+) -> ZeroShotSplit:
+    """Return a split in which a whole corpus teaches meaning, without any instances."""
+    clean = _clean_rows(corpus, labels)
+    stopping = _draw_rows(corpus, clean, validation, by_group, generator, keep_labels=True)
+    nothing = np.empty(0, dtype=np.int64)
+    return ZeroShotSplit(
+        corpus,
+        corpus,
+        labels,
+        semantics=np.setdiff1d(clean, stopping),
+        semantics_validation=stopping,
+        semantics_test=nothing,
+        train=nothing,
+        validation=nothing,
+        test=nothing,
+        validation_known=True,
         by_group=by_group,
     )
 
@@ -729,8 +804,8 @@ def measure(
             warnings.simplefilter("ignore", PolysemeWarning)
             values = evaluate(truth, table[:, places])
         measures[name] = {}
-        for metric, value in values.items():
+        for metric, (title, factor) in MEASURES.items():
+            value = values[metric]
             if np.isfinite(value):
-                title, factor = MEASURES[metric]
                 measures[name][title] = factor * value
     return measures

@@ -44,11 +44,14 @@ class Trial:
     """
 
     def __init__(self, setting: Setting, number: int, config: RunConfig) -> None:
+        seed = config.seed + number
+        source, target = load_pair(setting, config)
         self.setting = setting
         self.number = number
         self.config = config
-        self.seed = config.seed + number
-        self.source, self.target = load_pair(setting, config)
+        self.seed = seed
+        self.source = source
+        self.target = target
         self.split = draw_split(setting, number, config)
         # What each shared part took to learn, now or when it was cached; in this process alone;
         # and the parts that were used, also by other parts, since this was cleared.
@@ -86,15 +89,18 @@ class Trial:
 
     def media_features(self, extractor: MediaFeatures) -> NDArray[np.float32]:
         """Fit an extractor to training instances; return every document's features."""
+        config = self.config
         folder = None
-        if uses_own_pictures(self.setting, self.config):
-            folder = self.config.pictures
-        cache = self.config.cache
-        raw = raw_numbers(self.target, extractor, cache, folder)
-        if "random_state" in extractor.get_params():
+        if uses_own_pictures(self.setting, config):
+            folder = config.pictures
+        raw = raw_numbers(self.target, extractor, config.cache, folder)
+        parameters = extractor.get_params()
+        if "random_state" in parameters:
             extractor.set_params(random_state=self.seed)
-        train_rows = self.split.train.tolist()
-        extractor.fit(raw[train_rows])
+        train = self.split.train
+        train_rows = train.tolist()
+        train_raw = raw[train_rows]
+        extractor.fit(train_raw)
         features = extractor.transform(raw)
         return np.asarray(features, dtype=np.float32)
 
@@ -223,11 +229,14 @@ class Trial:
     @cached_property
     def word_vectors(self) -> WordVectors:
         """Word vectors for the labels; those of samples, which nobody published, are random."""
-        if not self.config.quick:
-            return word_vectors(self.config.data)
+        config = self.config
+        if not config.quick:
+            return word_vectors(config.data)
+        labels = self.known_documents.labels
         unique_words: set[str] = set()
-        for label in self.known_documents.labels:
-            unique_words.update(words_of(label))
+        for label in labels:
+            words_of_label = words_of(label)
+            unique_words.update(words_of_label)
         words = sorted(unique_words)
         generator = np.random.default_rng(self.seed)
         shape = (len(words), 50)

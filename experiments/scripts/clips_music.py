@@ -97,16 +97,24 @@ class Composer:
 
     def chord(self, beat: float) -> list[int]:
         """Return the chord of a beat as three pitch classes, its root first."""
-        root = self.roots[int(beat // 2) % 2]
+        bar_half = int(beat // 2) % 2
+        root = self.roots[bar_half]
         if len(self.scale) == 7:
-            return [self.pitch(root + third) % 12 for third in (0, 2, 4)]
-        return [(self.pitch(root) + step) % 12 for step in (0, 7, 0)]
+            degrees = (root, root + 2, root + 4)
+            pitches = [self.pitch(degree) for degree in degrees]
+        else:
+            tonic = self.pitch(root)
+            pitches = [tonic, tonic + 7, tonic]
+        return [pitch % 12 for pitch in pitches]
 
     def inside(self, pitch: int, name: str) -> int:
         """Move a pitch by octaves into a voice's range."""
         low, high = self.voices[name]["range"]
-        pitch += 12 * max(0, -(-(low - pitch) // 12))
-        return pitch - 12 * max(0, -(-(pitch - high) // 12))
+        while pitch < low:
+            pitch += 12
+        while pitch > high:
+            pitch -= 12
+        return pitch
 
     def near(self, pitch_class: int, centre: int, name: str) -> int:
         """Return the pitch of a class that is nearest to a centre, in the voice's range."""

@@ -70,9 +70,14 @@ def scores(setting: Setting, cache: str, trained_labels: set[str]) -> dict[str, 
 
 def written(values: np.ndarray, sign: str = "") -> str:
     """Write columns as mean ± standard error."""
-    errors = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-    pairs = zip(values.mean(axis=0), errors, strict=True)
-    return "  ".join(f"{mean:{sign}.1f} ± {error:.1f}" for mean, error in pairs)
+    root = np.sqrt(len(values))
+    means = values.mean(axis=0)
+    spreads = values.std(axis=0, ddof=1)
+    errors = spreads / root
+    texts = []
+    for mean, error in zip(means, errors, strict=True):
+        texts.append(f"{mean:{sign}.1f} ± {error:.1f}")
+    return "  ".join(texts)
 
 
 def main() -> None:

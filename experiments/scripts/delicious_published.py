@@ -93,8 +93,11 @@ def parabel(split: Split, device: str | None) -> NDArray[np.float64]:
 def in_order(split: Split, classes: NDArray[np.str_], scores: NDArray[np.float64]) -> NDArray:
     """Put columns into the order of the corpus; labels that no one learned come last."""
     column_of = {label: column for column, label in enumerate(classes)}
-    padded = np.hstack([scores, np.full((len(scores), 1), -np.inf)])
-    return padded[:, [column_of.get(label, -1) for label in split.corpus.labels]]
+    worst = np.full((len(scores), 1), -np.inf)
+    padded = np.hstack([scores, worst])
+    labels = split.corpus.labels
+    columns = [column_of.get(label, -1) for label in labels]
+    return padded[:, columns]
 
 
 def ridge(split: Split, device: str | None) -> NDArray[np.float64]:

@@ -223,11 +223,14 @@ def check(out: Path, font: Path) -> bool:
         remade = Path(temporary)
         shutil.copy(out / "music.json", remade)
         prepare(remade, font)
-        names = [*DATA_FILES, "checksums.json", "licences/fluid-r3-MIT.txt"]
-        changed = [
-            name for name in names if (remade / name).read_bytes() != (out / name).read_bytes()
-        ]
-    print(f"Made again, these differ: {', '.join(changed) or 'none'}.")
+        changed = []
+        for name in (*DATA_FILES, "checksums.json", "licences/fluid-r3-MIT.txt"):
+            new = remade / name
+            former = out / name
+            if new.read_bytes() != former.read_bytes():
+                changed.append(name)
+    listed = ", ".join(changed) or "none"
+    print(f"Made again, these differ: {listed}.")
     return not changed
 
 

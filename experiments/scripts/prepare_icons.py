@@ -101,10 +101,12 @@ def tidy(tags: Iterable[str]) -> tuple[str, ...]:
 
 def open_package(packages: Path, name: str) -> tarfile.TarFile:
     """Open the archive of a package, of whichever version."""
-    archives = sorted(packages.glob(f"{name}-*.tgz"))
+    pattern = f"{name}-*.tgz"
+    archives = sorted(packages.glob(pattern))
     if not archives:
         raise SystemExit(f"{packages} has no {name}-VERSION.tgz; run `npm pack` there first.")
-    return tarfile.open(archives[-1])
+    newest = archives[-1]
+    return tarfile.open(newest)
 
 
 def read(package: tarfile.TarFile, name: str) -> bytes:

@@ -165,12 +165,16 @@ sport
 def keywords(photo: Path) -> list[str]:
     """Return the tags of a photograph, by its folders and its name."""
     words: list[str] = []
-    for folder in photo.parts[:-1]:
-        words += WORDS.get(folder, (folder.removesuffix("s"),))
+    folders = photo.parts[:-1]
+    for folder in folders:
+        singular = folder.removesuffix("s")
+        words += WORDS.get(folder, (singular,))
     for tag, names in SEEN.items():
-        if photo.stem in names.split():
+        stems = names.split()
+        if photo.stem in stems:
             words.append(tag)
-    return list(dict.fromkeys(words))
+    distinct = dict.fromkeys(words)
+    return list(distinct)
 
 
 def main(stamps: Path, out: Path) -> None:

@@ -73,9 +73,13 @@ def _new_items(whole: Data, generator: np.random.Generator) -> Growth:
 
 def _common(documents: LabelCorpus, least: int, tested: frozenset[str]) -> NDArray[np.int64]:
     """Return the columns of labels that so many items carry, and some test item."""
-    counts = np.asarray(documents.matrix.sum(axis=0)).ravel()
-    is_tested = np.array([label in tested for label in documents.labels])
-    return np.flatnonzero((counts >= least) & is_tested)
+    sums = documents.matrix.sum(axis=0)
+    counts = np.asarray(sums).ravel()
+    labels = documents.labels
+    is_tested = np.array([label in tested for label in labels])
+    is_frequent = counts >= least
+    is_common = is_frequent & is_tested
+    return np.flatnonzero(is_common)
 
 
 def _new_label(whole: Data, tested: frozenset[str], generator: np.random.Generator) -> Growth:

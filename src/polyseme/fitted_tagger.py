@@ -32,6 +32,7 @@ from polyseme.space.concept_space import ConceptSpace
 
 if TYPE_CHECKING:
     from polyseme.feedback.corrections import Corrections
+    from polyseme.feedback.verdict_log import VerdictLog
     from polyseme.fitting.holdout_validation import Validation
     from polyseme.fitting.warm_start import DocumentKeys
     from polyseme.media.base import MediaFeatures
@@ -156,7 +157,7 @@ class FittedTagger(Estimator):
             scorer,
             kinds=kinds,
             in_use=in_use,
-            implications=self.vocabulary_.raised(labels),
+            implications=self.vocabulary_.implied_columns(labels),
             class_columns=self._class_columns,
         )
 

@@ -149,7 +149,7 @@ class LabelChanges(FittedTagger):
             Whether they may be suggested from now on.
         """
         names = [self._scorer.labels[self._column(label)] for label in self._names(labels)]
-        return self._update(vocabulary_=self.vocabulary_.blocking(names, undo=undo))
+        return self._update(vocabulary_=self.vocabulary_.with_blocked(names, undo=undo))
 
     def rename(self, label: str, name: str) -> Self:
         """Rename a label; its former name is still understood.

@@ -11,7 +11,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from polyseme.base.extractors import MEDIA
 from polyseme.documents.corpus import normalize_label
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.feedback.corrections import Corrections
@@ -19,7 +18,6 @@ from polyseme.feedback.standing_verdicts import Feedback
 from polyseme.feedback.verdict_log import VerdictLog
 from polyseme.fitting.holdout_validation import Validation
 from polyseme.fitting.warm_start import DocumentKeys
-from polyseme.media import extractor_of
 from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.scoring.scorer import NamedLabels
 from polyseme.space.concept_space import ConceptSpace
@@ -90,7 +88,11 @@ def tagger_from_state(
     with part("store"):
         store_arrays = within(arrays, "store")
         store = KnownDocuments.from_state(config["store"], store_arrays)
-    extractor = extractor_of(config, arrays)
+    extractor = None
+    if config["media"] is not None or "features" in config:
+        from polyseme.media.extractors import extractor_of
+
+        extractor = extractor_of(config, arrays)
     _check_parts_fit(config, arrays, space, store)
     validation = None
     if config["validation"] is not None:
@@ -139,7 +141,7 @@ _VALUES = Fields(
         "store": Table(Anything()),
         "features": Table(Anything()),
         "method": Choice(("space",)),
-        "media": Maybe(Choice(MEDIA)),
+        "media": Maybe(Text()),
         "n_vocabulary": Whole(0),
         "n_fitted": Whole(0),
         "n_features_in": Whole(0),

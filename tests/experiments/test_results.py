@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from polyseme.storage.atomic_files import MARK
+from polyseme.storage.atomic_files import mark_folder
 from polyseme_experiments import EXPERIMENTS
 from polyseme_experiments.figures import get_experiment
 from polyseme_experiments.figures.base import FORMER, Results
@@ -24,16 +24,11 @@ HEADLINE = SETTINGS | {"Emoji": "emoji"}
 COLUMNS = ("E-MAP ZSL", "E-MAP ZSL only", "C-MAP ZSL", "C-MAP ZSL only")
 
 
-def copy_records(results, folder):
-    """Copy records, and the mark by which a folder of results is known."""
-    shutil.copytree(results / "records", folder / "records")
-    shutil.copy(results / MARK, folder)
-
-
 @pytest.fixture(scope="module")
 def made_again(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    copy_records(RESULTS, folder)
+    mark_folder(folder, "results")
+    shutil.copytree(RESULTS / "records", folder / "records")
     sections = reproduce(["all"], RunConfig(), out=folder, from_records=True)
     return folder, sections
 
@@ -54,7 +49,8 @@ def test_tables_are_those_of_the_records(made_again):
 
 def test_tables_of_the_published_training_are_those_of_its_records(tmp_path):
     recorded_folder = RESULTS / "paper"
-    copy_records(recorded_folder, tmp_path)
+    mark_folder(tmp_path, "results")
+    shutil.copytree(recorded_folder / "records", tmp_path / "records")
     config = RunConfig(preset="paper")
     reproduce(["fig7", "fig9"], config, out=tmp_path, from_records=True)
     for name in ("README.md", "tables/fig7.csv", "tables/fig9.csv"):

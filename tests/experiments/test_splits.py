@@ -435,7 +435,7 @@ def test_rows_outside_a_corpus_are_refused(music):
     split = within_corpus(music, labels, first=0.6, random_state=0)
     with pytest.raises(InputError, match="`train` of `ZeroShotSplit` must hold rows"):
         replace(split, train=[0, len(music)])
-    with pytest.raises(InputError, match=r"`part` of `ZeroShotSplit\.instances` must be one of"):
+    with pytest.raises(InputError, match=r"`name` of `ZeroShotSplit\.instances` must be one of"):
         split.instances("semantics")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
-from polyseme.base.memory import check_memory, machine_bytes
+from polyseme.base.machine import check_memory, machine_bytes
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.fitting.cost import Cost, cost_of_fit, in_time, warn_about_cost
 

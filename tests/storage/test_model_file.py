@@ -23,7 +23,7 @@ from safetensors.numpy import load_file, save
 
 from killed_writers import killed_while_writing
 from polyseme import load
-from polyseme.base import memory
+from polyseme.base import machine as memory
 from polyseme.storage.model_file import (
     MODEL,
     VERDICTS,

@@ -53,7 +53,7 @@ def features(world):
 
 def test_a_model_is_a_project_and_its_labels_are_a_vocabulary(client, host):
     (vocabulary,) = ok(client.get("/v1/vocabs"))["vocabs"]
-    size = len(host.now.kinds)
+    size = len(host.snapshot.kinds)
     assert vocabulary == {"vocab_id": "toy", "languages": ["und"], "size": size, "loaded": True}
     (project,) = ok(client.get("/v1/projects"))["projects"]
     assert project == ok(client.get(PROJECT))
@@ -71,11 +71,11 @@ def test_an_unknown_project_is_a_problem_with_status_404(client):
 
 def test_tags_in_a_text_are_completed(client, host):
     response = suggest(client, "Sand, sea\nnobody knows this, ", limit="3")
-    expected, scores = host.now.tagger.complete(["sand", "sea"], k=3)
+    expected, scores = host.snapshot.tagger.complete(["sand", "sea"], k=3)
     assert labels(response) == expected.tolist()
     assert column(results(response), "score") == pytest.approx(scores, abs=1e-5)
     assert results(response)[0]["uri"] == uri_of(expected[0])
-    assert response.headers["x-model-version"] == host.now.version
+    assert response.headers["x-model-version"] == host.snapshot.version
     likely = suggest(client, "sand;sea", threshold=str(scores[1]))
     assert labels(likely) == expected[:2].tolist()
     assert labels(suggest(client, "sand", limit="0")) == []
@@ -86,14 +86,14 @@ def test_tags_in_a_text_are_completed(client, host):
 )
 def test_a_text_without_a_known_tag_gets_no_labels_and_no_candidates(client, host, text):
     assert labels(suggest(client, text)) == []
-    assert not host.told.typed
+    assert not host.notices.unknown_tags
 
 
 def test_features_are_numbers_or_base64_and_may_have_tags_beside_them(client, host, world):
     row = world.X_test[0].astype(np.float32)
     numbers = ",".join(map(str, row.tolist()))
     encoded = base64.b64encode(row.tobytes()).decode()
-    expected, _ = host.now.tagger.rank(row[None], 4)
+    expected, _ = host.snapshot.tagger.rank(row[None], 4)
     by_numbers = suggest(client, metadata_features=numbers, limit="4")
     assert labels(by_numbers) == expected[0].tolist()
     by_base64 = suggest(client, metadata_features=encoded, limit="4")
@@ -160,22 +160,22 @@ def test_broken_json_is_a_bad_request(client, route, content):
 
 
 def test_documents_with_subjects_become_known_and_may_bring_new_labels(client, host):
-    n_documents = len(host.now.tagger.store_.ids)
+    n_documents = len(host.snapshot.tagger.store_.ids)
     subjects = [*SEA, {"uri": "http://example.org/7", "label": "pebble"}]
     response = learn(client, [{"text": "sand, words that are no tag", "subjects": subjects}])
     assert response.status_code == 204
     assert response.content == b""
-    store = host.now.tagger.store_
+    store = host.snapshot.tagger.store_
     assert len(store.ids) == n_documents + 1
     labels_of_document = store.document(n_documents)
     assert set(labels_of_document) == {"pebble", "sand", "sea"}
 
 
 def test_a_document_without_subjects_is_not_learned(client, host):
-    n_documents = len(host.now.tagger.store_.ids)
+    n_documents = len(host.snapshot.tagger.store_.ids)
     response = learn(client, [{"text": "sand"}])
     assert response.status_code == 204
-    assert len(host.now.tagger.store_.ids) == n_documents
+    assert len(host.snapshot.tagger.store_.ids) == n_documents
 
 
 def test_subjects_of_an_item_with_features_are_verdicts(client, host, world, features):
@@ -185,12 +185,12 @@ def test_subjects_of_an_item_with_features_are_verdicts(client, host, world, fea
         "metadata": {"features": features},
         "subjects": SEA,
     }
-    sea = host.now.tagger.classes_.tolist().index("sea")
-    score_before = host.now.tagger.predict_proba(world.X_test[:1])[0, sea]
+    sea = host.snapshot.tagger.classes_.tolist().index("sea")
+    score_before = host.snapshot.tagger.predict_proba(world.X_test[:1])[0, sea]
     assert learn(client, [document, document]).status_code == 204
-    (verdict,) = host.now.said["my item"]
+    (verdict,) = host.snapshot.verdicts_by_item["my item"]
     assert (verdict.label, verdict.answer) == ("sea", True)
-    score_after = host.now.tagger.predict_proba(world.X_test[:1])[0, sea]
+    score_after = host.snapshot.tagger.predict_proba(world.X_test[:1])[0, sea]
     assert score_after > score_before
 
 
@@ -337,7 +337,7 @@ def test_annif_suggests_with_a_model_as_its_http_backend(
     file.write_bytes(client.get("/v1/vocabs/toy/subjects.tsv").content)
     subjects = SubjectIndexFile()
     subjects.load_subjects(VocabFileTSV(str(file), "und"))
-    assert len(subjects) == len(host.now.kinds)
+    assert len(subjects) == len(host.snapshot.kinds)
     project = SimpleNamespace(subjects=subjects, datadir=str(tmp_path))
     parameters = {"endpoint": f"http://localhost{PROJECT}/suggest", "limit": "5"}
     backend = backends.HTTPBackend("http", parameters, project)
@@ -345,7 +345,7 @@ def test_annif_suggests_with_a_model_as_its_http_backend(
     assert backend.modification_time.isoformat() == host.changed
     (suggestions,) = backend.suggest([Document(text="sand, sea")])
     names = [subjects[suggestion.subject_id].labels["und"] for suggestion in suggestions]
-    expected, scores = host.now.tagger.complete(["sand", "sea"], k=5)
+    expected, scores = host.snapshot.tagger.complete(["sand", "sea"], k=5)
     assert names == expected.tolist()
     suggested_scores = [suggestion.score for suggestion in suggestions]
     assert suggested_scores == pytest.approx(scores, abs=1e-5)

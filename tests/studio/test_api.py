@@ -183,7 +183,7 @@ def test_an_item_beside_its_own_features_is_refused_in_every_form(client, toy, w
 
 def test_a_batch_names_the_version_of_the_model_that_answered(host, serving, monkeypatch):
     client = serving(host)
-    version = host.now.version
+    version = host.snapshot.version
     suggest = host.suggest
 
     def suggest_and_rename(asks):
@@ -586,7 +586,7 @@ def test_a_full_queue_is_refused_with_the_time_to_retry(host, serving):
 
 def test_an_internal_error_is_reported_without_details(host, serving, monkeypatch):
     client = serving(host)
-    monkeypatch.setattr(type(host.now.tagger), "similar_labels", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(host.snapshot.tagger), "similar_labels", lambda *_: 1 / 0)
     detail = refused(client.get(f"{TOY}/merges"), 500)
     assert "ZeroDivision" not in detail
 

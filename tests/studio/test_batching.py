@@ -27,10 +27,10 @@ def test_rows_that_wait_while_a_batch_is_scored_are_the_next_batch():
 
     async def submit():
         batcher = Batcher(score, largest=4)
-        first = asyncio.create_task(batcher.submit(1))
+        first = asyncio.ensure_future(batcher.submit(1))
         while not sizes:
             await asyncio.sleep(0.001)
-        waiting = [asyncio.create_task(batcher.submit(row)) for row in range(2, 8)]
+        waiting = [asyncio.ensure_future(batcher.submit(row)) for row in range(2, 8)]
         await asyncio.sleep(0)
         assert batcher.n_waiting == 6
         free.set()
@@ -103,9 +103,9 @@ def test_a_full_or_closed_queue_refuses_rows_at_once():
 
     async def submit():
         batcher = Batcher(lambda rows: [free.wait(10) for _ in rows], most_waiting=2)
-        running = asyncio.create_task(batcher.submit(0))
+        running = asyncio.ensure_future(batcher.submit(0))
         await asyncio.sleep(0.05)
-        waiting = [asyncio.create_task(batcher.submit(row)) for row in (1, 2)]
+        waiting = [asyncio.ensure_future(batcher.submit(row)) for row in (1, 2)]
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError):
             await batcher.submit(3)
@@ -129,10 +129,10 @@ def test_a_cancelled_row_is_not_scored():
 
     async def submit():
         batcher = Batcher(score)
-        first = asyncio.create_task(batcher.submit("first"))
+        first = asyncio.ensure_future(batcher.submit("first"))
         while not scored:
             await asyncio.sleep(0.001)
-        cancelled = asyncio.create_task(batcher.submit("cancelled"))
+        cancelled = asyncio.ensure_future(batcher.submit("cancelled"))
         await asyncio.sleep(0)
         cancelled.cancel()
         await asyncio.sleep(0)

@@ -81,12 +81,12 @@ def state_of(tagger):
 def test_a_change_is_on_disk_when_its_answer_begins(change, host, model):
     host.learn([Verdict("item-0", "sand", True)])
     host.change("block", "pie", None, lambda tagger: tagger.block(["pie"]))
-    before = state_of(host.now.tagger)
+    before = state_of(host.snapshot.tagger)
     app = create_app([host], Settings(watch=0))
     disk = StateOnDisk(app, model)
     method, path, body = REQUESTS[change]
     with TestClient(disk, "http://localhost") as client:
         response = client.request(method, path, json=body)
     assert response.status_code in (200, 201, 204), response.text
-    assert disk.state == state_of(host.now.tagger)
+    assert disk.state == state_of(host.snapshot.tagger)
     assert disk.state != before

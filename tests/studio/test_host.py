@@ -39,11 +39,11 @@ def rename(label, name):
 
 
 def blocked(host):
-    return set(host.now.tagger.vocabulary_.blocked)
+    return set(host.snapshot.tagger.vocabulary_.blocked)
 
 
 def n_verdicts(host):
-    return len(host.now.tagger.verdicts_.standing())
+    return len(host.snapshot.tagger.verdicts_.standing())
 
 
 def block_on_disk(model, label):
@@ -108,27 +108,27 @@ def test_unknown_tags_are_returned_and_counted(host, world):
     request, unknown = host.check(SuggestRequest(features_of(world), ("Sand", "canoe", "canoe")))
     assert request.tags == ("sand",)
     assert unknown == ["canoe"]
-    assert host.told.typed == {"canoe": 1}
+    assert host.notices.unknown_tags == {"canoe": 1}
 
 
 def test_a_change_is_saved_as_a_version_and_serves_at_once(host, model):
-    before = host.now
+    before = host.snapshot
     host.change("rename", "sand", "ann", rename("sand", "grit"))
-    assert host.now.known("grit") == host.now.known("sand") == "grit"
+    assert host.snapshot.find_label("grit") == host.snapshot.find_label("sand") == "grit"
     assert "grit" in load(model).classes_
     versions = [(version.action, version.who) for version in host.versions.all()]
     assert versions == [("opened", None), ("rename", "ann")]
-    assert host.now.version != before.version
+    assert host.snapshot.version != before.version
     # Who still reads the former state sees it as it was.
     assert "sand" in before.kinds
-    assert before.tagger is not host.now.tagger
+    assert before.tagger is not host.snapshot.tagger
 
 
 def test_a_change_that_fails_changes_nothing(host):
-    before = host.now
+    before = host.snapshot
     with pytest.raises(InputError, match="already"):
         host.change("rename", "", None, rename("sand", "sea"))
-    assert host.now is before
+    assert host.snapshot is before
     assert actions(host) == ["opened"]
 
 
@@ -139,7 +139,7 @@ def test_a_restored_version_keeps_the_verdicts(host, model):
     assert "sand" not in blocked(host)
     assert n_verdicts(host) == 1
     assert actions(host) == ["opened", "block", "restore"]
-    assert ModelHost(model).now.version == host.now.version
+    assert ModelHost(model).snapshot.version == host.snapshot.version
 
 
 def test_verdicts_change_scores_at_once_and_undo_restores_them_exactly(host, world):
@@ -159,7 +159,7 @@ def test_a_verdict_on_an_unknown_item_needs_its_features(model, world):
     with pytest.raises(UnknownItemError, match="There is no item 'x', and no features"):
         host.learn([verdict])
     host.learn([verdict], features)
-    assert host.now.reviewed == {"x"}
+    assert host.snapshot.reviewed == {"x"}
     with pytest.raises(UnknownItemError, match="There is no item 'y'"):
         host.learn([Verdict("y", "sand", True)], features)
 
@@ -183,18 +183,18 @@ def test_a_change_applies_to_the_model_on_disk(host, model):
 
 
 def test_a_damaged_model_is_refused_and_the_former_one_serves_on(host, model):
-    before = host.now
+    before = host.snapshot
     file = model / MODEL
     content = file.read_bytes()
     file.write_bytes(content[:-1])
     with pytest.raises(InputError, match="former model goes on"):
         host.reload()
-    assert host.now is before
-    assert "refused" in host.told.trouble
+    assert host.snapshot is before
+    assert "refused" in host.notices.reload_error
     assert not host.refresh(), "it is not tried again"
     file.write_bytes(content)
     host.reload()
-    assert host.told.trouble is None
+    assert host.notices.reload_error is None
 
 
 def test_a_model_with_another_number_of_features_is_refused(
@@ -222,7 +222,7 @@ def test_a_model_that_is_copied_slowly_serves_when_it_is_complete(host, model, t
         host.refresh()
     (model / MODEL).write_bytes(content)
     assert host.refresh()
-    assert host.told.trouble is None
+    assert host.notices.reload_error is None
     assert "sand" in blocked(host)
 
 
@@ -235,12 +235,12 @@ def test_trouble_is_over_when_the_former_model_is_back(host, model, content):
         file.write_bytes(content)
     with pytest.raises(InputError, match="former model goes on"):
         host.refresh()
-    assert "refused" in host.told.trouble
+    assert "refused" in host.notices.reload_error
     assert host.changed
     assert not host.refresh(), "it is not tried again"
     file.write_bytes(whole)
     host.refresh()
-    assert host.told.trouble is None
+    assert host.notices.reload_error is None
 
 
 def test_readers_see_consistent_states_while_the_model_changes(host, world):
@@ -267,15 +267,15 @@ def test_readers_see_consistent_states_while_the_model_changes(host, world):
 
 def test_for_an_unknown_label_similar_labels_are_proposed(host):
     with pytest.raises(UnknownLabelError) as refusal:
-        host.now.label("Sandd")
+        host.snapshot.label("Sandd")
     sentence, _, hint = str(refusal.value).partition("; did you mean ")
     assert sentence == "There is no label 'Sandd'"
     assert hint.startswith("'sand'")
     proposals = hint.split(" or ")
     assert 1 <= len(proposals) <= 3
     with pytest.raises(UnknownLabelError, match=r"^There is no label 'qqqqqq'\.$"):
-        host.now.label("qqqqqq")
-    assert host.now.label("  SAND ") == "sand"
+        host.snapshot.label("qqqqqq")
+    assert host.snapshot.label("  SAND ") == "sand"
 
 
 def test_a_model_of_the_published_method_is_refused(published_tagger, tmp_path):

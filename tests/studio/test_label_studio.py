@@ -119,7 +119,7 @@ def test_a_setup_without_any_known_label_is_refused(client):
 
 @pytest.mark.parametrize("config", [CHOICES, TAXONOMY, FREE], ids=["choices", "taxonomy", "free"])
 def test_a_setup_returns_the_version_of_the_model(client, host, config):
-    assert setup(client, config).json() == {"model_version": host.now.version}
+    assert setup(client, config).json() == {"model_version": host.snapshot.version}
 
 
 def test_health_and_metrics_answer(client):
@@ -134,7 +134,7 @@ def test_health_and_metrics_answer(client):
 
 def test_predictions_are_the_likely_choices_under_their_values(client, host, beach):
     (prediction,) = predict(client, CHOICES, {"image": beach}, threshold=0.3)
-    tagger = host.now.tagger
+    tagger = host.snapshot.tagger
     features = host.collection.row(beach)
     scores = dict(zip(tagger.classes_, tagger.predict_proba(features[None])[0], strict=True))
     likely = [label for label in ("sand", "sea", "pie") if scores[label] >= 0.3]
@@ -151,7 +151,7 @@ def test_predictions_are_the_likely_choices_under_their_values(client, host, bea
     }
     mean_score = sum(scores[label] for label in likely) / len(likely)
     assert prediction["score"] == pytest.approx(mean_score, abs=1e-5)
-    assert prediction["model_version"] == host.now.version
+    assert prediction["model_version"] == host.snapshot.version
 
 
 def test_of_single_choices_the_best_one_is_predicted(client, beach):
@@ -262,7 +262,9 @@ def create_sea(client, image="item-0", **options):
 
 def answers(host, item):
     """Return the standing verdicts on an item, by label."""
-    return {verdict.label: verdict.answer for verdict in host.now.said.get(item, ())}
+    return {
+        verdict.label: verdict.answer for verdict in host.snapshot.verdicts_by_item.get(item, ())
+    }
 
 
 def test_a_chosen_label_is_accepted_and_a_removed_prediction_is_rejected(client, host, beach):
@@ -275,9 +277,9 @@ def test_a_chosen_label_is_accepted_and_a_removed_prediction_is_rejected(client,
     assert response.status_code == 201
     assert response.json() == {"result": {}, "status": "ok"}
     assert answers(host, beach) == {"sand": False, "sea": True, "brand new": True}
-    n_events = host.now.n_events
+    n_events = host.snapshot.n_events
     send(client, "ANNOTATION_UPDATED", {"image": beach}, annotation)
-    assert host.now.n_events == n_events, "a repeated annotation is not learned again"
+    assert host.snapshot.n_events == n_events, "a repeated annotation is not learned again"
 
 
 def test_an_annotation_is_replaced_by_its_update_and_removed_with_it(client, host, beach):
@@ -333,7 +335,7 @@ def test_an_annotation_that_cannot_be_learned_is_refused_and_logged(
     assert sentence in response.json()["detail"]
     (line,) = learning_log
     assert sentence in line
-    assert not host.now.said
+    assert not host.snapshot.verdicts_by_item
 
 
 def test_values_that_are_no_labels_are_ignored(client, host, learning_log):
@@ -342,13 +344,13 @@ def test_values_that_are_no_labels_are_ignored(client, host, learning_log):
     annotation = {"id": 1, "result": result}
     response = send(client, "ANNOTATION_CREATED", {"image": "item-0"}, annotation)
     assert response.status_code == 201
-    assert not host.now.said
+    assert not host.snapshot.verdicts_by_item
     assert not learning_log
 
 
 def test_an_event_without_an_annotation_is_ignored(client, host, learning_log):
     send(client, "START_TRAINING", {}, {})
-    assert not host.now.said
+    assert not host.snapshot.verdicts_by_item
     assert not learning_log
 
 

@@ -25,7 +25,7 @@ from polyseme.studio.landscape import (
     Anchor,
     Companion,
     Landscape,
-    Shared,
+    SharedLabel,
     anchors,
     companions,
     concept_positions,
@@ -422,9 +422,9 @@ def test_companions_of_a_label_are_counted(fruit_store):
 def test_shared_labels_are_those_more_frequent_than_usual(fruit_store):
     assert shared_labels(fruit_store, []) == []
     assert shared_labels(fruit_store, [0, 1, 1]) == [
-        Shared("pie", 2, 1.0, pytest.approx(2.5)),
-        Shared("apple", 2, 1.0, pytest.approx(5 / 3)),
-        Shared("oven", 1, 0.5, pytest.approx(1.25)),
+        SharedLabel("pie", 2, 1.0, pytest.approx(2.5)),
+        SharedLabel("apple", 2, 1.0, pytest.approx(5 / 3)),
+        SharedLabel("oven", 1, 0.5, pytest.approx(1.25)),
     ]
 
 

@@ -94,8 +94,8 @@ def test_an_unknown_item_is_404_and_no_file_is_opened(
     detail = refused(response, 404)
     assert detail.startswith(f"There is no item '{name[:60]}'")
     assert Path(name).name not in {Path(path).name for path in opened}
-    assert not photos.now.n_events
-    assert "sky" not in photos.now.kinds
+    assert not photos.snapshot.n_events
+    assert "sky" not in photos.snapshot.kinds
 
 
 @pytest.mark.parametrize("path", ["items/secret.png", "media/secret.png"])
@@ -126,11 +126,11 @@ def test_verdicts_may_be_about_items_sent_listed_or_reviewed_before(photos, serv
     body = {"verdicts": [mine, yours], "features": features}
     response = client.post(f"{PHOTOS}/learn", json=body)
     refused(response, 404, "There is no item 'yours'")
-    assert set(photos.now.reviewed) == {"mine", "blue.png"}
+    assert set(photos.snapshot.reviewed) == {"mine", "blue.png"}
 
 
 def test_a_tagger_opens_no_file_that_only_a_verdict_names(photos, red_picture, opened):
-    tagger = photos.now.tagger
+    tagger = photos.snapshot.tagger
     name = str(red_picture)
     verdicts = [Verdict(name, "warm", True)]
     with pytest.raises(ValueError, match="Nothing is known of the item"):
@@ -214,10 +214,10 @@ def label_path(name, action=""):
 def test_any_label_is_read_changed_and_removed_at_its_address(host, label):
     toy = ModelClient(ExactClient(host))
     host.change("add", "", None, lambda tagger: tagger.add_documents([[label, "sand"]]))
-    known_label = host.now.known(label)
+    known_label = host.snapshot.find_label(label)
     assert toy.get(label_path(label))["label"] == known_label
     toy.post(label_path(label, "/block"), {})
-    assert known_label in host.now.tagger.vocabulary_.blocked
+    assert known_label in host.snapshot.tagger.vocabulary_.blocked
     toy.post(label_path(label, "/block"), {"undo": True})
     toy.post(label_path(label, "/rename"), {"name": "new/name"})
     assert toy.get(label_path("new/name"))["aliases"] == [known_label]
@@ -226,7 +226,7 @@ def test_any_label_is_read_changed_and_removed_at_its_address(host, label):
     toy.post(label_path("other", "/merge"), {"into": "sea"})
     toy.post("/labels", {"documents": [["fresh/one", "sand"]]})
     toy.delete(label_path("fresh/one"))
-    assert "fresh/one" not in host.now.kinds
+    assert "fresh/one" not in host.snapshot.kinds
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def test_every_operation_answers_as_it_is_described(host, serving):
     schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers=HERE)
     statuses: Counter[int] = Counter()
     operations = [result.ok() for result in schema.get_all_operations()]
-    labels = sorted(host.now.kinds)
+    labels = sorted(host.snapshot.kinds)
     for operation in operations:
 
         @settings(

@@ -51,7 +51,11 @@ def test_pictures_get_labels_with_confidence_and_topicality(photos, serving):
     response = client.post(f"{LABELS}/photos", json=body)
     content = response.json()
     assert (content["id"], content["code"]) == ("abc", 200)
-    assert content["model"] == {"type": "labels", "name": "photos", "version": photos.now.version}
+    assert content["model"] == {
+        "type": "labels",
+        "name": "photos",
+        "version": photos.snapshot.version,
+    }
     assert set(names(response)) == {"fire", "warm"}
     for label in content["result"]["labels"]:
         assert 0.5 <= label["confidence"] <= 1
@@ -130,10 +134,10 @@ def test_a_model_of_numbers_takes_no_pictures(client, path, images, status, sent
 def test_by_default_labels_reach_a_precision_of_one_half(client, host, world):
     row = world.themes_test.index("beach")
     response = client.post(f"{LABELS}/toy", json={"url": f"item-{row}"})
-    tagger = host.now.tagger
+    tagger = host.snapshot.tagger
     features = host.collection.row(f"item-{row}")
     scores = dict(zip(tagger.classes_, tagger.predict_proba(features[None])[0], strict=True))
-    thresholds = host.now.least(0.5)
+    thresholds = host.snapshot.thresholds(0.5)
     assert set(names(response)) == {
         label for label, score in scores.items() if score >= thresholds[label]
     }

@@ -57,9 +57,9 @@ def zeppelin_refit(photos, world):
     beach = list(world.themes).index("beach")
     rows = np.flatnonzero(world.X[:, beach] > 0.5)[:20]
     photos.learn([Verdict(NAMES[row], "zeppelin", True) for row in rows])
-    before = photos.now
+    before = photos.snapshot
     status = refit(photos, "ada")
-    return before, photos.now, status
+    return before, photos.snapshot, status
 
 
 def test_a_refit_learns_accepted_tags(zeppelin_refit, world):
@@ -100,8 +100,8 @@ def test_a_refit_is_saved_as_a_version(zeppelin_refit, photos, world):
 def test_a_refit_keeps_known_tag_sets_without_items(photos, world):
     assert refit(photos).state == "done"
     for label in world.unseen:
-        assert photos.now.kinds[label] == "unseen"
-    store = photos.now.tagger.store_
+        assert photos.snapshot.kinds[label] == "unseen"
+    store = photos.snapshot.tagger.store_
     tag_sets = [set(store.document(row)) for row in range(len(world.label_sets))]
     assert not set(world.unseen).isdisjoint(set().union(*tag_sets))
 
@@ -120,22 +120,22 @@ def test_verdicts_during_a_refit_are_kept_and_the_former_model_answers_until_its
     monkeypatch.setattr(ModelHost, "adopt", wait_and_adopt)
     photos.refitting.start()
     assert is_fitted.wait(60)
-    before = photos.now
+    before = photos.snapshot
     with pytest.raises(RefitRunningError):
         photos.refitting.start()
     photos.learn([ZEPPELIN, Verdict(NAMES[290], "sun", False)])
-    assert photos.now.digest == before.digest
-    assert photos.collection.ask(photos.now.tagger, "sun", 3, "likeliest")
+    assert photos.snapshot.digest == before.digest
+    assert photos.collection.ask(photos.snapshot.tagger, "sun", 3, "likeliest")
     may_adopt.set()
     assert photos.refitting.wait().state == "done"
-    tagger = photos.now.tagger
+    tagger = photos.snapshot.tagger
     standing = {(event.item, event.label, event.answer) for event in tagger.verdicts_.standing()}
     assert standing == {(NAMES[0], "zeppelin", True), (NAMES[290], "sun", False)}
     labels = tagger.classes_.tolist()
     assert {labels.index("zeppelin"), labels.index("sun")} <= set(tagger._corrections.by_column)
     # Items of later verdicts are encoded in the new space.
     photos.learn([Verdict(NAMES[1], "sun", True)])
-    assert len(photos.now.tagger.verdicts_.standing()) == 3
+    assert len(photos.snapshot.tagger.verdicts_.standing()) == 3
 
 
 def test_a_change_during_a_refit_makes_it_fail_and_stays(photos, monkeypatch):
@@ -149,7 +149,7 @@ def test_a_change_during_a_refit_makes_it_fail_and_stays(photos, monkeypatch):
     status = refit(photos)
     assert status.state == "failed"
     assert "was changed meanwhile" in status.reason
-    assert photos.now.tagger.vocabulary_.blocked == ("sun",)
+    assert photos.snapshot.tagger.vocabulary_.blocked == ("sun",)
 
 
 def test_an_error_during_a_refit_leaves_the_model_in_service(photos, monkeypatch):
@@ -157,11 +157,11 @@ def test_an_error_during_a_refit_leaves_the_model_in_service(photos, monkeypatch
         raise MemoryError("no room for it")
 
     monkeypatch.setattr(ZeroShotTagger, "fit", fail)
-    before = photos.now
+    before = photos.snapshot
     status = refit(photos)
     assert status.state == "failed"
     assert status.reason == "Not refitted: no room for it"
-    assert photos.now is before
+    assert photos.snapshot is before
     assert photos.suggest([]) == []
 
 
@@ -187,7 +187,7 @@ def test_the_routes_start_a_refit_and_return_its_progress(photos, serving):
     status = model.get("/refit")
     assert status["state"] == "done"
     assert status["rounds_done"] == status["rounds"]
-    assert model.get()["version"] == photos.now.version
+    assert model.get()["version"] == photos.snapshot.version
     assert model.get("/versions")["versions"][-1]["action"] == "refit"
 
 

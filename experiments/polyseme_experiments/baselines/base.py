@@ -68,9 +68,16 @@ class Baseline(Estimator, ABC):
         label_sets_only: bool = False,
     ) -> Self:
         """Learn from instances and label sets, as `ZeroShotTagger.fit`."""
+        owner = type(self).__name__
         tagged = self._tagged(y)
-        corpus = check_corpus(tagged, owner=type(self).__name__, n_labels=1)
-        features, Y, Z = self._tables(X, y, corpus, label_sets, label_sets_only)
+        corpus = check_corpus(tagged, owner=owner, n_labels=1)
+        features, Y, Z = self._tables(
+            X,
+            y,
+            corpus,
+            label_sets,
+            label_sets_only,
+        )
         self._fit(features, Y, Z)
         return self
 
@@ -126,18 +133,21 @@ class Baseline(Estimator, ABC):
         """Score every label for each instance, (n, n_labels), larger is better."""
         check_fitted(self, "classes_")
         owner = type(self).__name__
+        n_features = self.n_features_in_
         values, _ = without_ids(X)
         names = getattr(self, "feature_names_in_", None)
         table = in_order(values, names, owner=owner)
-        features = check_features(table, owner=owner, n_features=self.n_features_in_)
+        features = check_features(table, owner=owner, n_features=n_features)
         return self._scores(features)
 
     def rank(self, X: object, k: int = 10) -> tuple[NDArray[np.object_], Matrix]:
         """Return the k best labels for each instance and their scores, each (n, k)."""
         scores = self.decision_function(X)
-        preference = label_preference(self.n_occurrences_)
+        counts = self.n_occurrences_
+        preference = label_preference(counts)
         label_ids, best_scores = rank_labels(scores, preference, k)
-        return self.classes_[label_ids], best_scores
+        labels = self.classes_[label_ids]
+        return labels, best_scores
 
     @abstractmethod
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
@@ -176,8 +186,10 @@ def best_candidate(
 
     `qualities` gives the quality of every candidate when some labels are hidden, (n_labels,).
     """
-    total = np.zeros(len(candidates))
-    for hidden in hidden_groups(n_labels, n_groups, generator):
+    n_candidates = len(candidates)
+    total = np.zeros(n_candidates)
+    groups = hidden_groups(n_labels, n_groups, generator)
+    for hidden in groups:
         total += qualities(hidden)
     best = int(np.argmax(total))
     return candidates[best]

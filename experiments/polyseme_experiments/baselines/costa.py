@@ -136,10 +136,14 @@ class SeenClassifiers(Estimator):
             The labels of each instance. The groups of a corpus are kept in one fold each.
         """
         owner = type(self).__name__
-        corpus = check_corpus(as_corpus(y), owner=owner, n_labels=1)
-        features = check_instances(X, len(corpus), owner=owner)
-        groups = group_numbers(corpus.groups, len(corpus))
-        return self.fit_matrix(features, corpus.matrix, corpus.labels, groups)
+        given = as_corpus(y)
+        corpus = check_corpus(given, owner=owner, n_labels=1)
+        n = len(corpus)
+        features = check_instances(X, n, owner=owner)
+        groups = group_numbers(corpus.groups, n)
+        matrix = corpus.matrix
+        labels = corpus.labels
+        return self.fit_matrix(features, matrix, labels, groups)
 
     def fit_matrix(
         self, X: Rows, Y: sp.csr_matrix, labels: Sequence[str], groups: IntArray | None = None
@@ -183,12 +187,15 @@ class SeenClassifiers(Estimator):
         check_fitted(self, "slope_")
         owner = type(self).__name__
         features = check_features(X, owner=owner, n_features=self.n_features_in_)
-        probabilities = np.empty((features.shape[0], len(self.classes_)))
-        row_bytes = 8 * self.support_.shape[0]
-        for block in row_blocks(len(probabilities), row_bytes, _BLOCK_BYTES):
+        n = features.shape[0]
+        n_labels = len(self.classes_)
+        n_support = self.support_.shape[0]
+        probabilities = np.empty((n, n_labels))
+        for block in row_blocks(n, 8 * n_support, _BLOCK_BYTES):
             rows = features[block]
-            dense = rows.toarray() if sp.issparse(rows) else rows
-            scaled = scale_rows(dense, "standard", self._mean, self._scale, np.float64)
+            if sp.issparse(rows):
+                rows = rows.toarray()
+            scaled = scale_rows(rows, "standard", self._mean, self._scale, np.float64)
             decisions = rbf_predict(
                 np.asarray(scaled),
                 self.support_,
@@ -196,8 +203,10 @@ class SeenClassifiers(Estimator):
                 self.dual_coef_,
                 self.intercept_,
             )
-            probabilities[block] = expit(self.slope_ * decisions + self.offset_)
-        probabilities[:, self.constant_] = self.shares_[self.constant_]
+            logits = self.slope_ * decisions + self.offset_
+            probabilities[block] = expit(logits)
+        constant = self.constant_
+        probabilities[:, constant] = self.shares_[constant]
         return probabilities
 
     def _search(
@@ -248,11 +257,17 @@ def _fit_machines(kernel: Matrix, truth: Mask, C: float) -> tuple[Matrix, Matrix
     in_all = truth.all(axis=0)
     # A label that none (or all) of the instances carry has no coefficients and the bias -1 (or 1).
     bias = np.where(in_all, 1.0, -1.0)
-    for column in np.flatnonzero(in_any & ~in_all):
+    learnable = in_any & ~in_all
+    columns = np.flatnonzero(learnable)
+    for column in columns:
+        carries_label = truth[:, column]
         machine = SVC(C=C, kernel="precomputed")
-        machine.fit(kernel, truth[:, column])
-        coefficients[machine.support_, column] = machine.dual_coef_[0]
-        bias[column] = machine.intercept_[0]
+        machine.fit(kernel, carries_label)
+        support = machine.support_
+        dual = machine.dual_coef_
+        intercept = machine.intercept_
+        coefficients[support, column] = dual[0]
+        bias[column] = intercept[0]
     return coefficients, bias
 
 

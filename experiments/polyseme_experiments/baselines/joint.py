@@ -207,7 +207,8 @@ class Pairs:
     def __init__(self, counts: Matrix, n_sets: int) -> None:
         self.counts = counts
         single = np.diag(counts)
-        expected = np.outer(single, single) / n_sets
+        products = np.outer(single, single)
+        expected = products / n_sets
         self.expected = np.maximum(expected, _LEAST_SHARE)
         # A label says nothing of itself, and labels without label sets nothing of others.
         has_sets = single > 0

@@ -83,13 +83,18 @@ class PoolBaseline(Baseline):
         corpus = check_corpus(tagged, owner=owner, n_labels=1)
         features, Y, Z = self._tables(X, y, corpus, label_sets, label_sets_only)
         self._fit(features, Y, Z)
-        if unlabelled is not None:
-            names = getattr(self, "feature_names_in_", None)
-            table = in_order(unlabelled, names, owner=owner)
-            rows = check_features(table, owner=owner, n_features=self.n_features_in_)
-            shape = (rows.shape[0], len(self.classes_))
-            verdict_matrix = check_verdicts(verdicts, shape, owner=owner)
-            self._fit_pool(features, Y, Z, Pool(rows, verdict_matrix))
+        if unlabelled is None:
+            return self
+
+        names = getattr(self, "feature_names_in_", None)
+        n_features = self.n_features_in_
+        n_labels = len(self.classes_)
+        table = in_order(unlabelled, names, owner=owner)
+        rows = check_features(table, owner=owner, n_features=n_features)
+        shape = (rows.shape[0], n_labels)
+        verdict_matrix = check_verdicts(verdicts, shape, owner=owner)
+        pool = Pool(rows, verdict_matrix)
+        self._fit_pool(features, Y, Z, pool)
         return self
 
     @abstractmethod
@@ -108,18 +113,20 @@ def stacked(first: Features, second: Features) -> Features:
 
 def label_shares(Y: sp.csr_matrix, Z: sp.csr_matrix) -> Matrix:
     """Return the share of label sets Z with each label, or of instances Y where none has it."""
+    n_sets = Z.shape[0]
+    n_instances = Y.shape[0]
     set_counts = counts_of(Z)
-    set_shares = set_counts / Z.shape[0]
-    instance_shares = counts_of(Y) / Y.shape[0]
-    return np.where(set_counts > 0, set_shares, instance_shares)
+    instance_counts = counts_of(Y)
+    set_shares = set_counts / n_sets
+    instance_shares = instance_counts / n_instances
+    in_sets = set_counts > 0
+    return np.where(in_sets, set_shares, instance_shares)
 
 
 def no_verdicts(n: int, n_labels: int) -> sp.csr_matrix:
     """Return the verdicts (n, n_labels) of items that nobody was asked about."""
-    data = np.empty(0, np.int8)
-    indices = np.empty(0, np.int64)
-    indptr = np.zeros(n + 1, np.int64)
-    return sp.csr_matrix((data, indices, indptr), shape=(n, n_labels))
+    shape = (n, n_labels)
+    return sp.csr_matrix(shape, dtype=np.int8)
 
 
 def check_verdicts(verdicts: Any, shape: tuple[int, int], *, owner: str) -> sp.csr_matrix:

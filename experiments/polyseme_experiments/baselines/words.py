@@ -120,9 +120,15 @@ class WordBaseline(Baseline):
 
 def unit_rows(points: Matrix) -> Matrix:
     """Scale each row to length 1; a row of length 0 (to rounding) becomes zeros."""
-    lengths = np.linalg.norm(points, axis=1, keepdims=True)
     zeros = np.zeros_like(points)
-    scaled = np.divide(points, lengths, out=zeros, where=lengths > 1e-12)
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    has_length = lengths > 1e-12
+    scaled = np.divide(
+        points,
+        lengths,
+        out=zeros,
+        where=has_length,
+    )
     return np.asarray(scaled)
 
 
@@ -131,12 +137,16 @@ def zero_shot_quality(truth: Mask, scores: Matrix, hidden: Mask) -> float:
 
     The mean of example MAP and concept MAP on the instances that carry a hidden label, or 0.
     """
-    rows = truth[:, hidden].any(axis=1)
+    hidden_truth = truth[:, hidden]
+    rows = hidden_truth.any(axis=1)
     if not rows.any():
         return 0.0
-    example_quality = example_map(truth[rows], scores[rows])
-    concept_quality = concept_map(truth[rows], scores[rows])
-    return 0.5 * (example_quality + concept_quality)
+    truth = truth[rows]
+    scores = scores[rows]
+    example_quality = example_map(truth, scores)
+    concept_quality = concept_map(truth, scores)
+    quality = example_quality + concept_quality
+    return 0.5 * quality
 
 
 class ConSE(WordBaseline):
@@ -209,8 +219,11 @@ class ConSE(WordBaseline):
 
     def _similarities(self, predicted: Matrix) -> Matrix:
         """Return the cosine of every label with the instance's combination."""
-        vectors = self.label_vectors_[self.direct_]
-        points = _combine_top(predicted, vectors, self.shares_, self.n_top_)
+        direct = self.direct_
+        vectors = self.label_vectors_[direct]
+        shares = self.shares_
+        n_top = self.n_top_
+        points = _combine_top(predicted, vectors, shares, n_top)
         return super()._similarities(points)
 
 

@@ -25,11 +25,15 @@ class DatasetContent:
     def digest(self) -> str:
         """Return the SHA-256 of the content, whatever file it came from."""
         corpus = self.corpus
-        facts = [list(corpus), corpus.ids, corpus.groups, corpus.splits, self.feature_names]
-        digest = hashlib.sha256(json.dumps(facts).encode())
+        labels = list(corpus)
+        names = self.feature_names
+        facts = [labels, corpus.ids, corpus.groups, corpus.splits, names]
+        text = json.dumps(facts)
+        digest = hashlib.sha256(text.encode())
         if self.X is not None:
             X = np.ascontiguousarray(self.X, dtype="<f4")
-            digest.update(X.tobytes())
+            content = X.tobytes()
+            digest.update(content)
         return digest.hexdigest()
 
 

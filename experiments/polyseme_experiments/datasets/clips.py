@@ -49,15 +49,22 @@ class ClipCorpus:
         self, folder: str | os.PathLike[str], names: Collection[str] | None = None
     ) -> list[Path]:
         """Write the sound files of some `ids` (by default all); see `write_media`."""
-        wanted = set(self.ids if names is None else names)
+        wanted = set(self.ids)
+        if names is not None:
+            wanted = set(names)
         media = {}
         tags = []
         for place, name in enumerate(self.ids):
-            if name in wanted:
-                media[name] = self.sounds[place]
-                tags.append((self.documents[place], self.groups[place]))
-        licence_file = _data_folder() / "licences" / "fluid-r3-MIT.txt"
-        return write_media(folder, media, tags, licence_file.read_bytes())
+            if name not in wanted:
+                continue
+            labels = self.documents[place]
+            group = self.groups[place]
+            media[name] = self.sounds[place]
+            tags.append((labels, group))
+        folder_of_licences = _data_folder() / "licences"
+        licence_file = folder_of_licences / "fluid-r3-MIT.txt"
+        licence = licence_file.read_bytes()
+        return write_media(folder, media, tags, licence)
 
 
 def load_clips(*, min_count: int = 10) -> ClipCorpus:

@@ -77,7 +77,9 @@ class EmojiCorpus:
             sheet = Image.open(self.sheets[drawing])
             sheets[drawing] = sheet.convert("RGBA")
         picture_names = self.picture_names()
-        wanted = set(picture_names if names is None else names)
+        wanted = set(picture_names)
+        if names is not None:
+            wanted = set(names)
         media: dict[str, bytes] = {}
         tags = []
         for row, name in enumerate(picture_names):
@@ -85,12 +87,15 @@ class EmojiCorpus:
                 continue
             emoji = int(self.group[row])
             drawn_sheet = sheets[self.drawing[row]]
-            picture = drawn_sheet.crop(self.cell(emoji))
+            box = self.cell(emoji)
+            picture = drawn_sheet.crop(box)
             content = io.BytesIO()
             picture.save(content, "PNG")
             media[name] = content.getvalue()
-            tags.append((self.documents[emoji], self.ids[emoji]))
-        licence = (_data_folder() / "ATTRIBUTION.txt").read_bytes()
+            labels = self.documents[emoji]
+            tags.append((labels, self.ids[emoji]))
+        licence_file = _data_folder() / "ATTRIBUTION.txt"
+        licence = licence_file.read_bytes()
         return write_media(folder, media, tags, licence)
 
 

@@ -45,14 +45,17 @@ def known_specs() -> dict[str, DatasetSpec]:
     Read when first asked for: packages that add some by entry points import this one.
     """
     specs_file = Path(__file__).with_name("specs.toml")
-    tables = tomllib.loads(specs_file.read_text("utf-8"))
+    text = specs_file.read_text("utf-8")
+    tables = tomllib.loads(text)
     topics = tables.pop("topics")
     specs = {}
     for name, entry in tables.items():
-        domain_topics = topics[entry["domain"]]
-        sample = SyntheticSample(domain_topics, **entry.pop("sample"))
+        domain = entry["domain"]
+        settings = entry.pop("sample")
+        sample = SyntheticSample(topics[domain], **settings)
         specs[name] = DatasetSpec(name, sample=sample.make, **entry)
-    return specs | load_plugins("polyseme.datasets")
+    plugins = load_plugins("polyseme.datasets")
+    return specs | plugins
 
 
 def load_dataset(name: str, data: str | Path | None = None, *, sample: bool = False) -> Dataset:
@@ -129,15 +132,20 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
     if not all(titles) or not titles:
         raise InputError("`candidates` of `choose` must name at least one dataset each.")
     specs = known_specs()
-    if all(name in specs and specs[name].embedded for name in candidates[0]):
-        return candidates[0]
+    first = candidates[0]
+    embedded = [name for name in first if name in specs and specs[name].embedded]
+    if len(embedded) == len(first):
+        return first
     root = _data_root(data, titles[0])
     for names in candidates:
-        if all((root / name).is_dir() for name in names):
+        folders = [root / name for name in names]
+        if all(folder.is_dir() for folder in folders):
             return names
+    listed = ", ".join(titles)
+    known = ", ".join(specs)
     raise InputError(
-        f"None of {', '.join(titles)} has its folder in '{root}' ({_contents(root)}); put the "
-        f"files of one there, in a folder of its name; known datasets: {', '.join(specs)}."
+        f"None of {listed} has its folder in '{root}' ({_contents(root)}); put the "
+        f"files of one there, in a folder of its name; known datasets: {known}."
     )
 
 
@@ -205,10 +213,15 @@ def _folders(root: Path) -> list[str]:
 
 def _contents(root: Path) -> str:
     """Return which datasets a data root holds."""
-    if any((root / file).is_file() for file in DOCUMENT_FILES):
-        return "it is a dataset's folder itself: name the folder above it"
+    for file in DOCUMENT_FILES:
+        path = root / file
+        if path.is_file():
+            return "it is a dataset's folder itself: name the folder above it"
     folders = _folders(root)
-    return f"found there: {', '.join(folders)}" if folders else "it holds no folder with documents"
+    if not folders:
+        return "it holds no folder with documents"
+    listed = ", ".join(folders)
+    return f"found there: {listed}"
 
 
 def _read_folder(folder: Path, spec: DatasetSpec) -> tuple[DatasetContent, dict[str, str]]:
@@ -245,14 +258,17 @@ def _read_folder(folder: Path, spec: DatasetSpec) -> tuple[DatasetContent, dict[
 
 def _read_names(path: Path, n_columns: int) -> tuple[str, ...]:
     """Read the names of the feature columns, one a line, all different."""
-    lines = [line for _, line in numbered_lines(path)]
-    text = "".join(lines).rstrip()
-    names = tuple(line.strip() for line in text.split("\n"))
-    n_distinct = len(set(names))
-    if len(names) != n_columns or n_distinct < len(names):
+    text = "".join(line for _, line in numbered_lines(path))
+    text = text.rstrip()
+    lines = text.split("\n")
+    names = tuple(line.strip() for line in lines)
+    n_names = len(names)
+    distinct = set(names)
+    n_distinct = len(distinct)
+    if n_names != n_columns or n_distinct < n_names:
         raise InputError(
             f"{NAMES_FILE} must name the {n_columns} columns of {FEATURES_FILE}, a line "
-            f"each; got {n_distinct} different names in {len(names)} lines."
+            f"each; got {n_distinct} different names in {n_names} lines."
         )
     return names
 

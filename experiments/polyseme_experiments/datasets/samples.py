@@ -50,7 +50,8 @@ class SyntheticSample:
         group_numbers = self._groups()
         topics = group_numbers % len(self.topics)
         documents = self._documents(topics, group_numbers, generator)
-        ids = [f"sample-{row:03d}" for row in range(self.n_documents)]
+        numbers = range(self.n_documents)
+        ids = [f"sample-{row:03d}" for row in numbers]
         corpus = LabelCorpus.from_documents(documents, ids=ids)
         groups = None
         if self.group_size:
@@ -60,19 +61,24 @@ class SyntheticSample:
         if self.features is None:
             return DatasetContent(corpus)
         X = self._features(corpus, topics, generator)
-        names = corpus.labels if self.features == "detectors" else self.feature_names
+        names = self.feature_names
+        if self.features == "detectors":
+            names = corpus.labels
         return DatasetContent(corpus, X, names)
 
     def _groups(self) -> IntArray:
         """Return the number of every document's group; sizes go round from 1 to 2 * mean - 1."""
-        rows = np.arange(self.n_documents, dtype=np.int64)
+        n_documents = self.n_documents
+        rows = np.arange(n_documents, dtype=np.int64)
         if not self.group_size:
             return rows
         # Topics go round from group to group; a size must meet all of them.
-        rounds = rows // len(self.topics)
+        n_topics = len(self.topics)
+        rounds = rows // n_topics
         n_sizes = 2 * self.group_size - 1
         sizes = 1 + rounds % n_sizes
-        return np.repeat(rows, sizes)[: self.n_documents]
+        numbers = np.repeat(rows, sizes)
+        return numbers[:n_documents]
 
     def _documents(
         self, topics: IntArray, groups: IntArray, generator: np.random.Generator
@@ -99,21 +105,28 @@ class SyntheticSample:
 
     def _chances(self, topic: str) -> dict[str, float]:
         """Return the chance of each label of a topic in this dataset."""
-        chances = dict(zip(self.topics[topic], _CHANCES, strict=True))
+        labels = self.topics[topic]
+        chances = dict(zip(labels, _CHANCES, strict=True))
         extra_labels = self.own.get(topic, ())
-        chances.update(zip(extra_labels, _OWN_CHANCES, strict=False))
-        return {label: chance for label, chance in chances.items() if label not in self.without}
+        for label, chance in zip(extra_labels, _OWN_CHANCES, strict=False):
+            chances[label] = chance
+        for label in self.without:
+            chances.pop(label, None)
+        return chances
 
     def _splits(self, groups: IntArray, generator: np.random.Generator) -> tuple[str, ...] | None:
         """Share the groups out over the parts of the official split."""
         if not self.splits:
             return None
         names = list(self.splits)
-        n_groups = int(groups.max()) + 1
-        ranks = np.argsort(generator.permutation(n_groups))
         shares = list(self.splits.values())
-        ends = np.cumsum(shares)[:-1] * n_groups
-        numbers = np.searchsorted(ends, ranks[groups], side="right")
+        n_groups = int(groups.max()) + 1
+        shuffled = generator.permutation(n_groups)
+        ranks = np.argsort(shuffled)
+        bounds = np.cumsum(shares)
+        ends = bounds[:-1] * n_groups
+        row_ranks = ranks[groups]
+        numbers = np.searchsorted(ends, row_ranks, side="right")
         return tuple(names[number] for number in numbers)
 
     def _features(

@@ -31,15 +31,19 @@ def run_demo(
     from polyseme_experiments.demo.experiment import run_experiment
     from polyseme_experiments.demo.page import build_page, thumbnails
 
-    make_folder(Path(out).parent)
-    path = check_file(Path(out))
+    path = Path(out)
+    make_folder(path.parent)
+    path = check_file(path)
     emoji = load_emoji()
     if from_pictures:
         emoji = _with_new_features(emoji, log)
-    page = build_page(run_experiment(emoji, seed=seed, log=log), thumbnails(emoji)).encode()
+    results = run_experiment(emoji, seed=seed, log=log)
+    pictures = thumbnails(emoji)
+    page = build_page(results, pictures).encode()
     with replacing(path) as file:
         file.write(page)
-    log(f"page written: {len(page) / 1e6:.1f} MB")
+    megabytes = len(page) / 1e6
+    log(f"page written: {megabytes:.1f} MB")
 
 
 def _with_new_features(emoji: EmojiCorpus, log: Callable[[str], None]) -> EmojiCorpus:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.threads import one_thread
+from polyseme.base.machine import one_thread
 from polyseme.metrics import concept_precision, example_precision
 from polyseme.scoring.evidence import Evidence
 from polyseme.scoring.known_documents import Neighbour
@@ -301,14 +301,17 @@ def _completions(
     """Complete each label alone, and beside the word that names each of its first senses."""
     rows = []
     for sense_map in maps:
-        queries: list[tuple[str, ...]] = [(sense_map.label,)]
+        label = sense_map.label
+        queries: list[tuple[str, ...]] = [(label,)]
         for words in sense_map.words[:n_senses]:
             if words:
-                queries.append((sense_map.label, words[0]))
+                first_word = words[0]
+                queries.append((label, first_word))
         completions = []
         for query in queries:
             tags, *_ = tagger.complete(query, k=N_COMPLETED)
-            completions.append(Completion(query, tuple(tags.tolist())))
+            names = tuple(tags.tolist())
+            completions.append(Completion(query, names))
         rows.append(tuple(completions))
     return tuple(rows)
 

@@ -256,6 +256,10 @@ def _shared_area(first: Box, second: Box) -> float:
     top = max(first[1], second[1])
     right = min(first[2], second[2])
     bottom = min(first[3], second[3])
+    if right <= left:
+        return 0.0
+    if bottom <= top:
+        return 0.0
     width = right - left
     height = bottom - top
-    return max(width, 0.0) * max(height, 0.0)
+    return width * height

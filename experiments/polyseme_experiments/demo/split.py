@@ -154,9 +154,11 @@ def _corpus(
     documents = []
     ids = []
     for number in chosen:
-        labels = [label for label in emoji.documents[number] if label not in without]
+        emoji_labels = emoji.documents[number]
+        labels = [label for label in emoji_labels if label not in without]
+        name = emoji.ids[number]
         documents.append(labels)
-        ids.append(emoji.ids[number])
+        ids.append(name)
     corpus = LabelCorpus.from_documents(documents, ids=ids)
     return _grouped(corpus, emoji, chosen)
 

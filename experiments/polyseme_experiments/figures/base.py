@@ -50,7 +50,8 @@ class Results:
             setting = record["setting"]
             method = record["method"]
             trial = record["trial"]
-            records_by_trial = self._records.setdefault((setting, method), {})
+            key = (setting, method)
+            records_by_trial = self._records.setdefault(key, {})
             records_by_trial[trial] = record
 
     def records(self, setting: str, method: str) -> list[Record]:
@@ -131,9 +132,13 @@ class Results:
         cells = {}
         for measure in MEASURES:
             for column in columns:
-                test = tests.get((method, measure, column))
                 values = self.values(setting, method, column, measure)
-                cells[measure, column] = Cell.of(values, mark=test.mark if test else "")
+                test = tests.get((method, measure, column))
+                mark = ""
+                if test is not None:
+                    mark = test.mark
+                cell = Cell.of(values, mark=mark)
+                cells[measure, column] = cell
         return cells
 
 
@@ -166,8 +171,9 @@ def _former_value(record: Record, column: str, measure: str) -> float | None:
 @lru_cache(maxsize=1)
 def _former_figures() -> dict[str, Any]:
     """Read the figures: by setting, method, set of labels and measure, a value for each trial."""
-    path = Path(__file__).with_name("former_default.json")
-    text = path.read_text("utf-8")
+    path = Path(__file__)
+    figures_file = path.with_name("former_default.json")
+    text = figures_file.read_text("utf-8")
     figures: dict[str, Any] = json.loads(text)
     return figures
 

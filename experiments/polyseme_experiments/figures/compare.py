@@ -240,12 +240,15 @@ def _score_rows(
     results: Results, setting: str, ours: str, rivals: Sequence[str]
 ) -> list[tuple[str | Cell, ...]]:
     """Return the scores of our method, the former default where there is one, and other methods."""
-    methods = [*results.with_former(setting, ours), *rivals]
+    former = results.with_former(setting, ours)
+    methods = [*former, *rivals]
     tests = results.tests(setting, ours, methods)
     rows: list[tuple[str | Cell, ...]] = []
     for method in methods:
+        title = title_of(method)
         cells = results.cells(setting, method, tests)
-        rows.append((title_of(method), *cells.values()))
+        values = cells.values()
+        rows.append((title, *values))
     return rows
 
 

@@ -193,15 +193,18 @@ class SizeTable(Experiment):
 
     def _counts(self, results: Results, setting: str, size: str) -> list[float | None]:
         """Return a size in every trial; of another corpus, only usable documents count."""
-        if size != "documents" or get_setting(setting).protocol != "cross":
+        is_cross = get_setting(setting).protocol == "cross"
+        if size != "documents" or not is_cross:
             return results.values(setting, "sizes", "sizes", size)
         sizes_by_set = []
         for name in ("train", "validation", "test"):
             sizes = results.values(setting, "sizes", "sizes", name)
             sizes_by_set.append(sizes)
         counts: list[float | None] = []
-        for trial_sizes in zip(*sizes_by_set, strict=True):
-            count = sum(size or 0 for size in trial_sizes)
+        sizes_by_trial = zip(*sizes_by_set, strict=True)
+        for sizes_of_trial in sizes_by_trial:
+            known = filter(None, sizes_of_trial)
+            count = sum(known)
             counts.append(count)
         return counts
 

@@ -213,14 +213,16 @@ def halves(
 
 def mean_of(cells: Sequence[Cell]) -> Cell:
     """Return the mean over corpora, where every one has a value, with its standard error."""
-    means = measured([cell.mean for cell in cells])
-    errors = measured([cell.error for cell in cells])
-    if len(means) < len(cells):
-        return Cell(None, None, 0)
     n_corpora = len(cells)
+    corpus_means = [cell.mean for cell in cells]
+    corpus_errors = [cell.error for cell in cells]
+    means = measured(corpus_means)
+    errors = measured(corpus_errors)
+    if len(means) < n_corpora:
+        return Cell(None, None, 0)
     error = None
     if len(errors) == n_corpora:
-        error = math.hypot(*errors)
-        error /= n_corpora
+        length = math.hypot(*errors)
+        error = length / n_corpora
     mean = float(means.mean())
     return Cell(mean, error, n_corpora)

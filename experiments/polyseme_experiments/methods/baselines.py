@@ -40,12 +40,15 @@ class BaselineSystem(System):
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
-        parameters = reprs(self._make().get_params())
+        estimator = self._make()
+        parameters = reprs(estimator.get_params())
         described = super().config(config)
         if "classifiers" in parameters:
-            described["classifiers"] = reprs(SeenClassifiers().get_params())
+            classifiers = SeenClassifiers()
+            described["classifiers"] = reprs(classifiers.get_params())
         if "vectors" in parameters and not config.quick:
-            described["words"] = word_vectors(config.data).checksum
+            vectors = word_vectors(config.data)
+            described["words"] = vectors.checksum
         described["kind"] = self.estimator
         described["parameters"] = parameters
         return described
@@ -90,25 +93,28 @@ class FeatureSet(Method):
     def run(self, trial: Trial) -> Outcome:
         """Learn from the training instances, measure on the validation instances."""
         split = trial.split
-        extractor = self._extractor(trial.config)
+        config = trial.config
+        train = split.train
+        extractor = self._extractor(config)
         table = trial.media_features(extractor)
         if self.reduction is not None:
-            n_components = self._n_components(trial.config)
-            n_components = min(n_components, len(split.train))
+            n_components = self._n_components(config)
+            n_components = min(n_components, len(train))
             generator = as_generator(trial.seed)
             seed = draw_seed(generator)
             reduction = make_reduction(self.reduction, n_components, seed)
-            reduction.fit(table[split.train])
+            reduction.fit(table[train])
             reduced = reduction.transform(table)
             table = np.asarray(reduced, dtype=np.float32)
         classifiers = SeenClassifiers(random_state=trial.seed)
-        classifiers.fit(table[split.train], trial.train_documents)
+        classifiers.fit(table[train], trial.train_documents)
         scores = classifiers.predict_proba(table[split.validation])
         columns = {"training": split.labels.seen}
         tested = split.instances("validation")
         labels = classifiers.classes_
         metrics: Metrics = measure(tested, scores, labels, columns)
-        metrics["training"]["features"] = table.shape[1]
+        n_features = table.shape[1]
+        metrics["training"]["features"] = n_features
         return metrics, trial.audit()
 
     def _extractor(self, config: RunConfig) -> ImageFeatures:
@@ -142,12 +148,16 @@ class Usage(Method):
     def run(self, trial: Trial) -> Outcome:
         """Count the documents that hold each label, in percent."""
         source = trial.split.source
-        aligned, _ = trial.target.corpus.align(source.labels)
-        target = aligned[:, : len(source.labels)]
+        labels = source.labels
+        n_labels = len(labels)
+        aligned, _ = trial.target.corpus.align(labels)
+        matrices = {"source": source.matrix, "target": aligned[:, :n_labels]}
         usage = {}
-        for side, matrix in (("source", source.matrix), ("target", target)):
-            shares = np.asarray(matrix.mean(axis=0)).ravel()
+        for side, matrix in matrices.items():
+            means = matrix.mean(axis=0)
+            shares = np.asarray(means).ravel()
             percentages = (100 * shares).round(4)
-            by_label = zip(source.labels, percentages.tolist(), strict=True)
-            usage[side] = dict(by_label)
-        return {"usage": usage}, trial.audit()
+            values = percentages.tolist()
+            usage[side] = dict(zip(labels, values, strict=True))
+        audit = trial.audit()
+        return {"usage": usage}, audit

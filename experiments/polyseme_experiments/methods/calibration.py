@@ -213,9 +213,12 @@ class NewLabelCalibration(Method):
 def new_labels(trial: Trial, generator: np.random.Generator) -> tuple[str, ...]:
     """Draw a third of the labels that are on no training instance, in the documents' order."""
     labels = trial.known_documents.labels
+    n_labels = len(labels)
     matrix, _ = trial.train_documents.align(labels)
-    counts = np.asarray(matrix.sum(axis=0)).ravel()
-    unseen = np.flatnonzero(counts[: len(labels)] == 0)
+    sums = matrix.sum(axis=0)
+    counts = np.asarray(sums).ravel()
+    is_unseen = counts[:n_labels] == 0
+    unseen = np.flatnonzero(is_unseen)
     n_added = max(1, len(unseen) // 3)
     shuffled = generator.permutation(unseen)
     columns = np.sort(shuffled[:n_added])
@@ -226,7 +229,8 @@ def _grow(tagger: ZeroShotTagger, documents: LabelCorpus) -> ZeroShotTagger:
     """Return a copy of a tagger that knows further documents."""
     grown = copy(tagger)
     # Without the new labels they are known already, under their own names.
-    renamed = replace(documents, ids=tuple(f"again {name}" for name in documents.ids))
+    names = tuple(f"again {name}" for name in documents.ids)
+    renamed = replace(documents, ids=names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
         grown.add_documents(renamed)
@@ -239,25 +243,29 @@ def shuffled_holders(
     """Return for each new label the rows of documents that hold it and another, in random order."""
     labels = np.asarray(documents.labels)
     is_new = np.isin(labels, added)
-    former = documents.matrix[:, ~is_new]
+    is_former = ~is_new
+    former = documents.matrix[:, is_former]
     former = sp.csr_matrix(former)
-    holds_former = np.diff(former.indptr) > 0
+    n_former = np.diff(former.indptr)
+    holds_former = n_former > 0
     holds_added = truth_of(documents, added)
     holders = []
     for column in holds_added.T:
-        rows = np.flatnonzero(column & holds_former)
-        holders.append(draws.permutation(rows))
+        holds_both = column & holds_former
+        rows = np.flatnonzero(holds_both)
+        shuffled = draws.permutation(rows)
+        holders.append(shuffled)
     return holders
 
 
 def picked(documents: LabelCorpus, added: Sequence[str], rows: Sequence[IntArray]) -> LabelCorpus:
     """Return documents that hold a new label only in the rows that were picked for it."""
-    columns = {label: column for column, label in enumerate(documents.labels)}
     chosen = np.unique(np.concatenate(rows))
     sample = documents.select(chosen)
+    labels = list(documents.labels)
     matrix = sample.matrix.toarray()
     for label, label_rows in zip(added, rows, strict=True):
-        column = columns[label]
+        column = labels.index(label)
         is_holder = np.isin(chosen, label_rows)
         matrix[:, column] = is_holder
     sparse_matrix = sp.csr_matrix(matrix)
@@ -266,9 +274,10 @@ def picked(documents: LabelCorpus, added: Sequence[str], rows: Sequence[IntArray
 
 def truth_of(documents: LabelCorpus, labels: Sequence[str]) -> NDArray[np.bool_]:
     """Return which documents hold which labels, (n_documents, n_labels)."""
+    n_labels = len(labels)
     aligned, _ = documents.align(labels)
     # Columns beyond these are for labels that were not asked for.
-    matrix = aligned[:, : len(labels)]
+    matrix = aligned[:, :n_labels]
     table = matrix.toarray()
     return table.astype(bool)
 

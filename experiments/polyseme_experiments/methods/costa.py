@@ -81,7 +81,9 @@ def as_probabilities(scores: Matrix, frequencies: Matrix) -> Matrix:
     """Read scores (n, n_labels) as probabilities; well above the floor they stay as they are."""
     floor = FLOOR * frequencies
     squares = scores * scores
-    root = np.sqrt(squares + 4 * floor**2)
+    squared_floor = floor**2
+    radicand = squares + 4 * squared_floor
+    root = np.sqrt(radicand)
     softened = 0.5 * (scores + root)
     softened = np.minimum(softened, 1.0)
     return np.asarray(softened)

@@ -20,7 +20,7 @@ import polyseme.space.linear_path
 import polyseme.space.space_fit
 import polyseme.space.training
 import polyseme.space.votes
-from polyseme.base.threads import one_blas_thread
+from polyseme.base.machine import one_blas_thread
 from polyseme.base.validation import check_instances
 from polyseme.documents.label_sets import training_tables
 from polyseme.scoring.known_documents import KnownDocuments

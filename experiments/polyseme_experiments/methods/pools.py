@@ -185,8 +185,10 @@ def answered(trial: Trial, labels: list[str], scores: Matrix) -> sp.csr_matrix:
 
 def unseen_columns(trial: Trial, labels: list[str]) -> IntArray:
     """Return the places of unseen labels among some labels."""
-    key = trial.split.target.key
-    unseen_keys = {key(label) for label in trial.split.labels.unseen}
+    split = trial.split
+    key = split.target.key
+    unseen_labels = split.labels.unseen
+    unseen_keys = {key(label) for label in unseen_labels}
     columns = []
     for column, label in enumerate(labels):
         label_key = key(label)
@@ -349,9 +351,11 @@ class Game:
         """Return the answers as verdicts on pool items, which are named by their rows."""
         verdicts = []
         for column, rows in self.answers.items():
+            label = labels[column]
             for row in rows.tolist():
+                name = str(row)
                 is_true = bool(self.pool_truth[row, column])
-                verdict = Verdict(str(row), labels[column], is_true)
+                verdict = Verdict(name, label, is_true)
                 verdicts.append(verdict)
         return verdicts
 
@@ -399,10 +403,12 @@ class Game:
     def corrected(self, rows_by_column: dict[int, IntArray]) -> Matrix:
         """Return logits of test instances after the answers on some pool items for each label."""
         logits = self.test_logits.copy()
+        projections = self.test_projections
         for column, rows in rows_by_column.items():
             correction = self.correction(column, rows)
-            change = self.test_projections @ correction.weights
-            logits[:, column] += change + correction.intercept
+            change = projections @ correction.weights
+            change += correction.intercept
+            logits[:, column] += change
         return logits
 
     def measured(self, logits: Matrix) -> dict[str, Any]:
@@ -410,15 +416,19 @@ class Game:
         scores = logits[:, self.unseen]
         truth = self.truth[:, self.unseen]
         rows = self.with_unseen
-        metrics: dict[str, Callable[..., float]] = {"E-MAP": example_map, "C-MAP": concept_map}
+        tested_truth = truth[rows]
+        tested_scores = scores[rows]
         values: dict[str, Any] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
-            for name, metric in metrics.items():
-                values[name] = 100 * metric(truth[rows], scores[rows])
+            example_quality = example_map(tested_truth, tested_scores)
+            concept_quality = concept_map(tested_truth, tested_scores)
+        values["E-MAP"] = 100 * example_quality
+        values["C-MAP"] = 100 * concept_quality
         probabilities = sigmoid(scores)
         curve = reliability(truth, probabilities)
         values["calibration error"] = 100 * curve.expected_error
         n_true = max(truth.sum(), 1)
-        values["expected / true"] = float(probabilities.sum() / n_true)
+        n_expected = probabilities.sum()
+        values["expected / true"] = float(n_expected / n_true)
         return values

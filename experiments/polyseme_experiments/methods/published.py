@@ -58,19 +58,21 @@ class ErrorFree(Method):
 
     def run(self, trial: Trial) -> Outcome:
         """Rank labels around true points."""
+        split = trial.split
         space = trial.space(self.dimensions[0])
         embedding = space.embedding_
         store = space.store_
-        unmet = trial.split.unmet_instances("train")
+        unmet = split.unmet_instances("train")
         if len(unmet):
             store, _, _ = store.add(embedding, unmet)
-        tested = trial.split.instances("test")
+        tested = split.instances("test")
+        keep_own = self.own == "paper"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PolysemeWarning)
-            keep_own = self.own == "paper"
             scores = error_free_scores(store, embedding, tested, keep_own=keep_own)
         metrics = trial.measure(scores, store.labels)
-        return metrics, trial.audit(space)
+        audit = trial.audit(space)
+        return metrics, audit
 
 
 def error_free_scores(

@@ -142,14 +142,16 @@ def _numbers(records: Sequence[Record], n_data: int) -> tuple[tuple[str, str], .
 def code_words(text: str) -> Markup:
     """Escape text for HTML; what stands between backticks becomes code."""
     pieces = [escape(piece) for piece in text.split("`")]
-    if len(pieces) % 2 == 0:
-        return Markup("`").join(pieces)  # a backtick without its partner
+    n_pieces = len(pieces)
+    if n_pieces % 2 == 0:
+        backtick = Markup("`")
+        return backtick.join(pieces)  # a backtick without its partner
     code = Markup("<code>{}</code>")
-    for place, piece in enumerate(pieces):
-        is_code = place % 2 == 1
-        if is_code:
-            pieces[place] = code.format(piece)
-    return Markup("").join(pieces)
+    for place in range(1, n_pieces, 2):
+        piece = pieces[place]
+        pieces[place] = code.format(piece)
+    nothing = Markup("")
+    return nothing.join(pieces)
 
 
 def text_parts(text: str) -> list[str]:
@@ -160,13 +162,18 @@ def text_parts(text: str) -> list[str]:
 
 def paragraphs(text: str, kind: str = "") -> Markup:
     """Return text as HTML paragraphs."""
-    opening = Markup('<p class="{}">').format(kind) if kind else Markup("<p>")
+    opening = Markup("<p>")
+    if kind:
+        template = Markup('<p class="{}">')
+        opening = template.format(kind)
     closing = Markup("</p>")
     elements = []
     for paragraph in text_parts(text):
         content = code_words(paragraph)
-        elements.append(opening + content + closing)
-    return Markup("\n").join(elements)
+        element = opening + content + closing
+        elements.append(element)
+    newline = Markup("\n")
+    return newline.join(elements)
 
 
 def _markdown_words(text: str) -> str:

@@ -48,8 +48,15 @@ def _column(cells: Sequence[Cell], field: str) -> NDArray[np.float64]:
 def _add_legend(figure: Figure, axes: Axes) -> None:
     """Put the legend of all labelled artists below the plot."""
     handles, labels = axes.get_legend_handles_labels()
-    n_columns = 4 if max(map(len, labels)) < 24 else 3
-    look: Look = {"ncols": n_columns, "handlelength": 1.6, "columnspacing": 1.4}
+    longest = max(map(len, labels))
+    n_columns = 3
+    if longest < 24:
+        n_columns = 4
+    look: Look = {
+        "ncols": n_columns,
+        "handlelength": 1.6,
+        "columnspacing": 1.4,
+    }
     figure.legend(handles, labels, loc="outside lower left", **look)
 
 

@@ -122,8 +122,10 @@ def _font_size(match: re.Match[str]) -> str:
 def _shorter(match: re.Match[str]) -> str:
     """Write an attribute's numbers with two decimals."""
     name = match[1]
-    value = re.sub(r"-?\d+\.\d{3,}", _two_decimals, match[2])
-    value = " ".join(value.split())
+    attribute = match[2]
+    value = re.sub(r"-?\d+\.\d{3,}", _two_decimals, attribute)
+    words = value.split()
+    value = " ".join(words)
     return f'{name}="{value}"'
 
 

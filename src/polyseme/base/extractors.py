@@ -9,15 +9,12 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from polyseme.base.estimator import copy_of
 
-# What feature extractors take, by which a saved tagger finds its own.
-MEDIA = ("image", "audio")
-
 
 @runtime_checkable
 class FeatureExtractor(Protocol):
     """Whatever turns items (files, pictures, sounds) into features."""
 
-    kind: str  # one of `MEDIA`
+    kind: str  # of media, by which a saved tagger finds its own
 
     def fit_transform(self, X: object) -> Any:
         """Learn from items and return their features, (n, n_features)."""

@@ -1,10 +1,15 @@
-"""What other packages add to this one by entry points: commands, datasets."""
+"""What other packages add to this one by entry points: commands, datasets, extractors."""
 
 from __future__ import annotations
 
 import warnings
 from importlib.metadata import entry_points
 from typing import Any
+
+
+def plugin_names(group: str) -> list[str]:
+    """Return the names under which other packages offer something, without loading it."""
+    return sorted(point.name for point in entry_points(group=group))
 
 
 def load_plugins(group: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Long jobs over many items, on this machine or on a Ray cluster.
 
 In: shards of features, or folders of media, and a saved model. Out: rankings, extracted folders and
-tags, the same bytes either way; and models trained by several machines.
+tags, with the same scores but for rounding; and models trained by several machines.
 """
 
 from __future__ import annotations

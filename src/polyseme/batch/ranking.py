@@ -1,8 +1,8 @@
 """Rank tags for tables of any size: block by block, or shard by shard into a folder.
 
 In: a saved model, and features in a file, an extracted folder or shards. Out: a record for each
-row, or a file of rankings for each shard and a manifest when all are there. Every engine cuts
-tables at the same places and uses one thread for each block, so that all give the same bytes.
+row, or a file of rankings for each shard and a manifest when all are there. Scores of all engines
+agree within 1e-5.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from polyseme.base.threads import n_cores, one_thread, ordered_map
+from polyseme.base.machine import n_cores, one_thread, ordered_map
 from polyseme.base.validation import (
     InputError,
     PolysemeWarning,
@@ -62,7 +62,7 @@ MANIFEST = "manifest.json"
 FORMAT = "polyseme ranking"
 FORMAT_VERSION = 3
 KIND = "rankings"
-# The score of a row may change in its last digits with the rows that are scored beside it.
+# Rows that are ranked at a time.
 MOST_ROWS = 1024
 _LEAST_ROWS = 16
 _SCORES_AT_ONCE = 2**22
@@ -163,9 +163,11 @@ class SavedRanker:
         fitted_names = getattr(self.tagger, "feature_names_in_", None)
         if fitted_names is None or shard.columns is None:
             return None
-        no_rows = np.empty((0, len(shard.columns)))
+        n_columns = len(shard.columns)
+        no_rows = np.empty((0, n_columns))
         header = Table(features=no_rows, columns=shard.columns)
-        ordered = in_order(header, fitted_names.tolist(), owner=type(self.tagger).__name__)
+        owner = type(self.tagger).__name__
+        ordered = in_order(header, fitted_names.tolist(), owner=owner)
         return tuple(ordered.columns)
 
     def records(self, X: Any, tags: Any = None) -> list[Record]:
@@ -176,15 +178,16 @@ class SavedRanker:
         n_ranked = self.k or _MOST_TAGS
         if self.kind is not None:
             n_ranked = len(tagger.classes_)
+        most = self.k or _MOST_TAGS
         labels, scores = tagger.rank(X, k=n_ranked, tags=tags, **options)
+        rankings = zip(labels.tolist(), scores.tolist(), strict=True)
         records: list[Record] = []
-        for item_labels, item_scores in zip(labels.tolist(), scores.tolist(), strict=True):
-            likely = likely_tags(item_labels, item_scores, self._thresholds, self.k or _MOST_TAGS)
-            record: Record = {
-                "labels": [label for label, _ in likely],
-                "kinds": [self._kinds[label] for label, _ in likely],
-                "scores": [round(score, 6) for _, score in likely],
-            }
+        for item_labels, item_scores in rankings:
+            record: Record = {"labels": [], "kinds": [], "scores": []}
+            for label, score in likely_tags(item_labels, item_scores, self._thresholds, most):
+                record["labels"].append(label)
+                record["kinds"].append(self._kinds[label])
+                record["scores"].append(round(score, 6))
             records.append(record)
         return records
 
@@ -280,8 +283,10 @@ def rank_table(
     """
     pieces = table.pieces(ranker.n_rows, tags)
     if engine is None:
-        blocks = (block for piece in pieces for block in _blocks(piece, ranker))
-        return _rank_blocks(ranker, blocks, workers or n_cores())
+        piece_blocks = (_blocks(piece, ranker) for piece in pieces)
+        blocks = itertools.chain.from_iterable(piece_blocks)
+        n_threads = workers or n_cores()
+        return _rank_blocks(ranker, blocks, n_threads)
     rank_piece = partial(_rank_piece, ranker)
     rankings = engine.map(rank_piece, list(pieces))
     return itertools.chain.from_iterable(rankings)
@@ -296,7 +301,11 @@ def _blocks(piece: Piece, ranker: SavedRanker) -> Iterator[Piece]:
     check_seen(source.path)
     columns = ranker.columns_of(source)
     for start, block in read_blocks(source, ranker.n_rows, columns):
-        yield block, None if tags is None else tags[start : start + len(block)]
+        block_tags = None
+        if tags is not None:
+            end = start + len(block)
+            block_tags = tags[start:end]
+        yield block, block_tags
 
 
 def _rank_blocks(ranker: SavedRanker, blocks: Iterable[Piece], n_threads: int) -> Iterator[Record]:
@@ -370,7 +379,7 @@ def rank_shards(
     form : {"jsonl", "parquet"}
         The format of the rankings.
     engine : RayEngine, optional
-        Where rows are ranked, from `open_engine`; by default here. All give the same bytes.
+        Where rows are ranked, from `open_engine`; by default here.
     workers : int, optional
         Here: blocks ranked at a time; by default one for each processor.
     progress : callable, optional
@@ -533,7 +542,9 @@ def _read_summaries(folder: Path) -> dict[str, Summary]:
     """Return digests and sizes of the files of a folder, from manifest and journal, by name."""
     manifest = _read(folder / MANIFEST) or {}
     files = manifest.get("files", [])
-    lines: list[Any] = list(files) if isinstance(files, list) else []
+    lines: list[Any] = []
+    if isinstance(files, list):
+        lines += files
     journal = folder / JOURNAL
     if journal.is_file():
         for text in journal.read_bytes().splitlines():
@@ -541,9 +552,13 @@ def _read_summaries(folder: Path) -> dict[str, Summary]:
                 lines.append(json.loads(text))
     summaries: dict[str, Summary] = {}
     for line in lines:
-        if isinstance(line, dict) and isinstance(line.get("file"), str):
+        if not isinstance(line, dict):
+            continue
+        name = line.get("file")
+        if isinstance(name, str):
             digest = str(line.get("sha256"))
-            summaries[line["file"]] = {"sha256": digest, "bytes": line.get("bytes", -1)}
+            n_bytes = line.get("bytes", -1)
+            summaries[name] = {"sha256": digest, "bytes": n_bytes}
     return summaries
 
 

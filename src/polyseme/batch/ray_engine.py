@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from polyseme.base.threads import n_cores
+from polyseme.base.machine import n_cores
 from polyseme.base.validation import InputError, check_number, check_option
 
 RETRIES = 3  # how often a piece is tried again after the worker that had it died

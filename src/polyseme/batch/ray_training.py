@@ -1,6 +1,6 @@
 """Train a concept space with several workers of a Ray cluster (Ray Train).
 
-In: the training data of a space. Out: the same members, on processors bit for bit, as from one
+In: the training data of a space. Out: the same members, but for rounding, as from one
 process: workers share the members and exchange their predictions between rounds. After every round
 each worker saves its state; when one dies, all resume from there.
 """
@@ -113,13 +113,17 @@ class RayTraining:
 
     def forget(self) -> None:
         """Remove the states in `storage`, once they are of no use; nothing else that is there."""
-        if self.storage is None or not Path(self.storage).is_dir():
+        if self.storage is None:
             return
-        for folder in Path(self.storage).iterdir():
-            if _RUN.fullmatch(folder.name) and not folder.is_symlink():
+        storage = Path(self.storage)
+        if not storage.is_dir():
+            return
+        for folder in storage.iterdir():
+            is_run = _RUN.fullmatch(folder.name)
+            if is_run and not folder.is_symlink():
                 shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # it holds files of others
-            Path(self.storage).rmdir()
+            storage.rmdir()
 
 
 def run_name(data: TrainingData, plan: SpacePlan, seed: int, workers: int) -> str:
@@ -175,7 +179,10 @@ def _read_share(folder: Path) -> State:
     """Read the state that a worker left; arrays are checked where they are taken over."""
     state, arrays = read_model(folder, CHECKPOINT)
     with reading(folder, "checkpoint"):
-        Fields({**ROUNDS, "shape": Several(Whole(0), len(Shape._fields))}).check(state)
+        n_sizes = len(Shape._fields)
+        sizes = Several(Whole(0), n_sizes)
+        declared = Fields({**ROUNDS, "shape": sizes})
+        declared.check(state)
     return state, arrays
 
 
@@ -191,7 +198,8 @@ def _gather_members(
     counts: list[int] = []
     for rank, (state, arrays) in enumerate(shares):
         weights = within(arrays, "weights")
-        n_own = len(range(rank, n_members, workers))
+        share = range(rank, n_members, workers)
+        n_own = len(share)
         counts.append(n_own)
         with reading(folder / f"worker-{rank}", "checkpoint"):
             require(state["shape"] == first_state["shape"], "shape", "that of all workers")

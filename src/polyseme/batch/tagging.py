@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from polyseme.base.machine import one_thread
 from polyseme.base.progress import FileProgress
-from polyseme.base.threads import one_thread
 from polyseme.base.validation import InputError, check_device
 from polyseme.batch.ranking import SavedRanker
 from polyseme.batch.ray_engine import RayEngine
@@ -93,16 +93,20 @@ class Tagging:
         tag = partial(_tag, self.ranker, self.parameters, self.caches)
         paths = [file.path for file in self.files]
         outcomes = map_files(self.engine, tag, paths, TAGGED_AT_ONCE)
+        n_files = len(self.files)
         pairs = zip(self.files, outcomes, strict=True)
         with FileProgress("tagging") as progress:
             for n_done, (file, outcome) in enumerate(pairs, start=1):
                 is_skipped = isinstance(outcome, MediaError)
                 if is_skipped:
-                    self.skipped.append((str(file.path), str(outcome)))
-                progress.tell(n_done, len(self.files), len(self.skipped))
+                    reason = str(outcome)
+                    self.skipped.append((str(file.path), reason))
+                n_skipped = len(self.skipped)
+                progress.tell(n_done, n_files, n_skipped)
                 if not is_skipped:
                     record = {"file": _printable_path(file.path)}
-                    yield file.path, record | _drop_refused(outcome, file.path)
+                    record |= _drop_refused(outcome, file.path)
+                    yield file.path, record
 
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
         """Write the tags of each file to its sidecar, and yield the added ones with scores.
@@ -152,8 +156,12 @@ def _drop_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _restrict(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
     """Return a record with some of its labels, and their kinds and scores."""
-    wanted = set(among(labels, record["labels"]))
-    positions = [position for position, label in enumerate(record["labels"]) if label in wanted]
+    record_labels = record["labels"]
+    wanted = set(among(labels, record_labels))
+    positions: list[int] = []
+    for position, label in enumerate(record_labels):
+        if label in wanted:
+            positions.append(position)
     shortened: dict[str, Any] = {}
     for name in ("labels", "kinds", "scores"):
         values = record[name]

@@ -75,11 +75,11 @@ def ask(
 @command(ANSWERING)
 def learn(
     model: Path,
-    given: list[str] | None = None,
+    answers: list[str] | None = None,
     yes: list[str] | None = None,
     no: list[str] | None = None,
     features: Path | None = None,
-    who: str | None = None,
+    reviewer: str | None = None,
     undo: bool = False,
     undo_last: int | None = None,
     features_column: str | None = None,
@@ -88,9 +88,9 @@ def learn(
     from polyseme.base.validation import first_few
     from polyseme.cli.inputs import TableReader, items_to_learn
 
-    words = given or []
+    words = answers or []
     if undo or undo_last is not None:
-        has_other_options = bool(yes or no or features or who)
+        has_other_options = bool(yes or no or features or reviewer)
         if has_other_options or bool(words) == (undo_last is not None):
             refuse("`--undo` takes numbers, `--undo-last` how many, and neither anything else.")
         _undo(model, words, undo_last)
@@ -106,8 +106,8 @@ def learn(
     names, X = items_to_learn(items, tagger, features, reader)
     named_verdicts = []
     for verdict, name in zip(verdicts, names, strict=True):
-        reviewer = verdict.who or who
-        named_verdicts.append(verdict._replace(item=name, who=reviewer))
+        author = verdict.who or reviewer
+        named_verdicts.append(verdict._replace(item=name, who=author))
 
     labels_before = frozenset(tagger.classes_)
     numbers = tagger.learn(named_verdicts, X)

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
 from polyseme.base.interrupts import CODE, tell
+from polyseme.base.plugins import plugin_names
 from polyseme.cli.output import Form
 
 app = typer.Typer(
@@ -34,8 +35,11 @@ FILES = "From files to tags"
 SERVING = "Serve and review in the browser"
 _OPTIONS = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 
-Kind = Literal["image", "audio"]
 EngineName = Literal["local", "ray"]
+if TYPE_CHECKING:
+    Kind = str
+else:  # ours, and those that other packages add; their classes are loaded when they are used
+    Kind = Literal[("image", "audio", *plugin_names("polyseme.extractors"))]
 LabelKind = Literal["seen", "unseen", "oov"]
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -96,15 +100,16 @@ def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) ->
     short = settings.pop("short", None)
     is_flag = settings.pop("flag", False)
     is_argument = settings.pop("argument", False)
+    option = settings.pop("option", None)
     is_required = parameter.default is parameter.empty and short is None
     if is_argument or is_required:
         declaration = typer.Argument(**settings)
     else:
-        name = f"--{parameter.name.replace('_', '-')}"
+        name = option or f"--{parameter.name.replace('_', '-')}"
         names: tuple[str, ...] = ()
         if short:
             names = (name, short)
-        elif is_flag:
+        elif is_flag or option:
             names = (name,)
         declaration = typer.Option(*names, **settings)
     return parameter.replace(

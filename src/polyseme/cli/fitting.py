@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
@@ -14,8 +14,11 @@ from polyseme.cli.models import count_kinds, load_default_tagger
 from polyseme.cli.output import say, summarize_verdicts
 
 if TYPE_CHECKING:
+    from polyseme.batch import RayTraining
+    from polyseme.cli.inputs import TableReader
     from polyseme.documents.corpus import LabelCorpus
     from polyseme.documents.word_vectors import WordVectors
+    from polyseme.feedback.verdict_log import VerdictLog
     from polyseme.media import MediaFeatures
     from polyseme.published.tagger import PublishedTagger
     from polyseme.tagger import Tagger, ZeroShotTagger
@@ -55,15 +58,7 @@ def fit(
     workers: int | None = None,
 ) -> None:
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
-    from polyseme.batch import RayTraining
-    from polyseme.cli.inputs import (
-        TableReader,
-        extractor_of,
-        read_items,
-        read_label_sets,
-        read_pool,
-        verdicts_for,
-    )
+    from polyseme.cli.inputs import TableReader, verdicts_for
     from polyseme.storage.checkpoints import remove_checkpoint
     from polyseme.storage.model_file import check_destination
 
@@ -92,36 +87,29 @@ def fit(
     if previous is not None:
         normalize = previous.normalize_labels_
     reader = TableReader(tables, features_column, normalize)
-    items = read_items(features, documents, split, reader)
-    sets = read_label_sets(label_sets, items, reader, only=label_sets_only)
-    extractor = extractor_of(items.X, words)
-    vocabulary_to_use: Any = vocabulary
-    if previous is not None:
-        extractor = _extractor_to_update(previous, items.X, extractor, words)
-        if vocabulary is None:
-            vocabulary_to_use = previous.vocabulary_
-        say(_describe_update(previous, len(items.documents)))
-    pool = None
-    if unlabelled is not None:
-        if items.X is None:
-            refuse("`--unlabelled` goes beside items with tags; give theirs with --features.")
-        pool = read_pool(unlabelled, items.X, extractor, reader)
+    sources = _Sources(features, documents, split, label_sets, label_sets_only, unlabelled, words)
+    data = _read_data(sources, previous, reader)
 
     # The fit; the state of an interrupted run lies beside the model, never inside an older one
     resolved = model.resolve()
     checkpoint = resolved.with_name(resolved.name + ".checkpoint")
-    options: dict[str, Any] = {"features": extractor, "device": device, "random_state": seed}
-    trainer = None
+    options: dict[str, Any] = {
+        "features": data.extractor,
+        "device": device,
+        "random_state": seed,
+    }
     tagger: Tagger
     with resumable(), verdicts_for(model, verdicts, update) as log:
         if preset != Preset.default:
             tagger = _published_tagger(published_options, checkpoint, normalize, options)
-            tagger.fit(items.X, items.documents, sets, label_sets_only=label_sets_only)
+            tagger.fit(data.X, data.documents, data.label_sets, label_sets_only=label_sets_only)
         else:
+            trainer = None
             if engine == "ray":
-                # Beside the model: where that is a folder of all machines, this is one as well.
-                storage = checkpoint.with_suffix(".ray")
-                trainer = RayTraining(workers or 2, address, storage, device or "cpu")
+                trainer = _ray_trainer(checkpoint, workers, address, device)
+            vocabulary_to_use: Any = vocabulary
+            if vocabulary is None and previous is not None:
+                vocabulary_to_use = previous.vocabulary_
             tagger = polyseme.ZeroShotTagger(
                 vocabulary=vocabulary_to_use,
                 n_validations=validations,
@@ -130,27 +118,86 @@ def fit(
                 verbose=True,
                 **options,
             )
-            word_vectors = _read_label_vectors(label_vectors, items.documents, sets)
-            if log.count:
-                _check_answered_rows(pool, items.X, (model, update, verdicts))
-                say(f"learned from, too: {summarize_verdicts(log.standing())}")
+            word_vectors = _read_label_vectors(label_vectors, data)
+            answers = _answers_to_learn(log, data, (model, update, verdicts))
             tagger.fit(
-                items.X,
-                items.documents,
-                sets,
+                data.X,
+                data.documents,
+                data.label_sets,
                 word_vectors,
                 trainer,
-                pool,
-                log if log.count else None,
+                data.pool,
+                answers,
                 label_sets_only=label_sets_only,
                 warm_start_from=previous,
             )
-        if trainer is not None:
-            trainer.forget()
+            if trainer is not None:
+                trainer.forget()
         tagger.save(model)
     remove_checkpoint(checkpoint)
     say(_summary(tagger))
     typer.echo(str(model))
+
+
+class _Sources(NamedTuple):
+    """The files that a tagger is fitted to."""
+
+    features: Path | None
+    documents: Path | None
+    split: str | None
+    label_sets: Path | None
+    label_sets_only: bool
+    unlabelled: Path | None
+    n_words: int | None  # of a codebook for sound
+
+
+class _Data(NamedTuple):
+    """What a tagger is fitted to."""
+
+    X: Any
+    documents: LabelCorpus
+    label_sets: LabelCorpus | None
+    extractor: MediaFeatures | None
+    pool: Any  # items without tags
+
+
+def _read_data(sources: _Sources, previous: ZeroShotTagger | None, reader: TableReader) -> _Data:
+    """Read items, label sets and items without tags; check that they fit a previous model."""
+    from polyseme.cli.inputs import extractor_of, read_items, read_label_sets, read_pool
+
+    items = read_items(sources.features, sources.documents, sources.split, reader)
+    label_sets = read_label_sets(sources.label_sets, items, reader, only=sources.label_sets_only)
+    extractor = extractor_of(items.X, sources.n_words)
+    if previous is not None:
+        extractor = _extractor_to_update(previous, items.X, extractor, sources.n_words)
+        say(_describe_update(previous, len(items.documents)))
+    pool = None
+    if sources.unlabelled is not None:
+        if items.X is None:
+            refuse("`--unlabelled` goes beside items with tags; give theirs with --features.")
+        pool = read_pool(sources.unlabelled, items.X, extractor, reader)
+    return _Data(items.X, items.documents, label_sets, extractor, pool)
+
+
+def _ray_trainer(
+    checkpoint: Path, workers: int | None, address: str | None, device: str | None
+) -> RayTraining:
+    """Return the trainer on a cluster, whose state lies where all machines see the model."""
+    from polyseme.batch import RayTraining
+
+    storage = checkpoint.with_suffix(".ray")
+    return RayTraining(workers or 2, address, storage, device or "cpu")
+
+
+def _answers_to_learn(
+    log: VerdictLog, data: _Data, sources: tuple[Path | None, ...]
+) -> VerdictLog | None:
+    """Return the answers that the fit learns from; None where there are none."""
+    if not log.count:
+        return None
+    _check_answered_rows(data.pool, data.X, sources)
+    say(f"learned from, too: {summarize_verdicts(log.standing())}")
+    return log
 
 
 def _check_method_options(
@@ -174,15 +221,13 @@ def _check_method_options(
             refuse(f"`--{name}` belongs to the default tagger; leave out --preset.")
 
 
-def _read_label_vectors(
-    path: Path | None, documents: LabelCorpus, label_sets: LabelCorpus | None
-) -> WordVectors | None:
+def _read_label_vectors(path: Path | None, data: _Data) -> WordVectors | None:
     """Read the vectors of all labels in use, if a file of vectors is given."""
     if path is None:
         return None
-    labels = list(documents.labels)
-    if label_sets is not None:
-        labels += label_sets.labels
+    labels = list(data.documents.labels)
+    if data.label_sets is not None:
+        labels += data.label_sets.labels
     return polyseme.WordVectors.read(path, labels=labels)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -43,15 +44,9 @@ def extract(
     from polyseme.batch import open_engine
     from polyseme.media import extractor_class
 
-    parameters: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
-    if kind == "audio":
-        parameters = {"max_seconds": max_seconds}
-        if weights is not None:
-            raise_error("`--weights` is for networks that look at pictures.")
-    if network is not None:
-        parameters["network"] = network
-    if weights is not None:
-        parameters["weights"] = weights
+    options: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
+    options |= {"max_seconds": max_seconds, "network": network, "weights": weights}
+    parameters = _supported_options(extractor_class(kind), options)
     extractor = extractor_class(kind)(n_jobs=workers, device=device, **parameters)
     trained_tags = extractor.trained_tags()
     if trained_tags:
@@ -65,6 +60,20 @@ def extract(
     typer.echo(str(out))
     if strict and (summary.skipped or summary.unread):
         raise typer.Exit(1)
+
+
+def _supported_options(extractor: type[MediaFeatures], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that an extractor takes, of those that were given."""
+    names = inspect.signature(extractor).parameters
+    if options["weights"] is not None and "weights" not in names:
+        raise_error("`--weights` is for networks that look at pictures.")
+    if options["network"] is not None and "network" not in names:
+        raise_error(f"There is no network for {extractor.kind} files; leave out `--network`.")
+    supported: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in names and value is not None:
+            supported[name] = value
+    return supported
 
 
 def extract_and_report(
@@ -193,14 +202,11 @@ def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, An
 
 def _find_sidecars(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     """Return the file's name and the sidecar for each sidecar of media files and folders."""
-    from polyseme.media import EXTRACTORS
+    from polyseme.media import media_suffixes
     from polyseme.media.extraction import find_media
     from polyseme.media.xmp import sidecars_of
 
-    suffixes: frozenset[str] = frozenset()
-    for extractor in EXTRACTORS.values():
-        suffixes |= extractor.suffixes
-    files, _ = find_media(paths, suffixes)
+    files, _ = find_media(paths, media_suffixes())
     file_by_sidecar: dict[Path, str] = {}
     for file in files:
         for sidecar in sidecars_of(file.path):

@@ -121,7 +121,7 @@ def make_app(
         if items is not None:
             features = (fitted_features or {}).get(model, items)
             media_folder = media if features == items else items
-            tagger = host.now.tagger
+            tagger = host.snapshot.tagger
             host.collection = read_collection(
                 tagger, Path(model), features, media_folder, documents
             )
@@ -169,13 +169,10 @@ def read_collection(
 
 def _find_files(folder: Path, ids: Sequence[str]) -> dict[str, Path]:
     """Return the media file of each item that has one."""
-    from polyseme.media import EXTRACTORS
+    from polyseme.media import media_suffixes
     from polyseme.media.extraction import find_media
 
-    suffixes: frozenset[str] = frozenset()
-    for extractor_class in EXTRACTORS.values():
-        suffixes |= extractor_class.suffixes
-    media, _ = find_media([folder], suffixes)
+    media, _ = find_media([folder], media_suffixes())
     path_by_id = {file.id: file.path for file in media}
     files = {name: path_by_id[name] for name in ids if name in path_by_id}
     if not files:
@@ -196,20 +193,21 @@ def _fit_missing(model: Path, items: Path | None, documents: Path | None) -> Pat
     """Fit a missing model to the items and their keywords; return the features' folder."""
     if items is None or not items.is_dir():
         refuse(f"There is no model at '{model}'; give --items a folder to learn it from.")
-    from polyseme.media import EXTRACTORS
+    from polyseme.media import extractor_classes
     from polyseme.media.extraction import find_media, is_extraction
 
     features = items
     if not is_extraction(items):
+        classes = extractor_classes()
         counts: dict[str, int] = {}
-        for kind, extractor_class in EXTRACTORS.items():
+        for kind, extractor_class in classes.items():
             files, _ = find_media([items], extractor_class.suffixes)
             counts[kind] = len(files)
         if not any(counts.values()):
             refuse(f"There is no model at '{model}', and no picture or sound in '{items}'.")
         say(f"there is no model at '{model}' yet: it is learned from '{items}'")
         commonest_kind = max(counts, key=lambda kind: counts[kind])
-        extractor = EXTRACTORS[commonest_kind]()
+        extractor = classes[commonest_kind]()
         features = _extract(items, model, extractor)
     fit(model, documents=documents, features=features, tables=TableOptions())
     return features

@@ -148,7 +148,7 @@ class Vocabulary:
 
     # ------------------------------------------------------------------ changes
 
-    def blocking(self, labels: Iterable[str], *, undo: bool = False) -> Vocabulary:
+    def with_blocked(self, labels: Iterable[str], *, undo: bool = False) -> Vocabulary:
         """Return it with more labels blocked, or with fewer."""
         label_by_key = {normalize_label(label): label for label in labels}
         blocked: list[str] = []
@@ -266,7 +266,7 @@ class Vocabulary:
             completed, groups=corpus.groups, splits=corpus.splits, numbered=corpus.numbered
         )
 
-    def raised(self, labels: Sequence[str]) -> list[tuple[int, int]]:
+    def implied_columns(self, labels: Sequence[str]) -> list[tuple[int, int]]:
         """Return pairs of columns where the score of the first may raise the second's."""
         if not (self.aliases or self.implies):
             return []

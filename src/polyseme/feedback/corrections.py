@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from polyseme.base.threads import one_blas_thread
+from polyseme.base.machine import one_blas_thread
 from polyseme.feedback.standing_verdicts import Feedback
 from polyseme.feedback.verdict_log import VerdictLog
 from polyseme.scoring.correction_fit import Correction, CorrectionTable, fit_correction

@@ -10,8 +10,7 @@ from __future__ import annotations
 import warnings
 from typing import NamedTuple
 
-from polyseme.base.memory import in_bytes, machine_bytes
-from polyseme.base.threads import n_cores
+from polyseme.base.machine import in_bytes, machine_bytes, n_cores
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.space.linear_path import MOST_FEATURES, MOST_KERNEL_ITEMS
 from polyseme.space.training import MOST_THREADS, VALIDATION_STEPS, SpacePlan

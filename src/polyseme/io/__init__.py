@@ -155,7 +155,10 @@ class Table:
 
     def select(self, names: Sequence[str]) -> Table:
         """Return the features in another order of columns."""
-        column_by_name = {name: column for column, name in enumerate(self.columns or ())}
+        own_names = self.columns or ()
+        column_by_name: dict[str, int] = {}
+        for column, name in enumerate(own_names):
+            column_by_name[name] = column
         columns = [column_by_name[name] for name in names]
         matrix: Any = self.features
         features = matrix[:, columns]

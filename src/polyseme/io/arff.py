@@ -103,24 +103,31 @@ def _meaningful_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines of a file, stripped, without blank lines and comments."""
     for number, line in numbered_lines(path):
         text = line.strip()
-        if text and not text.startswith("%"):
-            yield number, text
+        is_comment = text.startswith("%")
+        if is_comment or not text:
+            continue
+        yield number, text
 
 
 def _check_binary(
     matrix: sp.csr_matrix, names: list[str], kinds: dict[str, str], path: Path, *, of_labels: bool
 ) -> None:
     """Raise unless labels, and attributes declared as binary, are 0 or 1; those may be missing."""
-    is_binary = np.array([of_labels or kinds[name].startswith("{") for name in names], dtype=bool)
-    is_missing = np.isnan(matrix.data)
-    is_wrong = is_binary[matrix.indices] & (matrix.data != 1)
+    values = matrix.data
+    is_binary = np.ones(len(names), dtype=bool)
+    if not of_labels:
+        for column, name in enumerate(names):
+            is_binary[column] = kinds[name].startswith("{")
+    is_missing = np.isnan(values)
+    is_wrong = is_binary[matrix.indices]
+    is_wrong &= values != 1
     if not of_labels:
         is_wrong &= ~is_missing
     if not is_wrong.any():
         return
     entry = int(is_wrong.argmax())
     name = names[matrix.indices[entry]]
-    value = "?" if is_missing[entry] else f"{matrix.data[entry]:g}"
+    value = "?" if is_missing[entry] else f"{values[entry]:g}"
     raise InputError(f"{path.name} must have 0 or 1 for '{name}'; got {value}.")
 
 

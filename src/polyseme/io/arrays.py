@@ -191,21 +191,25 @@ class NumpyFile:
 
 def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:
     """Return features (n, n_features) as floats, or raise; see `read_features`."""
-    if values.ndim != 2:
+    n_axes = values.ndim
+    if n_axes != 2:
         raise InputError(
-            f"Features in {name} must have two dimensions (instances, features); got {values.ndim}."
+            f"Features in {name} must have two dimensions (instances, features); got {n_axes}."
         )
-    if values.dtype.kind not in "buif":
-        raise InputError(f"Features in {name} must be numbers; got the type {values.dtype}.")
-    float_type = _as_floats(values.dtype)
+    dtype = values.dtype
+    if dtype.kind not in "buif":
+        raise InputError(f"Features in {name} must be numbers; got the type {dtype}.")
+    float_type = _as_floats(dtype)
     features: FloatArray | sp.csr_matrix = values.astype(float_type, copy=False)
     return features
 
 
 def _as_floats(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the float type that features of a type are stored in."""
-    is_single = dtype.kind == "f" and dtype.itemsize <= 4
-    return np.dtype(np.float32 if is_single else np.float64)
+    is_float = dtype.kind == "f"
+    if is_float and dtype.itemsize <= 4:
+        return np.dtype(np.float32)
+    return np.dtype(np.float64)
 
 
 def check_archive(path: Path) -> None:
@@ -221,9 +225,12 @@ def check_letters(values: NDArray[Any], path: Path) -> None:
     """Raise for text with code points that no letter has; numpy passes them on as they are."""
     if values.dtype.kind != "U" or not values.size:
         return
-    number_type = f"{values.dtype.byteorder}u4"
-    code_points = np.ascontiguousarray(values).view(number_type)
-    if code_points.max(initial=0) > sys.maxunicode:
+    byte_order = values.dtype.byteorder
+    number_type = f"{byte_order}u4"
+    contiguous = np.ascontiguousarray(values)
+    code_points = contiguous.view(number_type)
+    highest = code_points.max(initial=0)
+    if highest > sys.maxunicode:
         raise InputError(f"{path.name} holds invalid text; save plain arrays again.")
 
 
@@ -244,11 +251,14 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
             raise InputError(f"{path.name} is a single array; rename it to end in .npy.")
         check_archive(path)
         with archive:
-            arrays = {key: np.asarray(archive[key]) for key in archive.files}
+            arrays: dict[str, NDArray[Any]] = {}
+            for key in archive.files:
+                arrays[key] = np.asarray(archive[key])
     for values in arrays.values():
         check_letters(values, path)
     for key in _INDICES & arrays.keys():
-        if arrays[key].dtype.kind not in "iu":
+        kind = arrays[key].dtype.kind
+        if kind not in "iu":
             raise InputError(f"`{key}` in {path.name} must be whole numbers; save it again.")
     return arrays
 

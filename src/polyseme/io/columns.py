@@ -52,7 +52,10 @@ class Roles(NamedTuple):
 
 def fields_of(names: Collection[str]) -> dict[str, str]:
     """Return the columns that describe a row; `file` is its id where there is no `id`."""
-    fields = {name: field for name, field in FIELDS.items() if name in names}
+    fields: dict[str, str] = {}
+    for name, field in FIELDS.items():
+        if name in names:
+            fields[name] = field
     if "id" in fields:
         fields.pop("file", None)
     return fields
@@ -96,12 +99,16 @@ def _feature_candidates(
     kinds: Mapping[str, str], tags: str | None, options: ReadOptions
 ) -> dict[str, str]:
     """Return the columns, with their kinds, that may be features."""
-    tag_names = TAGS if options.tags_column is None else (options.tags_column,)
+    tag_names: Sequence[str] = TAGS
+    if options.tags_column is not None:
+        tag_names = [options.tags_column]
     reserved = {*FIELDS, *tag_names, tags}
     candidates: dict[str, str] = {}
     for name, kind in kinds.items():
-        if name not in reserved and not _INDEX.fullmatch(name):
-            candidates[name] = kind
+        is_index = _INDEX.fullmatch(name)
+        if is_index or name in reserved:
+            continue
+        candidates[name] = kind
     return candidates
 
 
@@ -116,10 +123,13 @@ def table_of(
 
     `where` returns the words for a row's place in errors.
     """
-    columns = roles.numbers or None
-    contents: dict[str, Any] = {"features": features, "columns": columns, "unused": roles.unused}
+    contents: dict[str, Any] = {}
+    contents["features"] = features
+    contents["columns"] = roles.numbers or None
+    contents["unused"] = roles.unused
     for column, field in roles.fields.items():
-        contents[field] = texts(cells[column], column, where)
+        names = cells[column]
+        contents[field] = texts(names, column, where)
     if roles.tags is not None:
         tag_cells = cells[roles.tags]
         contents["label_sets"] = label_sets(tag_cells, options.delimiter, roles.tags, where)

@@ -118,7 +118,9 @@ def _join_in_order(
 
 def match_ids(row_ids: Iterable[str], document_ids: Iterable[str]) -> tuple[IntArray, IntArray]:
     """Return the rows that have a document of the same id, and these documents, in row order."""
-    document_by_id = {name: number for number, name in enumerate(document_ids)}
+    document_by_id: dict[str, int] = {}
+    for number, name in enumerate(document_ids):
+        document_by_id[name] = number
     rows: list[int] = []
     documents: list[int] = []
     for row, name in enumerate(row_ids):
@@ -126,14 +128,17 @@ def match_ids(row_ids: Iterable[str], document_ids: Iterable[str]) -> tuple[IntA
         if document is not None:
             rows.append(row)
             documents.append(document)
-    return np.array(rows, dtype=np.int64), np.array(documents, dtype=np.int64)
+    row_numbers = np.array(rows, dtype=np.int64)
+    document_numbers = np.array(documents, dtype=np.int64)
+    return row_numbers, document_numbers
 
 
 def _rows_without(n: int, rows: IntArray) -> list[int]:
     """Return the numbers below n that are not among some rows."""
     is_unmatched = np.ones(n, dtype=bool)
     is_unmatched[rows] = False
-    return np.flatnonzero(is_unmatched).tolist()
+    unmatched = np.flatnonzero(is_unmatched)
+    return unmatched.tolist()
 
 
 # ---------------------------------------------------------------------- frames
@@ -227,9 +232,12 @@ def _listed(column: Any) -> list[Any]:
 
 def _holds_vectors(cells: list[Any]) -> bool:
     """Return whether the first of some cells is a list of numbers."""
-    if not cells or np.ndim(cells[0]) != 1:
+    if not cells:
         return False
-    vector = np.asarray(cells[0])
+    first = cells[0]
+    if np.ndim(first) != 1:
+        return False
+    vector = np.asarray(first)
     return vector.dtype.kind in "biuf"
 
 

@@ -112,7 +112,10 @@ def read_records(path: Path) -> Iterator[Record]:
 
 def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -> list[float]:
     """Return the features of one row."""
-    values = [_value(record.get(name)) for name in roles.features]
+    values: list[Any] = []
+    for name in roles.features:
+        cell = record.get(name)
+        values.append(_value(cell))
     if roles.vector is not None:
         vector = values[0]
         if _kind(vector) != VECTOR:
@@ -125,7 +128,10 @@ def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -
             cell = reprlib.repr(record.get(name))
             problem = f"must hold a number in column '{name}'; got {cell}."
             raise line_error(path, number, problem)
-    numbers = [np.nan if value is None else value for value in values]
+    numbers: list[Any] = []
+    for value in values:
+        is_missing = value is None
+        numbers.append(np.nan if is_missing else value)
     return _as_floats(path, number, numbers)
 
 
@@ -223,7 +229,9 @@ def _table_records(path: Path) -> tuple[list[str], Iterator[Record]]:
 def _unguarded(cell: str) -> str | None:
     """Return the text of a cell, without the apostrophe that keeps it from being a formula."""
     text = cell.strip()
-    if text.startswith("'") and text.lstrip("'").startswith(ACTING):
+    inner = text.lstrip("'")
+    is_guarded = text.startswith("'")
+    if is_guarded and inner.startswith(ACTING):
         text = text[1:]
     return text or None
 

@@ -5,22 +5,25 @@ In: sound files, Million Song Dataset files or samples. Out: a feature matrix (n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.threads import one_thread
+from polyseme.base.machine import one_thread
 from polyseme.base.validation import RandomState, as_generator, check_number, draw_seed
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.media.codebook import Codebook
 from polyseme.media.networks import SOUNDS, find_network
 from polyseme.storage.array_checks import Anything, Fields, Table, check_parts, part, require
 from polyseme.storage.model_file import JSON, Arrays, Config, State, within
+
+if TYPE_CHECKING:
+    from polyseme.media.keywords import Place
 
 # The content decides what a file is; libsndfile reads more formats than these names. The last row
 # is read by PyAV, of the extra `aac`.
@@ -79,6 +82,7 @@ class AudioFeatures(MediaFeatures):
     """
 
     kind: ClassVar[str] = "audio"
+    noun: ClassVar[str] = "sound"
     suffixes: ClassVar[frozenset[str]] = SUFFIXES | SONG_SUFFIXES
     learns: ClassVar[bool] = True
     raw_axes: ClassVar[int] = 2
@@ -121,6 +125,13 @@ class AudioFeatures(MediaFeatures):
         """Describe some clips; see `MediaFeatures.extract_batch`."""
         describe = self._segments if self.network is None else self._network_features
         return [attempt(describe, item) for item in items]
+
+    @classmethod
+    def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
+        """Yield the places inside a sound; see `MediaFeatures.keyword_places`."""
+        from polyseme.media.keywords import places_in_sound
+
+        return places_in_sound(file)
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, where it is used; see `MediaFeatures.single_threaded`."""
@@ -188,8 +199,10 @@ class AudioFeatures(MediaFeatures):
 
     def _network_features(self, item: object) -> Raw:
         """Return the network's features of one clip, (n_patches, 200)."""
-        if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
-            raise MediaError("holds timbre and no sound, which a network has no use for")
+        if is_path(item):
+            suffix = Path(item).suffix.lower()
+            if suffix in SONG_SUFFIXES:
+                raise MediaError("holds timbre and no sound, which a network has no use for")
         samples = self._samples(item, NETWORK_RATE)
         network = self._network()
         features: Raw = network(samples)
@@ -211,5 +224,6 @@ class AudioFeatures(MediaFeatures):
         from polyseme.media.sound import read_sound, sound_from_array
 
         if is_path(item):
-            return read_sound(Path(item), max_seconds=self.max_seconds, wanted_rate=rate)
+            path = Path(item)
+            return read_sound(path, max_seconds=self.max_seconds, wanted_rate=rate)
         return sound_from_array(item, self.rate, rate)

@@ -18,15 +18,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeGuard, TypeVar
+from typing import Any, BinaryIO, ClassVar, Self, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.base.estimator import Estimator, TransformerMixin
+from polyseme.base.machine import n_cores, ordered_map
 from polyseme.base.progress import Quiet
 from polyseme.base.text import in_words
-from polyseme.base.threads import n_cores, ordered_map
 from polyseme.base.validation import InputError, check_fitted, check_number, first_few
 from polyseme.storage.array_checks import Fields, Plain, Table, Whole, check_arrays, parameters
 from polyseme.storage.model_file import JSON, Arrays, Config, State
@@ -46,7 +46,7 @@ class MediaError(InputError):
 class Extracted:
     """Raw numbers of media files; feature extractors take it wherever they take files."""
 
-    kind: str  # "image" or "audio"
+    kind: str  # of the extractor, such as "image"
     preprocessing: dict[str, JSON]  # how the numbers were made; see `MediaFeatures.preprocessing`
     ids: tuple[str, ...]  # the items' paths below the folder they lie in
     raw: Sequence[Raw]  # a vector for each picture, segments (n_segments, 36) for each clip
@@ -87,13 +87,15 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     """Turn media into features: extraction learns nothing, the rest learns from training data.
 
     A new kind of media is a subclass with the two abstract methods, and one that learns something
-    overrides `fit_raw`, `transform_raw` and the two methods that save it as well.
+    overrides `fit_raw`, `transform_raw` and the two methods that save it as well. Its parameters
+    include `device` and `n_jobs`.
     """
 
-    kind: ClassVar[str]
-    suffixes: ClassVar[frozenset[str]]
+    kind: ClassVar[str]  # by which commands and saved models name it, such as "image"
+    noun: ClassVar[str]  # what people call an item, such as "picture"
+    suffixes: ClassVar[frozenset[str]]  # of its files, in lower case, such as ".png"
     batch_size: ClassVar[int] = 1
-    raw_axes: ClassVar[int] = 1  # dimensions of an item's raw numbers
+    raw_axes: ClassVar[int] = 1  # dimensions of an item's raw numbers: 2 for several segments
     # Whether something of it is learned, and saved by arrays.
     learns: ClassVar[bool] = False
     n_jobs: int | None
@@ -107,6 +109,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     @abstractmethod
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Return the raw numbers of some items, or why there are none; runs in threads."""
+
+    @classmethod
+    def keyword_places(cls, file: BinaryIO) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Yield the places inside a file that may hold keywords: names, and readers of `Tags`."""
+        yield from ()
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep the libraries that `extract_batch` uses to one thread each."""
@@ -180,9 +187,12 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
             return X.raw
         items = _items(X, self.kind)
         rows: list[Raw] = []
-        for item, raw in zip(items, self.extract(items), strict=True):
+        all_raw = self.extract(items)
+        for item, raw in zip(items, all_raw, strict=True):
             if isinstance(raw, MediaError):
-                name = f"'{item}'" if is_path(item) else f"No. {len(rows)}"
+                name = f"No. {len(rows)}"
+                if is_path(item):
+                    name = f"'{item}'"
                 raise InputError(f"{name} cannot be used: {raw}.")
             rows.append(raw)
         return rows
@@ -200,7 +210,8 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
                 parameter_by_name[name] = parameter
         weights: Any = parameter_by_name.get("weights")
         if weights is not None:
-            parameter_by_name["weights"] = str(Path(weights).absolute())
+            weights_file = Path(weights).absolute()
+            parameter_by_name["weights"] = str(weights_file)
         return parameter_by_name
 
     def trained_tags(self) -> tuple[str, ...]:
@@ -236,9 +247,10 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     def declared(cls) -> Fields:
         """Return which values `get_state` returns."""
         names = [name for name in inspect.signature(cls).parameters if name not in _HERE_ONLY]
+        saved_parameters = parameters(cls, *names) if names else Fields({})
         return Fields(
             {
-                "parameters": parameters(cls, *names),
+                "parameters": saved_parameters,
                 "preprocessing": Table(Plain()),
                 "n_features_out": Whole(1),
             }
@@ -260,8 +272,10 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
             return
         differences: list[str] = []
         for key in differing[:5]:
+            key_name = in_words(key, 40)
             their_value = in_words(theirs.get(key), 60)
-            differences.append(f"{in_words(key, 40)} {their_value} in place of {ours.get(key)}")
+            our_value = ours.get(key)
+            differences.append(f"{key_name} {their_value} in place of {our_value}")
         details = ", ".join(differences)
         raise InputError(
             f"The extracted features differ in {first_few(differing)} from what this {name} "
@@ -393,7 +407,8 @@ def _items(X: Any, kind: str) -> list[object]:
         raise InputError(f"Give a list of {kind} files, not a single path; got {X!r}.")
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and X.dtype.kind in "OU":
+    is_array = isinstance(X, np.ndarray)
+    if is_array and X.dtype.kind in "OU" and X.shape[1:] == (1,):
         X = X[:, 0]
     try:
         items = list(X)

@@ -1,8 +1,8 @@
 """Extract the features of a folder of media: resumable, cached, with every file accounted for.
 
-In: a folder of pictures or of sound. Out: a folder with their raw numbers (`features.npy` for
-pictures, `segments.npy` for sound), a line for every file met (`files.jsonl`), the preprocessing
-(`extraction.json`) and a cache.
+In: a folder of pictures or of sound. Out: a folder with their raw numbers (`features.npy` with a
+row for each picture, `segments.npy` with several for each sound), a line for every file met
+(`files.jsonl`), the preprocessing (`extraction.json`) and a cache.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from polyseme.media.base import (
     cause,
     quiet_decoders,
 )
+from polyseme.media.extractors import extractor_class, extractor_classes
 from polyseme.media.keywords import Keywords, keywords_of
 from polyseme.storage.atomic_files import (
     check_room,
@@ -53,8 +54,7 @@ LEDGER = "files.jsonl"
 CACHE = "cache.sqlite"
 FORMAT = "polyseme extraction"
 FORMAT_VERSION = 3
-_ARRAYS = {"image": "features.npy", "audio": "segments.npy"}
-_KINDS = {kind: f"numbers of {kind} files" for kind in _ARRAYS}  # as the mark says it
+_ARRAYS = {1: "features.npy", 2: "segments.npy"}  # by the dimensions of an item's numbers
 _CACHE_FILES = [f"{CACHE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")]
 _COMMIT_SECONDS = 2.0
 # Locked until it is closed: two that write at a time would wait for each other anyway.
@@ -87,7 +87,7 @@ class MediaFile(NamedTuple):
 class Summary:
     """What became of every file; pairs are (name, reason)."""
 
-    kind: str  # "image" or "audio"
+    kind: str  # of the extractor, such as "image"
     n_extracted: int  # files with numbers
     n_cached: int  # those of them that came from the cache
     skipped: tuple[tuple[str, str], ...]  # media files that cannot be used
@@ -105,7 +105,7 @@ class Summary:
     def sentence(self) -> str:
         """Return it as one sentence."""
         total = self.n_extracted + len(self.skipped)
-        noun = {"image": "picture", "audio": "sound"}[self.kind]
+        noun = extractor_class(self.kind).noun
         cached = f" ({self.n_cached:,} from the cache)" if self.n_cached else ""
         n_skipped = len(self.skipped)
         n_others = len(self.others)
@@ -119,9 +119,9 @@ class Summary:
         """Name different files with the same features; empty where there are none."""
         if not self.alike:
             return ""
-        noun = {"image": "pictures", "audio": "sounds"}[self.kind]
+        noun = extractor_class(self.kind).noun
         return (
-            f"{len(self.alike):,} of {self.n_extracted:,} {noun} have the same features as "
+            f"{len(self.alike):,} of {self.n_extracted:,} {noun}s have the same features as "
             f"another one, though their files differ ({first_few(self.alike, most=3)}): nothing "
             "can tell them apart; are they blank, or silent?"
         )
@@ -130,7 +130,9 @@ class Summary:
         """Return how many files have keywords, and from where, in one sentence."""
         if not self.n_tagged:
             return "no file has keywords, inside or in a sidecar"
-        counts = [f"{place} {count:,}" for place, count in self.places.items()]
+        counts: list[str] = []
+        for place, count in self.places.items():
+            counts.append(f"{place} {count:,}")
         listed = ", ".join(counts)
         return f"{self.n_tagged:,} of {self.n_extracted:,} files have keywords ({listed})"
 
@@ -180,7 +182,7 @@ def extract_folder(
         raise InputError(f"There is no folder '{source}'; name the folder that holds the files.")
     if target.exists() and target.resolve() == source.resolve():
         raise InputError("Media and numbers need two folders; name another one to write to.")
-    with own_folder(target, _KINDS[kind]):
+    with own_folder(target, _mark(kind)):
         media, ignored = find_media([source], extractor.suffixes, leave_out=target)
         if not media:
             suffixes = ", ".join(sorted(extractor.suffixes))
@@ -260,7 +262,11 @@ def by_reason(files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in files:
         names_by_reason[reason].append(name)
-    return [(first_few(names, most=3), reason) for reason, names in names_by_reason.items()]
+    groups: list[tuple[str, str]] = []
+    for reason, names in names_by_reason.items():
+        listed = first_few(names, most=3)
+        groups.append((listed, reason))
+    return groups
 
 
 def _extract(
@@ -333,7 +339,8 @@ def read_extraction(folder: str | Path) -> Extracted:
     path = Path(folder)
     manifest = _manifest(path)
     kind = str(manifest["kind"])
-    array_file = path / _ARRAYS[kind]
+    raw_axes = extractor_class(kind).raw_axes
+    array_file = path / _ARRAYS[raw_axes]
     for file in (path / LEDGER, array_file):
         if not is_intact(file, manifest["files"].get(file.name)):
             raise InputError(f"'{file}' {_damage_error(path)}")
@@ -350,7 +357,7 @@ def read_extraction(folder: str | Path) -> Extracted:
         kind,
         preprocessing=dict(manifest["preprocessing"]),
         ids=tuple(row["file"] for row in used),
-        raw=table if kind == "image" else np.split(table, ends[:-1]),
+        raw=table if raw_axes == 1 else np.split(table, ends[:-1]),
         tags=tuple(tuple(row.get("tags", ())) for row in used),
         skipped=tuple((row["file"], row["reason"]) for row in skipped),
         parameters=dict(manifest.get("parameters", {})),
@@ -394,7 +401,13 @@ def is_extraction(path: Path) -> bool:
 
 def _is_marked(path: Path) -> bool:
     """Return whether a folder is marked as ours for numbers of media files."""
-    return kind_of(path) in _KINDS.values()
+    marks = [_mark(kind) for kind in extractor_classes()]
+    return kind_of(path) in marks
+
+
+def _mark(kind: str) -> str:
+    """Return what a folder with the numbers of a kind of media is marked as."""
+    return f"numbers of {kind} files"
 
 
 # ---------------------------------------------------------------------- finding and matching files
@@ -517,10 +530,12 @@ def unseen(host: str, place: str | Path) -> InputError:
 
 def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
     """Return states and hashes of files; None for files that cannot be read."""
-    hashes: list[tuple[str, bytes] | None] = [None] * len(paths)
-    for n, path in enumerate(paths):
+    hashes: list[tuple[str, bytes] | None] = []
+    for path in paths:
+        state_and_hash = None
         with contextlib.suppress(OSError):
-            hashes[n] = _hash(Path(path))
+            state_and_hash = _hash(Path(path))
+        hashes.append(state_and_hash)
     return hashes
 
 
@@ -658,7 +673,8 @@ class FeatureStore:
             return InputError(
                 f"Another extraction is writing to '{folder}'; wait until it is done."
             )
-        if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        damage_codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        if code is not None and code & 0xFF in damage_codes:
             return DamagedCacheError(f"The cache '{self.path}' is damaged ({error}).")
         return InputError(
             f"Nothing can be written to '{folder}' ({error}); make room there and run again: what "
@@ -738,7 +754,7 @@ def _write(
 ) -> tuple[list[Keywords], list[str]]:
     """Write numbers, ledger and manifest; return each used file's keywords, and who is alike."""
     kind = extractor.kind
-    array_name = _ARRAYS[kind]
+    array_name = _ARRAYS[extractor.raw_axes]
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -753,7 +769,7 @@ def _write(
     shapes = [store.shape_of(content) for _, content in used]
     # A model must not learn from suggestions of a model: such keywords are left out.
     keywords_by_row = [_keywords(file.path, kind) for file, _ in used]
-    lines = _extracted_lines(used, shapes, keywords_by_row, kind)
+    lines = _extracted_lines(used, shapes, keywords_by_row)
     n_rows = sum(line.get("segments", 1) for line in lines)
     for outcome, files in (("skipped", skipped), ("passed over", ignored)):
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
@@ -797,14 +813,13 @@ def _extracted_lines(
     used: Sequence[tuple[MediaFile, bytes]],
     shapes: Sequence[tuple[int, ...]],
     keywords_by_row: Sequence[Keywords],
-    kind: str,
 ) -> list[dict[str, Any]]:
     """Return the lines of the ledger for extracted files, in the order of their numbers."""
     lines: list[dict[str, Any]] = []
     for row, (file, content) in enumerate(used):
         line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
         line |= _keyword_entries(keywords_by_row[row])
-        if kind == "audio":
+        if len(shapes[row]) > 1:
             line["segments"] = shapes[row][0]
         lines.append(line)
     return lines
@@ -849,10 +864,14 @@ def _manifest(path: Path) -> dict[str, Any]:
 def _read_manifest(path: Path) -> dict[str, Any] | None:
     """Return the manifest; None where it is damaged, or another version's."""
     try:
-        manifest = unsealed((path / MANIFEST).read_bytes())
+        content = (path / MANIFEST).read_bytes()
     except OSError:
         return None
-    if manifest is None or manifest.get("kind") not in [*_ARRAYS]:  # it may be no text
+    manifest = unsealed(content)
+    if manifest is None:
+        return None
+    kind = manifest.get("kind")
+    if not isinstance(kind, str):
         return None
     if manifest.get("format") != FORMAT or manifest.get("version") != FORMAT_VERSION:
         return None

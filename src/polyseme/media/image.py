@@ -7,20 +7,23 @@ networks there are.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.threads import one_thread
+from polyseme.base.machine import one_thread
 from polyseme.base.validation import InputError, check_number, check_option
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.media.networks import PICTURES, Network, find_network
 from polyseme.storage.model_file import JSON
+
+if TYPE_CHECKING:
+    from polyseme.media.keywords import Place
 
 FRAMINGS = ("stretch", "crop", "pad")
 # Pillow's name of each format that is tried, and how its files are called: a new one is a line
@@ -87,6 +90,7 @@ class ImageFeatures(MediaFeatures):
     """
 
     kind: ClassVar[str] = "image"
+    noun: ClassVar[str] = "picture"
     suffixes: ClassVar[frozenset[str]] = SUFFIXES
     # On a processor, few pictures at a time fit into its cache.
     batch_size: ClassVar[int] = 8
@@ -149,6 +153,13 @@ class ImageFeatures(MediaFeatures):
                 results.append(next(rows))
         return results
 
+    @classmethod
+    def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
+        """Yield the places inside a picture; see `MediaFeatures.keyword_places`."""
+        from polyseme.media.keywords import places_in_picture
+
+        return places_in_picture(file)
+
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, and Pillow quiet; see `MediaFeatures.single_threaded`."""
         import_module("torch")  # first: libraries that are loaded later would not be limited
@@ -173,8 +184,8 @@ class ImageFeatures(MediaFeatures):
         from polyseme.media.pictures import picture_from_array, read_picture
 
         size = self._size()
+        framing = self.framing
         if not is_path(item):
-            return picture_from_array(item, size=size, framing=self.framing)
-        return read_picture(
-            Path(item), size=size, framing=self.framing, max_megapixels=self.max_megapixels
-        )
+            return picture_from_array(item, size=size, framing=framing)
+        path = Path(item)
+        return read_picture(path, size=size, framing=framing, max_megapixels=self.max_megapixels)

@@ -18,6 +18,7 @@ from polyseme.base.text import error_text
 from polyseme.base.validation import InputError
 from polyseme.media import xmp
 from polyseme.media.base import MediaError, needs
+from polyseme.media.extractors import extractor_class
 from polyseme.media.xmp import Tags, distinct, lacking
 
 # Bytes read of one file at most: blocks of keywords are small.
@@ -46,7 +47,7 @@ class Keywords(NamedTuple):
 
 
 def keywords_of(path: Path, kind: str) -> Keywords:
-    """Return the keywords inside a media file ("image" or "audio") and in its sidecars, united."""
+    """Return the keywords inside a media file of a kind, and in its sidecars, united."""
     tags: list[str] = []
     suggested: list[str] = []
     places: list[str] = []
@@ -78,9 +79,9 @@ def keywords_of(path: Path, kind: str) -> Keywords:
 
 def _places(path: Path, kind: str) -> Iterator[Place]:
     """Yield the places in and beside a file that may hold keywords."""
-    inside = {"image": _in_picture, "audio": _in_sound}[kind]
+    extractor = extractor_class(kind)
     with path.open("rb", buffering=0) as raw:
-        yield from inside(_Bounded(raw))
+        yield from extractor.keyword_places(_Bounded(raw))
     for sidecar in xmp.sidecars_of(path):
         yield _SIDECAR, partial(xmp.read_sidecar, sidecar)
 
@@ -111,7 +112,7 @@ class _Bounded(io.BufferedReader):
 # ---------------------------------------------------------------------- pictures
 
 
-def _in_picture(file: BinaryIO) -> Iterator[Place]:
+def places_in_picture(file: BinaryIO) -> Iterator[Place]:
     """Yield the places inside a picture."""
     from polyseme.media.pictures import open_picture
 
@@ -147,14 +148,16 @@ def _without_pixels(file: BinaryIO) -> Any:
     chunks = [signature]
     start = len(signature)
     while start < len(content):
-        size = int.from_bytes(content[start : start + 4], "big")
-        kind = content[start + 4 : start + 8]
+        head = content[start : start + 8]
+        size = int.from_bytes(head[:4], "big")
+        kind = head[4:]
         end = start + 12 + size
         if kind not in (b"IDAT", b"IEND"):
             chunks.append(content[start:end])
         start = end
     chunks.append(_END)
-    return open_picture(io.BytesIO(b"".join(chunks)))
+    shortened = b"".join(chunks)
+    return open_picture(io.BytesIO(shortened))
 
 
 def _fail(error: Exception) -> Tags:
@@ -213,14 +216,16 @@ def _exif(picture: Any) -> Tags:
     exif = Image.Image.getexif(picture)
     value = exif.get(_XP_KEYWORDS, b"")
     if not isinstance(value, str):
-        value = bytes(value).decode("utf-16-le", "replace")
-    return Tags(value.rstrip("\0").split(";"))
+        data = bytes(value)
+        value = data.decode("utf-16-le", "replace")
+    text = value.rstrip("\0")
+    return Tags(text.split(";"))
 
 
 # ---------------------------------------------------------------------- sound
 
 
-def _in_sound(file: BinaryIO) -> Iterator[Place]:
+def places_in_sound(file: BinaryIO) -> Iterator[Place]:
     """Yield the place inside a sound file."""
     yield "sound tags", partial(_sound_tags, file)
 

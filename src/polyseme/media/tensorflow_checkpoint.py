@@ -84,15 +84,18 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     place = 0
     while place < len(message):
         key, place = _number(message, place)
-        if key & 7 == 0:
+        field = key >> 3
+        wire_type = key & 7
+        if wire_type == 0:
             value, place = _number(message, place)
-            yield key >> 3, value
+            yield field, value
             continue
-        length = {1: 8, 5: 4}.get(key & 7)
+        length = {1: 8, 5: 4}.get(wire_type)
         if length is None:
             length, place = _number(message, place)
-        yield key >> 3, message[place : place + length]
-        place += length
+        end = place + length
+        yield field, message[place:end]
+        place = end
 
 
 def _number(message: bytes, place: int) -> tuple[int, int]:

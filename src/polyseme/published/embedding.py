@@ -19,9 +19,8 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme.base.estimator import Estimator, copy_of
-from polyseme.base.memory import check_memory
+from polyseme.base.machine import check_memory, one_thread_below
 from polyseme.base.text import shown
-from polyseme.base.threads import one_thread_below
 from polyseme.base.validation import (
     InputError,
     IntArray,

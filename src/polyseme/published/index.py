@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme.base.threads import n_threads, one_blas_thread, run_all
+from polyseme.base.machine import n_threads, one_blas_thread, run_all
 from polyseme.base.validation import InputError, check_number
 
 # Queries of a block in NumPy and on a device.

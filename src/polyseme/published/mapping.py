@@ -22,7 +22,7 @@ from sklearn.utils.validation import validate_data
 
 from polyseme.base.estimator import Estimator
 from polyseme.base.folds import fold_numbers, group_numbers
-from polyseme.base.threads import n_cores
+from polyseme.base.machine import n_cores
 from polyseme.base.validation import (
     MOST_FEATURE,
     FloatArray,

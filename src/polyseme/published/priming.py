@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from polyseme.base.validation import IntArray, check_number, check_option, warn_dropped
 from polyseme.documents.corpus import LabelCorpus, unique_rows
 from polyseme.documents.label_sets import (
-    Known,
+    DocumentTable,
     documents_of,
     labels_of,
     no_documents,
@@ -106,8 +106,8 @@ class PrimingStore:
         Gives the larger store (this one is left as it was), the names of the documents taken in,
         and of those left out because they hold no label of the vocabulary.
         """
-        grown = with_documents(self._documents, corpus)
-        new_sets = grown.fresh
+        addition = with_documents(self._documents, corpus)
+        new_sets = addition.fresh
         n_sets = int(self.sets.max(initial=-1)) + 1
         n_before = len(self.points)
         new_set_ids = np.arange(new_sets.shape[0], dtype=np.int64) + n_sets
@@ -125,31 +125,31 @@ class PrimingStore:
         for start in range(0, new_sets.shape[0], _BLOCK):
             block = sp.csr_matrix(new_sets[start : start + _BLOCK])
             ids = tuple(map(str, range(block.shape[0])))
-            documents = LabelCorpus(grown.known.labels, block, ids, numbered=True, normalize=False)
+            documents = LabelCorpus(
+                addition.documents.labels, block, ids, numbered=True, normalize=False
+            )
             first_row = n_before + new_sets.indptr[start]
             last_row = n_before + new_sets.indptr[start + block.shape[0]]
             concepts = embedding.transform(documents)
             points[place[first_row:last_row]] = concepts.points
 
-        store = PrimingStore(*grown.known, points, label_ids[order], set_ids[order])
-        return store, grown.ids, grown.dropped
+        store = PrimingStore(*addition.documents, points, label_ids[order], set_ids[order])
+        return store, addition.ids, addition.dropped
 
     @property
-    def _documents(self) -> Known:
+    def _documents(self) -> DocumentTable:
         """What is known, apart from its concepts."""
-        return Known(self.labels, self.n_vocabulary, self.ids, self.matrix, self.sets)
+        return DocumentTable(self.labels, self.n_vocabulary, self.ids, self.matrix, self.sets)
 
     def remove(self, ids: Collection[str]) -> PrimingStore:
         """Return the store without documents of some names; oov labels left without any go too."""
-        shrunk = without_documents(self._documents, ids)
-        n_columns = len(shrunk.columns)
-        n_labels_before = len(self.labels)
-        new_columns = np.full(n_labels_before, -1, dtype=np.int64)
-        new_columns[shrunk.columns] = np.arange(n_columns)
-        last_set = int(self.sets.max(initial=-1))
-        new_sets = np.full(last_set + 1, -1, dtype=np.int64)
-        remaining_sets = self.sets[shrunk.kept]
-        new_sets[remaining_sets] = shrunk.known.sets
+        removal = without_documents(self._documents, ids)
+        n_columns = len(removal.columns)
+        new_columns = np.full(len(self.labels), -1, dtype=np.int64)
+        new_columns[removal.columns] = np.arange(n_columns)
+        n_sets = int(self.sets.max(initial=-1)) + 1
+        new_sets = np.full(n_sets, -1, dtype=np.int64)
+        new_sets[self.sets[removal.kept]] = removal.documents.sets
 
         set_ids = new_sets[self.set_ids]
         rows = np.flatnonzero(set_ids >= 0)
@@ -158,7 +158,7 @@ class PrimingStore:
         rows = rows[order]
         points = self.points[rows]
         label_ids = new_columns[self.label_ids[rows]]
-        return PrimingStore(*shrunk.known, points, label_ids, set_ids[rows])
+        return PrimingStore(*removal.documents, points, label_ids, set_ids[rows])
 
     def index(self, memory_mb: float) -> ConceptIndex:
         """Build the search index over all concepts, each counted once per document."""

@@ -49,7 +49,7 @@ from polyseme.documents.corpus import (
 from polyseme.documents.label_sets import label_column, teaching_corpora
 from polyseme.documents.tags import complete_each, label_kinds, rank_blocks, tag_columns
 from polyseme.io.join import without_ids
-from polyseme.media import EXTRACTORS, extractor_of
+from polyseme.media import extractor_of
 from polyseme.media.base import MediaFeatures
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
@@ -519,7 +519,7 @@ _VALUES = Fields(
                 "memory_mb": Number(1e-6, 1e9),
             }
         ),
-        "media": Maybe(Choice(tuple(EXTRACTORS))),
+        "media": Maybe(Text()),
         "seen": Several(Text()),
         "dropped": Several(Text()),
         "n_features_in": Whole(0),

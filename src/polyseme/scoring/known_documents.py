@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from polyseme.base.validation import IntArray
 from polyseme.documents.corpus import LabelCorpus, unique_rows
 from polyseme.documents.label_sets import (
-    Known,
+    DocumentTable,
     documents_of,
     labels_of,
     no_documents,
@@ -154,21 +154,17 @@ class KnownDocuments:
             The names of the documents taken in, and of those that hold no label the space has
             learned.
         """
-        grown = with_documents(self._documents, corpus)
-        learned_tags = grown.fresh[:, : self.n_learned]
-        new_points = space.document_points(learned_tags)
-        points = np.concatenate([self.points, new_points])
-        store = KnownDocuments(*grown.known, points)
-        return store, grown.ids, grown.dropped
+        addition = with_documents(self._documents, corpus)
+        points = space.document_points(addition.fresh[:, : self.n_learned])
+        store = KnownDocuments(*addition.documents, np.concatenate([self.points, points]))
+        return store, addition.ids, addition.dropped
 
     def remove(self, ids: Collection[str]) -> KnownDocuments:
         """Return them without some documents; new labels that none holds disappear."""
-        shrunk = without_documents(self._documents, ids)
-        _, first_rows = np.unique(shrunk.known.sets, return_index=True)
-        row_sets = self.sets[shrunk.kept]
-        former_sets = row_sets[first_rows]
-        points = self.points[former_sets]
-        return KnownDocuments(*shrunk.known, points)
+        removal = without_documents(self._documents, ids)
+        _, first_rows = np.unique(removal.documents.sets, return_index=True)
+        former_sets = self.sets[removal.kept]
+        return KnownDocuments(*removal.documents, self.points[former_sets[first_rows]])
 
     def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> KnownDocuments:
         """Return them with some labels taken out of all documents."""
@@ -217,9 +213,9 @@ class KnownDocuments:
         return KnownDocuments(labels, self.n_learned, self.ids, documents, sets, points)
 
     @property
-    def _documents(self) -> Known:
+    def _documents(self) -> DocumentTable:
         """What is known, apart from its points."""
-        return Known(self.labels, self.n_learned, self.ids, self.matrix, self.sets)
+        return DocumentTable(self.labels, self.n_learned, self.ids, self.matrix, self.sets)
 
     # ------------------------------------------------------------------ inference
 

@@ -454,5 +454,5 @@ def _concatenate(readouts: Sequence[Readout]) -> Readout:
     """Return the readouts of several groups of labels as one."""
     weight_tables = [readout.weights for readout in readouts]
     intercepts = [readout.intercepts for readout in readouts]
-    weights = np.concatenate(weight_tables, axis=1, dtype=np.float32)
+    weights: Any = np.concatenate(weight_tables, axis=1, dtype=np.float32)
     return Readout(weights, np.concatenate(intercepts))

@@ -17,8 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.base.folds import filled_folds, fold_numbers
-from polyseme.base.memory import check_memory
-from polyseme.base.threads import one_blas_thread
+from polyseme.base.machine import check_memory, one_blas_thread
 from polyseme.base.validation import InputError, IntArray, check_device, check_sparse
 from polyseme.space.calibration import (
     Calibration,

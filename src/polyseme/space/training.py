@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme.base.threads import n_cores
+from polyseme.base.machine import n_cores
 from polyseme.base.validation import InputError, IntArray, check_number
 from polyseme.space.calibration import match_frequencies, sigmoid
 from polyseme.space.features import Features, standardise

@@ -354,7 +354,7 @@ def _identify(file: Path) -> re.Match[bytes] | None:
 def _read_bytes(file: Path, most: int = -1) -> bytes:
     """Return the bytes of a regular file, or the first of them."""
     check_regular(file, ModelFileError)
-    from polyseme.base.memory import check_memory
+    from polyseme.base.machine import check_memory
 
     try:
         with file.open("rb", buffering=0) as stream:  # which reads it in one go

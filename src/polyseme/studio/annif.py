@@ -25,9 +25,17 @@ from polyseme.base.validation import InputError
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.studio.access import Caller
 from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.http import (
+    JSON,
+    PROBLEMS,
+    Host,
+    body_of,
+    caller_of,
+    json_response,
+    row_of,
+    sentence_of,
+)
 from polyseme.studio.references import known_tags
-from polyseme.studio.requests import JSON, row_of, sentence_of
-from polyseme.studio.routes.http import PROBLEMS, Host, body_of, caller_of, json_response
 from polyseme.studio.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
 
 MOST_DOCUMENTS = 32  # of a batch, as Annif has it
@@ -105,12 +113,13 @@ def vocabs(request: Request) -> Response:
 def subjects(host: Host) -> Response:
     """List labels with their URIs, one a line."""
     lines: list[str] = []
-    for label in host.now.kinds:
+    for label in host.snapshot.kinds:
         name = " ".join(label.split())
         lines.append(f"<{uri_of(label)}>\t{name}\n")
     text = "".join(lines)
     kind = "text/tab-separated-values; charset=utf-8"
-    return Response(text.encode("utf-8", "replace"), media_type=kind)
+    data = text.encode("utf-8", "replace")
+    return Response(data, media_type=kind)
 
 
 @router.get("/projects", summary="Models, as Annif lists projects")
@@ -123,12 +132,12 @@ def projects(request: Request) -> Response:
 @router.get("/projects/{model}", summary="A model, as Annif shows a project")
 def project(host: Host) -> Response:
     """Describe a model as a project."""
-    return json_response(_project(host), host.now.version)
+    return json_response(_project(host), host.snapshot.version)
 
 
 def _vocabulary(host: ModelHost) -> dict[str, Any]:
     """Describe a model's labels."""
-    size = len(host.now.kinds)
+    size = len(host.snapshot.kinds)
     return {"vocab_id": host.name, "languages": [LANGUAGE], "size": size, "loaded": True}
 
 
@@ -231,7 +240,7 @@ async def _suggest(
     except InputError as error:
         raise HTTPException(400, str(error)) from error
     answers = await asyncio.gather(*(_submit(host, query) for query in queries))
-    version = host.now.version
+    version = host.snapshot.version
     results: list[dict[str, Any]] = []
     for snapshot, suggestions in answers:
         version = snapshot.version
@@ -259,7 +268,7 @@ async def _submit(
     if query is not None:
         with suppress(InputError):  # only tags that are newer than the space
             return await host.scoring.submit(query)
-    return host.now, []
+    return host.snapshot, []
 
 
 def _features(text: str | None) -> Row | None:
@@ -358,7 +367,7 @@ def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> Non
         # The same item, however often it is sent.
         name = document.document_id or hashlib.sha256(row.tobytes()).hexdigest()[:32]
         rows[name] = row
-        version = host.now.version
+        version = host.snapshot.version
         for label in labels:
             verdicts.append(Verdict(name, label, True, model=version, who=caller.name))
     if verdicts:

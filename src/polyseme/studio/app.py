@@ -41,8 +41,8 @@ from polyseme.studio.access import Caller, Tokens
 from polyseme.studio.batching import QueueFullError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, UnknownLabelError
+from polyseme.studio.http import UnsupportedError
 from polyseme.studio.refit import RefitRunningError
-from polyseme.studio.requests import UnsupportedError
 from polyseme.studio.schemas import StandingOut
 
 Message = MutableMapping[str, Any]
@@ -133,6 +133,7 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     settings : Settings, optional
     """
     from polyseme.studio import annif, label_studio, photoprism, routes
+    from polyseme.studio.routes import suggestions
 
     names = [host.name for host in hosts]
     if not names or len(set(names)) < len(names):
@@ -152,11 +153,11 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     app.state.metrics = Metrics()
     app.state.ready = False
     for host in hosts:
-        host.scoring.sizes = app.state.metrics.batch.observe
+        host.scoring.observe_size = app.state.metrics.batch.observe
     # Before the routers: the most frequent request goes without FastAPI's dependencies, which cost
-    # more than the scoring. The router has the same function, and describes it.
+    # more than the scoring. The router's `suggest` describes it.
     app.add_route(
-        routes.SUGGEST, routes.suggest_directly, methods=["POST"], include_in_schema=False
+        suggestions.SUGGEST, suggestions.answer_suggest, methods=["POST"], include_in_schema=False
     )
     _add_care(app)
     for module in (*routes.MODULES, annif, label_studio, photoprism):
@@ -236,12 +237,12 @@ async def _watch(hosts: Sequence[ModelHost], seconds: float) -> None:
 async def _refresh(hosts: Sequence[ModelHost]) -> None:
     """Load what others have written to the models' folders; log each trouble once."""
     for host in hosts:
-        before = host.told.trouble
+        before = host.notices.reload_error
         try:
             await asyncio.to_thread(host.refresh)
         except InputError as error:
-            host.told.trouble = str(error)
-            if host.told.trouble != before:
+            host.notices.reload_error = str(error)
+            if host.notices.reload_error != before:
                 _log.warning("%s: %s", host.name, error)
         except Exception:
             _log.exception("%s: the model's folder could not be looked at", host.name)
@@ -364,7 +365,7 @@ def _add_care(app: FastAPI) -> None:
         counted.model.clear()
         for host in app.state.hosts.values():
             counted.waiting.labels(host.name).set(host.scoring.n_waiting)
-            snapshot = host.now
+            snapshot = host.snapshot
             counted.model.labels(host.name, snapshot.version).set(len(snapshot.tagger.classes_))
         return Response(
             generate_latest(counted.registry), media_type="text/plain; version=0.0.4; charset=utf-8"

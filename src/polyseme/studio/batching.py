@@ -55,17 +55,15 @@ class Batcher(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self._seconds_alone = math.inf  # that the last single row took
-        self.sizes: Callable[[int], object] = lambda size: (
-            None
-        )  # called with the size of every batch
+        self.observe_size: Callable[[int], object] = _ignore  # called with every batch's size
 
     @property
     def n_waiting(self) -> int:
         """How many rows wait."""
         return len(self._waiting)
 
-    async def submit(self, row: T) -> R:
-        """Return the result of one row; must be called in the event loop.
+    def submit(self, row: T) -> asyncio.Future[R]:
+        """Queue one row and return its future result; must be called in the event loop.
 
         Parameters
         ----------
@@ -79,7 +77,7 @@ class Batcher(Generic[T, R]):
         # The task ends when nothing waits: no worker can die unseen between two requests.
         if self._running is None or self._running.done():
             self._running = loop.create_task(self._work())
-        return await answer
+        return answer
 
     async def _work(self) -> None:
         """Score batches until nothing waits."""
@@ -87,10 +85,11 @@ class Batcher(Generic[T, R]):
         while self._waiting:
             n_rows = min(self.largest, self.n_waiting)
             queued = [self._waiting.popleft() for _ in range(n_rows)]
-            batch = [(row, answer) for row, answer in queued if not answer.done()]  # still wanted
+            # A request that has timed out or was closed has cancelled its answer.
+            batch = [(row, answer) for row, answer in queued if not answer.done()]
             if not batch:
                 continue
-            self.sizes(len(batch))
+            self.observe_size(len(batch))
             rows = [row for row, _ in batch]
             try:
                 if len(rows) == 1 and self._seconds_alone < _QUICK:
@@ -114,16 +113,17 @@ class Batcher(Generic[T, R]):
 
     def _results(self, rows: Sequence[T]) -> Sequence[R | Exception]:
         """Score rows together, or, where that fails, each by itself."""
+        n_rows = len(rows)
         start = time.perf_counter()
         try:
             results = list(self._score(rows))
-            if len(rows) == 1:
+            if n_rows == 1:
                 self._seconds_alone = time.perf_counter() - start
-            if len(results) == len(rows):
+            if len(results) == n_rows:
                 return results
-            raise RuntimeError(f"{len(results)} results for {len(rows)} rows")
+            raise RuntimeError(f"{len(results)} results for {n_rows} rows")
         except Exception as error:
-            if len(rows) == 1:
+            if n_rows == 1:
                 return [error]
         return [self._results([row])[0] for row in rows]
 
@@ -133,3 +133,7 @@ class Batcher(Generic[T, R]):
         if self._running is not None and not self._running.done():
             await asyncio.wait([self._running])
         self._executor.shutdown(wait=True)
+
+
+def _ignore(size: int) -> None:
+    """Ignore the size of a batch."""

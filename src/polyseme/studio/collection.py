@@ -204,9 +204,11 @@ class Collection:
 
     def _row(self, name: str) -> int:
         """Find an item."""
-        if name not in self._rows:
-            raise UnknownItemError(f"There is no item '{name[:60]}'.")
-        return self._rows[name]
+        row = self._rows.get(name)
+        if row is None:
+            shown_name = name[:60]
+            raise UnknownItemError(f"There is no item '{shown_name}'.")
+        return row
 
     @cached_property
     def _texts(self) -> list[str]:

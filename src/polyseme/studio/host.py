@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -102,33 +102,33 @@ class Snapshot:
     def answers(self) -> dict[str, tuple[int, int]]:
         """Numbers of yes and of no for each label."""
         yes_and_no: dict[str, list[int]] = {}
-        for verdicts in self.said.values():
+        for verdicts in self.verdicts_by_item.values():
             for verdict in verdicts:
-                label = self.named(verdict.label)
+                label = self.current_label(verdict.label)
                 counts = yes_and_no.setdefault(label, [0, 0])
                 counts[0 if verdict.answer else 1] += 1
         return {label: (yes, no) for label, (yes, no) in yes_and_no.items()}
 
     @cached_property
-    def said(self) -> dict[str, list[Verdict]]:
+    def verdicts_by_item(self) -> dict[str, list[Verdict]]:
         """The standing verdicts by item."""
         by_item: dict[str, list[Verdict]] = {}
         for verdict in self.tagger.verdicts_.standing():
             by_item.setdefault(verdict.item, []).append(verdict)
         return by_item
 
-    def named(self, label: str) -> str:
+    def current_label(self, label: str) -> str:
         """Return a label's current name, or its former one where it is unknown now."""
-        return self.known(label) or label
+        return self.find_label(label) or label
 
     def accepted(self, collection: Collection) -> Iterator[tuple[str, list[str]]]:
         """Yield items with their own tags, with accepted ones and without refused ones."""
         for name in collection.ids:
             tags = list(dict.fromkeys(collection.tags_of(name)))
-            for verdict in self.said.get(name, ()):
-                label = self.named(verdict.label)
+            for verdict in self.verdicts_by_item.get(name, ()):
+                label = self.current_label(verdict.label)
                 label_key = self.key(label)
-                tags = [tag for tag in tags if self.key(self.named(tag)) != label_key]
+                tags = [tag for tag in tags if self.key(self.current_label(tag)) != label_key]
                 if verdict.answer:
                     tags.append(label)
             if tags:
@@ -137,7 +137,7 @@ class Snapshot:
     @property
     def reviewed(self) -> KeysView[str]:
         """Items with a standing verdict."""
-        return self.said.keys()
+        return self.verdicts_by_item.keys()
 
     @cached_property
     def n_undone(self) -> int:
@@ -148,11 +148,12 @@ class Snapshot:
     def similar(self) -> dict[str, list[tuple[str, float]]]:
         """Labels that are used alike, of both of each pair."""
         store = self.tagger.store_
-        similar: dict[str, list[tuple[str, float]]] = {}
-        for first, second, alike in similar_labels(store.matrix, store.labels, _MOST_SIMILAR):
-            similar.setdefault(first, []).append((second, alike))
-            similar.setdefault(second, []).append((first, alike))
-        return similar
+        pairs = similar_labels(store.matrix, store.labels, _MOST_SIMILAR)
+        similar: dict[str, list[tuple[str, float]]] = defaultdict(list)
+        for first, second, similarity in pairs:
+            similar[first].append((second, similarity))
+            similar[second].append((first, similarity))
+        return dict(similar)
 
     @cached_property
     def documents(self) -> dict[str, int]:
@@ -167,37 +168,39 @@ class Snapshot:
         """Return the key by which labels are compared."""
         return normalize_label(label) if self.tagger.normalize_labels_ else label
 
-    def known(self, label: str) -> str | None:
+    def find_label(self, label: str) -> str | None:
         """Return a label under its own name; None where it is not known."""
         return self._names.get(self.key(self.tagger.vocabulary_.resolve(label)))
 
     def label(self, name: str) -> str:
         """Return a label under its own name, or raise an `UnknownLabelError`."""
-        label = self.known(name)
+        label = self.find_label(name)
         if label is not None:
             return label
-        close_keys = get_close_matches(self.key(name), self._names, _HINTS)
+        key = self.key(name)
+        close_keys = get_close_matches(key, self._names, _HINTS)
         hint = "."
         if close_keys:
-            quoted = [f"'{self._names[key]}'" for key in close_keys]
+            quoted = [f"'{self._names[close_key]}'" for close_key in close_keys]
             hint = f"; did you mean {' or '.join(quoted)}?"
         raise UnknownLabelError(f"There is no label '{name[:60]}'{hint}")
 
     @cached_property
-    def _least(self) -> dict[float, dict[str, float]]:
+    def _thresholds(self) -> dict[float, dict[str, float]]:
         return {}
 
-    def least(self, precision: float) -> dict[str, float]:
+    def thresholds(self, precision: float) -> dict[str, float]:
         """Return the threshold of each label for a precision."""
-        thresholds = self._least.get(precision)
+        cache = self._thresholds
+        thresholds = cache.get(precision)
         if thresholds is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PolysemeWarning)
-                values = self.tagger.thresholds(precision).tolist()
-            thresholds = dict(zip(self.kinds, values, strict=True))
-            if len(self._least) >= _MOST_PRECISIONS:
-                self._least.clear()  # other threads hold the thresholds that they use
-            self._least[precision] = thresholds
+                values = self.tagger.thresholds(precision)
+            thresholds = dict(zip(self.kinds, values.tolist(), strict=True))
+            if len(cache) >= _MOST_PRECISIONS:
+                cache.clear()  # other threads hold the thresholds that they use
+            cache[precision] = thresholds
         return thresholds
 
 
@@ -246,8 +249,8 @@ class UnknownLabelError(InputError):
 class Notices:
     """What the administrators of a host should know."""
 
-    typed: Counter[str] = field(default_factory=Counter)  # unknown tags in requests
-    trouble: str | None = None  # why the last reload was refused
+    unknown_tags: Counter[str] = field(default_factory=Counter)  # unknown tags in requests
+    reload_error: str | None = None  # why the last reload was refused
 
 
 class ModelHost:
@@ -281,18 +284,19 @@ class ModelHost:
         self.collection = collection
         self.words = words
         self.versions = Versions(self.path)
-        self.told = Notices()
+        self.notices = Notices()
         self._writing = threading.RLock()
         self._saved = 0.0
         self._looked_at = self._stamp()
-        self._now = self._read()
+        self._snapshot = self._read()
         self.scoring: Batcher[SuggestRequest, tuple[Snapshot, list[Suggestion]]] = Batcher(
             self.suggest
         )
         self.looking: Batcher[bytes, Row] = Batcher(self._extract_files, largest=8, most_waiting=64)
         self._map: Map | None = None
-        self.refitting = Refitting(self)
-        tagger = self._now.tagger
+        self._refitting: Refitting | None = None
+        self._making_refitting = threading.Lock()
+        tagger = self._snapshot.tagger
         if _can_write(self.path):
             with self.versions.writing():
                 self._keep("opened", "by the service", None, tagger)
@@ -300,9 +304,17 @@ class ModelHost:
     # ------------------------------------------------------------------ answers
 
     @property
-    def now(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """The state that answers at this moment."""
-        return self._now
+        return self._snapshot
+
+    @property
+    def refitting(self) -> Refitting:
+        """The refits of this model, made when somebody asks about them."""
+        with self._making_refitting:
+            if self._refitting is None:
+                self._refitting = Refitting(self)
+            return self._refitting
 
     @property
     def changed(self) -> str:
@@ -316,7 +328,7 @@ class ModelHost:
     @property
     def extractor(self) -> MediaFeatures | None:
         """What turns files into numbers; None where the model takes numbers."""
-        return self._now.tagger.features_
+        return self._snapshot.tagger.features_
 
     def items(self, rows: Sequence[Row], names: Sequence[str] | None = None) -> Any:
         """Return rows of features as a tagger takes items: a table or an extraction."""
@@ -325,12 +337,12 @@ class ModelHost:
             features = np.stack(rows)
             if names is None:
                 return features
-            columns = getattr(self._now.tagger, "feature_names_in_", None)
+            columns = getattr(self._snapshot.tagger, "feature_names_in_", None)
             column_names = None if columns is None else tuple(columns)
             return Table(features=features, columns=column_names, ids=list(names))
         if names is None:
             names = [str(number) for number in range(len(rows))]
-        raw: Any = np.stack(rows) if extractor.kind == "image" else list(rows)
+        raw: Any = np.stack(rows) if extractor.raw_axes == 1 else list(rows)
         return Extracted(extractor.kind, extractor.preprocessing(), tuple(names), raw)
 
     def suggest(self, queries: Sequence[SuggestRequest]) -> list[tuple[Snapshot, list[Suggestion]]]:
@@ -341,25 +353,30 @@ class ModelHost:
         asks : sequence of SuggestRequest
             Checked by `check`.
         """
-        snapshot = self._now
-        groups: dict[tuple[Any, ...], list[int]] = {}
+        snapshot = self._snapshot
+        numbers_by_group: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         for number, query in enumerate(queries):
-            groups.setdefault((query.features is None, query.kinds), []).append(number)
-        suggestions: list[list[Suggestion]] = [[] for _ in queries]
-        for (no_features, kinds), numbers in groups.items():
+            has_features = query.features is not None
+            numbers_by_group[has_features, query.kinds].append(number)
+
+        answers: dict[int, tuple[Snapshot, list[Suggestion]]] = {}
+        for (has_features, kinds), numbers in numbers_by_group.items():
             group = [queries[number] for number in numbers]
-            rows = [query.features for query in group if query.features is not None]
-            X = None if no_features else self.items(rows)
-            has_tags = any(query.tags for query in group)
-            tags = [query.tags for query in group] if has_tags else None
+            tags = [query.tags for query in group]
+            X = None
+            if has_features:
+                rows = [query.features for query in group if query.features is not None]
+                X = self.items(rows)
             # The item's own tags come first, and are taken out of the answer.
             most = max(query.k + len(query.tags) for query in group)
-            labels, scores = snapshot.tagger.rank(X, most, tags, kinds=kinds)
-            for number, names, values in zip(numbers, labels, scores, strict=True):
-                suggestions[number] = _select_suggestions(
-                    snapshot, queries[number], names.tolist(), values.tolist()
-                )
-        return [(snapshot, item_suggestions) for item_suggestions in suggestions]
+            given_tags = tags if any(tags) else None
+            labels, scores = snapshot.tagger.rank(X, most, given_tags, kinds=kinds)
+            rankings = zip(numbers, labels.tolist(), scores.tolist(), strict=True)
+            for number, item_labels, item_scores in rankings:
+                query = queries[number]
+                suggestions = _select_suggestions(snapshot, query, item_labels, item_scores)
+                answers[number] = (snapshot, suggestions)
+        return [answers[number] for number in range(len(queries))]
 
     def check(self, query: SuggestRequest) -> tuple[SuggestRequest, list[str]]:
         """Check a request before it is queued; return it with known tags, and the unknown tags.
@@ -369,8 +386,8 @@ class ModelHost:
         InputError
             With one sentence about what is wrong.
         """
-        snapshot = self._now
-        label_by_tag = {tag: snapshot.known(tag) for tag in query.tags}
+        snapshot = self._snapshot
+        label_by_tag = {tag: snapshot.find_label(tag) for tag in query.tags}
         labels = [label for label in label_by_tag.values() if label is not None]
         unknown_tags = [tag for tag, label in label_by_tag.items() if label is None]
         self._count_unknown_tags(unknown_tags)
@@ -387,25 +404,25 @@ class ModelHost:
 
     def check_row(self, row: Row) -> None:
         """Raise unless a row of features fits the model."""
-        if not self._now.tagger.n_features_in_:
+        if not self._snapshot.tagger.n_features_in_:
             raise InputError("This model was fitted without features; give tags.")
         extractor = self.extractor
-        if extractor is None or extractor.kind == "image":
+        if extractor is None or extractor.raw_axes == 1:
             n_features = row.shape[-1]
-            wanted = self._now.tagger.n_features_in_
+            wanted = self._snapshot.tagger.n_features_in_
             if row.ndim != 1 or n_features != wanted:
                 raise InputError(f"This model takes {wanted} features an item; got {n_features}.")
         elif row.ndim != 2:
-            raise InputError("This model listens to sounds: send a file, or name an item.")
+            raise InputError(f"This model takes {extractor.noun}s: send a file, or name an item.")
         if not np.isfinite(row).all():
             raise InputError("Features must be finite; got NaN or infinity.")
 
     def _count_unknown_tags(self, unknown: Iterable[str]) -> None:
         """Count tags of requests that the vocabulary lacks."""
-        typed = self.told.typed
+        counts = self.notices.unknown_tags
         for tag in unknown:
-            if len(typed) < _MOST_UNKNOWN_TAGS or tag in typed:
-                typed[tag] += 1
+            if len(counts) < _MOST_UNKNOWN_TAGS or tag in counts:
+                counts[tag] += 1
 
     def _extract_files(self, files: Sequence[bytes]) -> list[Any]:
         """Return the features of uploaded files, or the error for each."""
@@ -432,7 +449,7 @@ class ModelHost:
 
     def warm(self) -> None:
         """Load everything that the first request needs."""
-        tagger = self._now.tagger
+        tagger = self._snapshot.tagger
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
         tagger.rank(None, 1, [[tagger.store_.labels[0]]])
@@ -443,7 +460,8 @@ class ModelHost:
 
     async def close(self) -> None:
         """Answer the waiting requests, and end; a running refit is cancelled."""
-        self.refitting.stop()
+        if self._refitting is not None:
+            self._refitting.stop()
         await self.scoring.close()
         await self.looking.close()
 
@@ -451,7 +469,7 @@ class ModelHost:
 
     def map(self, snapshot: Snapshot | None = None) -> Map:
         """Return the known documents on a plane: at once by their axes, better when laid out."""
-        snapshot = snapshot or self._now
+        snapshot = snapshot or self._snapshot
         store = snapshot.tagger.store_
         space_digest = snapshot.tagger.space_.digest_
         current = self._map
@@ -461,7 +479,8 @@ class ModelHost:
         if current is not None and current.landscape.digest == space_digest:
             landscape = current.landscape
         if landscape is None:
-            landscape = Landscape.read(self.path, space_digest, store.points.shape[1])
+            n_axes = store.points.shape[1]
+            landscape = Landscape.read(self.path, space_digest, n_axes)
         if landscape is None:
             landscape = Landscape.quick(store.points, space_digest)
         self._map = Map(store, landscape)
@@ -470,16 +489,18 @@ class ModelHost:
     def lay_out(self) -> None:
         """Lay out the map so that neighbours stay neighbours, unless it is; takes seconds."""
         current = self.map()
-        if current.landscape.layout != "axes":
+        quick = current.landscape
+        if quick.layout != "axes":
             return
-        landscape = Landscape.learn(current.store.points, current.landscape.digest)
+        landscape = Landscape.learn(current.store.points, quick.digest)
         if landscape.layout != "axes":
             landscape.save(self.path)
-            self._map = Map(self._now.tagger.store_, landscape)
+            store = self._snapshot.tagger.store_
+            self._map = Map(store, landscape)
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
         """Return where one item, or one tag set, lies on the map."""
-        tagger = self._now.tagger
+        tagger = self._snapshot.tagger
         points = tagger.space_.points(tagger.transform(X, tags))
         places = self.map().landscape.place(points)
         x, y = places[0].tolist()
@@ -509,9 +530,9 @@ class ModelHost:
             Where nothing is known of an item. Names of items are never opened as files.
         """
         with self._writing:
-            clone = copy(self._now.tagger)
+            clone = copy(self._snapshot.tagger)
             numbers = clone.learn(verdicts, self._items_of_verdicts(verdicts, rows or {}), seen)
-            self._use(clone, self._now.digest)
+            self._use(clone, self._snapshot.digest)
         return numbers
 
     def _items_of_verdicts(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row]) -> Any:
@@ -520,7 +541,7 @@ class ModelHost:
         Items are sent with their features or belong to the collection. Of items that were answered
         for before, the log has what is needed. Any other name is an `UnknownItemError`.
         """
-        tagger = self._now.tagger
+        tagger = self._snapshot.tagger
         collection = self.collection
         if not tagger.n_features_in_:
             return None  # the tagger raises an error about it
@@ -549,9 +570,9 @@ class ModelHost:
     def undo(self, numbers: Sequence[int]) -> None:
         """Undo verdicts by their numbers."""
         with self._writing:
-            clone = copy(self._now.tagger)
+            clone = copy(self._snapshot.tagger)
             clone.undo(numbers)
-            self._use(clone, self._now.digest)
+            self._use(clone, self._snapshot.digest)
 
     # ------------------------------------------------------------------ changes
 
@@ -559,7 +580,7 @@ class ModelHost:
         self,
         action: str,
         detail: str,
-        who: str | None,
+        author: str | None,
         function: Callable[[ZeroShotTagger], T],
     ) -> T:
         """Change a copy of the tagger, save it, and use it for all later answers.
@@ -568,35 +589,36 @@ class ModelHost:
         ----------
         action, detail : str
             What is done, for the list of versions.
-        who : str, optional
+        author : str, optional
         function : callable
             Takes the tagger and changes it in place; what it raises leaves everything as it was.
         """
         with self._writing, self.versions.writing():
-            if self.versions.current() != self._now.digest:
-                self._now = self._read()  # another process has saved meanwhile
-            clone = copy(self._now.tagger)
+            if self.versions.current() != self._snapshot.digest:
+                self._snapshot = self._read()  # another process has saved meanwhile
+            clone = copy(self._snapshot.tagger)
             result = function(clone)
             clone.save(self.path)
-            version = self._keep(action, detail, who, clone)
+            version = self._keep(action, detail, author, clone)
             self._use(clone, version.digest)
             stamp = self._stamp()
             if self.versions.current() == version.digest:
                 self._looked_at = stamp  # this is our own change
         return result
 
-    def restore(self, number: int, who: str | None) -> None:
+    def restore(self, number: int, author: str | None) -> None:
         """Restore a former version; people's answers stay."""
         state = self.versions.state(number)
 
         def put_back(tagger: ZeroShotTagger) -> None:
             former = tagger_from_state(*state)
-            former.use_log(VerdictLog(self.path))
+            log = VerdictLog(self.path)
+            former.use_log(log)
             _take_over(tagger, former)
 
-        self.change("restore", f"version {number}", who, put_back)
+        self.change("restore", f"version {number}", author, put_back)
 
-    def adopt(self, fitted: ZeroShotTagger, before: Snapshot, who: str | None) -> None:
+    def adopt(self, fitted: ZeroShotTagger, before: Snapshot, author: str | None) -> None:
         """Replace a tagger by the one that was fitted from it; answers since then stay.
 
         Parameters
@@ -604,7 +626,7 @@ class ModelHost:
         fitted : ZeroShotTagger
         before : Snapshot
             What it was fitted from.
-        who : str, optional
+        author : str, optional
 
         Raises
         ------
@@ -613,7 +635,7 @@ class ModelHost:
         """
 
         def put_in_place(tagger: ZeroShotTagger) -> None:
-            if self._now.digest != before.digest:
+            if self._snapshot.digest != before.digest:
                 raise InputError("the model was changed meanwhile; start the refit again.")
             log = VerdictLog(self.path)
             items = None if self.collection is None else self.collection.among(log.standing())
@@ -621,7 +643,7 @@ class ModelHost:
             self._check_features(fitted)
             _take_over(tagger, fitted)
 
-        self.change("refit", f"{len(fitted.store_.ids)} tag sets", who, put_in_place)
+        self.change("refit", f"{len(fitted.store_.ids)} tag sets", author, put_in_place)
 
     def _keep(
         self, action: str, detail: str, author: str | None, tagger: ZeroShotTagger
@@ -633,7 +655,7 @@ class ModelHost:
 
     def _use(self, tagger: ZeroShotTagger, digest: str) -> None:
         """Use a tagger for all later answers."""
-        self._now = Snapshot(tagger, digest, tagger.verdicts_.count)
+        self._snapshot = Snapshot(tagger, digest, tagger.verdicts_.count)
 
     # ------------------------------------------------------------------ reloading
 
@@ -642,11 +664,11 @@ class ModelHost:
         with self._writing:
             if self._stamp() != self._looked_at:
                 return self.reload()
-            if self._now.tagger.verdicts_.count == self._now.n_events:
+            if self._snapshot.tagger.verdicts_.count == self._snapshot.n_events:
                 return False
-            clone = copy(self._now.tagger)
+            clone = copy(self._snapshot.tagger)
             clone.refresh()
-            self._use(clone, self._now.digest)
+            self._use(clone, self._snapshot.digest)
             return True
 
     def reload(self) -> bool:
@@ -664,11 +686,12 @@ class ModelHost:
                 self._check_features(fresh.tagger)
             except Exception as error:
                 reason = str(error) or type(error).__name__
-                self.told.trouble = f"A reload was refused, and the former model goes on: {reason}"
-                raise InputError(self.told.trouble) from error
-            changed = fresh.version != self._now.version
-            self._now = fresh
-            self.told.trouble = None
+                sentence = f"A reload was refused, and the former model goes on: {reason}"
+                self.notices.reload_error = sentence
+                raise InputError(sentence) from error
+            changed = fresh.version != self._snapshot.version
+            self._snapshot = fresh
+            self.notices.reload_error = None
             if _can_write(self.path):
                 with self.versions.writing():
                     self._keep("reload", "found changed on disk", None, fresh.tagger)
@@ -695,18 +718,18 @@ class ModelHost:
 
     def _check_features(self, tagger: ZeroShotTagger) -> None:
         """Raise unless a tagger takes the features that callers send."""
-        n_before = self._now.tagger.n_features_in_
+        n_before = self._snapshot.tagger.n_features_in_
         if tagger.n_features_in_ != n_before:
             raise InputError(
                 f"it takes {tagger.n_features_in_} features, and callers send {n_before}."
             )
 
 
-def _take_over(tagger: ZeroShotTagger, other: ZeroShotTagger) -> None:
+def _take_over(tagger: ZeroShotTagger, fitted: ZeroShotTagger) -> None:
     """Let a tagger have learned what another one has; it is still the one that was loaded."""
     digests = tagger._digests
     tagger.__dict__.clear()
-    tagger.__dict__.update(other.__dict__)
+    tagger.__dict__.update(fitted.__dict__)
     tagger._digests = digests
 
 
@@ -714,11 +737,18 @@ def _select_suggestions(
     snapshot: Snapshot, query: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
     """Return the labels that are likely enough, without the item's own tags."""
-    thresholds = {} if query.precision is None else snapshot.least(query.precision)
-    lowest = max(query.threshold or 0.0, _SMALLEST)
+    thresholds: dict[str, float] = {}
+    if query.precision is not None:
+        thresholds = snapshot.thresholds(query.precision)
+    least = query.threshold or 0.0
+    lowest = max(least, _SMALLEST)
     own_tags = set(query.tags)
     likely = likely_tags(labels, scores, thresholds, query.k, lowest=lowest, excluded=own_tags)
-    return [Suggestion(label, score, snapshot.kinds[label]) for label, score in likely]
+    suggestions: list[Suggestion] = []
+    for label, score in likely:
+        kind = snapshot.kinds[label]
+        suggestions.append(Suggestion(label, score, kind))
+    return suggestions
 
 
 def _can_write(folder: Path) -> bool:

@@ -26,8 +26,8 @@ from polyseme.io import parse_xml
 from polyseme.studio.batching import QueueFullError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.http import PROBLEMS, Host, Reviewer, json_response
 from polyseme.studio.references import item_of, known_tags, row_of_reference
-from polyseme.studio.routes.http import PROBLEMS, Host, Reviewer, json_response
 from polyseme.studio.schemas import MOST_NUMBERS
 
 MOST_TASKS = 256
@@ -152,7 +152,7 @@ class Control:
         choice_by_label: dict[str, TagChoice] = {}
         listed_choices = _read_options(task.data.get(self.options))
         for choice in (*self.choices, *listed_choices):
-            label = snapshot.known(choice.path[-1]) or snapshot.known(choice.shown)
+            label = snapshot.find_label(choice.path[-1]) or snapshot.find_label(choice.shown)
             if label is not None:
                 choice_by_label[label] = choice
         return choice_by_label
@@ -187,7 +187,8 @@ def _fields_by_object(root: Any) -> dict[str, str]:
     """Return the field of a task's data that each object of a configuration shows, by its name."""
     fields: dict[str, str] = {}
     for element in root.iter():
-        if not isinstance(element.tag, str) or element.tag in _KINDS:
+        tag = element.tag
+        if not isinstance(tag, str) or tag in _KINDS:
             continue
         name = element.get("name")
         value = element.get("value", "")
@@ -246,7 +247,7 @@ def check_config(host: ModelHost, xml: str | None) -> None:
     """Raise an error where a configuration could not show predictions."""
     for control in read_config(xml):
         closed = control.kind == "choices" and not control.options
-        if not closed or control.labels(host.now, Task()):
+        if not closed or control.labels(host.snapshot, Task()):
             continue
         texts = [choice.shown for choice in control.choices]
         names = first_few(texts) or "there are none"
@@ -262,7 +263,9 @@ def check_config(host: ModelHost, xml: str | None) -> None:
 @router.get("/health", summary="Whether the backend is there", operation_id="health_of_backend")
 async def health(host: Host) -> Response:
     """Return that the model answers."""
-    return json_response({"status": "UP", "model_class": f"polyseme {host.name}"}, host.now.version)
+    return json_response(
+        {"status": "UP", "model_class": f"polyseme {host.name}"}, host.snapshot.version
+    )
 
 
 @router.get("/metrics", summary="Nothing; /metrics has all", operation_id="metrics_of_backend")
@@ -275,7 +278,7 @@ async def metrics(host: Host) -> Response:
 def setup(body: SetupBody, host: Host) -> Response:
     """Return which version answers, or why its answers could not be shown."""
     check_config(host, body.schema_)
-    return json_response({"model_version": host.now.version}, host.now.version)
+    return json_response({"model_version": host.snapshot.version}, host.snapshot.version)
 
 
 @router.post("/predict", summary="Predictions for tasks")
@@ -287,7 +290,7 @@ async def predict(body: PredictBody, host: Host) -> Response:
         threshold = body.params.threshold
     predictions = [_predict_task(host, controls, task, threshold) for task in body.tasks]
     results = await asyncio.gather(*predictions)
-    return json_response({"results": results}, host.now.version)
+    return json_response({"results": results}, host.snapshot.version)
 
 
 @router.post("/webhook", status_code=201, summary="What annotators did")
@@ -315,7 +318,7 @@ async def _predict_task(
     host: ModelHost, controls: Sequence[Control], task: Task, threshold: float
 ) -> dict[str, Any]:
     """Predict the labels of one task, for every control."""
-    snapshot = host.now
+    snapshot = host.snapshot
     results: list[dict[str, Any]] = []
     scores: list[float] = []
     for control in controls:
@@ -344,14 +347,18 @@ async def _suggest_for_control(
     try:
         row, tags = await _row_and_tags(host, control.field, task)
         if row is not None or tags:
-            query, _ = host.check(SuggestRequest(row, tuple(tags), MOST_LABELS))
+            request = SuggestRequest(row, tuple(tags), MOST_LABELS)
+            query, _ = host.check(request)
             snapshot, suggestions = await host.scoring.submit(query)
-            item_labels = [tag for tag in query.tags if tag in snapshot.kinds]
-            certain = [Suggestion(label, 1.0, snapshot.kinds[label]) for label in item_labels]
+            certain: list[Suggestion] = []
+            for label in query.tags:
+                kind = snapshot.kinds.get(label)
+                if kind is not None:
+                    certain.append(Suggestion(label, 1.0, kind))
             return snapshot, [*certain, *suggestions]
     except InputError as error:
         _log.info("%s: task %s has no prediction: %s", host.name, task.id, error)
-    return host.now, []
+    return host.snapshot, []
 
 
 async def _row_and_tags(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:
@@ -475,7 +482,7 @@ def _learn_answers(
     annotation = body.annotation
     assert task is not None and annotation is not None
     annotator = f"label-studio {body.project.id} {annotation.id}"
-    snapshot = host.now
+    snapshot = host.snapshot
     answers: dict[str, bool] = {}
     if body.action != "ANNOTATION_DELETED" and not annotation.was_cancelled:
         predicted = annotation.prediction or Prediction()
@@ -483,9 +490,9 @@ def _learn_answers(
         answers |= dict.fromkeys(_labels(snapshot, controls, task, annotation), True)
 
     standing: dict[str, Verdict] = {}
-    for verdict in snapshot.said.get(name, ()):
+    for verdict in snapshot.verdicts_by_item.get(name, ()):
         if verdict.who == annotator and verdict.number is not None:
-            standing[snapshot.named(verdict.label)] = verdict
+            standing[snapshot.current_label(verdict.label)] = verdict
     withdrawn: list[int] = []
     for label, verdict in standing.items():
         if verdict.number is not None and answers.get(label) != verdict.answer:
@@ -516,7 +523,8 @@ async def _item(
         name = item_of(host.collection, reference)
         if name is not None:
             return name, None
-    row, _ = await _row_and_tags(host, controls[0].field, task)
+    field = controls[0].field
+    row, _ = await _row_and_tags(host, field, task)
     if row is None:
         raise UnknownItemError(
             f"There is no item for task {shown(task.id)}: its data name none of the collection, "
@@ -548,4 +556,4 @@ def _labels(
                 continue
             stripped = name.strip()
             if 0 < len(stripped) <= 200:
-                yield label_by_choice.get(name) or snapshot.known(stripped) or stripped
+                yield label_by_choice.get(name) or snapshot.find_label(stripped) or stripped

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.threads import one_blas_thread
+from polyseme.base.machine import one_blas_thread
 from polyseme.base.validation import InputError, IntArray
 from polyseme.documents.label_sets import label_column
 from polyseme.scoring.known_documents import KnownDocuments
@@ -165,9 +165,11 @@ class Landscape:
                 raise wrong
         if places.shape != (len(landmarks), 2):
             raise wrong
-        if np.abs(places).max(initial=0) > 1:
+        farthest = np.abs(places).max(initial=0)
+        if farthest > 1:
             raise wrong
-        return cls(str(config.get("digest")), layout, landmarks, places)
+        digest = str(config.get("digest"))
+        return cls(digest, layout, landmarks, places)
 
     def save(self, folder: Path) -> None:
         """Write it to a model's folder; where that cannot be written, it is learned again."""
@@ -314,11 +316,14 @@ def concept_positions(store: KnownDocuments, landscape: Landscape) -> Dots:
 
 def _number_within_groups(groups: IntArray) -> tuple[IntArray, IntArray]:
     """Return members' numbers in their groups, from 0, (n,), and groups' sizes, (n_groups,)."""
+    n_members = len(groups)
     counts = np.bincount(groups)
+    ends = np.cumsum(counts)
+    starts = ends - counts
     order = np.argsort(groups, kind="stable")
-    starts = np.cumsum(counts) - counts
-    numbers = np.empty(len(groups), dtype=np.int64)
-    numbers[order] = np.arange(len(groups)) - np.repeat(starts, counts)
+    first_places = np.repeat(starts, counts)
+    numbers = np.empty(n_members, dtype=np.int64)
+    numbers[order] = np.arange(n_members) - first_places
     return numbers, counts.astype(np.int64)
 
 
@@ -409,14 +414,18 @@ def _find_islands(cells: IntArray) -> list[IntArray]:
 
 def _densest_cell(cells: IntArray, n_dots: int) -> tuple[int, int]:
     """Return the cell with most dots in it and around it; `n_dots` is at least their number."""
-    cell_numbers = cells @ (_CELLS, 1)
-    counts = np.bincount(cell_numbers, minlength=_CELLS**2)
-    table = np.pad(counts.reshape(_CELLS, _CELLS), 1)
-    row_sums = table[:-2] + table[1:-1] + table[2:]
-    window_sums = row_sums[:, :-2] + row_sums[:, 1:-1] + row_sums[:, 2:]
+    table = np.zeros((_CELLS + 2, _CELLS + 2), dtype=np.int64)  # with an empty margin
+    rows = cells[:, 0] + 1
+    columns = cells[:, 1] + 1
+    np.add.at(table, (rows, columns), 1)
+    windows = np.lib.stride_tricks.sliding_window_view(table, (3, 3))
+    window_sums = windows.sum(axis=(2, 3))
+    own_counts = table[1:-1, 1:-1]
     # Among equally dense places, the one with most dots in its own cell.
-    density = window_sums * (n_dots + 1) + table[1:-1, 1:-1]
-    return divmod(int(density.argmax()), _CELLS)
+    density = window_sums * (n_dots + 1)
+    density += own_counts
+    densest = int(density.argmax())
+    return divmod(densest, _CELLS)
 
 
 def _assign_levels(
@@ -490,7 +499,7 @@ def companions(
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedLabel:
     """A label that some documents share."""
 
     label: str
@@ -499,7 +508,9 @@ class Shared:
     lift: float  # how many times the share among all documents
 
 
-def shared_labels(store: KnownDocuments, documents: Collection[int], k: int = 20) -> list[Shared]:
+def shared_labels(
+    store: KnownDocuments, documents: Collection[int], k: int = 20
+) -> list[SharedLabel]:
     """Return the labels that set some documents apart, by how far their share is above the usual.
 
     Parameters
@@ -521,12 +532,12 @@ def shared_labels(store: KnownDocuments, documents: Collection[int], k: int = 20
     shares = counts / max(len(rows), 1)
     order = np.lexsort((-counts, base_rates - shares))
     occurs = counts[order] > 0
-    labels: list[Shared] = []
+    labels: list[SharedLabel] = []
     for column in order[occurs][:k].tolist():
         count = int(counts[column])
         share = float(shares[column])
         lift = float(shares[column] / base_rates[column])
-        labels.append(Shared(store.labels[column], count, share, lift))
+        labels.append(SharedLabel(store.labels[column], count, share, lift))
     return labels
 
 

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from polyseme.base.validation import InputError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.http import PROBLEMS, Host, json_response
 from polyseme.studio.references import row_of_reference
-from polyseme.studio.routes.http import PROBLEMS, Host, json_response
 from polyseme.studio.schemas import K, Precision, Share
 
 MOST_PICTURES = 8
@@ -57,7 +57,8 @@ async def labels(
     hosts: dict[str, ModelHost] = request.app.state.hosts
     host = hosts.get(body.model)
     if host is None:
-        host = _first_for_pictures(hosts.values())
+        all_hosts = hosts.values()
+        host = _first_for_pictures(all_hosts)
     if host is None:
         raise HTTPException(404, "No model here looks at pictures.")
     return await labels_by(host, body, bounds)
@@ -82,7 +83,7 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
     threshold = bounds.threshold
     precision = bounds.precision
     if threshold is None and precision is None:
-        if host.now.tagger.validation_ is not None:
+        if host.snapshot.tagger.validation_ is not None:
             precision = _PRECISION
         else:
             threshold = _LIKELY

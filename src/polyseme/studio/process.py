@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from polyseme.base.threads import one_blas_thread
+from polyseme.base.machine import one_blas_thread
 
 # Seconds that a thread may hold Python's lock while another waits for it: with the usual 5 ms the
 # thread that scores waits so long after every product, where HTTP keeps the other one busy.

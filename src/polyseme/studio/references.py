@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from polyseme.base.validation import InputError
 from polyseme.studio.collection import Collection, UnknownItemError
 from polyseme.studio.host import ModelHost, Row
-from polyseme.studio.requests import row_of_file
+from polyseme.studio.http import row_of_file
 from polyseme.studio.schemas import MOST_TAGS
 
 _DATA = re.compile(r"data:[\w.+/-]{0,100}(;[\w=.+-]{0,100}){0,4};base64,", re.ASCII)
@@ -92,13 +92,15 @@ async def row_of_reference(host: ModelHost, reference: str) -> Row:
 
 def known_tags(host: ModelHost, text: str) -> Iterator[str]:
     """Yield the tags of a text that a model knows; others are not taken for tags of people's."""
-    snapshot = host.now
+    snapshot = host.snapshot
     labels = set[str]()
     for tag in _BETWEEN.split(text):
         name = tag.strip()
-        if not 0 < len(name) <= 200:
+        if not name or len(name) > 200:
             continue
-        label = snapshot.known(name)
-        if label is not None and label not in labels and len(labels) < MOST_TAGS:
+        label = snapshot.find_label(name)
+        if label is None or label in labels:
+            continue
+        if len(labels) < MOST_TAGS:
             labels.add(label)
             yield label

@@ -71,12 +71,12 @@ class Refitting:
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, who: str | None = None) -> None:
+    def start(self, author: str | None = None) -> None:
         """Start a refit, and return at once.
 
         Parameters
         ----------
-        who : str, optional
+        author : str, optional
             For the list of versions.
 
         Raises
@@ -89,12 +89,12 @@ class Refitting:
         with self._starting:
             if self.status.state == "running":
                 raise RefitRunningError("A refit of this model is running already.")
-            before = self.host.now
+            before = self.host.snapshot
             data = training_data(before, self.host.collection)
             self._ends.clear()
             self.status = RefitStatus("running")
             self._thread = threading.Thread(
-                target=self._run, args=(before, data, who), name="refit", daemon=True
+                target=self._run, args=(before, data, author), name="refit", daemon=True
             )
             self._thread.start()
 
@@ -211,9 +211,14 @@ def missing_items(tagger: ZeroShotTagger, X: Any) -> tuple[int, int]:
         features = features.features
     keys = tagger.document_keys_
     are_items = keys.of_items
-    are_present = np.isin(keys.items[are_items], feature_digests(features))
-    are_present |= np.isin(keys.names[are_items], name_digests(item_names(X) or ()))
-    return int((~are_present).sum()), int(are_items.sum())
+    names = item_names(X) or ()
+    item_keys = keys.items[are_items]
+    name_keys = keys.names[are_items]
+    are_present = np.isin(item_keys, feature_digests(features))
+    are_present |= np.isin(name_keys, name_digests(names))
+    n_items = int(are_items.sum())
+    n_present = int(are_present.sum())
+    return n_items - n_present, n_items
 
 
 def own_label_sets(tagger: ZeroShotTagger) -> LabelCorpus | None:

@@ -82,7 +82,7 @@ class Versions:
         return versions
 
     def keep(
-        self, action: str, detail: str, who: str | None, n_labels: int, n_documents: int
+        self, action: str, detail: str, author: str | None, n_labels: int, n_documents: int
     ) -> Version:
         """Store the model that is on disk now as a version, unless the last one is the same.
 
@@ -90,7 +90,7 @@ class Versions:
         ----------
         action, detail : str
             What was done, such as "rename", and to what.
-        who : str, optional
+        author : str, optional
         n_labels, n_documents : int
             What the model holds.
         """
@@ -100,7 +100,7 @@ class Versions:
             return versions[-1]
         number = max(self._numbers(), default=0) + 1
         saved_at = datetime.now(UTC).isoformat(timespec="seconds")
-        version = Version(number, digest, saved_at, who, action, detail, n_labels, n_documents)
+        version = Version(number, digest, saved_at, author, action, detail, n_labels, n_documents)
         try:
             self._write(version)
         except OSError as error:
@@ -116,11 +116,14 @@ class Versions:
     def _write(self, version: Version) -> None:
         """Write a version's model, and then what says that it is there."""
         copy = self._file(version.number, "safetensors")
-        with (self.model / MODEL).open("rb") as source, replacing(copy) as stream:
+        model_file = self.model / MODEL
+        with model_file.open("rb") as source, replacing(copy) as stream:
             shutil.copyfileobj(source, stream)
-        text = json.dumps(asdict(version), indent=1)
-        with replacing(self._file(version.number, "json")) as stream:
-            stream.write(f"{text}\n".encode())
+        fields = asdict(version)
+        text = json.dumps(fields, indent=1) + "\n"
+        note = self._file(version.number, "json")
+        with replacing(note) as stream:
+            stream.write(text.encode())
 
     def state(self, number: int) -> State:
         """Read a version, with all checks of a model.
@@ -144,5 +147,9 @@ class Versions:
         """Return the numbers of all versions, in order."""
         if not self._folder.is_dir():
             return []
-        matches = [_CHANGE.fullmatch(entry.name) for entry in self._folder.iterdir()]
-        return sorted(int(match[1]) for match in matches if match)
+        numbers: list[int] = []
+        for entry in self._folder.iterdir():
+            match = _CHANGE.fullmatch(entry.name)
+            if match:
+                numbers.append(int(match[1]))
+        return sorted(numbers)

@@ -12,8 +12,7 @@ from fastapi.responses import Response
 
 from polyseme.media.keywords import Keywords, keywords_of
 from polyseme.media.xmp import answer_suggestions, merge_tags, sidecar_of
-from polyseme.studio.requests import JSON
-from polyseme.studio.routes.http import PROBLEMS, Admin, Host, collection_of, json_response
+from polyseme.studio.http import JSON, PROBLEMS, Admin, Host, collection_of, json_response
 from polyseme.studio.schemas import Facts, SidecarBody
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
@@ -28,7 +27,7 @@ router = APIRouter(prefix="/v1", responses=PROBLEMS)
 )
 def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "jsonl") -> Response:
     """Export answers (`jsonl`), or items with accepted tags (`documents`, Label Studio)."""
-    snapshot = host.now
+    snapshot = host.snapshot
     if form == "jsonl":  # as `polyseme learn` takes them
         standing = [verdict._asdict() for verdict in snapshot.tagger.verdicts_.standing()]
         return _download(_lines(map(_without_none, standing)), "verdicts.jsonl")
@@ -58,7 +57,8 @@ def _labelled_task(name: str, tags: Sequence[str]) -> Facts:
 
 def _download(text: str, name: str, media: str = "application/jsonl") -> Response:
     """Return a text as a file; it is whole before any of it is sent."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    disposition = f'attachment; filename="{name}"'
+    headers = {"Content-Disposition": disposition}
     # What UTF-8 does not have becomes an escape of JSON, and is read back as it was.
     data = text.encode("utf-8", "backslashreplace")
     return Response(data, headers=headers, media_type=media)
@@ -76,11 +76,11 @@ def _lines(records: Iterable[Facts]) -> str:
 def sidecars(body: SidecarBody, host: Host, caller: Admin) -> Response:
     """Write accepted tags to XMP files beside the collection's files, or count them."""
     collection = collection_of(host)
-    snapshot = host.now
+    snapshot = host.snapshot
     n_files = 0
     n_tags = 0
-    for name, verdicts in snapshot.said.items():
-        accepted = [snapshot.named(verdict.label) for verdict in verdicts if verdict.answer]
+    for name, verdicts in snapshot.verdicts_by_item.items():
+        accepted = [snapshot.current_label(verdict.label) for verdict in verdicts if verdict.answer]
         path = collection.file_of(name) if name in collection else None
         if not accepted or path is None:
             continue

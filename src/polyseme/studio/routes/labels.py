@@ -16,8 +16,7 @@ from polyseme.feedback.verdict_log import Verdict
 from polyseme.scoring.senses import label_senses
 from polyseme.studio.access import Caller
 from polyseme.studio.host import ModelHost, Snapshot
-from polyseme.studio.landscape import companions
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
     PROBLEMS,
     Admin,
     Host,
@@ -27,6 +26,7 @@ from polyseme.studio.routes.http import (
     finite_or_none,
     json_response,
 )
+from polyseme.studio.landscape import companions
 from polyseme.studio.schemas import (
     AddBody,
     AddedOut,
@@ -52,7 +52,7 @@ def labels(
     limit: Limit = 100,
 ) -> Response:
     """List labels, those that begin with the query first."""
-    snapshot = host.now
+    snapshot = host.snapshot
     query_key = snapshot.key(query) if query else ""
     blocked_labels = set(snapshot.tagger.vocabulary_.blocked)
     matches: list[str] = []
@@ -115,7 +115,7 @@ def _label(snapshot: Snapshot, label: str) -> Facts:
 @router.get("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="One label")
 def card(host: Host, label: LabelName) -> Response:
     """Return a label with its senses, companions and quality."""
-    snapshot = host.now
+    snapshot = host.snapshot
     tagger = snapshot.tagger
     vocabulary = tagger.vocabulary_
     name = snapshot.label(label)
@@ -166,7 +166,7 @@ def add(body: AddBody, host: Host, caller: Admin) -> AddedOut:
     ways = [bool(body.documents), bool(body.items), bool(body.labels)]
     if sum(ways) != 1 or bool(body.label) != bool(body.items):
         raise InputError("Give `documents`, or `label` with `items`, or `labels` by name.")
-    before = set(host.now.kinds)
+    before = set(host.snapshot.kinds)
     documents: tuple[str, ...] = ()
     if body.documents:
         tags = dict.fromkeys(chain.from_iterable(body.documents))
@@ -191,7 +191,7 @@ def add(body: AddBody, host: Host, caller: Admin) -> AddedOut:
         assert body.label is not None
         verdicts = [Verdict(name, body.label, True, who=caller.name) for name in body.items]
         host.learn(verdicts)
-    snapshot = host.now
+    snapshot = host.snapshot
     added = [label for label in snapshot.kinds if label not in before]
     return AddedOut(added=added, documents=list(documents), version=snapshot.version)
 
@@ -199,7 +199,7 @@ def add(body: AddBody, host: Host, caller: Admin) -> AddedOut:
 @router.delete("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="Remove a label")
 def remove(host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Remove a label for good: it is taken out of all known documents."""
-    name = host.now.label(label)
+    name = host.snapshot.label(label)
     return _change(host, "remove", name, caller, lambda tagger: tagger.remove_labels([name]))
 
 
@@ -208,13 +208,13 @@ def _change(
 ) -> VersionOut:
     """Return the version that answers after a change; see `ModelHost.change`."""
     host.change(action, detail, caller.name, function)
-    return VersionOut(version=host.now.version)
+    return VersionOut(version=host.snapshot.version)
 
 
 @router.post("/models/{model}/labels/{label:name}/rename", tags=["vocabulary"], summary="Rename")
 def rename(body: RenameBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Rename a label; the former name is still understood."""
-    name = host.now.label(label)
+    name = host.snapshot.label(label)
     new_name = body.name
 
     def change(tagger: ZeroShotTagger) -> object:
@@ -226,7 +226,7 @@ def rename(body: RenameBody, host: Host, label: LabelName, caller: Admin) -> Ver
 @router.post("/models/{model}/labels/{label:name}/merge", tags=["vocabulary"], summary="Merge")
 def merge(body: MergeBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Let another label stand for this one, too."""
-    snapshot = host.now
+    snapshot = host.snapshot
     name = snapshot.label(label)
     into = snapshot.label(body.into)
 
@@ -239,7 +239,7 @@ def merge(body: MergeBody, host: Host, label: LabelName, caller: Admin) -> Versi
 @router.post("/models/{model}/labels/{label:name}/block", tags=["vocabulary"], summary="Block")
 def block(body: BlockBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Never suggest a label, or suggest it again."""
-    name = host.now.label(label)
+    name = host.snapshot.label(label)
     action = "unblock" if body.undo else "block"
 
     def change(tagger: ZeroShotTagger) -> object:
@@ -251,7 +251,7 @@ def block(body: BlockBody, host: Host, label: LabelName, caller: Admin) -> Versi
 @router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")
 def merges(host: Host, limit: Limit = 20) -> Response:
     """Suggest labels to merge, such as cards into card."""
-    snapshot = host.now
+    snapshot = host.snapshot
     store = snapshot.tagger.store_
     pairs: list[Facts] = []
     for label, into, alike in similar_labels(store.matrix, store.labels, limit):
@@ -262,14 +262,17 @@ def merges(host: Host, limit: Limit = 20) -> Response:
 @router.get("/models/{model}/candidates", tags=["vocabulary"], summary="Tags it does not know")
 def candidates(host: Host, limit: Limit = 100) -> Response:
     """Return tags outside the vocabulary: of the collection's items, and of requests."""
-    snapshot = host.now
-    counts_by_source: dict[str, dict[str, int]] = {"items": {}, "asked": dict(host.told.typed)}
+    snapshot = host.snapshot
+    counts_by_source: dict[str, dict[str, int]] = {
+        "items": {},
+        "asked": dict(host.notices.unknown_tags),
+    }
     if host.collection is not None:
         counts_by_source["items"] = dict(host.collection.tag_counts)
     ranking: list[tuple[int, str, str]] = []
     for source, counts in counts_by_source.items():
         for tag, count in counts.items():
-            if snapshot.known(tag) is None:
+            if snapshot.find_label(tag) is None:
                 ranking.append((-count, tag, source))
     ranking.sort()
     records: list[Facts] = []

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from polyseme.storage.model_file import package_version
 from polyseme.studio.access import Caller
 from polyseme.studio.host import ModelHost, Snapshot
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
     PROBLEMS,
     Admin,
     Host,
@@ -39,12 +39,12 @@ def models(request: Request) -> Response:
 @router.get("/models/{model}", tags=["models"], summary="One model")
 def model(host: Host, request: Request) -> Response:
     """Describe a model: its sizes, its input, and its measured quality."""
-    return json_response(_describe(host, caller_of(request)), host.now.version)
+    return json_response(_describe(host, caller_of(request)), host.snapshot.version)
 
 
 def _describe(host: ModelHost, caller: Caller) -> Facts:
     """Describe a model."""
-    snapshot = host.now
+    snapshot = host.snapshot
     tagger = snapshot.tagger
     kinds = list(snapshot.kinds.values())
     return {
@@ -66,7 +66,7 @@ def _describe(host: ModelHost, caller: Caller) -> Facts:
             "last": snapshot.n_events,
         },
         "status": "ready",
-        "trouble": host.told.trouble,
+        "trouble": host.notices.reload_error,
         "changed": host.changed,
         "scopes": list(caller.scopes),
     }
@@ -111,7 +111,7 @@ def _quality(tagger: ZeroShotTagger) -> Facts | None:
 def reload(host: Host, caller: Admin) -> VersionOut:
     """Load the model beside the one in use; if it cannot be used, the old one goes on."""
     host.reload()
-    return VersionOut(version=host.now.version)
+    return VersionOut(version=host.snapshot.version)
 
 
 @router.get("/models/{model}/versions", tags=["models"], summary="What changed, and when")
@@ -121,7 +121,7 @@ def versions(host: Host) -> Response:
     records: list[Facts] = []
     for version in host.versions.all():
         records.append(asdict(version))
-        if version.digest == host.now.digest:
+        if version.digest == host.snapshot.digest:
             current = version.number
     return json_response({"current": current, "versions": records})
 
@@ -135,7 +135,7 @@ def restore(
     if number not in numbers:
         raise HTTPException(404, f"There is no version {number}.")
     host.restore(number, caller.name)
-    return VersionOut(version=host.now.version)
+    return VersionOut(version=host.snapshot.version)
 
 
 @router.post(
@@ -163,7 +163,7 @@ def refit_status(host: Host) -> RefitOut:
 @router.get("/models/{model}/reliability", tags=["models"], summary="Are probabilities true?")
 def reliability(host: Host) -> Response:
     """Return predicted and observed frequencies of held-out items, and thresholds by precision."""
-    tagger = host.now.tagger
+    tagger = host.snapshot.tagger
     measured = tagger.validation_
     curves = {} if measured is None else measured.curves
     content: Facts = {}
@@ -183,7 +183,7 @@ def reliability(host: Host) -> Response:
             threshold["unseen"] = finite_or_none(unseen)
             thresholds.append(threshold)
     content["thresholds"] = thresholds
-    return json_response(content, host.now.version)
+    return json_response(content, host.snapshot.version)
 
 
 @router.get("/", tags=["models"], summary="What this is")

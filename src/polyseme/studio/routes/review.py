@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from polyseme.feedback.verdict_log import Undo, Verdict
 from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
     PROBLEMS,
     Host,
     ItemName,
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/v1", responses=PROBLEMS)
 def ask(body: AskBody, host: Host) -> Response:
     """Select the labels of items to ask about next; answered ones are left out."""
     collection = collection_of(host)
-    snapshot = host.now
+    snapshot = host.snapshot
     label = None if body.label is None else snapshot.label(body.label)
     questions = collection.ask(snapshot.tagger, label, body.k, body.strategy)
     records: list[Facts] = []
@@ -59,7 +59,7 @@ def items(
 ) -> Response:
     """List items by their ids and tags; `tagged` and `reviewed` ask for those with or without."""
     collection = collection_of(host)
-    snapshot = host.now
+    snapshot = host.snapshot
     names: list[str] = []
     for name in collection.find(query, tagged):
         is_reviewed = name in snapshot.reviewed
@@ -75,7 +75,7 @@ def items(
 def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
     """Return an item with its answers and suggestions."""
     collection = collection_of(host)
-    snapshot = host.now
+    snapshot = host.snapshot
     if item not in collection:
         raise HTTPException(404, f"There is no item '{item[:60]}'.")
     suggestions: list[Suggestion] = []
@@ -97,9 +97,9 @@ def _item(host: ModelHost, snapshot: Snapshot, name: str) -> Facts:
     if media is not None and collection.media == "image":
         thumbnail = f"{media}?size=256"
     # Of several labels that were merged the latest answer counts.
-    verdict_by_label = {
-        snapshot.named(verdict.label): verdict for verdict in snapshot.said.get(name, ())
-    }
+    verdict_by_label: dict[str, Verdict] = {}
+    for verdict in snapshot.verdicts_by_item.get(name, ()):
+        verdict_by_label[snapshot.current_label(verdict.label)] = verdict
     verdicts: list[Facts] = []
     for label, verdict in verdict_by_label.items():
         verdicts.append(
@@ -142,7 +142,7 @@ def media(
 def learn(body: LearnBody, host: Host, caller: Reviewer, request: Request) -> NumberedOut:
     """Take answers; they are on disk, and scores have changed, when this returns."""
     reviewer = caller.name or body.who
-    version = host.now.version
+    version = host.snapshot.version
     verdicts = [
         Verdict(sent.item, sent.label, sent.answer, sent.score, sent.rank, version, reviewer)
         for sent in body.verdicts
@@ -157,17 +157,17 @@ def learn(body: LearnBody, host: Host, caller: Reviewer, request: Request) -> Nu
     event_numbers = host.learn(verdicts, rows, body.seen)
     counter = request.app.state.metrics.verdicts
     for verdict in verdicts:
-        label = host.now.known(verdict.label) or ""
-        kind = host.now.kinds.get(label, "oov")
+        label = host.snapshot.find_label(verdict.label) or ""
+        kind = host.snapshot.kinds.get(label, "oov")
         counter.labels(kind, "yes" if verdict.answer else "no").inc()
-    return NumberedOut(numbers=list(event_numbers), version=host.now.version)
+    return NumberedOut(numbers=list(event_numbers), version=host.snapshot.version)
 
 
 @router.post("/models/{model}/undo", tags=["review"], summary="Take answers back")
 def undo(body: UndoBody, host: Host, caller: Reviewer) -> VersionOut:
     """Take answers back by their numbers; every score is as if they had never been given."""
     host.undo(body.numbers)
-    return VersionOut(version=host.now.version)
+    return VersionOut(version=host.snapshot.version)
 
 
 @router.get("/models/{model}/verdicts", tags=["review"], summary="What people answered")
@@ -182,7 +182,7 @@ def verdicts(
     With `after`, all answers to the questions of the first `limit` events after that event; `last`
     is the last of these events, after which to ask next. Without, `last` is the last of all.
     """
-    snapshot = host.now
+    snapshot = host.snapshot
     log = snapshot.tagger.verdicts_
     wanted_label = None if label is None else snapshot.label(label)
     if after is not None and log.count <= after:  # asked every few seconds: nothing is read
@@ -193,7 +193,7 @@ def verdicts(
 
     # A question is an item and a label; its latest answer stands.
     logged_labels = {verdict.label for verdict in verdict_by_number.values()}
-    label_by_logged = {logged: snapshot.named(logged) for logged in logged_labels}
+    label_by_logged = {logged: snapshot.current_label(logged) for logged in logged_labels}
     question_by_number = {
         number: (verdict.item, label_by_logged[verdict.label])
         for number, verdict in verdict_by_number.items()

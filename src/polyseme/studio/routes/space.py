@@ -10,9 +10,8 @@ from fastapi import Path as InPath
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from polyseme.studio.landscape import shared_labels
-from polyseme.studio.requests import NUMBERS, read_request
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
+    NUMBERS,
     PROBLEMS,
     Host,
     address_of,
@@ -20,7 +19,9 @@ from polyseme.studio.routes.http import (
     json_response,
     nearest_records,
     place_on_map,
+    read_request,
 )
+from polyseme.studio.landscape import shared_labels
 from polyseme.studio.schemas import DocumentsBody, Thing
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
@@ -30,7 +31,7 @@ router = APIRouter(prefix="/v1", responses=PROBLEMS)
 async def place(request: Request, host: Host) -> Response:
     """Return where an item, or tags, lie on the map."""
     _, query, _ = await read_request(request, Thing, host)
-    snapshot = host.now
+    snapshot = host.snapshot
     content = await run_in_threadpool(place_on_map, host, query)
     return json_response(content, snapshot.version)
 
@@ -38,7 +39,7 @@ async def place(request: Request, host: Host) -> Response:
 @router.get("/models/{model}/space", tags=["map"], summary="The map of the concept space")
 def space(host: Host) -> Response:
     """Describe the map: labels, captions, bounds, and where its points are found."""
-    snapshot = host.now
+    snapshot = host.snapshot
     picture = host.map(snapshot)
     dots = picture.dots
     store = picture.store
@@ -73,7 +74,8 @@ def points(host: Host, request: Request) -> Response:
     picture = host.map()
     tag = f'"{picture.digest}"'
     headers = {"ETag": tag, "Cache-Control": "private, max-age=86400"}
-    if request.headers.get("if-none-match") == tag:
+    known_tag = request.headers.get("if-none-match")
+    if known_tag == tag:
         return Response(status_code=304, headers=headers)
     return Response(picture.points, headers=headers, media_type=NUMBERS)
 
@@ -81,7 +83,7 @@ def points(host: Host, request: Request) -> Response:
 @router.get("/models/{model}/documents/{number}", tags=["map"], summary="A known tag set")
 def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Response:
     """Return a known document, and those that lie nearest to it in the space."""
-    snapshot = host.now
+    snapshot = host.snapshot
     store = snapshot.tagger.store_
     if number >= len(store.ids):
         raise HTTPException(404, f"There is no document {number}; there are {len(store.ids)}.")
@@ -103,7 +105,7 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
 @router.post("/models/{model}/documents/shared", tags=["map"], summary="Tags that documents share")
 def shared(body: DocumentsBody, host: Host) -> Response:
     """Return the tags that set some known documents apart from all others."""
-    snapshot = host.now
+    snapshot = host.snapshot
     labels = shared_labels(snapshot.tagger.store_, body.documents)
     records = [asdict(label) for label in labels]
     n_documents = len(set(body.documents))

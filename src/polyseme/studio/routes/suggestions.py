@@ -13,27 +13,27 @@ from polyseme.base.validation import InputError
 from polyseme.scoring.evidence import Evidence
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import Row, SuggestRequest
-from polyseme.studio.requests import (
-    NUMPY,
-    media_of,
-    options,
-    parsed,
-    read_request,
-    row_of_thing,
-    suggest_request_of,
-    table_of,
-)
-from polyseme.studio.routes.http import (
+from polyseme.studio.http import (
     BINARY,
+    NUMPY,
     PROBLEMS,
     Host,
     body_route,
+    host_of,
     item_and_tags,
     json_response,
+    media_of,
     nearest_records,
     neighbour_record,
+    options,
+    parsed,
     place_on_map,
+    read_request,
+    row_of_thing,
+    suggest_request_of,
     suggestion_records,
+    table_of,
+    whether,
 )
 from polyseme.studio.schemas import (
     MOST_BATCH,
@@ -48,6 +48,8 @@ from polyseme.studio.schemas import (
     SuggestOut,
 )
 
+SUGGEST = "/v1/models/{model}/suggest"
+
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
 
@@ -58,6 +60,17 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
     Features are sent as JSON, as base64, or as raw float32 numbers (`application/octet-stream`),
     which is fastest; for these, options are in the query.
     """
+    return await answer_suggest(request)
+
+
+_SUGGEST_ROUTE = next(route for route in router.routes if getattr(route, "path", None) == SUGGEST)
+
+
+async def answer_suggest(request: Request) -> Response:
+    """Answer a request of the route `suggest`, without FastAPI's dependencies."""
+    request.scope["route"] = _SUGGEST_ROUTE  # as FastAPI sets it, for what is counted
+    host = await host_of(request, request.path_params["model"])
+    place = whether(request.query_params, "place")
     _, query, unknown_tags = await read_request(request, SuggestBody, host)
     snapshot, suggestions = await host.scoring.submit(query)
     content: dict[str, Any] = {
@@ -102,7 +115,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
             result["error"] = {"status": status, "detail": str(error)}
 
     answers = await run_in_threadpool(host.suggest, queries) if queries else []
-    snapshot = answers[0][0] if answers else host.now
+    snapshot = answers[0][0] if answers else host.snapshot
     answered_results = [result for result in results if "error" not in result]
     for result, (_, suggestions) in zip(answered_results, answers, strict=True):
         result["suggestions"] = suggestion_records(suggestions)
@@ -130,7 +143,7 @@ async def complete(body: CompleteBody, host: Host) -> Response:
 async def explain(request: Request, host: Host) -> Response:
     """Take a score apart: the parts add up to its logit."""
     body, query, unknown_tags = await read_request(request, ExplainBody, host)
-    snapshot = host.now
+    snapshot = host.snapshot
     label = snapshot.label(body.label)
 
     def compute_evidence() -> Evidence:
@@ -179,7 +192,7 @@ def _term(name: str, value: float, role: str) -> Facts:
 async def neighbours(request: Request, host: Host) -> Response:
     """Return the known tag sets that lie nearest to an item or to tags."""
     body, query, _ = await read_request(request, NeighboursBody, host)
-    snapshot = host.now
+    snapshot = host.snapshot
 
     def find_neighbours() -> list[Facts]:
         X, tags = item_and_tags(host, query)

@@ -7,8 +7,8 @@ import threading
 import pytest
 from threadpoolctl import threadpool_info
 
-from polyseme.base import threads
-from polyseme.base.threads import n_cores, n_threads, one_blas_thread, one_thread, run_all
+from polyseme.base import machine as threads
+from polyseme.base.machine import n_cores, n_threads, one_blas_thread, one_thread, run_all
 
 
 @pytest.mark.parametrize(

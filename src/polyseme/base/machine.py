@@ -1,4 +1,4 @@
-"""How many threads the numerical libraries may use, and how work is shared out among our own."""
+"""Threads and memory of this machine: how many there are, and how work is shared out among them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -172,3 +173,47 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T], n_threads: int) 
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+# ---------------------------------------------------------------------- memory
+
+# Where a container says how much memory it may have.
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def machine_bytes() -> int:
+    """Return the memory that this machine, or this container, has; very much where nobody says."""
+    limits = []
+    with suppress(AttributeError, ValueError, OSError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for place in _LIMITS:
+        with suppress(OSError, ValueError):
+            limits.append(int(Path(place).read_text()))
+    return min(limits, default=2**62)
+
+
+def check_memory(needed: float, what: str, way_round: str) -> None:
+    """Raise where a job needs more memory than there is.
+
+    Parameters
+    ----------
+    needed : float
+        Bytes.
+    what : str
+        What needs them, as the beginning of a sentence.
+    way_round : str
+        What to do instead.
+    """
+    from polyseme.base.validation import InputError  # costs numpy
+
+    available = machine_bytes()
+    if needed > available:
+        raise InputError(
+            f"{what} would need {in_bytes(needed)} of memory, and this machine has "
+            f"{in_bytes(available)}; {way_round}."
+        )
+
+
+def in_bytes(count: float) -> str:
+    """Return a number of bytes for people."""
+    return f"{count / 1e9:,.0f} GB" if count >= 1e10 else f"{max(count / 1e9, 0.1):.1f} GB"

@@ -1,0 +1,51 @@
+"""The feature extractor of each kind of media, with those that other packages add.
+
+In: a kind such as "image". Out: the class of its extractor. Ours are in `_OURS`; another package
+names its own, by its kind, under the entry points "polyseme.extractors".
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from polyseme.base.plugins import load_plugins
+from polyseme.base.validation import unknown_name
+from polyseme.media.audio import AudioFeatures
+from polyseme.media.base import MediaFeatures
+from polyseme.media.image import ImageFeatures
+from polyseme.storage.array_checks import Choice, part, require
+from polyseme.storage.model_file import Arrays, Config, within
+
+_OURS: dict[str, type[MediaFeatures]] = {"image": ImageFeatures, "audio": AudioFeatures}
+
+
+@cache
+def extractor_classes() -> dict[str, type[MediaFeatures]]:
+    """Return the classes of all feature extractors by their kinds of media."""
+    return _OURS | load_plugins("polyseme.extractors")
+
+
+def extractor_class(kind: str) -> type[MediaFeatures]:
+    """Return the class of the feature extractor of a kind of media, such as "image"."""
+    classes = extractor_classes()
+    if kind not in classes:
+        raise unknown_name("kind of media", kind, classes)
+    return classes[kind]
+
+
+def media_suffixes() -> frozenset[str]:
+    """Return the suffixes of all kinds of media files."""
+    suffixes = [extractor.suffixes for extractor in extractor_classes().values()]
+    return frozenset().union(*suffixes)
+
+
+def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
+    """Rebuild the feature extractor of a saved tagger, where it has one."""
+    kind = config["media"]
+    require((kind is None) == ("features" not in config), "features", "there for media")
+    if kind is None:
+        return None
+    kinds = tuple(extractor_classes())
+    Choice(kinds).check(kind, "media")
+    with part("features"):
+        return extractor_class(kind).from_state(config["features"], within(arrays, "features"))
