@@ -34,6 +34,7 @@ from polyseme.io import (
     unpacking,
 )
 from polyseme.media import Extracted
+from polyseme.scoring.senses import label_senses
 from polyseme_experiments.baselines import Popularity
 from polyseme_experiments.datasets import load_dataset
 
@@ -742,11 +743,11 @@ REPRS = {
     "dataset": (lambda *_: load_dataset("hsun", sample=True), "hsun"),
     "table": (lambda *_: Table(features=np.zeros((900, 3)), ids=["a"] * 900), "900"),
     "evidence": (lambda tagger, world: tagger.explain(world.X_test[0], "apple"), "apple (seen)"),
-    "senses": (lambda tagger, world: tagger.senses("apple"), "apple:"),
+    "senses": (lambda tagger, world: label_senses(tagger.store_, "apple"), "apple:"),
     "store": (lambda tagger, world: tagger.store_, "600"),
     "concepts": (lambda tagger, world: tagger.store_.concepts(), "Concepts("),
     "calibration": (lambda tagger, world: tagger.space_.calibration_, "99 thresholds"),
-    "reference": (lambda tagger, world: tagger.space_.reference_, " items"),
+    "reference": (lambda tagger, world: tagger.space_.reference_sample_, " items"),
     "members": (lambda tagger, world: tagger.space_.members_, " dimensions"),
     "vocabulary": (
         lambda *_: Vocabulary(
