@@ -132,7 +132,7 @@ def _vectors(tagger: Any, pool: Any) -> dict[str, Any]:
     vectors = {}
     for start in range(0, len(pool), 4096):
         part = pool[start : start + 4096]
-        codes = np.hstack([tagger.space_.sketch(part), tagger.space_.item_codes(part)])
+        codes = np.hstack([tagger.space_.project(part), tagger.space_.item_codes(part)])
         vectors |= {str(start + place): code for place, code in enumerate(codes)}
     return vectors
 

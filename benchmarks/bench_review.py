@@ -16,7 +16,7 @@ from _synthetic import make_themes, synthetic_features, synthetic_matrix
 from polyseme.corpus import LabelCorpus
 from polyseme.serve.landscape import Landscape, anchors, concept_positions
 from polyseme.space import ConceptSpace
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 from polyseme.tagger import ZeroShotTagger
 
 
@@ -108,7 +108,7 @@ def _map(amount: Amount) -> Table:
         matrix = synthetic_matrix(n, themes, 0)
         labels = tuple(f"label {number}" for number in range(themes.n_labels))
         ids = tuple(map(str, range(n)))
-        store = ConceptStore(labels, len(labels), ids, matrix, np.arange(n), points)
+        store = KnownDocuments(labels, len(labels), ids, matrix, np.arange(n), points)
         quick, _ = _timed(lambda points=points: Landscape.quick(points, ""))
         learning, landscape = _timed(lambda points=points: Landscape.learn(points, ""))
         placing, _ = _timed(lambda points=points, one=landscape: one.place(points))

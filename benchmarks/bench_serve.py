@@ -19,7 +19,7 @@ from _reporting import Ratio, Report, Table, command_line
 from _serving import Made, Server, load, make_tagger, serving
 
 from polyseme._threads import one_blas_thread
-from polyseme.serve.host import Ask, ModelHost
+from polyseme.serve.host import ModelHost, SuggestRequest
 
 
 class Amount(NamedTuple):
@@ -138,7 +138,7 @@ def _alone(model: Path, rows: Any, rounds: int) -> tuple[float, float]:
     Both are of the best of some rounds.
     """
     host = ModelHost(model)
-    asks = [Ask(np.ascontiguousarray(row)) for row in rows]
+    asks = [SuggestRequest(np.ascontiguousarray(row)) for row in rows]
     with one_blas_thread():
         host.suggest(asks)
         seconds, cpu = [], []

@@ -25,7 +25,7 @@ from polyseme.serve.app import Settings, create_app
 from polyseme.serve.host import Map, ModelHost
 from polyseme.serve.landscape import Landscape
 from polyseme.space import ConceptSpace
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 from polyseme.tagger import ZeroShotTagger
 
 
@@ -152,7 +152,7 @@ def wide_map(n_dots: int) -> Map:
     points /= np.linalg.norm(points, axis=1)[:, None]
     labels = tuple(f"label {number}" for number in range(themes.n_labels))
     ids = tuple(map(str, range(n)))
-    store = ConceptStore(labels, len(labels), ids, matrix, np.arange(n), points)
+    store = KnownDocuments(labels, len(labels), ids, matrix, np.arange(n), points)
     made = Map(store, Landscape.learn(points, ""))
     assert made.anchors and made.digest  # laid out, named and packed
     return made

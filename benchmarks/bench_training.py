@@ -31,7 +31,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.losses import LossSettings, context_similarity
 from polyseme.published.network import ConceptNetwork
-from polyseme.published.pairs import Batch
+from polyseme.published.pairs import PairBatch
 from polyseme.published.training import LOOK_EVERY, ConceptTrainer, TrainingPlan
 
 LOSS = LossSettings("balanced", 0.6, 200**0.5, 0.5, 1.0)
@@ -90,7 +90,7 @@ class PlainTraining:
         weights = [*self.body.parameters(), *self.output.parameters()]
         self.optimizer = torch.optim.Adam(weights, lr=1e-3)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: PairBatch) -> Tensor:
         """Return the loss of one batch."""
         device = self.contexts.device
         labels = torch.from_numpy(batch.label_ids).to(device)
@@ -116,13 +116,13 @@ class PlainTraining:
         distance = torch.where(n_positive == 1, mixed, rho * by_context)
         return (prediction[0::2] + prediction[1::2] + distance).mean()
 
-    def step(self, batch: Batch) -> None:
+    def step(self, batch: PairBatch) -> None:
         """Take one step."""
         self.optimizer.zero_grad()
         self.loss(batch).backward()
         self.optimizer.step()
 
-    def steps(self, batches: list[Batch]) -> None:
+    def steps(self, batches: list[PairBatch]) -> None:
         """Take one step for each batch."""
         for batch in batches:
             self.step(batch)
@@ -174,7 +174,7 @@ def filled_documents(corpus: str) -> sp.csr_matrix:
     return sp.csr_matrix(matrix[np.diff(matrix.indptr) > 0])
 
 
-def difference(trainer: ConceptTrainer, plain: PlainTraining, batch: Batch) -> float:
+def difference(trainer: ConceptTrainer, plain: PlainTraining, batch: PairBatch) -> float:
     """Compare gradients at the same weights: largest difference by largest entry."""
     plain.optimizer.zero_grad()
     plain.loss(batch).backward()

@@ -18,7 +18,7 @@ from bench_training import WIDTH, PlainTraining, make_trainer, told_plan, whole_
 
 from polyseme.published.descriptors import LabelDescriptor
 from polyseme.published.network import ConceptNetwork
-from polyseme.published.pairs import Batch
+from polyseme.published.pairs import PairBatch
 from polyseme.published.training import ConceptTrainer
 
 COLUMNS = ["batch", "labels", "way", "ms a step", "times faster", "TFLOP/s", "share of matrix rate"]
@@ -64,13 +64,13 @@ def seconds_a_step(run: Callable[[], object], n_steps: int, device: str) -> floa
     return min(found[1:])
 
 
-def run_plain(plain: PlainTraining, batches: list[Batch]) -> None:
+def run_plain(plain: PlainTraining, batches: list[PairBatch]) -> None:
     """Take a plain step for each batch."""
     for batch in batches:
         plain.step(batch)
 
 
-def run_ours(trainer: ConceptTrainer, batches: list[Batch]) -> None:
+def run_ours(trainer: ConceptTrainer, batches: list[PairBatch]) -> None:
     """Take our step for each batch."""
     trainer.take_steps(batches)
 
@@ -86,7 +86,7 @@ def step_table(device: str, sizes: dict[tuple[int, int], int]) -> tuple[Table, l
         dense = descriptors if isinstance(descriptors, np.ndarray) else descriptors.toarray()
         trainer = make_trainer(matrix, descriptors, device, batch_size=batch)
         plain = PlainTraining(trainer, matrix, dense, device)
-        batches: list[Batch] = []
+        batches: list[PairBatch] = []
         while len(batches) < n_steps:
             drawn = trainer.sampler.epoch(np.random.default_rng(len(batches)))
             batches += [one for one in drawn if len(one.label_ids) == batch]

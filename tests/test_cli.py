@@ -22,7 +22,7 @@ from polyseme._validation import InputError
 from polyseme.cli import app
 from polyseme.cli.output import bar
 from polyseme.cli.postponed import Postponed, postpone
-from polyseme.cli.reading import Reading, tags_of_items
+from polyseme.cli.reading import TableReader, tags_of_items
 from polyseme.corpus import LabelCorpus
 from polyseme.published.training import Checkpoint, ConceptTrainer
 
@@ -97,7 +97,7 @@ def quick_space(tiny_space, monkeypatch) -> None:
         return tiny_space(n_steps=20)
 
     make.from_state = polyseme.ConceptSpace.from_state
-    monkeypatch.setattr("polyseme.tagger.ConceptSpace", make)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", make)
 
 
 @pytest.fixture
@@ -461,7 +461,7 @@ def test_labels_of_one_kind_can_be_ranked(succeed, model, test_rows):
 def test_tags_of_files_are_found_by_their_names():
     corpus = LabelCorpus.from_documents([["b"], ["a"]], ids=["two.png", "one.png"])
     items = [{"file": "one.png"}, {"file": "two.png"}, {"file": "three.png"}]
-    tags = tags_of_items(corpus, items, Path("tags"), Path("items"), Reading())
+    tags = tags_of_items(corpus, items, Path("tags"), Path("items"), TableReader())
     assert tags == [("a",), ("b",), ()]
 
 
@@ -1035,7 +1035,7 @@ def check_one_line(result, message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("3", "Say with --label"),
+        ("3", "Name the tag that these items carry"),
         ("3 --label canoe", "Nothing is known of the item '3'"),
         ("99 --label canoe -x {test}", "no item '99'"),
     ],
@@ -1052,7 +1052,10 @@ def test_a_label_that_cannot_be_added_by_items_is_refused(
     [
         ("{tmp}/open.jsonl -x {test}", "Line 1 of open.jsonl must have true or false"),
         ("{tmp}/lost.jsonl -x {test}", "There is no item '99' in"),
-        ("{tmp}/lost.jsonl", "Nothing is known of the item '99'; say with --features"),
+        (
+            "{tmp}/lost.jsonl",
+            "Nothing is known of the item '99'; give its features with --features",
+        ),
         ("{tmp}/none.jsonl", "There is no file at"),
         ("", "Give a file of answers"),
         ("--yes sea", "Give a file of answers"),

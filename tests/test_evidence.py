@@ -10,9 +10,9 @@ from scipy.special import expit
 import polyseme
 from polyseme._validation import InputError
 from polyseme.calibration import logit
-from polyseme.evidence import tag_parts
+from polyseme.evidence import integrated_gradients
 from polyseme.members import Members, Shape
-from polyseme.space import ItemView
+from polyseme.space import EncodedFeatures
 
 # A label of every kind; the last two are new.
 LABELS = ("apple", "oak", "tram", "owl", "jellyfish", "beach")
@@ -40,8 +40,8 @@ def views(tagger, x, tags):
         ordered = given[:, space.order_].toarray().astype(np.float32)
         direct = np.zeros((1, space.members_.n_dimensions))
         coordinates = np.zeros((1, space.linear_.n_coordinates))
-        return ItemView(direct, ordered, coordinates, space.document_codes(given)), 1.0
-    return space.views(x[None], given), space.context
+        return EncodedFeatures(space.encode_documents(given), direct, ordered, coordinates), 1.0
+    return space.encode_items(x[None], given), space.context
 
 
 @pytest.mark.parametrize("form", ["features", "both", "tags"])
@@ -49,7 +49,7 @@ def views(tagger, x, tags):
 def test_parts_are_what_each_says_beyond_the_average_and_add_up(tagger, world, form, label):
     space, store, column = tagger.space_, tagger.store_, list(tagger.classes_).index(label)
     of_items = form != "tags"
-    readout = tagger._reading.of_items if of_items else tagger._reading.of_tags
+    readout = tagger._scorer.of_items if of_items else tagger._scorer.of_tags
     weights, voted = readout.weights[:, column], of_items and column < store.n_learned
     held = store.counts[column] / len(store.ids) if voted else 0.5
     usual = np.log(held / (1 - held))
@@ -59,11 +59,11 @@ def test_parts_are_what_each_says_beyond_the_average_and_add_up(tagger, world, f
 
     def read(view, votes=None):
         """Read the label from an item's view, with votes or those of its own code."""
-        context = space.encode_tags(np.asarray(view.probable, dtype=np.float32))
+        context = space.encode_context(np.asarray(view.probable, dtype=np.float32))
         composed = (1 - share) * view.direct + share * context
         code = np.hstack([composed, view.coordinates]).astype(np.float32)
         if votes is None and voted:
-            votes = float(logit(store.votes(space.points(code))[0, column]))
+            votes = float(logit(store.vote_shares(space.points(code))[0, column]))
         priming = space.priming * votes if voted else 0.0
         return float((code @ weights)[0] + readout.intercepts[column]) + priming, votes
 
@@ -141,13 +141,13 @@ def test_parts_of_tags_are_integrated_gradients(seed):
         aside = small * np.eye(6)[tag]
         slopes = (logits(way + aside) - logits(way - aside)) / (2 * small)
         wanted[tag] = slopes.mean() * (end - start)[tag]
-    found = tag_parts(members, weights, start, end)
+    found = integrated_gradients(members, weights, start, end)
     change = (logits(end[None]) - logits(start[None]))[0]
     assert found.sum() == pytest.approx(change, abs=1e-5)
     assert np.abs(wanted).max() > 0.1 and found[2] == 0
     # Kinks of rectified units are the difference between 64 places and 2000.
     np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
-    assert not tag_parts(members, weights, start, start).any(), "nothing moves"
+    assert not integrated_gradients(members, weights, start, start).any(), "nothing moves"
 
 
 def test_tags_are_named_by_the_size_of_their_parts(tagger, world):
@@ -155,7 +155,7 @@ def test_tags_are_named_by_the_size_of_their_parts(tagger, world):
     sizes = [abs(one.part) for one in every.tags]
     assert sizes == sorted(sizes, reverse=True) and len(sizes) == tagger.space_.n_seen_
     assert every.other_tags == pytest.approx(0, abs=1e-9)
-    point = tagger.points(world.X_test[:1])[0]
+    point = tagger.space_.points(tagger.transform(world.X_test[:1]))[0]
     nearest = tagger.store_.nearest(point, list(tagger.classes_).index("phone"), 100)
     assert every.neighbours == nearest
     few = tagger.explain(world.X_test[0], "phone", k=2)

@@ -11,7 +11,7 @@ import pytest
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
 from polyseme._memory import check_memory, machine_bytes
 from polyseme._validation import InputError, PolysemeWarning
-from polyseme.growth import Cost, cost_of_fit, in_time, tell_cost
+from polyseme.growth import Cost, cost_of_fit, in_time, warn_about_cost
 
 # Items, labels, features, documents beside those of items; seconds of one processor and megabytes,
 # measured by experiments/scripts/growth_of_fits.py.
@@ -95,15 +95,15 @@ def test_a_short_fit_says_nothing(monkeypatch):
     monkeypatch.setattr("polyseme.growth.n_cores", lambda: 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tell_cost(Cost(119, 1e8), SpacePlan(), 10)
+        warn_about_cost(Cost(119, 1e8), SpacePlan(), 10)
 
 
 def test_the_memory_of_a_fit_is_reported_and_too_much_is_refused(monkeypatch):
     monkeypatch.setattr("polyseme.growth.machine_bytes", lambda: 8e9)
     with pytest.warns(PolysemeWarning, match="about 6.0 GB of the 8.0 GB of memory"):
-        tell_cost(Cost(1, 6e9), SpacePlan(), 10)
+        warn_about_cost(Cost(1, 6e9), SpacePlan(), 10)
     with pytest.raises(InputError, match=r"would need about 20 GB of memory, and this machine has"):
-        tell_cost(Cost(1, 2e10), SpacePlan(), 10)
+        warn_about_cost(Cost(1, 2e10), SpacePlan(), 10)
 
 
 def test_the_machine_has_some_memory_and_no_more_is_given_out():

@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What stands below everything: checks, the estimator base, folds, threads, saved models.
 BASE = {"_text", "_validation", "_estimator", "_folds", "_threads", "_progress"}
-BASE |= {"persistence", "schema", "checkpoints", "_plugins", "_memory"}
+BASE |= {"persistence", "schema", "checkpoints", "_plugins", "_memory", "extractors"}
 DATA = BASE | {
     "io",
     "corpus",
@@ -32,8 +32,8 @@ SPACE = {
     "members",
     "training",
     "calibration",
+    "votes",
     "corrections",
-    "growth",
     "linear_path",
     "space",
     "store",
@@ -41,13 +41,13 @@ SPACE = {
     "senses",
 }
 # What a tagger is made of beside its space.
-FITTED = {"training_set", "warm_start", "reading", "answers", "encoded"}
-TAGGERS = (
-    DATA
-    | SPACE
-    | FITTED
-    | {"tagger", "holdout", "simple_rankers", "published", "index", "metrics", "verdicts"}
-)
+FITTED = {"reading", "answers", "encoded", "questions"}
+FITTED |= {"fitted_tagger", "label_changes", "verdict_learning"}
+# What only a fit needs, which a tagger loads when it is fitted.
+FIT = {"training_set", "warm_start", "fit_stages", "growth", "holdout", "simple_rankers"}
+ABOVE_TAGGER = {"fit_stages", "model_state"}
+TAGGERS = DATA | SPACE | FITTED | FIT | ABOVE_TAGGER
+TAGGERS |= {"tagger", "published", "index", "metrics", "verdicts"}
 ANYTHING = None
 
 # For each file or folder of the package: what else of the package it may import.
@@ -58,9 +58,10 @@ ALLOWED = {
     "_validation": {"_text"},
     "_estimator": {"_validation"},
     "_plugins": {"_validation"},
+    "extractors": {"_estimator"},
     "_folds": {"_validation"},
     "_threads": set(),
-    "persistence": {"_validation", "io"},
+    "persistence": {"_memory", "_validation", "io"},
     "checkpoints": {"_validation", "io", "persistence"},
     "schema": {"_text", "_validation", "persistence"},
     "_progress": {"_validation"},
@@ -71,7 +72,7 @@ ALLOWED = {
     "corpus": BASE | {"io"},
     "documents": BASE | {"corpus"},
     "concepts": set(),
-    "tags": BASE | {"corpus"},
+    "tags": BASE | {"corpus", "vocabulary"},
     "features": BASE | {"io"},
     "word_vectors": BASE | {"io", "corpus"},
     "vocabulary": {"_text", "_validation", "corpus"},
@@ -82,30 +83,51 @@ ALLOWED = {
     "gpu_training": {"steps", "training"},
     "growth": BASE | {"linear_path", "training"},
     "calibration": set(),
+    "votes": {"calibration"},
     "corrections": {"_validation", "calibration"},
     "linear_path": {"_validation", "calibration", "metrics"},
-    "space": BASE | {"members", "training", "calibration", "corrections", "linear_path"},
-    "store": BASE | {"corpus", "concepts", "documents", "space"},
-    "reading": BASE | {"calibration", "corrections", "encoded", "space", "store", "tags"},
-    "evidence": {"calibration", "corrections", "members", "reading", "store"},
-    "senses": {"_validation", "concepts"},
+    "space": BASE | {"members", "training", "calibration", "corrections", "linear_path", "votes"},
+    "store": BASE | {"corpus", "concepts", "documents", "space", "votes"},
+    "reading": BASE | {"calibration", "corrections", "encoded", "space", "store", "tags", "votes"},
+    "evidence": {"calibration", "members", "reading", "space", "store", "votes"},
+    "senses": {"_validation", "concepts", "documents", "store"},
     "simple_rankers": {"corpus", "linear_path", "training"},
     "holdout": BASE | {"corpus", "documents", "calibration", "metrics", "simple_rankers"},
     "feedback": BASE | {"verdicts"},
     "active_learning": BASE | {"calibration"},
-    "encoded": {"_validation"},
-    "training_set": DATA | {"space", "feedback", "verdicts"},
+    "encoded": {"_validation", "space"},
+    "questions": {"active_learning", "feedback", "reading"},
+    "training_set": DATA | {"encoded", "space", "feedback", "verdicts"},
     "warm_start": DATA | {"space", "training", "training_set"},
     "answers": BASE | {"corrections", "feedback", "reading", "space", "verdicts"},
+    "fitted_tagger": DATA | SPACE | {"reading", "encoded", "answers", "holdout", "warm_start"},
+    "label_changes": DATA | {"fitted_tagger", "reading"},
+    "verdict_learning": DATA
+    | {
+        "active_learning",
+        "questions",
+        "answers",
+        "encoded",
+        "feedback",
+        "fitted_tagger",
+        "reading",
+        "verdicts",
+    },
     "tagger": DATA
     | SPACE
     | FITTED
-    | {"metrics", "published", "holdout", "verdicts", "feedback", "active_learning"},
+    | FIT - {"fit_stages"}
+    | {"metrics", "published", "verdicts", "feedback"},
+    "fit_stages": DATA | SPACE | FITTED | FIT - {"fit_stages"} | {"tagger", "verdicts"},
+    "model_state": DATA
+    | SPACE
+    | FITTED
+    | {"feedback", "holdout", "tagger", "verdicts", "warm_start"},
     # the paper's own method
     "published": DATA | {"index", "metrics"},
     # beside both
     "index": {"_validation", "_threads"},
-    "metrics": {"_validation"},
+    "metrics": {"_validation", "corpus", "tags", "vocabulary"},
     "splits": DATA | {"metrics", "published"},
     "datasets": BASE | {"io", "corpus"},
     "baselines": DATA | {"published", "metrics"},
@@ -118,13 +140,18 @@ ALLOWED = {
     "__main__": ANYTHING,
 }
 # A training reaches the modules that need torch when there is something to train.
-INSIDE_FUNCTIONS_ONLY = {"training": {"gpu_training", "steps"}}
+# A tagger loads what only a fit needs when it is fitted.
+INSIDE_FUNCTIONS_ONLY = {"training": {"gpu_training", "steps"}, "tagger": ABOVE_TAGGER}
 
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 UNSAFE_CALLS = {"torch.save", "torch.load", "print", "eval", "exec"}
 NO_HOME = {"utils", "util", "helpers", "helper", "common", "misc"}
 HEAVY = ("torch", "sklearn", "pandas", "polars", "tomotopy", "PIL", "librosa", "numba", "h5py")
 HEAVY += ("ray", "pyarrow")
+
+
+# Modules of ours that importing the tagger loads, at the most.
+MOST_LOADED = 36
 
 
 class Import(NamedTuple):
@@ -170,7 +197,9 @@ def test_every_file_and_folder_has_its_place_and_the_table_points_one_way():
         waiting = {unit: allowed for unit, allowed in waiting.items() if unit not in free}
     assert not below & {"cli", "__main__", "__init__"}
     above = {unit for unit, allowed in ALLOWED.items() if allowed and "tagger" in allowed}
-    assert above == {"cluster", "plots", "serve"}, "only what stands above may import a tagger"
+    assert above == {"cluster", "fit_stages", "model_state", "plots", "serve"}, (
+        "only what stands above may import it"
+    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
@@ -198,6 +227,24 @@ def test_importing_the_package_loads_nothing_heavy(module):
     code = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_importing_the_tagger_loads_no_media_and_little_of_the_rest():
+    code = "import sys, polyseme.tagger; print(*(name for name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.split(".")[0] == "polyseme"}
+    above = {
+        "features",
+        "baselines",
+        "cli",
+        "serve",
+        "cluster",
+        "published",
+        "fit_stages",
+        "holdout",
+    }
+    assert not {name for name in loaded if name.split(".")[1:2] and name.split(".")[1] in above}
+    assert len(loaded) <= MOST_LOADED, sorted(loaded)
 
 
 @pytest.mark.parametrize(

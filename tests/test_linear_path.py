@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.kernel_ridge import KernelRidge as PlainKernelRidge
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.kernel_ridge import KernelRidge as PlainKernelRidge
 from sklearn.linear_model import Ridge as PlainRidge
 
 from polyseme import ZeroShotTagger, linear_path, load

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch.testing import assert_close
 
 from polyseme.members import Members, Shape, likely, mean_of
-from polyseme.steps import Batch, HeldTags, MemberOptimizer, start_members, step
+from polyseme.steps import MemberOptimizer, SparseTags, TrainingBatch, start_members, step
 
 N_MEMBERS = 3
 N_ROWS = 6
@@ -47,7 +47,7 @@ def random_batch(shape, columns=None, n_members=N_MEMBERS, seed=1):
         (N_ROWS, shape.hidden),
         (n_rows, shape.code),
     ]
-    return Batch(
+    return TrainingBatch(
         tags=random(N_ROWS, shape.n_labels),
         features=random(n_items, shape.n_features) - 0.5 if n_items else None,
         targets=random(n_rows, n_columns),
@@ -129,7 +129,7 @@ def test_lists_of_tags_give_the_gradients_of_their_table(n_rows):
     batch = random_batch(SHAPE, torch.tensor([1, 2, 6]), 1)
     batch.tags[:, :n_rows] = (batch.tags[:, :n_rows] < 0.4).double()
     _, rows, labels = batch.tags[:, :n_rows].nonzero(as_tuple=True)
-    listed = replace(batch, held=HeldTags(n_rows, rows, labels))
+    listed = replace(batch, sparse_tags=SparseTags(n_rows, rows, labels))
     gradients = members.to("cpu")
     expected_gradients = members.to("cpu")
     logits = step(members, listed, gradients)

@@ -22,7 +22,7 @@ from polyseme import LabelCorpus
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.baselines import Popularity
 from polyseme.cli.app import TableOptions
-from polyseme.cli.reading import Reading, read_items
+from polyseme.cli.reading import TableReader, read_items
 from polyseme.corpus import as_corpus
 from polyseme.datasets import load_dataset
 from polyseme.features import Extracted
@@ -35,11 +35,13 @@ from polyseme.io import (
     tag_cells,
     unpacking,
 )
+from polyseme.metrics import evaluate_tagger
+from polyseme.senses import label_senses
 from polyseme.vocabulary import Vocabulary
 
 NAMES = [f"x{column}" for column in range(5)]
-READING = Reading()
-STRICT = Reading(TableOptions(strict=True))
+READING = TableReader()
+STRICT = TableReader(TableOptions(strict=True))
 
 
 def column(records, field):

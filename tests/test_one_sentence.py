@@ -36,10 +36,12 @@ from polyseme.features.keywords import Keywords
 from polyseme.io import read_table
 from polyseme.io.records import write_records
 from polyseme.io.xmp import read_packet
-from polyseme.metrics import evaluate
+from polyseme.metrics import evaluate, evaluate_tagger
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
+from polyseme.senses import label_senses
 from polyseme.verdicts import VerdictLog
+from polyseme.vocabulary import similar_labels
 
 HUGE = 10**30
 LONG = "x" * 5000
@@ -578,7 +580,7 @@ def test_a_file_whose_name_is_not_unicode_gets_a_sidecar(tmp_path, monkeypatch):
     tagging.skipped = []
     tagging.files = []
     record = {"file": "caf\\xe9.jpg", "labels": ["sea"], "kinds": ["seen"], "scores": [0.9]}
-    monkeypatch.setattr(tagging, "_tagged", lambda: iter([(file, record)]))
+    monkeypatch.setattr(tagging, "_tag_files", lambda: iter([(file, record)]))
     monkeypatch.setattr("polyseme.cluster.media.keywords_of", lambda *_: Keywords([], [], []))
     (report,) = tagging.sidecars()
     assert report["added"] == ["sea"]

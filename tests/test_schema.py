@@ -61,7 +61,9 @@ def test_values_are_of_their_kind_or_refused(kind, good, bad):
 def test_parameters_are_declared_by_what_a_constructor_says_of_them():
     declared = parameters(SpacePlan)
     assert set(declared.kinds) == set(SpacePlan.__dataclass_fields__)
-    assert declared.kinds["dropout"] == Several(Number(), 4)
+    declared.kinds["dropout"].check([0.5] * 4, "x")
+    with pytest.raises(ModelFileError, match="a list of 4"):
+        declared.kinds["dropout"].check([0.5] * 3, "x")
     with pytest.raises(ModelFileError, match=r"'x\.hidden' must be a whole number"):
         parameters(SpacePlan, "hidden").check({"hidden": "1"}, "x")
 
@@ -82,7 +84,7 @@ FLOATS = np.zeros((2, 3), dtype=np.float32)
         (Array("float32", ("n", "d")), FLOATS - np.inf, "finite numbers"),
         (Array("float32", ("n", "d"), 0.1), FLOATS, "finite numbers from 0.1"),
         (Array("int64", ("n",), 0, below="known"), np.array([7]), "numbers below 7; got 7"),
-        (Array("int64", ("n",), 0, below="known"), np.array([-1]), "at least 0; got -1"),
+        (Array("int64", ("n",), 0, below="known"), np.array([-1]), "from 0 to inf; got -1"),
         (Array("int64", ("n",), 0, distinct=True), np.array([1, 1]), "of different numbers"),
         (Array("float32", ("n", "d"), longest=1), FLOATS + 1, "a length of 1 at the most"),
     ],
@@ -94,6 +96,12 @@ def test_arrays_are_as_declared_or_refused(declared, array, complaint):
         complaint = r"of shape \(35, 3\)"
     with pytest.raises(ModelFileError, match=complaint):
         check_arrays({"a": array}, {"a": declared}, **sizes)
+
+
+def test_truth_values_are_0_or_1():
+    wrong = np.array([0, 2], dtype=np.uint8).view(bool)
+    with pytest.raises(ModelFileError, match="an array of truth values"):
+        check_arrays({"a": wrong}, {"a": Array("bool", ("n",))})
 
 
 def test_arrays_that_are_missing_or_unheard_of_are_refused():

@@ -9,15 +9,16 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit
 
-from polyseme import ConceptSpace, SpacePlan, space
+from polyseme import ConceptSpace, SpacePlan, space, votes
 from polyseme._validation import InputError, NotFittedError
 from polyseme.calibration import PRECISIONS
 from polyseme.corpus import LabelCorpus
 from polyseme.datasets.toy import toy_world
 from polyseme.documents import training_tables
 from polyseme.persistence import read_model, write_model
-from polyseme.space import SLOPES, TEMPERATURE, Voters, mix
+from polyseme.space import SLOPES
 from polyseme.training import standardise
+from polyseme.votes import TEMPERATURE, Voters, mix
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
 N_HOMELY = 505
@@ -122,7 +123,7 @@ def test_the_code_of_an_item_is_its_features_and_its_probable_tags(
         found = changed(without_path, context=share).item_codes(world.X_test, tags)
         assert found.dtype == np.float32 and found.shape == (25, without_path.n_dimensions)
         np.testing.assert_allclose(found, (1 - share) * direct + share * context, atol=1e-5)
-    view = without_path.views(world.X_test, tags)
+    view = without_path.encode_items(world.X_test, tags)
     np.testing.assert_allclose(view.direct, direct, atol=1e-6)
     np.testing.assert_allclose(view.probable, probable, atol=1e-5)
     np.testing.assert_array_equal(view.codes, without_path.item_codes(world.X_test, tags))
@@ -132,7 +133,7 @@ def test_the_code_of_a_document_is_that_of_its_tags(without_path, tables):
     rows = tables.documents[:9]
     ordered = rows[:, without_path.order_].toarray().astype(np.float32)
     wanted = side_by_side(without_path.members_.encode_documents(ordered))
-    np.testing.assert_allclose(without_path.document_codes(rows), wanted, atol=1e-5)
+    np.testing.assert_allclose(without_path.encode_documents(rows), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("n", [25, 0])
@@ -141,7 +142,7 @@ def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch, n
 
     def coded():
         items = fitted.item_codes(world.X_test[:n], tags)
-        return items, fitted.document_codes(tags), fitted.document_points(tags)
+        return items, fitted.encode_documents(tags), fitted.document_points(tags)
 
     wanted = coded()
     monkeypatch.setattr(space, "_BLOCK", 7)
@@ -151,7 +152,7 @@ def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch, n
 
 
 def test_points_are_directions_on_the_principal_axes(without_path, tables):
-    codes = without_path.document_codes(tables.documents)
+    codes = without_path.encode_documents(tables.documents)
     centred = codes - codes.mean(axis=0)
     np.testing.assert_allclose(without_path.document_mean_.ravel(), codes.mean(axis=0), atol=1e-5)
     for number, scatter in enumerate(without_path.document_scatter_):
@@ -177,7 +178,7 @@ def test_points_are_directions_on_the_principal_axes(without_path, tables):
 def test_one_readout_gives_the_mean_of_members_logits(without_path, tables, world):
     for codes in (
         without_path.item_codes(world.X_test),
-        without_path.document_codes(tables.documents[:20]),
+        without_path.encode_documents(tables.documents[:20]),
     ):
         readout = without_path.readout(of_items=False)
         raw = mean_logits(without_path, codes)
@@ -218,11 +219,11 @@ def test_one_item_or_one_group_promises_no_precision(n_items, groups):
     made = small_space().fit(documents, X[:n_items], np.arange(n_items), groups=groups)
     with pytest.raises(InputError, match=r"^A precision is learned on .* or there is but one\.$"):
         made.threshold(0.5)
-    assert not len(made.reference_.weights)
+    assert not len(made.held_out_sample_.weights)
     readout = made.readout()
     assert np.isfinite(made.item_codes(X) @ readout.weights + readout.intercepts).all()
     new = made.readout_of_documents(
-        made.document_codes(documents), documents[:, :1], np.ones(1) / 2
+        made.encode_documents(documents), documents[:, :1], np.ones(1) / 2
     )
     assert np.isfinite(new[0].weights).all() and np.isfinite(new[0].intercepts).all()
 
@@ -243,7 +244,7 @@ def members_of(fitted, fold):
 
 def held_out_probabilities(fitted):
     """Return what members say of reference items that they have not seen, in their own order."""
-    codes, folds, _ = fitted.reference_
+    codes, folds, _ = fitted.held_out_sample_
     found = np.empty((len(codes), len(fitted.order_)))
     for row, fold in enumerate(folds):
         mine = codes[row].reshape(-1, 1, fitted.plan_.code)
@@ -255,7 +256,7 @@ def held_out_probabilities(fitted):
 def test_labels_are_expected_as_often_as_documents_hold_them(at_home, homely):
     held = homely[0].toarray().sum(axis=0)
     np.testing.assert_allclose(at_home.priors_, (held + 0.5) / (N_HOMELY + 1))
-    found, weights = held_out_probabilities(at_home), at_home.reference_.weights
+    found, weights = held_out_probabilities(at_home), at_home.held_out_sample_.weights
     mean = weights @ found / weights.sum()
     np.testing.assert_allclose(mean, at_home.priors_[at_home.order_], atol=1e-5)
 
@@ -265,7 +266,7 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
     documents, X = homely
     again = ConceptSpace(n_folds=3, members_per_fold=2, n_steps=80, random_state=0)
     data, _ = again.prepare(documents, X, np.arange(N_HOMELY), None, None)
-    codes, folds, weights = at_home.reference_
+    codes, folds, weights = at_home.held_out_sample_
     assert folds.tolist() == data.folds.tolist() and len(weights) == N_HOMELY
     assert at_home.plan_.members_per_fold == 2
     features = standardise(X, at_home.mean_, at_home.scale_)
@@ -282,7 +283,7 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
 def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
     least = [at_home.threshold(float(one)) for one in PRECISIONS]
     assert (np.diff(least) >= 0).all() and 0 <= least[0] < least[-1] <= 1
-    weights = at_home.reference_.weights
+    weights = at_home.held_out_sample_.weights
     found = held_out_probabilities(at_home)[:, : at_home.n_seen_]
     truth = homely[0].toarray()[:, at_home.order_[: at_home.n_seen_]]
     for goal in (0.5, 0.6):
@@ -293,7 +294,7 @@ def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
 
 
 def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
-    direct, probable, *_ = at_home.views(homely[1])
+    _, direct, probable, _ = at_home.encode_items(homely[1])
     np.testing.assert_allclose(at_home.mean_code_, direct.mean(axis=0), atol=1e-5)
     # Probable tags by members that had not seen the item are about those by all.
     everybodys = probable.mean(axis=0)[: at_home.n_seen_]
@@ -345,7 +346,7 @@ def test_large_constants_are_constant_and_small_spreads_are_spreads(kind):
 
 def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tables):
     rng = np.random.default_rng(0)
-    codes = fitted.document_codes(tables.documents[:12])
+    codes = fitted.encode_documents(tables.documents[:12])
     holding = (rng.random((12, 3)) < 0.5).astype(float)
     frequencies = np.array([0.01, 0.2, 0.7])
     new, raw = fitted.readout_of_documents(codes, sp.csr_matrix(holding), frequencies)
@@ -373,7 +374,7 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
 
 def mean_on_reference(fitted, readout):
     """Return how often reference items are expected to have labels of a readout."""
-    codes, folds, weights = fitted.reference_
+    codes, folds, weights = fitted.held_out_sample_
     n_members, per_fold = len(fitted.members_), fitted.plan_.members_per_fold
     width = per_fold * fitted.plan_.code
     logits = [
@@ -384,7 +385,7 @@ def mean_on_reference(fitted, readout):
 
 
 def test_new_labels_are_as_common_on_reference_items_as_is_expected(fitted, tables):
-    codes = fitted.document_codes(tables.documents[:12])
+    codes = fitted.encode_documents(tables.documents[:12])
     holding = sp.csr_matrix(np.eye(12)[:, :3])
     frequencies = np.array([0.01, 0.2, 0.7])
     new, _ = fitted.readout_of_documents(codes, holding, frequencies)
@@ -418,7 +419,7 @@ def test_a_name_is_read_as_the_seen_labels_it_is_like(without_path, world, table
 @pytest.mark.parametrize("most", [1, 15, 2**23])
 @pytest.mark.parametrize("counted", [False, True])
 def test_votes_equal_a_plain_loop(monkeypatch, most, counted):
-    monkeypatch.setattr(space, "_VOTES", most)
+    monkeypatch.setattr(votes, "_BLOCK_VOTES", most)
     rng = np.random.default_rng(0)
     points, known = (rng.normal(size=(n, 4)).astype(np.float32) for n in (5, 7))
     documents = (rng.random((7, 3)) < 0.5).astype(float)
@@ -426,7 +427,7 @@ def test_votes_equal_a_plain_loop(monkeypatch, most, counted):
     for points_ in (points, known):
         points_ /= np.linalg.norm(points_, axis=1, keepdims=True)
     voters = Voters.of(known, sp.csr_matrix(documents), counts if counted else None)
-    found = voters.votes(points, left_out if counted else None)
+    found = voters.shares(points, left_out if counted else None)
     for row in range(5):
         strength = np.array([np.exp(float(points[row] @ other) / TEMPERATURE) for other in known])
         if counted:
@@ -436,7 +437,7 @@ def test_votes_equal_a_plain_loop(monkeypatch, most, counted):
 
 def test_without_known_documents_nobody_votes():
     nobody = Voters.of(np.ones((0, 3), np.float32), sp.csr_matrix((0, 4)))
-    found = nobody.votes(np.ones((2, 3), np.float32))
+    found = nobody.shares(np.ones((2, 3), np.float32))
     assert found.shape == (2, 4) and not found.any()
 
 
@@ -463,7 +464,9 @@ def test_a_space_comes_back_without_pickle(fitted, world, tables, tmp_path, kind
     assert again.get_state()[0] == config
     for name, array in again.get_state()[1].items():
         np.testing.assert_array_equal(array, arrays[name], err_msg=name)
-    np.testing.assert_array_equal(again.document_codes(documents), before.document_codes(documents))
+    np.testing.assert_array_equal(
+        again.encode_documents(documents), before.encode_documents(documents)
+    )
     np.testing.assert_array_equal(again.readout().weights, before.readout().weights)
     if kind == "items":
         codes = before.item_codes(world.X_test)

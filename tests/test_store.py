@@ -20,8 +20,8 @@ from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.priming import PrimingRanker, PrimingStore
 from polyseme.published.training import TrainingPlan
-from polyseme.space import Voters
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
+from polyseme.votes import Voters
 
 
 def corpus_of(documents, ids=None):
@@ -105,13 +105,13 @@ def few(space, labels):
     documents = [theme[first : first + 3] for theme in THEMES.values() for first in (0, 2)]
     documents += [documents[3], documents[0]]
     corpus = corpus_of(documents, [f"d{row}" for row in range(12)])
-    return ConceptStore.of(space, labels, corpus, corpus)[0]
+    return KnownDocuments.of(space, labels, corpus, corpus)[0]
 
 
 def test_label_sets_come_first_and_items_documents_if_they_are_new(space, labels):
     semantics = corpus_of([("sea", "sand"), ("oak",)], ["a", "b"])
     items = corpus_of([("sea", "sand"), ("oak", "moss"), ("bus",)], ["a", "b", "c"])
-    store, dropped = ConceptStore.of(space, labels, semantics, items)
+    store, dropped = KnownDocuments.of(space, labels, semantics, items)
     assert store.ids == ("a", "b", "instance:b", "c") and dropped == ()
     assert store.document(2) == ("moss", "oak")
     assert store.labels == labels and store.n_learned == len(labels)
@@ -122,7 +122,7 @@ def test_points_are_those_of_the_documents(few, space):
     for row in range(12):
         document = few.document(row)
         table = np.isin(np.asarray(few.labels), document)[None].astype(float)
-        point = space.points(space.document_codes(sp.csr_matrix(table)))[0]
+        point = space.points(space.encode_documents(sp.csr_matrix(table)))[0]
         np.testing.assert_allclose(few.points[few.sets[row]], point, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(few.points, axis=1), 1, rtol=1e-5)
 
@@ -174,7 +174,7 @@ def test_what_is_removed_was_never_there(few, space, gone):
     found = grown.remove(gone)
     kept = [row for row, name in enumerate(grown.ids) if name not in names]
     left = corpus_of([grown.document(row) for row in kept], [grown.ids[row] for row in kept])
-    wanted = ConceptStore.of(space, few.labels, left, left)[0]
+    wanted = KnownDocuments.of(space, few.labels, left, left)[0]
     for name in ("labels", "n_learned", "ids"):
         assert getattr(found, name) == getattr(wanted, name)
     for name in ("matrix", "sets", "points"):
@@ -186,7 +186,7 @@ def test_what_is_removed_was_never_there(few, space, gone):
 def test_all_documents_may_go(few, space):
     empty = few.remove(few.ids)
     assert empty.ids == () and empty.labels == few.labels and not empty.counts.any()
-    assert not empty.votes(few.points[:2]).any()
+    assert not empty.vote_shares(few.points[:2]).any()
     assert empty.nearest(few.points[0], 0, 3) == ()
     again, _, _ = empty.add(space, corpus_of([("sea",)]))
     assert again.sets.tolist() == [0]
@@ -197,14 +197,16 @@ def test_all_documents_may_go(few, space):
 
 def test_every_document_votes_not_only_distinct_ones(few, space, world):
     points = space.points(space.item_codes(world.X_test[:6]))
-    wanted = Voters.of(few.points[few.sets], few.matrix).votes(points)
-    np.testing.assert_allclose(few.votes(points), wanted, rtol=1e-4)
+    wanted = Voters.of(few.points[few.sets], few.matrix).shares(points)
+    np.testing.assert_allclose(few.vote_shares(points), wanted, rtol=1e-4)
 
 
 def test_a_label_gets_the_same_votes_alone_as_among_all(few, space, world):
     points = space.points(space.item_codes(world.X_test[:6]))
-    wanted, totals = few.votes(points), few.total_votes(points)
-    found = np.stack([few.label_votes(points, one, totals) for one in range(len(few.labels))], 1)
+    wanted, totals = few.vote_shares(points), few.total_votes(points)
+    found = np.stack(
+        [few.label_vote_shares(points, one, totals) for one in range(len(few.labels))], 1
+    )
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
     assert (wanted == 0).any() and (found[wanted == 0] == 0).all()
 
@@ -229,7 +231,7 @@ def test_neighbours_come_from_near_to_far_with_all_their_names(few, space, world
         assert one.distance == pytest.approx(1 - cosine, abs=1e-6)
     # Shares are votes: those that hold the label have as much as it has.
     held = sum(one.share for one in found if one.holds)
-    assert held == pytest.approx(float(few.votes(point[None])[0, column]), rel=1e-4)
+    assert held == pytest.approx(float(few.vote_shares(point[None])[0, column]), rel=1e-4)
 
 
 def test_a_column_is_found_by_any_spelling_and_close_ones_are_named(few):
@@ -287,13 +289,13 @@ def test_a_space_and_its_store_make_no_dense_matrix_of_many_labels(wide, most_by
     plan = SpacePlan(hidden=4, code=4, document_batch=8)
     space = ConceptSpace(n_folds=2, members_per_fold=1, n_steps=1, plan=plan, random_state=0)
     space.fit(sp.csr_matrix(wide.matrix, dtype=np.float64))
-    (store, dropped), most = most_bytes(ConceptStore.of, space, wide.labels, wide, wide)
+    (store, dropped), most = most_bytes(KnownDocuments.of, space, wide.labels, wide, wide)
     assert most < dense / 4
     assert len(store.ids) + len(dropped) == 3_000
     codes, most = most_bytes(space.document_points, store.matrix)
     assert most < dense / 4
     np.testing.assert_allclose(codes, store.points[store.sets], atol=1e-5)
-    _, most = most_bytes(store.votes, store.points[:5])
+    _, most = most_bytes(store.vote_shares, store.points[:5])
     assert most < dense / 4
     _, most = most_bytes(store.remove, store.ids[::2])
     assert most < dense / 4

@@ -32,11 +32,17 @@ from polyseme.persistence import (
     ModelFileError,
     write_model,
 )
-from polyseme.reading import Reading
+from polyseme.reading import LabelScorer
+from polyseme.senses import label_senses
 from polyseme.tags import label_preference, rank_blocks, rank_labels
 from polyseme.training import SpaceTraining
 from polyseme.verdicts import Verdict, VerdictLog
 from polyseme.word_vectors import WordVectors, name_likeness
+
+
+def points_of(tagger, X):
+    return tagger.space_.points(tagger.transform(X))
+
 
 PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_batch=8)
 
@@ -218,7 +224,7 @@ def test_of_equal_scores_the_commoner_label_is_first(own_tagger, world, monkeypa
     def level(self, codes):
         return np.zeros((len(codes), len(self.labels)))
 
-    monkeypatch.setattr(Reading, "plain_logits", level)
+    monkeypatch.setattr(LabelScorer, "plain_logits", level)
     labels, scores = own_tagger.rank(world.X_test[:2], k=50)
     assert (scores == 0.5).all()
     order = np.argsort(-own_tagger.store_.counts, kind="stable")
@@ -287,7 +293,7 @@ def test_a_row_by_itself_is_ranked_as_among_many(own_tagger, world, theme_words)
 
 def test_priming_alone_gives_the_votes_of_known_documents(toy_tagger, world):
     scores = toy_tagger.predict_proba(world.X_test, method="priming")
-    wanted = toy_tagger.store_.votes(toy_tagger.points(world.X_test))
+    wanted = toy_tagger.store_.vote_shares(points_of(toy_tagger, world.X_test))
     np.testing.assert_allclose(scores, wanted, rtol=1e-6)
     assert example_map(world.truth(toy_tagger.classes_), scores) > 0.9
     _, best = toy_tagger.rank(world.X_test, k=3, method="priming")
@@ -297,13 +303,12 @@ def test_priming_alone_gives_the_votes_of_known_documents(toy_tagger, world):
 
 
 def test_items_are_placed_among_the_documents_of_their_theme(toy_tagger, world):
-    codes, points = toy_tagger.transform(world.X_test), toy_tagger.points(world.X_test)
-    assert codes.shape == (25, toy_tagger.space_.n_dimensions)
-    np.testing.assert_array_equal(points, toy_tagger.space_.points(codes))
+    points = points_of(toy_tagger, world.X_test)
+    assert points.shape == (25, toy_tagger.space_.axes_.shape[1])
     for point, theme in zip(points, world.themes_test, strict=True):
         (nearest,) = toy_tagger.store_.nearest(point, 0, 1)
         assert set(nearest.document) <= set(world.themes[theme])
-    assert toy_tagger.concepts().labels == tuple(toy_tagger.classes_)
+    assert toy_tagger.store_.concepts().labels == tuple(toy_tagger.classes_)
 
 
 def test_no_items_have_no_tags(toy_tagger):
@@ -440,7 +445,7 @@ def test_one_item_is_explained_in_any_form(toy_tagger, world):
 
 
 def test_a_label_of_two_places_has_two_senses_and_one_of_one_place_has_fewer(toy_tagger, world):
-    found = toy_tagger.senses("Apple")
+    found = label_senses(toy_tagger.store_, "Apple")
     kitchen, office = (set(world.themes[name]) - {"apple"} for name in ("kitchen", "office"))
     assert found.label == "apple" and len(found.words) == 2
     places = [[set(words) <= place for place in (kitchen, office)] for words in found.words]
@@ -456,17 +461,18 @@ def test_a_label_of_two_places_has_two_senses_and_one_of_one_place_has_fewer(toy
         }
         assert len(homes) == 1, "one place a sense"
     with pytest.raises(InputError, match="Unknown label 'appel'"):
-        toy_tagger.senses("appel")
+        label_senses(toy_tagger.store_, "appel")
 
 
 # ------------------------------------------------------------------ growing and shrinking
 
 
 def test_documents_come_and_go_without_training(own_tagger, world):
-    before, points = own_tagger.predict_proba(world.X_test), own_tagger.points(world.X_test)
+    before = own_tagger.predict_proba(world.X_test)
+    points = points_of(own_tagger, world.X_test)
     ids = own_tagger.add_documents([("sea", "sand", "jellyfish"), ("wave", "jellyfish")])
     assert own_tagger.classes_[-1] == "jellyfish" and own_tagger.kinds_[-1] == "oov"
-    assert np.array_equal(own_tagger.points(world.X_test), points)
+    assert np.array_equal(points_of(own_tagger, world.X_test), points)
     scores, there = own_tagger.predict_proba(world.X_test)[:, -1], at(world, "beach")
     assert scores[there].min() > 1.2 * scores[~there].max()
     ranked, _ = own_tagger.rank(world.X_test[there], k=8)
@@ -524,7 +530,7 @@ def test_what_is_refused_or_fails_leaves_the_tagger_as_it_was(
         with pytest.raises(InputError, match=message):
             getattr(own_tagger, method)(*arguments)
     monkeypatch.setattr(ConceptSpace, "readout_of_names", fail)
-    monkeypatch.setattr(polyseme.tagger.ConceptStore, "of", fail)
+    monkeypatch.setattr(polyseme.tagger.KnownDocuments, "of", fail)
     with pytest.raises(MemoryError):
         own_tagger.add_labels(["beach"], theme_words)
     own_tagger.set_params(space=tiny().space)
@@ -551,7 +557,8 @@ def test_likeness_is_the_weights_of_kernel_ridge_regression():
 
 
 def test_a_name_goes_where_names_like_it_go(own_tagger, world, theme_words):
-    before, points = own_tagger.predict_proba(world.X_test), own_tagger.points(world.X_test)
+    before = own_tagger.predict_proba(world.X_test)
+    points = points_of(own_tagger, world.X_test)
     assert own_tagger.add_labels("beach", theme_words) == ("beach",), "one label, not five letters"
     assert own_tagger.classes_[-1] == "beach" and own_tagger.kinds_[-1] == "oov"
     after, there = own_tagger.predict_proba(world.X_test), at(world, "beach")
@@ -560,7 +567,7 @@ def test_a_name_goes_where_names_like_it_go(own_tagger, world, theme_words):
     assert own_tagger.add_labels(["sea"], theme_words) == (), "it is known already"
     ranked, _ = own_tagger.rank(world.X_test, k=len(own_tagger.classes_))
     assert (ranked == "beach").any(axis=1).all()
-    np.testing.assert_array_equal(own_tagger.points(world.X_test), points)
+    np.testing.assert_array_equal(points_of(own_tagger, world.X_test), points)
     tagged = own_tagger.predict(world.X_test[:2], precision=0.3, tags=[["beach"], []])
     assert tagged[0][0] == "beach"
     own_tagger.remove_labels(["BEACH"])
@@ -603,7 +610,7 @@ def test_documents_take_the_place_of_a_name_unless_they_have_no_place(own_tagger
 def test_items_are_expected_to_have_a_name_as_often_as_labels_usually_are(own_tagger, theme_words):
     own_tagger.add_labels(["beach", "street"], theme_words)
     new = toy_world(random_state=9).X  # of the themes that training items have, one by one
-    weights = own_tagger.space_.reference_.weights
+    weights = own_tagger.space_.held_out_sample_.weights
     frequencies = weights @ own_tagger.predict_proba(new)[:, -2:] / weights.sum()
     np.testing.assert_allclose(frequencies, own_tagger.space_.typical_frequency, rtol=0.1)
     by_tags = own_tagger.predict_proba(None, [["sea", "sand"], ["bus", "lamp"]])[:, -2:]
@@ -743,11 +750,9 @@ def test_an_interrupted_tagger_without_a_seed_resumes(world, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        *((name, [np.zeros((1, 2))]) for name in ("rank", "predict", "predict_proba", "points")),
+        *((name, [np.zeros((1, 2))]) for name in ("rank", "predict", "predict_proba", "transform")),
         *((name, [["a"]]) for name in ("complete", "remove_documents", "remove_labels")),
         ("explain", [np.zeros(2), "a"]),
-        ("senses", ["a"]),
-        ("concepts", []),
         ("thresholds", [0.5]),
         ("add_documents", [[["a"]]]),
         ("add_labels", [["a"], {"a": [1.0]}]),
@@ -1308,7 +1313,7 @@ def test_a_log_that_cannot_be_written_is_learned_from(told, world, monkeypatch):
 
 
 def test_known_documents_decide_corrections_of_labels_that_they_vote_for(told):
-    scorer = told._reading
+    scorer = told._scorer
     reference = _reference_sample(scorer)
 
     def keys():
@@ -1426,7 +1431,7 @@ def doings(world):
     yield lambda one: one.undo([1, 2])
     yield lambda one: one.refresh()
     yield lambda one: one.add_documents([["canoe", "sea"], ["phone", "sand"]])
-    yield lambda one: one.set_store(one.store_, one.named_)
+    yield lambda one: one._update()
     yield lambda one: one.block(["sun"])
     yield lambda one: one.rename("shell", "scallop")
     yield lambda one: one.use_log(VerdictLog())
@@ -1546,7 +1551,7 @@ def test_a_pool_of_files_is_known_by_their_names():
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Verdicts on", PolysemeWarning)
         tagger.fit(words, documents, unlabelled=pool)
-    assert tagger.space_.sketch(np.ones((1, tagger.n_features_in_))).shape == (1, 10)
+    assert tagger.space_.project(np.ones((1, tagger.n_features_in_))).shape == (1, 10)
     assert tagger._corrections.by_column, "what was said of files is placed in the new space"
 
 

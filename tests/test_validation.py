@@ -24,9 +24,9 @@ from polyseme._validation import (
     column_names,
     draw_seed,
     unknown_name,
-    without_ids,
 )
 from polyseme.corpus import as_corpus
+from polyseme.io.join import without_ids
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.training import TrainingPlan
 

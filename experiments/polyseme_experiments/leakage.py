@@ -26,7 +26,7 @@ from polyseme.published.mapping import InstanceMapper
 from polyseme.published.priming import PrimingStore
 from polyseme.published.tagger import PublishedTagger
 from polyseme.splits import INSTANCES, SEMANTICS, ZeroShotSplit, carries
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 
 Features = NDArray[np.generic]
 _SAME = "the same when learned again, bit for bit"
@@ -451,7 +451,7 @@ def _of_ranker(split: ZeroShotSplit, fitted: object) -> Iterator[Check]:
     if getattr(fitted, "kinds_", None) is not None:
         yield from _of_kinds(split, fitted)
     store = getattr(fitted, "store_", None)
-    if isinstance(store, (PrimingStore, ConceptStore)):
+    if isinstance(store, (PrimingStore, KnownDocuments)):
         yield _of_store(split, store)
 
 
@@ -486,7 +486,7 @@ def _of_kinds(split: ZeroShotSplit, fitted: Any) -> Iterator[Check]:
     )
 
 
-def _of_store(split: ZeroShotSplit, store: PrimingStore | ConceptStore) -> Check:
+def _of_store(split: ZeroShotSplit, store: PrimingStore | KnownDocuments) -> Check:
     """Check that known documents are semantics documents or training instances."""
     key = split.target.key
     allowed: dict[str, frozenset[str]] = {}

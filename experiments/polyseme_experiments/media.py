@@ -24,9 +24,9 @@ from polyseme.features import (
     ImageFeatures,
     MediaFeatures,
     extract_folder,
-    match_documents,
     read_extraction,
 )
+from polyseme.io.join import match_files
 from polyseme_experiments.records import locked
 
 # How documents that lie beside pictures may be called.
@@ -103,7 +103,7 @@ def _extracted(folder: Path, extractor: MediaFeatures, cache: str | None, name: 
 
 def _in_order(extraction: Extracted, corpus: LabelCorpus) -> Extracted:
     """Return the items of the documents, in the documents' order."""
-    files, documents = match_documents(extraction.ids, corpus.ids)
+    files, documents = match_files(extraction.ids, corpus.ids)
     n_missing = len(corpus) - len(documents)
     if n_missing > 0:
         raise InputError(f"{n_missing} of {len(corpus)} documents have no usable file.")
@@ -117,7 +117,7 @@ def _tags_of(folder: Path, extraction: Extracted) -> LabelCorpus:
     file = next((path for path in candidates if path.is_file()), None)
     if file is not None:
         corpus = LabelCorpus.read(file)
-        files, documents = match_documents(extraction.ids, corpus.ids)
+        files, documents = match_files(extraction.ids, corpus.ids)
         ids = tuple(extraction.ids[row] for row in files)
         matched = corpus.select(documents)
         return replace(matched, ids=ids, numbered=False)

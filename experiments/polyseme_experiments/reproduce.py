@@ -71,7 +71,7 @@ def reproduce(
     cache = folder / "cache"
     config = replace(config, cache=str(cache))
     if config.pictures is not None:  # looking at pictures already writes to the cache
-        mark_folder(folder, "results", adopt=_is_former)
+        mark_folder(folder, "results")
     if not from_records:
         store = RecordStore(folder / "records", mend=True)
         runs: list[Run] = []
@@ -85,7 +85,7 @@ def reproduce(
         n_recorded = len(runs) - len(missing)
         if n_recorded > 0:
             log(f"{n_recorded} runs are recorded already; {len(missing)} to go")
-    mark_folder(folder, "results", adopt=_is_former)
+    mark_folder(folder, "results")
     if not from_records:
         cache.mkdir(parents=True, exist_ok=True)
         if fresh:
@@ -93,22 +93,6 @@ def reproduce(
         tasks = make_tasks(missing)
         run_tasks(tasks, config, folder / "records", n_jobs=workers, log=log)
     return _publish(wanted, config, trials, folder, log)
-
-
-def _is_former(folder: Path) -> bool:
-    """Return whether a folder without a mark holds nothing but records and their products."""
-    products = {"records", "tables", "figures", "cache", "README.md", "report.html"}
-    names = {path.name for path in folder.iterdir()}
-    if not names <= products:
-        return False
-    if not (folder / "records").is_dir():
-        return False
-    if "README.md" in names:
-        text = (folder / "README.md").read_text("utf-8", "replace")
-        if TITLE not in text:
-            return False
-    RecordStore(folder / "records").check()
-    return True
 
 
 def folder_of(out: str | Path | None, config: RunConfig) -> Path:

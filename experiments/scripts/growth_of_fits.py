@@ -80,6 +80,8 @@ numbers[:n, 0] = np.arange(n)
 documents = [[f"label {number}" for number in row] for row in numbers.tolist()]
 X = rng.normal(size=(n // 2, 32))
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger, load
+from polyseme.metrics import evaluate_tagger
+from polyseme.vocabulary import similar_labels
 import torch
 torch.set_num_threads(1)
 plan = SpacePlan(
@@ -97,14 +99,14 @@ with tempfile.TemporaryDirectory() as folder:
         "rank": lambda: tagger.rank(X[:1]),
         "complete": lambda: tagger.complete(["label 9"]),
         "explain": lambda: tagger.explain(X[0], "label 9"),
-        "evaluate": lambda: tagger.evaluate(X[:100], documents[:100]),
+        "evaluate": lambda: evaluate_tagger(tagger, X[:100], documents[:100]),
         "add_documents": lambda: tagger.add_documents([["label 1", "new 1"], ["label 2", "new 2"]]),
         "rename": lambda: tagger.rename("label 5", "other 5"),
         "merge": lambda: tagger.merge("label 7", "label 8"),
         "block": lambda: tagger.block(several),
         "learn": lambda: tagger.learn([("0", "label 9", True)], X),
         "remove_labels": lambda: tagger.remove_labels(others),
-        "similar_labels": lambda: tagger.similar_labels(),
+        "similar_labels": lambda: similar_labels(tagger.store_.matrix, tagger.store_.labels),
         "save": lambda: tagger.save(model),
         "load": lambda: load(model),
     }

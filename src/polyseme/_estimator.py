@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
 
-__all__ = ["Estimator", "TransformerMixin", "copy_of"]
+__all__ = ["ClassNamePrefixFeaturesOutMixin", "Estimator", "TransformerMixin", "copy_of"]
 
 E = TypeVar("E", bound="Estimator")
 

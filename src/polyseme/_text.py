@@ -49,7 +49,7 @@ def in_words(name: object, most: int = 250) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def said(error: BaseException, most: int = 200) -> str:
+def error_text(error: BaseException, most: int = 200) -> str:
     """Return a library's message as part of a sentence: in a line, shortened, without its end."""
     words = _ADDRESS.sub("", " ".join(str(error).split())).rstrip(".")
     return in_words(words or type(error).__name__, most)
@@ -64,3 +64,8 @@ def shown(value: object, most: int = 80) -> str:
     except Exception:  # anything may be passed, also what cannot tell what it is
         text = f"a {type(value).__name__}"
     return in_words(" ".join(text.split()), most)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -19,7 +19,7 @@ from polyseme._threads import one_blas_thread
 from polyseme.corrections import Correction, CorrectionTable, fit_correction
 from polyseme.feedback import Feedback
 from polyseme.persistence import ModelFileError
-from polyseme.reading import CodedItems, Reading
+from polyseme.reading import CodedItems, LabelScorer
 from polyseme.space import ConceptSpace
 from polyseme.verdicts import VerdictLog
 
@@ -32,7 +32,7 @@ _FITTING = 3
 _MOST_UNUSED = 100
 
 
-class ReferenceSample(NamedTuple):
+class EncodedSample(NamedTuple):
     """Items that stand for all others, which all corrections share."""
 
     items: CodedItems
@@ -57,7 +57,7 @@ class Corrections:
     table: CorrectionTable = field(default_factory=lambda: CorrectionTable.of({}))
     _cache: Mapping[bytes, Correction] = field(default_factory=dict)
     _stored_keys: frozenset[bytes] = frozenset()  # of corrections that are cached in the log
-    _reference: ReferenceSample | None = None
+    _reference: EncodedSample | None = None
     _total_votes: Mapping[bytes, float] = field(default_factory=dict)  # by digests of vectors
 
     @classmethod
@@ -66,7 +66,7 @@ class Corrections:
         cache: dict[bytes, Correction] = {}
         for key, weights, intercept in log.cached_corrections():
             if type(key) is bytes:
-                correction = _cached_correction(key, weights, intercept, space.n_sketch)
+                correction = _cached_correction(key, weights, intercept, space.projection_size)
                 if correction is not None:
                     cache[key] = correction
         return cls(Feedback(log, space.digest_), _cache=cache, _stored_keys=frozenset(cache))
@@ -82,7 +82,7 @@ class Corrections:
         """Return them for other verdicts; labels on which these differ are to be updated."""
         return replace(self, feedback=feedback, _stored_keys=frozenset())
 
-    def with_scorer(self, scorer: Reading, column_of: ColumnOf) -> Self:
+    def with_scorer(self, scorer: LabelScorer, column_of: ColumnOf) -> Self:
         """Fit all corrections for another scorer; cached ones are reused."""
         corrections = replace(
             self,
@@ -93,12 +93,12 @@ class Corrections:
         )
         return corrections.update(scorer, self.feedback.labels, column_of)
 
-    def update(self, scorer: Reading, labels: Collection[str], column_of: ColumnOf) -> Self:
+    def update(self, scorer: LabelScorer, labels: Collection[str], column_of: ColumnOf) -> Self:
         """Refit the corrections of some labels from the verdicts that stand.
 
         Corrections whose verdicts, items and readout have not changed come from the cache.
         """
-        if not scorer.space.n_sketch or not labels:
+        if not scorer.space.projection_size or not labels:
             return self
         by_column = dict(self.by_column)
         cache = dict(self._cache)
@@ -137,8 +137,8 @@ class Corrections:
 
     def _fit(
         self,
-        scorer: Reading,
-        reference: ReferenceSample,
+        scorer: LabelScorer,
+        reference: EncodedSample,
         column: int,
         names: Collection[str],
         total_votes: dict[bytes, float],
@@ -147,8 +147,8 @@ class Corrections:
 
         Votes that are missing in `total_votes` are computed and added.
         """
-        background = scorer.space.background_
-        n_projections = scorer.space.n_sketch
+        sample = scorer.space.reference_sample_
+        n_projections = scorer.space.projection_size
         examples = self.feedback.examples(names)
         projections = examples.vectors[:, :n_projections]
         codes = examples.vectors[:, n_projections:]
@@ -164,9 +164,9 @@ class Corrections:
             projections,
             scorer.label_logits(items, column),
             examples.answers,
-            background.sketches,
+            sample.projections,
             scorer.label_logits(reference.items, column),
-            background.weights,
+            sample.weights,
         )
 
     def stored(self, *, all_of_them: bool = False) -> Self:
@@ -203,18 +203,18 @@ class Corrections:
         return corrections
 
 
-def _reference_sample(scorer: Reading) -> ReferenceSample:
+def _reference_sample(scorer: LabelScorer) -> EncodedSample:
     """Return the reference sample of a scorer, with a digest of what all labels share."""
     space = scorer.space
-    background = space.background_
-    codes = background.codes.reshape(-1, space.n_dimensions)
+    sample = space.reference_sample_
+    codes = sample.codes.reshape(-1, space.n_dimensions)
     items = scorer.coded(codes, scorer.total_votes(codes))
-    arrays = (*background, space.document_mean_, space.axes_)
-    return ReferenceSample(items, _digest(_FITTING, space.digest_, space.priming, *arrays))
+    arrays = (*sample, space.document_mean_, space.axes_)
+    return EncodedSample(items, _digest(_FITTING, space.digest_, space.priming, *arrays))
 
 
 def _cache_key(
-    scorer: Reading, reference: ReferenceSample, column: int, verdict_digest: bytes
+    scorer: LabelScorer, reference: EncodedSample, column: int, verdict_digest: bytes
 ) -> bytes:
     """Return a digest of all that decides the correction of a column.
 

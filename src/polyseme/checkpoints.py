@@ -1,7 +1,7 @@
 """Checkpoints: the states of trainings that were interrupted, and when they are let go.
 
-In: the folder of a training's state. Out: that state, where it is whole; what is damaged is told
-and learned again. Parts of a training have checkpoints of their own beside it.
+In: the folder of a training's state. Out: that state, where it is whole; where it is damaged the
+training begins anew, with a warning. Parts of a training have checkpoints of their own beside it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,17 @@ from pathlib import Path
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.io.folders import check_link, check_room
 from polyseme.persistence import (
-    MANIFEST,
+    MODEL,
+    DamagedModelError,
     ModelFileError,
     State,
-    manifest_kind,
     read_model,
     remove_model,
-    values_under_damage,
 )
 
 # Weights and two moments of each, of the state that is there and of the one that replaces it, and
 # the weights of the model.
 _TIMES_WEIGHTS = 7
-# By which the values of a state are known where a manifest cannot say what they are.
-_HELD = {
-    "training": {"fingerprint", "seed", "round"},
-    "checkpoint": {"fingerprint", "seed", "trainer"},
-}
 _PART = re.compile(r"\.draw-\d+(?:-pool)?")
 
 
@@ -48,7 +42,7 @@ def other_training(path: str | Path) -> OtherTrainingError:
 
 
 def read_checkpoint(path: str | Path, kind: str) -> State | None:
-    """Read a training's state; None where there is none, or a damaged one, which is told.
+    """Read a training's state; None where there is none, or, with a warning, a damaged one.
 
     Parameters
     ----------
@@ -56,17 +50,12 @@ def read_checkpoint(path: str | Path, kind: str) -> State | None:
     kind : str
         What `write_model` wrote it as.
     """
-    if not (Path(path) / MANIFEST).exists():
+    if not (Path(path) / MODEL).exists():
         return None
     try:
         return read_model(path, kind)
-    except ModelFileError as error:
-        # Only where it is certain that this was such a state; anything else is not replaced.
-        if manifest_kind(path) != kind:
-            if not _HELD[kind] <= (values_under_damage(path) or {}).keys():
-                raise
-            (Path(path) / MANIFEST).unlink(missing_ok=True)  # or nothing could be written there
-        warnings.warn(f"{error} What it held is learned again.", PolysemeWarning, stacklevel=4)
+    except DamagedModelError as error:  # one of this kind: anything else is never replaced
+        warnings.warn(f"{error} The training begins anew.", PolysemeWarning, stacklevel=4)
         return None
 
 

@@ -1,4 +1,4 @@
-"""Tag sets become label documents over one vocabulary.
+"""Label documents over one vocabulary, from tag sets of any form.
 
 In: collections of labels, columns of tags, files, or an indicator matrix. Out: a `LabelCorpus`,
 which holds a sparse document-label matrix, the vocabulary in column order and the documents' ids.
@@ -32,10 +32,10 @@ from polyseme._validation import (
     check_sparse,
     first_few,
     is_pandas,
-    without_ids,
 )
 from polyseme.io import Table, read_documents
 from polyseme.io.columns import TAGS, fields_of, texts
+from polyseme.io.join import pair_rows, without_ids
 from polyseme.io.tag_cells import label_sets, suspicion
 
 Document: TypeAlias = Collection[str]
@@ -45,7 +45,7 @@ Documents: TypeAlias = (
 )
 
 
-# A label is a word or short phrase; what is longer is several that were not told apart.
+# A label is a word or a short phrase; longer ones are several that were not split.
 MOST_LETTERS = 1000
 
 
@@ -150,7 +150,7 @@ class LabelCorpus:
             for name in _labels_of(document, f"Document {number}"):
                 indices.append(columns.setdefault(name, len(columns)))
             indptr.append(len(indices))
-        return cls._joined(list(columns), indices, indptr, ids, normalize, in_order=True)
+        return cls._join_columns(list(columns), indices, indptr, ids, normalize, in_order=True)
 
     @classmethod
     def from_indicator(
@@ -182,10 +182,10 @@ class LabelCorpus:
                 f"The indicator matrix has {indicator.shape[1]} columns but {len(names)} labels "
                 "were given; give one label per column."
             )
-        return cls._joined(names, indicator.indices, indicator.indptr, ids, normalize)
+        return cls._join_columns(names, indicator.indices, indicator.indptr, ids, normalize)
 
     @classmethod
-    def _joined(
+    def _join_columns(
         cls,
         names: list[str],
         indices: Any,
@@ -196,22 +196,25 @@ class LabelCorpus:
     ) -> LabelCorpus:
         """Join the columns of a CSR matrix whose names are spellings of one label."""
         keys = [_key(name, normalize) for name in names]
-        distinct_keys = sorted(set(keys)) if in_order else dict.fromkeys(keys)
+        distinct_keys = sorted(set(keys)) if in_order else list(dict.fromkeys(keys))
+        n_labels = len(distinct_keys)
         column_by_key = {key: column for column, key in enumerate(distinct_keys)}
         columns = np.array([column_by_key[key] for key in keys], dtype=np.int64)
         name_numbers = np.asarray(indices, dtype=np.int64)
         starts = np.asarray(indptr, dtype=np.int64)
-        entries = (np.ones(len(name_numbers), dtype=bool), columns[name_numbers], starts)
-        matrix = sp.csr_matrix(entries, shape=(len(starts) - 1, len(column_by_key)))
+        n_documents = len(starts) - 1
+        values = np.ones(len(name_numbers), dtype=bool)
+        entries = (values, columns[name_numbers], starts)
+        matrix = sp.csr_matrix(entries, shape=(n_documents, n_labels))
         matrix.sum_duplicates()
 
         # Each label gets its most frequent spelling; ties go by sorted order.
-        uses_by_column: list[Counter[str]] = [Counter() for _ in column_by_key]
+        uses_by_column: list[Counter[str]] = [Counter() for _ in distinct_keys]
         counts = np.bincount(name_numbers, minlength=len(names)).tolist()
         for name, column, count in zip(names, columns, counts, strict=True):
             spelling = " ".join(name.split()) if normalize else name
             uses_by_column[column][spelling] += count
-        labels = tuple(map(_commonest, uses_by_column))
+        labels = tuple(map(_most_frequent, uses_by_column))
         spellings = {}
         for name, column in zip(names, columns, strict=True):
             if name != labels[column]:
@@ -219,7 +222,7 @@ class LabelCorpus:
         return cls(
             labels,
             matrix,
-            _checked_ids(ids, matrix.shape[0]),
+            _check_ids(ids, n_documents),
             numbered=ids is None,
             normalize=normalize,
             spellings=spellings,
@@ -294,10 +297,13 @@ class LabelCorpus:
 
     def __getitem__(self, rows: Any) -> Any:
         """Return one document by its number, or `select` some; scikit-learn splits by this."""
-        rows = rows[0] if isinstance(rows, tuple) else rows
+        if isinstance(rows, tuple):
+            rows = rows[0]
         if isinstance(rows, (int, np.integer)):
             return self.document(int(rows))
-        return self.select(np.arange(len(self))[rows] if isinstance(rows, slice) else rows)
+        if isinstance(rows, slice):
+            rows = np.arange(len(self))[rows]
+        return self.select(rows)
 
     def __len__(self) -> int:
         """Count the documents."""
@@ -310,11 +316,13 @@ class LabelCorpus:
 
     def document(self, row: int) -> tuple[str, ...]:
         """Return the labels of one document, in column order."""
-        if not isinstance(row, (int, np.integer)) or not -len(self) <= row < len(self):
-            raise RowError(f"Document {shown(row)} is out of range: there are {len(self)}.")
-        row = range(len(self))[row]
-        start = self.matrix.indptr[row]
-        stop = self.matrix.indptr[row + 1]
+        n_documents = len(self)
+        is_number = isinstance(row, (int, np.integer))
+        if not is_number or not -n_documents <= row < n_documents:
+            raise RowError(f"Document {shown(row)} is out of range: there are {n_documents}.")
+        number = range(n_documents)[row]
+        start = self.matrix.indptr[number]
+        stop = self.matrix.indptr[number + 1]
         columns = self.matrix.indices[start:stop]
         return tuple(self.labels[column] for column in columns)
 
@@ -345,7 +353,9 @@ class LabelCorpus:
             raise InputError("`rows` of `LabelCorpus.select` name a document twice; drop repeats.")
 
         def selected(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-            return None if values is None else tuple(values[number] for number in numbers)
+            if values is None:
+                return None
+            return tuple(values[number] for number in numbers)
 
         return replace(
             self,
@@ -376,32 +386,38 @@ class LabelCorpus:
 
         Documents keep their rows; one that holds none of the labels becomes empty.
         """
-        wanted_keys = {self.key(label) for label in labels}
-        columns = []
+        keys = {self.key(label) for label in labels}
+        columns: list[int] = []
+        remaining: list[str] = []
         for column, label in enumerate(self.labels):
-            if self.key(label) in wanted_keys:
+            if self.key(label) in keys:
                 columns.append(column)
-        wanted = dict.fromkeys(self.labels[column] for column in columns)
-        spellings = {name: label for name, label in self.spellings.items() if label in wanted}
+                remaining.append(label)
+        spellings = {}
+        for name, label in self.spellings.items():
+            if self.key(label) in keys:
+                spellings[name] = label
+        matrix = self.matrix[:, np.array(columns, dtype=np.int64)]
         return replace(
-            self,
-            labels=tuple(wanted),
-            matrix=sp.csr_matrix(self.matrix[:, np.array(columns, dtype=np.int64)]),
-            spellings=spellings,
+            self, labels=tuple(remaining), matrix=sp.csr_matrix(matrix), spellings=spellings
         )
 
     def used(self, labels: Labels) -> frozenset[str]:
         """Return those of the given labels that some document holds."""
-        used_labels = np.array(self.labels, dtype=object)[self.counts > 0]
-        used_keys = {self.key(label) for label in used_labels}
+        used_keys = {self.key(label) for label in self._used_labels()}
         return frozenset(label for label in labels if self.key(label) in used_keys)
+
+    def _used_labels(self) -> NDArray[np.object_]:
+        """Return the labels that some document holds."""
+        labels = np.array(self.labels, dtype=object)
+        return labels[self.counts > 0]
 
     def without_unused(self) -> LabelCorpus:
         """Return the corpus without the labels that no document uses."""
-        is_used = self.counts > 0
-        if is_used.all():
+        used_labels = self._used_labels()
+        if len(used_labels) == len(self.labels):
             return self
-        return self.restrict(np.array(self.labels, dtype=object)[is_used])
+        return self.restrict(used_labels)
 
     def align(self, labels: Labels) -> tuple[sp.csr_matrix, tuple[str, ...]]:
         """Return the documents over another vocabulary, `labels`.
@@ -413,25 +429,27 @@ class LabelCorpus:
         extra : tuple of str
             The labels that only this corpus has (and some document uses), in its column order.
         """
+        n_labels = len(labels)
         column_by_key = {self.key(label): column for column, label in enumerate(labels)}
-        if len(column_by_key) < len(labels):
+        if len(column_by_key) < n_labels:
             raise InputError(
                 "Labels that differ only in case or white space are one label in one corpus and "
                 "several in the other; read both with the same `normalize`."
             )
         is_used = self.counts > 0
         extra: list[str] = []
-        targets = np.zeros(len(self.labels), dtype=np.int64)
+        new_columns = np.zeros(len(self.labels), dtype=np.int64)
         for column, label in enumerate(self.labels):
             key = self.key(label)
             if key not in column_by_key:
                 if not is_used[column]:
                     continue
-                column_by_key[key] = len(labels) + len(extra)
+                column_by_key[key] = n_labels + len(extra)
                 extra.append(label)
-            targets[column] = column_by_key[key]
-        entries = (self.matrix.data, targets[self.matrix.indices], self.matrix.indptr)
-        aligned = sp.csr_matrix(entries, shape=(len(self), len(labels) + len(extra)))
+            new_columns[column] = column_by_key[key]
+        indices = new_columns[self.matrix.indices]
+        entries = (self.matrix.data, indices, self.matrix.indptr)
+        aligned = sp.csr_matrix(entries, shape=(len(self), n_labels + len(extra)))
         aligned.sort_indices()
         return aligned, tuple(extra)
 
@@ -440,7 +458,7 @@ def as_corpus(
     y: Documents | Table | Any, labels: Sequence[str] | None = None, *, normalize: bool = True
 ) -> LabelCorpus:
     """Return documents in any accepted form as a corpus; `labels` name an indicator's columns."""
-    documents: Any = y  # frames of three libraries, of which none need be installed
+    documents: Any = y  # frames of three libraries, none of which need be installed
     if isinstance(documents, LabelCorpus):
         return documents
     if isinstance(documents, (str, os.PathLike)):
@@ -480,62 +498,44 @@ def is_indicator(documents: object) -> bool:
     """Return whether documents are a 0/1 matrix: an array, a sparse matrix or a frame."""
     if isinstance(documents, np.ndarray):
         return documents.ndim == 2 and documents.dtype.kind in "biuf"
-    if not hasattr(documents, "columns") or isinstance(documents, Table):
+    is_frame = hasattr(documents, "columns") and not isinstance(documents, Table)
+    if not is_frame:
         return bool(sp.issparse(documents))
     frame: Any = documents
     if hasattr(frame, "column_names") and not is_pandas(frame):  # a table of pyarrow
         frame = frame.slice(0, 1).to_pandas()
-    return all(name == "id" or _is_numeric(frame[name]) for name in frame.columns)
+    feature_names = [name for name in frame.columns if name != "id"]
+    return all(_is_numeric(frame[name]) for name in feature_names)
 
 
 def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
     """Return X without its column `id`, and the documents in the order of its rows.
 
-    Where X (a frame with the column `id`) and the documents (a corpus with ids) both name their
-    rows, they are brought together by name. What does not fit is refused, and so are two pandas
-    objects with the same index in another order.
+    See `polyseme.io.join.pair_rows`.
     """
-    features, ids = without_ids(X)
-    if ids is not None and not corpus.numbered and tuple(ids) != corpus.ids:
-        row_by_id = {name: row for row, name in enumerate(corpus.ids)}
-        n_repeated = len(ids) - len(set(ids))
-        if not n_repeated and row_by_id.keys() == {*ids}:
-            return features, corpus.select([row_by_id[name] for name in ids])
-        if features is not X or isinstance(X, Table):
-            unmatched = [name for name in ids if name not in row_by_id]
-            unused = sorted(row_by_id.keys() - {*ids})
-            raise InputError(
-                "Rows of X and documents both have ids, which do not fit: "
-                f"{len(unmatched)} rows are without a document ({first_few(unmatched, most=3)}), "
-                f"{len(unused)} documents without a row ({first_few(unused, most=3)}), "
-                f"{n_repeated} ids repeated; keep those that both have, or drop the ids of one to "
-                "pair rows in order."
-            )
-    X_index: Any = getattr(X, "index", None)
-    y_index: Any = getattr(y, "index", None)
-    have_indexes = hasattr(X_index, "equals") and hasattr(y_index, "equals") and X_index.is_unique
-    if have_indexes and not X_index.equals(y_index) and {*X_index} == {*y_index}:
-        raise InputError(
-            "X and y have the same index in another order; pass `y.loc[X.index]` to pair them by "
-            "it, or reset one to pair rows in order."
-        )
-    return features, corpus
+    document_ids = None if corpus.numbered else corpus.ids
+    features, rows = pair_rows(X, y, document_ids)
+    if rows is None:
+        return features, corpus
+    return features, corpus.select(rows)
 
 
 def _is_column(documents: Any) -> bool:
     """Return whether documents are a column of a frame, or an array, that holds text."""
     is_array = isinstance(documents, np.ndarray) and documents.ndim == 1
-    if not is_array and not (hasattr(documents, "to_list") and hasattr(documents, "dtype")):
+    is_series = hasattr(documents, "to_list") and hasattr(documents, "dtype")
+    if not (is_array or is_series):
         return False
     return any(isinstance(cell, str) for cell in documents)
 
 
 def _is_numeric(column: Any) -> bool:
     """Return whether a column of pandas or polars holds numbers."""
-    kind = getattr(column.dtype, "kind", None)
+    dtype = column.dtype
+    kind = getattr(dtype, "kind", None)
     if kind is not None:
         return kind in "biuf"
-    return bool(column.dtype.is_numeric() or str(column.dtype) == "Boolean")
+    return bool(dtype.is_numeric()) or str(dtype) == "Boolean"
 
 
 def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
@@ -544,22 +544,27 @@ def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
     field_by_column = fields_of(names)
     candidates = [name for name in names if name not in field_by_column]
     usual_names = [name for name in candidates if name in TAGS]
-    if len(usual_names) != 1 and len(candidates) != 1:
+    if len(usual_names) == 1:
+        tags_column = usual_names[0]
+    elif len(candidates) == 1:
+        tags_column = candidates[0]
+    else:
         raise InputError(
             f"A frame of documents needs its tags in one column `tags` or `labels`, or 0/1 columns "
             f"only; got {first_few(names)}."
         )
-    tags_column = usual_names[0] if usual_names else candidates[0]
     fields: dict[str, Any] = {}
     for column, field_name in field_by_column.items():
-        fields[field_name] = texts(frame[column].to_list(), column, "Document {}".format)
-    sets = label_sets(frame[tags_column].to_list(), column=tags_column)
+        cells = frame[column].to_list()
+        fields[field_name] = texts(cells, column, "Document {}".format)
+    tag_cells = frame[tags_column].to_list()
+    sets = label_sets(tag_cells, column=tags_column)
     table = Table(label_sets=sets, **fields)
     return LabelCorpus.of_table(table, f"the column '{tags_column}'", normalize=normalize)
 
 
 def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
-    """Warn once where documents look as if their tags were not told apart."""
+    """Warn once where the tags of documents do not look split."""
     doubt = suspicion(sets)
     if doubt is not None:
         warnings.warn(
@@ -581,14 +586,17 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
 
 def check_labels(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> int:
     """Raise unless a corpus has at least `n_labels` labels; return how many documents have none."""
-    if len(corpus) == 0:
+    n_documents = len(corpus)
+    if n_documents == 0:
         raise InputError(f"`{owner}` got no documents; pass at least two with labels.")
     n_empty = int((corpus.lengths == 0).sum())
-    if n_empty == len(corpus):
-        raise InputError(f"All {len(corpus)} documents given to `{owner}` are empty.")
-    if np.count_nonzero(corpus.counts) < n_labels:
-        only = corpus.labels[int(corpus.matrix.indices[0])]
-        raise InputError(f"`{owner}` needs at least two different labels; got only '{only}'.")
+    if n_empty == n_documents:
+        raise InputError(f"All {n_documents} documents given to `{owner}` are empty.")
+    n_used = np.count_nonzero(corpus.counts)
+    if n_used < n_labels:
+        first_column = int(corpus.matrix.indices[0])
+        label = corpus.labels[first_column]
+        raise InputError(f"`{owner}` needs at least two different labels; got only '{label}'.")
     return n_empty
 
 
@@ -599,20 +607,21 @@ def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int
     """
     documents.sort_indices()
     indices = documents.indices.astype(np.int64)
+    bounds = itertools.pairwise(documents.indptr)
     number_by_tags: dict[bytes, int] = {}
     first_rows: list[int] = []
     numbers = np.empty(documents.shape[0], dtype=np.int64)
-    for row, (start, stop) in enumerate(itertools.pairwise(documents.indptr)):
+    for row, (start, stop) in enumerate(bounds):
         tags = indices[start:stop].tobytes()
-        number = number_by_tags.setdefault(tags, len(number_by_tags))
-        if number == len(first_rows):
+        if tags not in number_by_tags:
+            number_by_tags[tags] = len(first_rows)
             first_rows.append(row)
-        numbers[row] = number
+        numbers[row] = number_by_tags[tags]
     return sp.csr_matrix(documents[first_rows]), numbers
 
 
 def _labels_of(document: object, where: str) -> Iterator[str]:
-    """Yield the labels of one document; refuse what is not a collection of strings."""
+    """Yield the labels of one document, or raise where it is not a collection of strings."""
     if isinstance(document, (str, bytes)):
         raise InputError(
             f"{where} is the text {shown(document)}; expected a collection of labels, "
@@ -663,12 +672,12 @@ def _indicator_matrix(matrix: Any) -> sp.csr_matrix:
     return boolean
 
 
-def _commonest(uses: Counter[str]) -> str:
+def _most_frequent(uses: Counter[str]) -> str:
     """Return the spelling that is used most often; of equals the first in sorted order."""
     return min(uses, key=lambda spelling: (-uses[spelling], spelling))
 
 
-def _checked_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
+def _check_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
     """Return unique document ids, numbering the documents when none are given."""
     if ids is None:
         return tuple(str(number) for number in range(n_documents))

@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 STRENGTHS = (0.3, 1.0, 3.0, 10.0)
 OFFSET = 1.0
 # The most dimensions of a projection.
-SKETCH = 512
+PROJECTION_SIZE = 512
 # Newton's method: the most steps, the change that is small enough to stop, and the share of the
 # last change from which on the curvature is computed again.
 _MAX_STEPS = 100
@@ -42,9 +42,9 @@ _HOPELESS = 12.0
 
 
 class Correction(NamedTuple):
-    """What is added to the logits of one label: sketches @ weights + intercept."""
+    """What is added to the logits of one label: projections @ weights + intercept."""
 
-    weights: Matrix  # (n_sketch,)
+    weights: Matrix  # (projection_size,)
     intercept: float
     key: bytes = b""  # under which it is cached
 
@@ -53,7 +53,7 @@ class CorrectionTable(NamedTuple):
     """The corrections of several labels, side by side."""
 
     columns: IntArray  # (n_corrected,)
-    weights: Matrix  # (n_sketch, n_corrected)
+    weights: Matrix  # (projection_size, n_corrected)
     intercepts: Matrix  # (n_corrected,)
 
     def __repr__(self) -> str:
@@ -83,39 +83,39 @@ class CorrectionTable(NamedTuple):
         new_column_array = np.array(new_columns, dtype=np.int64)
         return CorrectionTable(new_column_array, self.weights[:, places], self.intercepts[places])
 
-    def additions(self, sketches: Floats) -> Matrix:
-        """Return what is added to the logits of items, by their sketches, (n, n_corrected)."""
-        return np.asarray(sketches @ self.weights + self.intercepts)
+    def additions(self, projections: Floats) -> Matrix:
+        """Return what is added to the logits of items, by their projections, (n, n_corrected)."""
+        return np.asarray(projections @ self.weights + self.intercepts)
 
 
 @lru_cache(maxsize=2)
 def _signs(n_features: int) -> Floats:
-    """Return the projection of features to sketches, (n_features, SKETCH).
+    """Return the matrix of a random projection, (n_features, PROJECTION_SIZE).
 
-    Its signs are bits that are the same in every version of numpy, so that a sketch which was kept
-    stays one of the same space.
+    Its signs are bits that are the same in every version of numpy, so that projections in a log
+    stay those of the same space.
     """
-    numbers = np.random.PCG64(n_features).random_raw(n_features * SKETCH // 64)
+    numbers = np.random.PCG64(n_features).random_raw(n_features * PROJECTION_SIZE // 64)
     octets = np.asarray(numbers, dtype="<u8").view(np.uint8)
-    bits = np.unpackbits(octets).reshape(n_features, SKETCH)
+    bits = np.unpackbits(octets).reshape(n_features, PROJECTION_SIZE)
     signs = bits.astype(np.float32) * 2 - 1
-    return np.asarray(signs / np.float32(SKETCH**0.5))
+    return np.asarray(signs / np.float32(PROJECTION_SIZE**0.5))
 
 
-def sketch(features: Floats) -> Floats:
-    """Return directions (n, n_sketch) of bounded size that keep the cosines of features.
+def project(features: Floats) -> Floats:
+    """Return directions (n, projection_size) of bounded size that keep the cosines of features.
 
     Standardised features (n, n_features) are left as they are but for their length, where there are
-    no more than `SKETCH` of them.
+    no more than `PROJECTION_SIZE` of them.
     """
     n_features = features.shape[1]
-    projections = features if n_features <= SKETCH else features @ _signs(n_features)
+    projections = features if n_features <= PROJECTION_SIZE else features @ _signs(n_features)
     lengths = np.sqrt(np.einsum("ij,ij->i", projections, projections))[:, None]
     return np.asarray(projections / np.maximum(lengths, 1e-9), dtype=np.float32)
 
 
 def fit_correction(
-    sketches: Floats,
+    projections: Floats,
     logits: Matrix,
     answers: NDArray[np.bool_],
     reference: Floats,
@@ -126,19 +126,20 @@ def fit_correction(
 
     Parameters
     ----------
-    sketches : float32 array, shape (n, n_sketch)
+    projections : float32 array, shape (n, projection_size)
         Projections of the items that verdicts are about.
     logits : float64 array, shape (n,)
         Their logits without corrections.
     answers : bool array, shape (n,)
-    reference, reference_logits, reference_weights : arrays, shapes (m, n_sketch), (m,), (m,)
+    reference : float32 array, shape (m, projection_size)
+    reference_logits, reference_weights : float64 arrays, shape (m,)
         The reference sample, on which the label stays as frequent as it was.
     """
-    inputs = sketches.astype(np.float64)
+    inputs = projections.astype(np.float64)
     target = answers.astype(np.float64)
     basis = None
     if len(inputs) < inputs.shape[1]:
-        # Weights are mixtures of the items' sketches: there are no more dimensions than answers.
+        # Weights are mixtures of the items' projections, no more of them than answers.
         basis, triangle = np.linalg.qr(inputs.T)
         inputs = np.ascontiguousarray(triangle.T)
 
@@ -171,9 +172,9 @@ def fit_correction(
 class _Solution(NamedTuple):
     """The most likely weights for a strength, the offset last, and how well it explains answers."""
 
-    weights: Matrix  # (n_sketch + 1,)
+    weights: Matrix  # (projection_size + 1,)
     evidence: float  # its logarithm
-    curvature: Matrix  # of the likelihood there, (n_sketch + 1, n_sketch + 1)
+    curvature: Matrix  # of the likelihood there, (projection_size + 1, projection_size + 1)
 
 
 def _solve(

@@ -1,7 +1,7 @@
-"""The documents a tagger knows: named, matched with items' own, taken in and forgotten.
+"""The documents that a tagger knows: naming, matching with items' documents, adding and removing.
 
-In: corpora. Out: labels, names and rows of what is known from now on. What documents mean is for
-others to say: `polyseme.store`, and `polyseme.published.priming` for the published method.
+In: corpora. Out: labels, names and rows of the known documents. `polyseme.store`, and
+`polyseme.published.priming` for the published method, encode them as concepts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from polyseme.schema import matrix_of
 
 
 class Known(NamedTuple):
-    """Documents over labels, of which a model has learned the first so many."""
+    """Documents over labels; a model has learned the first `n_learned` of these."""
 
     labels: tuple[str, ...]
     n_learned: int
@@ -50,7 +50,7 @@ def documents_of(
 
 
 class Grown(NamedTuple):
-    """What is known after documents were added."""
+    """The known documents after an addition."""
 
     known: Known
     fresh: sp.csr_matrix  # of bool, (n_fresh, n_labels): distinct tag sets not known before
@@ -62,19 +62,23 @@ def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
     """Add documents; labels that were not learned become new labels."""
     matrix, extra = corpus.align(known.labels)
     n_before = len(known.labels)
-    placed = np.diff(matrix[:, : known.n_learned].indptr) > 0
-    # A label that only stands in documents without a place is not known by them.
-    used = np.flatnonzero(np.asarray(matrix[placed].sum(axis=0)).ravel()[n_before:])
-    labels = known.labels + tuple(extra[column] for column in used)
-    names = np.asarray(new_names(corpus, known.ids), dtype=object)
-    ids = tuple(names[placed].tolist())
-    dropped = tuple(names[~placed].tolist())
+    learned_tags = matrix[:, : known.n_learned]
+    has_learned_tag = np.diff(learned_tags.indptr) > 0
+    added = matrix[has_learned_tag]
 
-    before: Any = known.matrix.copy()
-    before.resize(len(known.ids), len(labels))
-    columns = np.concatenate([np.arange(n_before), n_before + used])
-    added = matrix[placed][:, columns]
-    documents = sp.csr_matrix(sp.vstack([before, added], format="csr", dtype=bool))
+    # A label that stands in no added document does not become known.
+    counts = np.asarray(added.sum(axis=0)).ravel()
+    new_columns = np.flatnonzero(counts[n_before:])
+    labels = known.labels + tuple(extra[column] for column in new_columns)
+    names = np.asarray(new_names(corpus, known.ids), dtype=object)
+    ids = tuple(names[has_learned_tag].tolist())
+    dropped = tuple(names[~has_learned_tag].tolist())
+
+    earlier: Any = known.matrix.copy()
+    earlier.resize(len(known.ids), len(labels))
+    columns = np.concatenate([np.arange(n_before), n_before + new_columns])
+    stacked = sp.vstack([earlier, added[:, columns]], format="csr", dtype=bool)
+    documents = sp.csr_matrix(stacked)
     distinct, sets = unique_rows(documents)
     # Rows met first keep their numbers, so the sets known before stay 0..n-1.
     n_sets_before = int(known.sets.max(initial=-1)) + 1
@@ -83,7 +87,7 @@ def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
 
 
 class Shrunk(NamedTuple):
-    """What is known after documents were removed."""
+    """The known documents after a removal."""
 
     known: Known
     kept: NDArray[np.bool_]  # (n_documents before,)
@@ -99,9 +103,10 @@ def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
         raise InputError(f"No known document is named '{name}'; nothing was removed.")
     remains = np.array([name not in removed for name in known.ids], dtype=bool)
     documents = sp.csr_matrix(known.matrix[remains])
-    used = np.asarray(documents.sum(axis=0)).ravel() > 0
-    used[: known.n_learned] = True
-    columns = np.flatnonzero(used)
+    counts = np.asarray(documents.sum(axis=0)).ravel()
+    has_column = counts > 0
+    has_column[: known.n_learned] = True
+    columns = np.flatnonzero(has_column)
     labels = tuple(known.labels[column] for column in columns)
     names = tuple(name for name in known.ids if name not in removed)
     _, sets = unique_rows(documents)
@@ -126,8 +131,10 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
 
 def labels_of(known: Known, row: int) -> tuple[str, ...]:
     """Return the labels of one document."""
-    start, stop = known.matrix.indptr[row], known.matrix.indptr[row + 1]
-    return tuple(known.labels[column] for column in known.matrix.indices[start:stop])
+    start = known.matrix.indptr[row]
+    stop = known.matrix.indptr[row + 1]
+    columns = known.matrix.indices[start:stop]
+    return tuple(known.labels[column] for column in columns)
 
 
 def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
@@ -147,17 +154,18 @@ def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
 
 def met_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     """Find items' documents among the label sets: their rows there, or -1, (n_items,)."""
-    are_lists = corpus.numbered and label_sets.numbered
-    if (corpus is label_sets or are_lists) and _are_equal(corpus, label_sets):
-        return np.arange(len(corpus), dtype=np.int64)
-    set_rows = np.full(len(corpus), -1, dtype=np.int64)
+    n_items = len(corpus)
+    may_be_same = corpus is label_sets or (corpus.numbered and label_sets.numbered)
+    if may_be_same and _are_equal(corpus, label_sets):
+        return np.arange(n_items, dtype=np.int64)
+    set_rows = np.full(n_items, -1, dtype=np.int64)
     if corpus.numbered or label_sets.numbered:
         return set_rows
     row_by_name = {name: row for row, name in enumerate(label_sets.ids)}
     namesakes = np.array([row_by_name.get(name, -1) for name in corpus.ids], dtype=np.int64)
     rows = np.flatnonzero(namesakes >= 0)
 
-    # Both over what labels are compared by.
+    # Both over the keys of labels
     numbers: dict[str, int] = {}
     item_columns = _key_columns(corpus, numbers)
     set_columns = _key_columns(label_sets, numbers)
@@ -189,8 +197,8 @@ def _key_columns(corpus: LabelCorpus, numbers: dict[str, int]) -> IntArray:
 def _with_columns(corpus: LabelCorpus, columns: IntArray, n_columns: int) -> sp.csr_matrix:
     """Return the documents of a corpus with their labels in other columns."""
     matrix = corpus.matrix
-    indices = columns[matrix.indices]
-    return sp.csr_matrix((matrix.data, indices, matrix.indptr), shape=(len(corpus), n_columns))
+    entries = (matrix.data, columns[matrix.indices], matrix.indptr)
+    return sp.csr_matrix(entries, shape=(len(corpus), n_columns))
 
 
 def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
@@ -249,7 +257,7 @@ def join_corpora(label_sets: LabelCorpus, corpus: LabelCorpus) -> tuple[LabelCor
         labels=label_sets.labels + extra,
         matrix=sp.csr_matrix(sp.vstack([first, matrix], format="csr", dtype=bool)),
         ids=label_sets.ids + new.ids,
-        groups=_joined_groups(label_sets, corpus, rows),
+        groups=_join_groups(label_sets, corpus, rows),
         splits=None,
         numbered=False,
     )
@@ -261,32 +269,38 @@ def _equal_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
 
     All are -1 unless one of the two holds every tag set of the other; an empty one is never found.
     """
+    n_items = len(corpus)
     numbers: dict[str, int] = {}
     set_tags = _numbered_tags(label_sets, label_sets.key, numbers)
     item_tags = _numbered_tags(corpus, label_sets.key, numbers)
     rows_by_tags: dict[frozenset[int], list[int]] = {}
     for row in reversed(range(len(label_sets))):
-        rows_by_tags.setdefault(set_tags[row], []).append(row)
+        rows = rows_by_tags.setdefault(set_tags[row], [])
+        rows.append(row)
 
-    rows = np.full(len(corpus), -1, dtype=np.int64)
+    set_rows = np.full(n_items, -1, dtype=np.int64)
     for item, tags in enumerate(item_tags):
         equal_rows = rows_by_tags.get(tags)
         if tags and equal_rows:
-            rows[item] = equal_rows.pop()
-    n_equal = np.count_nonzero(rows >= 0)
+            set_rows[item] = equal_rows.pop()
+    n_equal = np.count_nonzero(set_rows >= 0)
     n_item_sets = np.count_nonzero(corpus.lengths)
     n_label_sets = np.count_nonzero(label_sets.lengths)
     if n_equal < min(n_item_sets, n_label_sets):
-        return np.full(len(corpus), -1, dtype=np.int64)
-    return rows
+        return np.full(n_items, -1, dtype=np.int64)
+    return set_rows
 
 
 def _numbered_tags(
     corpus: LabelCorpus, key: Callable[[str], str], numbers: dict[str, int]
 ) -> list[frozenset[int]]:
     """Return the tags of each document as numbers, which are given to keys as they are met."""
-    label_numbers = [numbers.setdefault(key(label), len(numbers)) for label in corpus.labels]
-    tag_numbers = [label_numbers[column] for column in corpus.matrix.indices.tolist()]
+    label_numbers: list[int] = []
+    for label in corpus.labels:
+        number = numbers.setdefault(key(label), len(numbers))
+        label_numbers.append(number)
+    columns = corpus.matrix.indices.tolist()
+    tag_numbers = [label_numbers[column] for column in columns]
     bounds = itertools.pairwise(corpus.matrix.indptr.tolist())
     return [frozenset(tag_numbers[start:stop]) for start, stop in bounds]
 
@@ -294,7 +308,7 @@ def _numbered_tags(
 def teaching_corpora(
     corpus: LabelCorpus, label_sets: LabelCorpus | None, *, label_sets_only: bool
 ) -> tuple[LabelCorpus, LabelCorpus]:
-    """Return the tag sets that teach what labels mean, and the items' documents named as there.
+    """Return the tag sets that teach the meaning of labels, and the items' documents.
 
     Parameters
     ----------
@@ -328,7 +342,7 @@ def _warn_few_taught(corpus: LabelCorpus, label_sets: LabelCorpus) -> None:
         )
 
 
-def _joined_groups(
+def _join_groups(
     label_sets: LabelCorpus, corpus: LabelCorpus, rows: IntArray
 ) -> tuple[str, ...] | None:
     """Return the groups of label sets and of the items' documents that are not among them.
@@ -338,17 +352,20 @@ def _joined_groups(
     """
     if label_sets.groups is None and corpus.groups is None:
         return None
-    of_items = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
-    of_sets = list(label_sets.groups or (f"document {row}" for row in range(len(label_sets))))
+    item_groups = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
     if label_sets.groups is None:
+        set_groups = [f"document {row}" for row in range(len(label_sets))]
         for item in np.flatnonzero(rows >= 0).tolist():
-            of_sets[rows[item]] = of_items[item]
-    fresh = np.flatnonzero(rows < 0).tolist()
-    return (*of_sets, *(of_items[item] for item in fresh))
+            set_groups[rows[item]] = item_groups[item]
+    else:
+        set_groups = list(label_sets.groups)
+    new_items = np.flatnonzero(rows < 0).tolist()
+    new_groups = [item_groups[item] for item in new_items]
+    return (*set_groups, *new_groups)
 
 
 class TrainingTables(NamedTuple):
-    """What a space is fitted with beside features."""
+    """The documents and groups that a space is fitted with, beside features."""
 
     documents: sp.csr_matrix  # (m, n_labels): label sets, then items' documents not among them
     item_documents: IntArray  # (n,): the document of each item
@@ -358,14 +375,20 @@ class TrainingTables(NamedTuple):
 
 def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels) -> TrainingTables:
     """Put items' documents and label sets, which may be the same, over one list of labels."""
-    n_labels = len(labels)
-    matrix = sp.csr_matrix(corpus.align(labels)[0][:, :n_labels], dtype=np.float64)
-    sets_matrix = sp.csr_matrix(label_sets.align(labels)[0][:, :n_labels], dtype=np.float64)
-    n_sets = sets_matrix.shape[0]
+    item_matrix = _matrix_over(corpus, labels)
+    set_matrix = _matrix_over(label_sets, labels)
+    n_sets = set_matrix.shape[0]
     item_documents = met_documents(corpus, label_sets)
-    groups = _joined_groups(label_sets, corpus, item_documents)
+    groups = _join_groups(label_sets, corpus, item_documents)
     new_items = np.flatnonzero(item_documents < 0)
     item_documents[new_items] = n_sets + np.arange(len(new_items))
-    documents = sp.csr_matrix(sp.vstack([sets_matrix, matrix[new_items]], format="csr"))
+    stacked = sp.vstack([set_matrix, item_matrix[new_items]], format="csr")
+    documents = sp.csr_matrix(stacked)
     numbers = group_numbers(groups, documents.shape[0])
     return TrainingTables(documents, item_documents, numbers, n_sets)
+
+
+def _matrix_over(corpus: LabelCorpus, labels: Labels) -> sp.csr_matrix:
+    """Return the documents over some labels, without the labels that only they have."""
+    matrix, _ = corpus.align(labels)
+    return sp.csr_matrix(matrix[:, : len(labels)], dtype=np.float64)

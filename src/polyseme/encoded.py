@@ -1,13 +1,14 @@
-"""Items that are asked about again and again: coded once, and kept.
+"""Items that are asked about again and again: encoded once, and cached.
 
 In: features of items, as a tagger checks them. Out: `EncodedItems`, which stand for X wherever
-items are ranked, and answer to the last bit as X does.
+items are ranked, and have the same scores.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import IntArray
+from polyseme.io.join import without_ids
+from polyseme.space import ConceptSpace
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -22,9 +25,9 @@ Features = NDArray[np.floating[Any]] | sp.csr_matrix
 
 
 class EncodedItems:
-    """Items with their codes in a concept space; `ZeroShotTagger.encode` makes them.
+    """Items with their codes in a concept space; `ZeroShotTagger.encode` returns them.
 
-    They may be indexed by rows: some of them answer as they do among all.
+    They may be indexed by rows: some of them have the scores that they have among all.
 
     Parameters
     ----------
@@ -35,12 +38,13 @@ class EncodedItems:
     space : str
         The digest of the space.
     most_bytes : int
-        What the table of logits may take; a larger one is not kept.
+        What the table of logits may take; a larger one is not cached.
 
     Attributes
     ----------
-    codes, sketches : float32 arrays, shapes (n, n_dimensions) and (n, n_sketch), or None
-        None where they are not kept but made whenever they are needed.
+    codes, projections : float32 arrays or None
+        Of shape (n, n_dimensions) and (n, projection_size).
+        None where they are not cached but computed whenever they are needed.
     """
 
     def __init__(
@@ -50,16 +54,19 @@ class EncodedItems:
         space: str,
         most_bytes: int,
     ) -> None:
-        self.features, self.ids, self.space = features, ids, space
+        self.features = features
+        self.ids = ids
+        self.space = space
         self.codes: Floats | None = None
-        self.sketches: Floats | None = None
-        self._logits = _Kept(most_bytes)
-        self._whole: tuple[EncodedItems, IntArray] | None = None
+        self.projections: Floats | None = None
+        self._logits = _TableCache(most_bytes)
+        # Of some items among all that were encoded: these, and the rows among them.
+        self._origin: tuple[EncodedItems, IntArray] | None = None
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
-        kept = "kept" if self.codes is not None else "made anew"
-        return f"EncodedItems({len(self)} items, codes {kept})"
+        state = "cached" if self.codes is not None else "computed when needed"
+        return f"EncodedItems({len(self)} items, codes {state})"
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -76,14 +83,20 @@ class EncodedItems:
     def __getitem__(self, rows: Any) -> EncodedItems:
         """Return some items, by a number, numbers, a slice or a mask."""
         numbers = np.atleast_1d(np.arange(len(self))[rows])
-        part = slice(numbers[0], numbers[-1] + 1) if _in_a_row(numbers) else numbers
+        # A slice gives views.
+        selection = slice(numbers[0], numbers[-1] + 1) if _are_consecutive(numbers) else numbers
         ids = None if self.ids is None else [self.ids[number] for number in numbers.tolist()]
-        made = EncodedItems(self.features[part], ids, self.space, 0)
-        made.codes = None if self.codes is None else self.codes[part]
-        made.sketches = None if self.sketches is None else self.sketches[part]
-        whole, own = (self, numbers) if self._whole is None else self._whole
-        made._whole = (whole, own if whole is self else own[numbers])
-        return made
+        items = EncodedItems(self.features[selection], ids, self.space, 0)
+        if self.codes is not None:
+            items.codes = self.codes[selection]
+        if self.projections is not None:
+            items.projections = self.projections[selection]
+        if self._origin is None:
+            items._origin = (self, numbers)
+        else:
+            origin, origin_rows = self._origin
+            items._origin = (origin, origin_rows[numbers])
+        return items
 
     def table(self) -> NDArray[np.float64] | sp.csr_matrix:
         """Return the features as a tagger takes them, (n, n_features) of float64."""
@@ -92,58 +105,87 @@ class EncodedItems:
         return np.asarray(self.features, dtype=np.float64)
 
     def logits(
-        self, state: Sequence[NDArray[Any]], n_labels: int, read: Callable[[EncodedItems], Matrix]
+        self,
+        sources: Sequence[NDArray[Any]],
+        n_labels: int,
+        score: Callable[[EncodedItems], Matrix],
     ) -> Matrix | None:
-        """Return the table of logits (n, n_labels) without corrections, which is kept.
+        """Return the cached logits (n, n_labels) without corrections.
 
         Parameters
         ----------
-        state : sequence of arrays
-            All that the logits depend on: while these are equal, the table is.
+        sources : sequence of arrays
+            All that the logits depend on: while these are equal, the cached logits are.
         n_labels : int
-        read : callable
-            Makes the table of all items.
+        score : callable
+            Computes the logits of all items.
 
         Returns
         -------
         float64 array, shape (n, n_labels), or None
-            None where it would take more than it may. It must not be changed.
+            None where the cache would take more memory than it may. It must not be changed.
         """
-        whole, rows = (self, None) if self._whole is None else self._whole
-        kept = whole._logits.get(state, 8 * n_labels * len(whole), lambda: read(whole))
-        return kept if kept is None or rows is None else kept[rows]
+        origin, rows = (self, None) if self._origin is None else self._origin
+        n_bytes = 8 * n_labels * len(origin)
+        logits = origin._logits.get(sources, n_bytes, lambda: score(origin))
+        if logits is None or rows is None:
+            return logits
+        return logits[rows]
 
 
-class _Kept:
-    """A table that is made once for a state; threads wait for the one that makes it."""
+class _TableCache:
+    """A table that is computed once for its sources; threads wait for the one that computes it."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._state: tuple[NDArray[Any], ...] = ()
+        self._sources: tuple[NDArray[Any], ...] = ()
         self._table: Matrix | None = None
 
     def get(
-        self, state: Sequence[NDArray[Any]], n_bytes: int, make: Callable[[], Matrix]
+        self, sources: Sequence[NDArray[Any]], n_bytes: int, compute: Callable[[], Matrix]
     ) -> Matrix | None:
-        """Return the table of a state; None where it is too large."""
+        """Return the table of some sources; None where it is too large."""
         if n_bytes > self.most_bytes:
             return None
         with self._lock:
-            if self._table is None or not _same(self._state, state):
-                self._state, self._table = (), None  # never two tables at a time
-                self._table = make()
-            self._state = tuple(state)  # these very arrays are known at once next time
+            if self._table is None or not _are_equal(self._sources, sources):
+                self._sources = ()
+                self._table = None  # never two tables at a time
+                self._table = compute()
+            self._sources = tuple(sources)  # the same arrays are recognised at once next time
             return self._table
 
 
-def _same(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:
-    """Return whether arrays are equal; the same ones are not looked into."""
+def _are_equal(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:
+    """Whether arrays are equal; the same ones are not looked into."""
     pairs = zip(first, second, strict=True)
-    return all(one is other or np.array_equal(one, other) for one, other in pairs)
+    return all(left is right or np.array_equal(left, right) for left, right in pairs)
 
 
-def _in_a_row(numbers: IntArray) -> bool:
-    """Return whether numbers follow one another, so that a slice gives a view."""
-    n = len(numbers)
-    return bool(n and (np.diff(numbers) == 1).all())
+def _are_consecutive(numbers: IntArray) -> bool:
+    """Whether numbers follow one another."""
+    return bool(len(numbers) and (np.diff(numbers) == 1).all())
+
+
+# ---------------------------------------------------------------------- what is kept of items
+
+
+def item_names(X: Any) -> list[str] | None:
+    """Return the ids of items, or their files; None where only their numbers tell them apart."""
+    _, ids = without_ids(X)
+    if ids is None and isinstance(X, (list, tuple)) and X:
+        files = [str(item) for item in X if isinstance(item, (str, Path))]
+        ids = files if len(files) == len(X) else None
+    return ids
+
+
+def item_vectors(space: ConceptSpace, features: Any) -> Floats:
+    """Return what is kept of items that verdicts are about: projections, then codes."""
+    return np.hstack([space.project(features), space.item_codes(features)])
+
+
+def table_rows(features: Features | EncodedItems, rows: Sequence[int]) -> Any:
+    """Return the features of some rows."""
+    selected = features[np.array(rows, dtype=np.int64)]
+    return selected.table() if isinstance(selected, EncodedItems) else selected

@@ -12,13 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme.calibration import logit, sigmoid
-from polyseme.corrections import CorrectionTable
+from polyseme.calibration import sigmoid
 from polyseme.members import Members, affine, rectified, squashed
-from polyseme.reading import Features, Reading
+from polyseme.reading import Features, LabelScorer
+from polyseme.space import ConceptSpace, EncodedFeatures
 from polyseme.store import Neighbour
+from polyseme.votes import vote_logits
 
 Matrix = NDArray[np.float64]
+Floats = NDArray[np.float32]
 
 # Places on the way from average to this item's tags at which slopes are taken.
 _PLACES = 64
@@ -108,123 +110,132 @@ class Evidence:
         return f"Evidence({self.label} ({self.kind}), logit {self.logit:+.2f}: {size})"
 
     def __str__(self) -> str:
-        lines = [f"{number:+.2f} {name}" for name, number in self.parts()]
+        lines = []
+        for name, number in self.parts():
+            lines.append(f"{number:+.2f} {name}")
         label = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
         if self.implied_by is not None:
             label += f", by way of {self.implied_by}"
         return "\n".join([*lines, f"{self.logit:+.2f} in all: {label}"])
 
 
-def evidence_of(
-    reading: Reading,
-    corrections: CorrectionTable,
+def explain_label(
+    scorer: LabelScorer,
     features: Features | None,
     tags: sp.csr_matrix | None,
     column: int,
     k: int,
-    *,
-    kind: str,
-    in_use: bool,
 ) -> Evidence:
     """Compute the parts of a label's logit for one item.
 
     Parameters
     ----------
-    reading : Reading
-    corrections : CorrectionTable
-        What answers add.
+    scorer : LabelScorer
     features : array or csr matrix, shape (1, n_features), or None
     tags : csr matrix, shape (1, n_labels), or None
         Those that are given.
     column, k : int
         The label's column; how many tags and known tag sets to name.
-    kind : str
-        The label's.
-    in_use : bool
-        Whether it may be suggested; else its probability is 0.
     """
-    space = reading.space
-    store = reading.store
-    readout = reading.of_tags if features is None else reading.of_items
+    space = scorer.space
+    readout = scorer.of_tags if features is None else scorer.of_items
     weights = readout.weights[:, column]
-    learned = None if tags is None else sp.csr_matrix(tags[:, : store.n_learned])
-    average = np.zeros(len(space.order_), dtype=np.float32)
-    n_member_dimensions = space.members_.n_dimensions
-    n_coordinates = space.n_dimensions - n_member_dimensions
+    learned_tags = None if tags is None else sp.csr_matrix(tags[:, : scorer.store.n_learned])
+    average_tags = np.zeros(len(space.order_), dtype=np.float32)
     if features is None:
-        assert learned is not None
-        direct = np.zeros((1, n_member_dimensions))
-        coordinates = np.zeros((1, n_coordinates), dtype=np.float32)
-        probable = np.asarray(learned[:, space.order_].toarray(), dtype=np.float32)[0]
+        assert learned_tags is not None
+        encoded = _encode_tags_alone(space, learned_tags)
         context_share = 1.0
         feature_part = 0.0
     else:
-        view = space.views(features, learned)
-        direct = view.direct.astype(np.float64)
-        coordinates = view.coordinates
-        probable = view.probable[0]
+        encoded = space.encode_items(features, learned_tags)
         context_share = space.context
-        average[: space.n_seen_] = space.mean_tags_
-        feature_code = np.hstack([(1 - context_share) * direct, coordinates])[0]
-        mean_feature_code = space.mean_code_.copy()
-        mean_feature_code[:n_member_dimensions] *= 1 - context_share
-        feature_part = float((feature_code - mean_feature_code) @ weights)
+        average_tags[: space.n_seen_] = space.mean_tags_
+        feature_part = _feature_part(space, encoded, weights)
+    item_tags = encoded.probable[0]
 
-    def code_of(probable_tags: NDArray[np.float32]) -> NDArray[np.float32]:
-        context = space.encode_tags(probable_tags[None])
-        member_code = (1 - context_share) * direct + context_share * context
-        return np.asarray(np.hstack([member_code, coordinates]), dtype=np.float32)
+    def code_of(probable_tags: Floats) -> Floats:
+        member_codes = space.encode_context(probable_tags[None])
+        if features is not None:
+            member_codes = space.compose(encoded.direct, member_codes)
+        return np.hstack([member_codes, encoded.coordinates])
 
-    # As it was coded when it was scored, to the last bit.
-    code = reading.codes(features, tags)
-    logits = reading.logits(code, features, corrections)[0]
-    member_weights = weights[:n_member_dimensions]
-    contributions = context_share * tag_parts(space.members_, member_weights, average, probable)
-    tags_sum = float(contributions.sum())
-    priming_part = 0.0
-    if features is not None and reading.is_voted_for(column):
-        prior = store.counts[column] / max(len(store.ids), 1)
-        prior_logit = space.priming * float(logit(np.array(prior)))
-        share_of_votes = store.votes(space.points(code))[0, column]
-        vote_logit = space.priming * float(logit(np.array(share_of_votes)))
-        priming_part = vote_logit - prior_logit
+    # The logit, and what each part of the code contributes to it.
+    logit_value = float(scorer.logits(encoded.codes, features)[0, column])
+    member_weights = weights[: space.members_.n_dimensions]
+    gradients = integrated_gradients(space.members_, member_weights, average_tags, item_tags)
+    tag_parts = context_share * gradients
+    vote_part = 0.0
+    if features is not None and scorer.is_voted_for(column):
+        vote_part = _vote_part(scorer, encoded.codes, column)
     verdict_part = 0.0
-    if features is not None and column in corrections.columns:
-        correction = corrections.select([column])
-        verdict_part = float(correction.additions(space.sketch(features))[0, 0])
+    if features is not None and column in scorer.corrections.columns:
+        correction = scorer.corrections.select([column])
+        verdict_part = float(correction.additions(space.project(features))[0, 0])
 
-    strongest = np.argsort(-np.abs(contributions), kind="stable")[:k]
+    # The tags that contribute most, each with the logit without it.
+    strongest = np.argsort(-np.abs(tag_parts), kind="stable")[:k]
     tag_evidence = []
-    for place in strongest[contributions[strongest] != 0].tolist():
-        probable_without = probable.copy()
-        probable_without[place] = average[place]
-        logits_without = reading.logits(code_of(probable_without), features, corrections)[0]
+    for place in strongest[tag_parts[strongest] != 0].tolist():
+        other_tags = item_tags.copy()
+        other_tags[place] = average_tags[place]
+        logit_without = float(scorer.logits(code_of(other_tags), features)[0, column])
         evidence = TagEvidence(
-            tag=reading.labels[space.order_[place]],
-            probability=float(probable[place]),
-            part=float(contributions[place]),
-            without=float(logits_without[column] - logits[column]),
+            tag=scorer.labels[space.order_[place]],
+            probability=float(item_tags[place]),
+            part=float(tag_parts[place]),
+            without=logit_without - logit_value,
         )
         tag_evidence.append(evidence)
 
-    value = float(logits[column])
+    tag_sum = float(tag_parts.sum())
+    named_sum = sum(evidence.part for evidence in tag_evidence)
     return Evidence(
-        label=reading.labels[column],
-        kind=kind,
-        probability=float(sigmoid(np.array(value))) if in_use else 0.0,
-        logit=value,
+        label=scorer.labels[column],
+        kind=str(scorer.kinds[column]),
+        probability=float(sigmoid(np.array(logit_value))) if scorer.in_use[column] else 0.0,
+        logit=logit_value,
         # What is left where features and tags are average and documents vote alike.
-        frequency=value - feature_part - tags_sum - priming_part - verdict_part,
+        frequency=logit_value - feature_part - tag_sum - vote_part - verdict_part,
         features=feature_part,
         tags=tuple(tag_evidence),
-        other_tags=tags_sum - sum(evidence.part for evidence in tag_evidence),
-        known=priming_part,
-        neighbours=store.nearest(space.points(code)[0], column, k),
+        other_tags=tag_sum - named_sum,
+        known=vote_part,
+        neighbours=scorer.store.nearest(space.points(encoded.codes)[0], column, k),
         verdicts=verdict_part,
     )
 
 
-def tag_parts(
+def _encode_tags_alone(space: ConceptSpace, tags: sp.csr_matrix) -> EncodedFeatures:
+    """Encode one tag set (1, n_labels) as an item of which no features are known."""
+    n_coordinates = space.linear_.n_coordinates
+    return EncodedFeatures(
+        codes=space.encode_documents(tags),
+        direct=np.zeros((1, space.members_.n_dimensions), dtype=np.float32),
+        probable=np.asarray(tags[:, space.order_].toarray(), dtype=np.float32),
+        coordinates=np.zeros((1, n_coordinates), dtype=np.float32),
+    )
+
+
+def _feature_part(space: ConceptSpace, encoded: EncodedFeatures, weights: Matrix) -> float:
+    """Compute what an item's features say directly, beyond what they say on average."""
+    n_dimensions = space.members_.n_dimensions
+    feature_code = np.hstack([encoded.direct, encoded.coordinates])[0].astype(np.float64)
+    difference = feature_code - space.mean_code_
+    difference[:n_dimensions] *= 1 - space.context
+    return float(difference @ weights)
+
+
+def _vote_part(scorer: LabelScorer, codes: Floats, column: int) -> float:
+    """Compute what known documents near an item's code say, beyond what all of them do."""
+    store = scorer.store
+    frequency = store.counts[column] / max(len(store.ids), 1)
+    share = scorer.vote_shares(codes)[0, column]
+    logits = vote_logits(np.array([share, frequency]), scorer.space.priming)
+    return float(logits[0] - logits[1])
+
+
+def integrated_gradients(
     members: Members, weights: Matrix, start: NDArray[np.float32], end: NDArray[np.float32]
 ) -> Matrix:
     """Compute what each tag changes in a label's logit, by integrated gradients.

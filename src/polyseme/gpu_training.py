@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyseme.steps import Batches, Learner, losses, step
+from polyseme.steps import BatchSampler, Learner, losses, step
 from polyseme.training import Round, SpaceTraining
 
 # Steps that are taken, and taken back, before the graph is captured.
@@ -23,15 +23,15 @@ _WARM_UP = 3
 class GpuLearner(Learner):
     """All members of a share, which take their steps together; see `Learner`."""
 
-    batches: GpuBatches
+    batches: GpuBatchSampler
 
     def __init__(self, training: SpaceTraining, places: slice) -> None:
         super().__init__(training, places)
         self.number = torch.zeros((), device=training.device)
         self.graph: Any = None
 
-    def _batches(self, places: slice) -> GpuBatches:
-        return GpuBatches(self.training, places)
+    def _make_sampler(self, places: slice) -> GpuBatchSampler:
+        return GpuBatchSampler(self.training, places)
 
     def train(self, items: Round | None) -> list[tuple[float, float]]:
         """Take the steps of a round; give the last step's losses, (documents, items)."""
@@ -82,39 +82,45 @@ class GpuLearner(Learner):
     def _step(self) -> None:
         """Take one step; rates are those of `SpacePlan.rate_factor`, computed on the device."""
         n_steps = self.training.plan.n_steps
-        warm = ((self.number + 1) / max(0.1 * n_steps, 1.0)).clamp(max=1.0)
-        factor = warm * 0.5 * (1 + torch.cos(torch.pi * self.number / n_steps))
+        n_warm_up = max(0.1 * n_steps, 1.0)
+        warm_up = ((self.number + 1) / n_warm_up).clamp(max=1.0)
+        cosine = torch.cos(torch.pi * self.number / n_steps)
+        factor = warm_up * 0.5 * (1 + cosine)
         self.batch = self.batches.draw()
         self.logits = step(self.members, self.batch, self.gradients)
         self.optimizer.step(factor)
         self.number += 1
 
 
-class GpuBatches(Batches):
-    """Draw the batches of members on a device, in tensors that stay in place; see `Batches`."""
+class GpuBatchSampler(BatchSampler):
+    """Draw the batches of members on a device, in tensors that stay in place."""
 
     def __init__(self, training: SpaceTraining, places: slice) -> None:
         super().__init__(training, places)
         documents = training.data.documents
+        n_labels = documents.shape[1]
         self.device_generator = torch.Generator(self.device)
         # Documents as one list of labels, and where each one's begin.
-        self.longest = max(int(np.diff(documents.indptr).max(initial=0)), 1)
-        # What is read beyond the last document stands for no label.
-        labels = np.append(documents.indices, np.full(self.longest, documents.shape[1]))
-        self.labels = torch.from_numpy(labels.astype(np.int64)).to(self.device)
-        self.starts = torch.from_numpy(documents.indptr.astype(np.int64)).to(self.device)
+        lengths = np.diff(documents.indptr)
+        self.longest = max(int(lengths.max(initial=0)), 1)
+        # Beyond the last document stand numbers of no label.
+        padding = np.full(self.longest, n_labels)
+        labels = np.append(documents.indices, padding).astype(np.int64)
+        starts = documents.indptr.astype(np.int64)
+        self.labels = torch.from_numpy(labels).to(self.device)
+        self.starts = torch.from_numpy(starts).to(self.device)
 
     def _seed(self, seed: int) -> None:
         self.device_generator.manual_seed(seed)
 
     def _item_counts(self, n_visible: int, soft: bool) -> tuple[int, int]:
-        """Let every round have a graph of the same shape; see `Batches.begin` for weights."""
+        """Let every round have a graph of the same shape; see `BatchSampler.begin` for weights."""
         return self.plan.item_batch, self.plan.probable_batch
 
     def _pool_count(self, n: int, pooled: bool) -> int:
         return min(self.plan.item_batch, n)
 
-    def _hold(self, items: dict[str, Tensor]) -> None:
+    def _set_items(self, items: dict[str, Tensor]) -> None:
         """Copy tables to where the graph looks for them."""
         for name, table in items.items():
             if name in self.items:
@@ -128,13 +134,16 @@ class GpuBatches(Batches):
 
     def _tags_of(self, documents: Tensor) -> Tensor:
         n_labels = self.data.n_labels
-        first, last = self.starts[documents][..., None], self.starts[documents + 1][..., None]
-        places = first + torch.arange(self.longest, device=self.device)
+        first = self.starts[documents][..., None]
+        last = self.starts[documents + 1][..., None]
+        offsets = torch.arange(self.longest, device=self.device)
+        places = first + offsets
         labels = torch.where(places < last, self.labels[places], n_labels)
-        rows = torch.zeros(*documents.shape, n_labels + 1, device=self.device)
-        return rows.scatter_(2, labels, 1.0)[..., :n_labels]
+        tags = torch.zeros(*documents.shape, n_labels + 1, device=self.device)
+        tags.scatter_(2, labels, 1.0)
+        return tags[..., :n_labels]
 
-    def _held_tags(self, tags: Tensor) -> None:
+    def _sparse_tags(self, tags: Tensor) -> None:
         """Leave tags in their table: how many there are would change from step to step."""
 
     def _uniform(self, *shape: int) -> Tensor:
@@ -142,8 +151,10 @@ class GpuBatches(Batches):
         return torch.rand(n_members, *shape, generator=self.device_generator, device=self.device)
 
     def _hidden(self, n: int) -> Tensor:
-        drawn = self._uniform(n, self.data.n_labels)
-        return (drawn < self._uniform(n, 1) * self.plan.hidden_tags).float()
+        numbers = self._uniform(n, self.data.n_labels)
+        rates = self._uniform(n, 1) * self.plan.hidden_tags
+        return (numbers < rates).float()
 
     def _dropout(self, share: float, *shape: int) -> Tensor:
-        return (self._uniform(*shape) >= share).float() / (1 - share)
+        is_on = self._uniform(*shape) >= share
+        return is_on.float() / (1 - share)

@@ -24,12 +24,12 @@ from polyseme._validation import (
     PolysemeWarning,
     RandomState,
     as_generator,
-    without_ids,
 )
 from polyseme.calibration import PRECISIONS, sigmoid
 from polyseme.checkpoints import OtherTrainingError, part_of
 from polyseme.corpus import LabelCorpus
 from polyseme.documents import join_corpora, met_documents
+from polyseme.io.join import without_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
 from polyseme.persistence import ModelFileError, remove_model
 from polyseme.schema import Fields, Maybe, Number, Several, Table, Whole

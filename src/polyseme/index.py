@@ -1,4 +1,4 @@
-"""Exact search: the smallest distance from a point to each label's concepts.
+"""Exact nearest-neighbour search: the distance from a point to the nearest concept of each label.
 
 In: concepts with their label ids, and query points; arrays and integers only, no label strings.
 Out: one distance (or log density) per label, computed block by block in NumPy, or on a device of
@@ -7,6 +7,7 @@ torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -19,14 +20,20 @@ from polyseme._threads import n_threads, one_blas_thread, run_all
 from polyseme._validation import InputError, check_number
 
 # Queries of a block in NumPy and on a device.
-_ROWS, _DEVICE_ROWS = 512, 4096
+_ROWS = 512
+_DEVICE_ROWS = 4096
 # Threads of a search in NumPy, and the working memory that they share.
-_MOST_THREADS, _MOST_MB = 4, 20.0
+_MOST_THREADS = 4
+_MOST_MB = 20.0
 # Squared distances below this share of the squared lengths are measured again from differences.
 _CLOSE = 2e-2
 # Labels of so few concepts are reduced together, others one by one.
 _FEW = 8
-# Numbers that are looked at together when concepts are compared: 4 MB in single precision.
+# The largest coordinate: its square does not overflow in single precision.
+_LARGEST = 1e15
+# Reductions of a label's columns: of all at once, and of two.
+_OPERATIONS = {"min": ("amin", "minimum"), "max": ("amax", "maximum"), "sum": ("sum", "add")}
+# Numbers that are compared at a time: 4 MB in single precision.
 _BLOCK = 2**20
 
 
@@ -110,7 +117,7 @@ class ConceptIndex:
         self.memory_mb = memory_mb
         self.device = device
         self.n_occurrences = np.bincount(labels, occurrences, minlength=n_labels).astype(np.int64)
-        self._concepts = _sorted(concepts, labels, occurrences)
+        self._concepts = _sort_concepts(concepts, labels, occurrences)
         self._on_device: _Concepts | None = None
 
     @property
@@ -177,43 +184,47 @@ class ConceptIndex:
             # A share that does not depend on the machine makes results that do not either.
             n_bytes = int(min(self.memory_mb, _MOST_MB) * 1e6) // _MOST_THREADS
         else:
-            concepts = self._moved()
+            concepts = self._concepts_on_device()
             most_rows = _DEVICE_ROWS
             threads = 1
             n_bytes = int(self.memory_mb * 1e6)
         n_bytes = max(2**16, n_bytes)
-        most_rows = max(1, min(most_rows, n_bytes // (32 * (n_components + 2))))
-        n_blocks = max(1, -(-n_queries // most_rows))
-        step = max(1, -(-n_queries // n_blocks))
+        rows_in_memory = n_bytes // (32 * (n_components + 2))
+        most_rows = max(1, min(most_rows, rows_in_memory))
+        n_blocks = max(1, math.ceil(n_queries / most_rows))
+        step = max(1, math.ceil(n_queries / n_blocks))
 
         def search_block(rows: slice) -> None:
-            block = concepts.here(result[rows])
-            update(concepts, concepts.here(queries[rows]), block, n_bytes)
+            block_queries = concepts.on_device(queries[rows])
+            block_result = concepts.on_device(result[rows])
+            update(concepts, block_queries, block_result, n_bytes)
             if concepts.xp is not np:
-                result[rows] = block.cpu().numpy()
+                result[rows] = block_result.cpu().numpy()
 
         blocks = [slice(first, first + step) for first in range(0, n_queries, step)]
-        blas_limit = one_blas_thread() if threads > 1 and len(blocks) > 1 else nullcontext()
+        runs_in_threads = threads > 1 and len(blocks) > 1
+        blas_limit = one_blas_thread() if runs_in_threads else nullcontext()
         with blas_limit:
             run_all([partial(search_block, rows) for rows in blocks], threads)
         return result
 
-    def _moved(self) -> _Concepts:
-        """Return the concepts on their device, moved there when first asked for."""
+    def _concepts_on_device(self) -> _Concepts:
+        """Return the concepts on their device; they are copied there at the first call."""
         import torch
 
         if self._on_device is None:
+            arrays: dict[str, Any] = {}
             try:
-                moved: dict[str, Any] = {
-                    name: torch.asarray(getattr(self._concepts, name), device=self.device)
-                    for name in ("points", "counts", "centre")
-                }
+                for name in ("points", "counts", "centre"):
+                    array = getattr(self._concepts, name)
+                    arrays[name] = torch.asarray(array, device=self.device)
             except (RuntimeError, AssertionError) as error:
+                reason = str(error).splitlines()[0]
                 raise InputError(
                     f"`device` of `ConceptIndex` must be a device of torch that is there; got "
-                    f"{self.device!r} ({str(error).splitlines()[0]})."
+                    f"{self.device!r} ({reason})."
                 ) from error
-            self._on_device = self._concepts._replace(**moved, xp=torch)
+            self._on_device = self._concepts._replace(**arrays, xp=torch)
         return self._on_device
 
 
@@ -232,8 +243,8 @@ class _Concepts(NamedTuple):
     segments: NDArray[np.int64]
     xp: Any = np
 
-    def here(self, array: NDArray[Any]) -> Any:
-        """Return an array where the concepts are; the same one in numpy."""
+    def on_device(self, array: NDArray[Any]) -> Any:
+        """Return an array on the device of the concepts; the same one in numpy."""
         return self.xp.asarray(array, device=self.points.device)
 
 
@@ -242,56 +253,76 @@ class _Concepts(NamedTuple):
 
 def _refuse_non_finite(points: NDArray[Any], name: str) -> None:
     """Raise unless every coordinate is a number whose square does not overflow."""
+    if not points.size:
+        return
     # As Python's floats: in half precision the bound itself would be infinite.
-    if points.size and not (float(points.min()) >= -1e15 and float(points.max()) <= 1e15):
+    lowest = float(points.min())
+    highest = float(points.max())
+    if not (lowest >= -_LARGEST and highest <= _LARGEST):
         raise InputError(
             f"`{name}` of `ConceptIndex` hold NaN or infinity, or numbers beyond 1e15."
         )
 
 
-def _sorted(
+def _sort_concepts(
     points: NDArray[Any], labels: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> _Concepts:
     """Sort concepts (n, d) by label and join identical ones, adding up their counts."""
+    n_components = points.shape[1]
     keys = _keys(points, labels)
     order = np.lexsort((keys, labels))
-    fresh = np.ones(len(order), dtype=bool)
-    alike = np.flatnonzero((np.diff(labels[order]) == 0) & (np.diff(keys[order]) == 0)) + 1
-    for rows in _row_blocks(len(alike), points.shape[1]):
-        here, before = points[order[alike[rows]]], points[order[alike[rows] - 1]]
-        fresh[alike[rows]] = (here.astype(np.float32) != before.astype(np.float32)).any(axis=1)
-    if not (fresh.all() and (np.diff(labels) >= 0).all()):
-        kept = order[fresh]
-        counts = np.add.reduceat(counts[order], np.flatnonzero(fresh))
-        chosen = np.empty((len(kept), points.shape[1]), dtype=np.float32)
-        for rows in _row_blocks(*chosen.shape):
-            chosen[rows] = points[kept[rows]]
-        points, labels = chosen, labels[kept]
+
+    # Neighbours in this order with equal keys are compared number by number
+    same_label = np.diff(labels[order]) == 0
+    same_key = np.diff(keys[order]) == 0
+    candidates = np.flatnonzero(same_label & same_key) + 1
+    is_distinct = np.ones(len(order), dtype=bool)
+    for rows in _row_blocks(len(candidates), n_components):
+        later = points[order[candidates[rows]]].astype(np.float32)
+        earlier = points[order[candidates[rows] - 1]].astype(np.float32)
+        is_distinct[candidates[rows]] = (later != earlier).any(axis=1)
+
+    is_sorted = (np.diff(labels) >= 0).all()
+    if not (is_distinct.all() and is_sorted):
+        distinct = order[is_distinct]
+        starts = np.flatnonzero(is_distinct)
+        counts = np.add.reduceat(counts[order], starts)
+        distinct_points = np.empty((len(distinct), n_components), dtype=np.float32)
+        for rows in _row_blocks(len(distinct), n_components):
+            distinct_points[rows] = points[distinct[rows]]
+        points = distinct_points
+        labels = labels[distinct]
     points = np.require(points, np.float32, ["C", "ALIGNED"])
     firsts = np.flatnonzero(np.diff(labels, prepend=-1))
-    # Any point among the concepts will do, so a few thousand of them are enough to find it.
-    some = points[:: max(1, len(points) // 4096)]
-    centre = (some.sum(axis=0, dtype=np.float64) / max(1, len(some))).astype(np.float32)
     starts = np.append(firsts, len(labels)).astype(np.int64)
+    # Any centre among the concepts will do: the mean of a few thousand is near enough.
+    step = max(1, len(points) // 4096)
+    sample = points[::step]
+    total = sample.sum(axis=0, dtype=np.float64)
+    centre = (total / max(1, len(sample))).astype(np.float32)
     return _Concepts(points, counts, centre, starts, labels[firsts])
 
 
 def _keys(points: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Hash every concept with its label, (n,); equal ones have equal keys."""
-    n_words = (points.shape[1] + 1) // 2
+    n_components = points.shape[1]
+    n_words = (n_components + 1) // 2
+    half = np.uint64(32)
     generator = np.random.default_rng(20_140_617)
-    factors = 2 * generator.integers(0, 2**63, (2, n_words + 1), dtype=np.uint64) + 1
+    random_words = generator.integers(0, 2**63, (2, n_words + 1), dtype=np.uint64)
+    factors = 2 * random_words + 1
     keys: NDArray[np.uint64] = labels.astype(np.uint64) * factors[0, -1]
     for rows in _row_blocks(*points.shape):
         words = np.zeros((rows.stop - rows.start, n_words), dtype=np.uint64)
-        # Adding zero makes -0.0 and 0.0 one value.
+        numbers = words.view(np.float32)
         single = points[rows].astype(np.float32, copy=False)
-        words.view(np.float32)[:, : points.shape[1]] = single + np.float32(0.0)
-        # High bits go to low ones before and after a product, so that every bit of a word, signs
-        # above all, reaches every bit of the key.
-        words ^= words >> np.uint64(32)
+        # Adding zero makes -0.0 and 0.0 one value.
+        numbers[:, :n_components] = single + np.float32(0.0)
+        # High bits are mixed into low ones before and after a product, so that every bit of a
+        # word, signs above all, reaches every bit of the key.
+        words ^= words >> half
         words *= factors[0, :-1]
-        words ^= words >> np.uint64(32)
+        words ^= words >> half
         keys[rows] += words @ factors[1, :-1]
     return keys
 
@@ -319,70 +350,117 @@ class _Block(NamedTuple):
 
 
 def _blocks(concepts: _Concepts, queries: Any, dtype: Any, n_bytes: int) -> Iterator[_Block]:
-    """Walk over the concepts; one matrix product gives squared distances, squares included."""
-    xp, (n, d) = concepts.xp, concepts.points.shape
+    """Yield squared distances of the queries to blocks of concepts, by one matrix product each.
+
+    The squared lengths of both sides are columns of the factors, so that the product adds them.
+    """
+    xp = concepts.xp
+    n, d = concepts.points.shape
+    n_queries = len(queries)
     # Products, limits and candidates, beside both factors.
-    step = max(1, min(n, n_bytes // (16 * len(queries) + 12 * (d + 2))))
+    bytes_per_concept = 16 * n_queries + 12 * (d + 2)
+    step = max(1, min(n, n_bytes // bytes_per_concept))
     options = {"dtype": dtype, "device": concepts.points.device}
     centre = xp.asarray(concepts.centre, **options)
-    left, right = xp.ones((len(queries), d + 2), **options), xp.ones((step, d + 2), **options)
-    xp.subtract(queries, centre, out=left[:, :d])
-    left[:, d] = xp.einsum("ij,ij->i", left[:, :d], left[:, :d])
-    left[:, :d] *= -2.0
-    products = xp.empty((len(queries), step), **options)
+    left = xp.ones((n_queries, d + 2), **options)
+    right = xp.ones((step, d + 2), **options)
+    products = xp.empty((n_queries, step), **options)
+    centred_queries = left[:, :d]
+    xp.subtract(queries, centre, out=centred_queries)
+    left[:, d] = xp.einsum("ij,ij->i", centred_queries, centred_queries)
+    centred_queries *= -2.0
     for first in range(0, n, step):
         last = min(first + step, n)
         begin = int(np.searchsorted(concepts.starts, first, side="right")) - 1
         end = int(np.searchsorted(concepts.starts, last, side="left"))
         starts = np.maximum(concepts.starts[begin:end] - first, 0)
-        owner = np.repeat(np.arange(end - begin), np.diff(starts, append=last - first))
-        names = concepts.segments[begin:end]
-        together = names[-1] - names[0] + 1 == len(names)
-        labels = slice(names[0], names[-1] + 1) if together else concepts.here(names)
-        part, squared = right[: last - first], products[:, : last - first]
-        xp.subtract(concepts.points[first:last], centre, out=part[:, :d])
-        part[:, d + 1] = xp.einsum("ij,ij->i", part[:, :d], part[:, :d])
-        xp.matmul(left, part.T, out=squared)
+        sizes = np.diff(starts, append=last - first)
+        owner = np.repeat(np.arange(end - begin), sizes)
+
+        labels: Any = concepts.segments[begin:end]
+        first_label = labels[0]
+        last_label = labels[-1]
+        if last_label - first_label + 1 == len(labels):
+            labels = slice(first_label, last_label + 1)
+        else:
+            labels = concepts.on_device(labels)
+
+        factor = right[: last - first]
+        centred = factor[:, :d]
+        squared = products[:, : last - first]
+        xp.subtract(concepts.points[first:last], centre, out=centred)
+        factor[:, d + 1] = xp.einsum("ij,ij->i", centred, centred)
+        xp.matmul(left, factor.T, out=squared)
         yield _Block(
-            squared, left[:, d], part[:, d + 1], first, labels, starts, concepts.here(owner)
+            squared,
+            lengths=left[:, d],
+            squares=factor[:, d + 1],
+            first=first,
+            labels=labels,
+            starts=starts,
+            owner=concepts.on_device(owner),
         )
 
 
 def _nearest(concepts: _Concepts, queries: Any, result: Any, n_bytes: int) -> None:
     """Lower `result` (q, n_labels) to the smallest distance of each query to each label."""
-    xp, d = concepts.xp, queries.shape[1]
+    xp = concepts.xp
+    d = queries.shape[1]
     # What rounding may add: one unit for each term of the sum, on both sides of a comparison. On a
     # device every winner is measured again, since products may be rounded more coarsely there.
-    slack, share = 2.0 * (d + 16) * 2.0**-24, _CLOSE
+    slack = 2.0 * (d + 16) * 2.0**-24
+    close_share = _CLOSE
     if xp is not np:
         coarse = xp.get_float32_matmul_precision() != "highest"
-        slack, share = 2.0 * slack + (2.0**-7 if coarse else 0.0), xp.inf
+        coarse_slack = 2.0**-7 if coarse else 0.0
+        slack = 2.0 * slack + coarse_slack
+        close_share = xp.inf
     for block in _blocks(concepts, queries, xp.float32, n_bytes):
         nearest = _by_label(xp, "min", block.squared, block.starts)
         xp.clip(nearest, 0.0, None, out=nearest)
         largest = _by_label(xp, "max", block.squares[None, :], block.starts)[0]
-        near = xp.amin(nearest, axis=0) <= share * (block.lengths.max() + largest)
-        found = xp.sqrt(nearest)
-        if near.any():
+        most = block.lengths.max() + largest
+        may_be_close = xp.amin(nearest, axis=0) <= close_share * most
+        distances = xp.sqrt(nearest)
+        if may_be_close.any():
             scale = block.lengths[:, None] + largest
-            close = near & (nearest <= share * scale)
-            limit = xp.where(close, nearest + slack * scale, -xp.inf)
-            found[close] = xp.inf
-            query, place = xp.where(block.squared <= limit[:, block.owner])
-            step = max(1, n_bytes // (32 * d + 64))
-            for first in range(0, len(query), step):
-                rows, places = query[first : first + step], place[first : first + step]
-                points = xp.asarray(concepts.points[block.first + places], dtype=xp.float64)
-                squares = ((points - queries[rows]) ** 2).sum(axis=1)
-                exact = xp.asarray(xp.sqrt(squares), dtype=xp.float32)
-                if xp is np:
-                    np.minimum.at(found, (rows, block.owner[places]), exact)
-                else:
-                    flat = rows * found.shape[1] + block.owner[places]
-                    found.view(-1).scatter_reduce_(0, flat, exact, "amin")
+            is_close = may_be_close & (nearest <= close_share * scale)
+            limit = xp.where(is_close, nearest + slack * scale, -xp.inf)
+            distances[is_close] = xp.inf
+            query_rows, places = xp.where(block.squared <= limit[:, block.owner])
+            _measure_again(concepts, queries, block, distances, query_rows, places, n_bytes)
         # The first label may have begun in the block before.
-        found[:, 0] = xp.minimum(found[:, 0], result[:, block.labels][:, 0])
-        result[:, block.labels] = found
+        earlier = result[:, block.labels][:, 0]
+        distances[:, 0] = xp.minimum(distances[:, 0], earlier)
+        result[:, block.labels] = distances
+
+
+def _measure_again(
+    concepts: _Concepts,
+    queries: Any,
+    block: _Block,
+    distances: Any,
+    query_rows: Any,
+    places: Any,
+    n_bytes: int,
+) -> None:
+    """Lower distances (q, n_starts) to those of pairs of queries and concepts, from differences."""
+    xp = concepts.xp
+    d = queries.shape[1]
+    step = max(1, n_bytes // (32 * d + 64))
+    for first in range(0, len(query_rows), step):
+        pair_rows = query_rows[first : first + step]
+        pair_places = places[first : first + step]
+        points = concepts.points[block.first + pair_places]
+        differences = xp.asarray(points, dtype=xp.float64) - queries[pair_rows]
+        squares = (differences**2).sum(axis=1)
+        exact = xp.asarray(xp.sqrt(squares), dtype=xp.float32)
+        owners = block.owner[pair_places]
+        if xp is np:
+            np.minimum.at(distances, (pair_rows, owners), exact)
+        else:
+            flat = pair_rows * distances.shape[1] + owners
+            distances.view(-1).scatter_reduce_(0, flat, exact, "amin")
 
 
 def _log_densities(
@@ -390,32 +468,42 @@ def _log_densities(
 ) -> None:
     """Raise `result` (q, n_labels) by the log of each label's summed kernel at each query."""
     xp = concepts.xp
-    log_counts = xp.log(xp.asarray(concepts.counts, dtype=xp.float64))
+    counts = xp.asarray(concepts.counts, dtype=xp.float64)
+    log_counts = xp.log(counts)
     # Double precision: a small bandwidth magnifies the rounding of the squared distances.
     for block in _blocks(concepts, queries, xp.float64, n_bytes):
+        last = block.first + block.squared.shape[1]
         logs = block.squared.clip(0.0)
         logs /= -2.0 * bandwidth**2
-        logs += log_counts[block.first : block.first + logs.shape[1]]
-        top = _by_label(xp, "max", logs, block.starts)
-        sums = _by_label(xp, "sum", xp.exp(logs - top[:, block.owner]), block.starts)
-        result[:, block.labels] = xp.logaddexp(result[:, block.labels], xp.log(sums) + top)
+        logs += log_counts[block.first : last]
+        largest = _by_label(xp, "max", logs, block.starts)
+        kernels = xp.exp(logs - largest[:, block.owner])
+        sums = _by_label(xp, "sum", kernels, block.starts)
+        block_result = xp.log(sums) + largest
+        result[:, block.labels] = xp.logaddexp(result[:, block.labels], block_result)
 
 
 def _by_label(xp: Any, operation: str, values: Any, starts: NDArray[np.int64]) -> Any:
     """Reduce the columns (q, n) of labels that start at some of them, (q, n_starts)."""
-    if len(starts) == values.shape[1]:
+    n_columns = values.shape[1]
+    if len(starts) == n_columns:
         return values
-    names = {"min": ("amin", "minimum"), "max": ("amax", "maximum"), "sum": ("sum", "add")}
-    reduce, combine = (getattr(xp, name) for name in names[operation])
-    sizes = np.diff(starts, append=values.shape[1])
+    reduce_name, combine_name = _OPERATIONS[operation]
+    reduce = getattr(xp, reduce_name)
+    combine = getattr(xp, combine_name)
+    sizes = np.diff(starts, append=n_columns)
     if xp is np and sizes.max() > _FEW:
         return combine.reduceat(values, starts, axis=1)
-    result, small = values[:, starts], sizes <= _FEW
+    result = values[:, starts]
+    is_small = sizes <= _FEW
     # Labels with few concepts together: first their second ones, then their third ones, and so on.
-    for place in range(1, int(sizes[small].max(initial=0))):
-        more = np.flatnonzero(small & (sizes > place))
-        result[:, more] = combine(result[:, more], values[:, starts[more] + place])
-    for label in np.flatnonzero(~small).tolist():
-        part = values[:, starts[label] : starts[label] + sizes[label]]
-        result[:, label] = reduce(part, axis=1)
+    largest_small = int(sizes[is_small].max(initial=0))
+    for place in range(1, largest_small):
+        columns = np.flatnonzero(is_small & (sizes > place))
+        following = values[:, starts[columns] + place]
+        result[:, columns] = combine(result[:, columns], following)
+    for label in np.flatnonzero(~is_small).tolist():
+        stop = starts[label] + sizes[label]
+        label_values = values[:, starts[label] : stop]
+        result[:, label] = reduce(label_values, axis=1)
     return result

@@ -345,7 +345,8 @@ def squared_distances(first: Floats, second: Floats) -> Floats:
     distances *= -2
     distances += np.einsum("nd,nd->n", first, first)[:, None]
     distances += np.einsum("nd,nd->n", second, second)
-    return np.maximum(distances, 0, out=distances)
+    nonnegative: Floats = np.maximum(distances, 0, out=distances)
+    return nonnegative
 
 
 def gaussian_kernel(first: Floats, second: Floats, scale: float) -> Floats:

@@ -4,17 +4,17 @@ In: `truth`, 0/1 of shape (n, n_labels), and `scores`, floats of the same shape,
 Out: one float per metric, or one per row or label; `evaluate` gives every ranking metric at once.
 All ranking metrics are between 0 and 1 and larger is better, but for `ranking_loss` and `coverage`.
 
-Ties never count in one's favour: with `ties="worst"`, the default, irrelevant entries come first
-among equal scores; `ties="index"` keeps column order (row order, where a label ranks rows). A
-metric that scikit-learn has too treats ties as it does. A score of -inf is the lowest there is:
-ranked last, tied with its like. Rows with no relevant label and labels with no positive row are
-left out of means; a mean over nothing is NaN and warns.
+Ties never improve a ranking: with `ties="worst"`, the default, irrelevant entries come first among
+equal scores; `ties="index"` keeps column order (row order, where a label ranks rows). A metric that
+scikit-learn has too treats ties as it does. A score of -inf is the lowest there is: ranked last,
+tied with its equals. Rows with no relevant label and labels with no positive row are left out of
+means; a mean over nothing is NaN and warns.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -34,6 +34,9 @@ from polyseme._validation import (
     first_few,
     in_order,
 )
+from polyseme.corpus import Documents
+from polyseme.tags import carried_labels
+from polyseme.vocabulary import Vocabulary
 
 Ties: TypeAlias = Literal["worst", "index"]
 Truth: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
@@ -46,7 +49,7 @@ BINS = 15  # of equal width, as reliability is usually drawn
 
 def example_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
     """Average P@1 to P@m for each row with m relevant labels (eq. 11); NaN where m is 0, (n,)."""
-    return _each("example_map", truth, scores, ties)
+    return _values_of("example_map", truth, scores, ties)
 
 
 def concept_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
@@ -55,7 +58,7 @@ def concept_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> 
     Each label ranks all n rows. Its value is the mean over r = 0, 0.1, ..., 1 of the best P@k
     among the k with R@k >= r (up to 1e-9); NaN for a label that has no positive row, (n_labels,).
     """
-    return _each("concept_map", truth, scores, ties)
+    return _values_of("concept_map", truth, scores, ties)
 
 
 def example_map(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> float:
@@ -145,7 +148,7 @@ def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]
         says so.
     """
     check_number("k", k, owner="evaluate", low=1, whole=True)
-    relevant, values = _checked(truth, scores)
+    relevant, values = _check_scores(truth, scores)
     names = {name: f"f1_at_{k}" if name == "f1_at_k" else name for name in _METRICS}
     if not relevant.any():
         message = "All metrics are nan: no row of `truth` has a relevant label."
@@ -158,38 +161,86 @@ def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]
     return result
 
 
+def evaluate_kinds(
+    truth: Truth, scores: ArrayLike, kinds: ArrayLike, *, probabilities: bool = False, k: int = 5
+) -> dict[str, dict[str, float]]:
+    """Compute every metric over all labels, and over the labels of each kind.
+
+    Parameters
+    ----------
+    truth : array-like or scipy sparse of 0 and 1, shape (n, n_labels)
+    scores : array-like of float, shape (n, n_labels)
+    kinds : array-like of str, shape (n_labels,)
+        "seen", "unseen" or "oov" for each label.
+    probabilities : bool
+        Whether the scores are probabilities; then `calibration_error` is measured as well.
+    k : int
+        Labels that are predicted for `f1_at_k`.
+
+    Returns
+    -------
+    dict of str to dict of str to float
+        For "all" and each kind whose labels some row has: `n_labels`, `n_items` with such a label,
+        and the metrics of `evaluate`.
+    """
+    relevant, values = _check_scores(truth, scores)
+    label_kinds = np.asarray(kinds)
+    measures_by_kind: dict[str, dict[str, float]] = {}
+    for kind in ("all", "seen", "unseen", "oov"):
+        columns = label_kinds == kind
+        if kind == "all":
+            columns = np.ones(len(label_kinds), dtype=bool)
+        kind_truth = relevant[:, columns]
+        kind_scores = values[:, columns]
+        n_items = int(kind_truth.any(axis=1).sum())
+        if not n_items:
+            continue
+        measures: dict[str, float] = {"n_labels": int(columns.sum()), "n_items": n_items}
+        measures |= evaluate(kind_truth, kind_scores, k=k)
+        if probabilities:
+            measures["calibration_error"] = expected_calibration_error(kind_truth, kind_scores)
+        measures_by_kind[kind] = measures
+    return measures_by_kind
+
+
 # One sort serves all metrics: scikit-learn's five of these take 13 times as long together on 2,000
 # rows of 111 labels, and twice as long on 20,000 of 1,000; they also refuse a score of -inf.
-class _Ranked:
+class _SortedRows:
     """Rows with their entries sorted best first; arrays are (rows, entries), values (rows,)."""
 
     def __init__(self, truth: BoolArray, scores: NDArray[Any], ties: Ties, k: int) -> None:
         n_rows, n_entries = scores.shape
+        descending = -scores
         if ties == "worst":  # the last key sorts first; among its equals False precedes True
-            order = np.lexsort((truth, -scores), axis=-1)
+            order = np.lexsort((truth, descending), axis=-1)
         else:
-            order = np.argsort(-scores, axis=-1, kind="stable")
+            order = np.argsort(descending, axis=-1, kind="stable")
         self.k = k
         self.relevant = np.take_along_axis(truth, order, axis=-1)
         self.hits = np.cumsum(self.relevant, axis=-1, dtype=np.int64)
         self.n_relevant = self.hits[:, -1]
-        self.n_pairs = self.n_relevant * (n_entries - self.n_relevant)
+        n_irrelevant = n_entries - self.n_relevant
+        self.n_pairs = self.n_relevant * n_irrelevant
+
+        # The rank at which the tied run of an entry ends, and the hits up to there
         ordered = np.take_along_axis(scores, order, axis=-1)
         tied_with_next = ordered[:, 1:] == ordered[:, :-1]
-        ends = np.tile(np.arange(1, n_entries + 1), (n_rows, 1))
+        ranks = np.arange(1, n_entries + 1)
+        ends = np.tile(ranks, (n_rows, 1))
         ends[:, :-1][tied_with_next] = n_entries
-        # The rank at which the tied run of an entry ends, and the hits up to there.
-        self.ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+        from_last = np.minimum.accumulate(ends[:, ::-1], axis=1)
+        self.ends = from_last[:, ::-1]
         self.hits_at_ends = np.take_along_axis(self.hits, self.ends - 1, axis=-1)
 
     def precision_to_depth(self) -> Values:
         """Mean of P@1 to P@m, m being the number of relevant entries."""
-        n_ranks = self.n_relevant.max()
-        ranks = np.arange(1, self.hits.shape[1] + 1)[:n_ranks]
-        inside = ranks <= self.n_relevant[:, None]
-        precision = self.hits[:, : len(ranks)] / ranks
-        total = np.where(inside, precision, 0.0).sum(axis=1)
-        return _ratio(total, self.n_relevant)
+        n_entries = self.hits.shape[1]
+        n_ranks = min(int(self.n_relevant.max()), n_entries)
+        ranks = np.arange(1, n_ranks + 1)
+        is_inside = ranks <= self.n_relevant[:, None]
+        precision = self.hits[:, :n_ranks] / ranks
+        inside_precision = np.where(is_inside, precision, 0.0)
+        return _ratio(inside_precision.sum(axis=1), self.n_relevant)
 
     def eleven_point(self) -> Values:
         """Mean over recall levels of the best precision at that recall or above."""
@@ -220,9 +271,11 @@ class _Ranked:
 
     def wrong_or_tied(self) -> Values:
         """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
-        wrong = self.relevant * (self.ends - self.hits_at_ends)
-        shares = _ratio(wrong.sum(axis=1), self.n_pairs)
-        all_relevant = self.n_relevant == self.hits.shape[1]
+        n_irrelevant_before = self.ends - self.hits_at_ends
+        n_wrong = (self.relevant * n_irrelevant_before).sum(axis=1)
+        shares = _ratio(n_wrong, self.n_pairs)
+        n_entries = self.hits.shape[1]
+        all_relevant = self.n_relevant == n_entries
         return np.where(all_relevant, 0.0, shares)
 
     def last_rank(self) -> Values:
@@ -232,11 +285,12 @@ class _Ranked:
 
     def area(self) -> Values:
         """Share of (relevant, irrelevant) pairs in the right order, ties counting one half."""
-        wrong_or_tied = self.relevant * (self.ends - self.hits_at_ends)
+        n_irrelevant_before = self.ends - self.hits_at_ends
+        wrong_or_tied = self.relevant * n_irrelevant_before
         right_or_tied = ~self.relevant * self.hits_at_ends
         n_right = self.n_pairs - wrong_or_tied.sum(axis=1)
-        n_right_and_tied = n_right + right_or_tied.sum(axis=1)
-        return _ratio(n_right_and_tied, 2 * self.n_pairs)
+        n_right_or_tied = right_or_tied.sum(axis=1)
+        return _ratio(n_right + n_right_or_tied, 2 * self.n_pairs)
 
     def hits_at_k(self) -> Values:
         """Count relevant entries among the first k; `_values` pools the counts to one F1."""
@@ -244,39 +298,75 @@ class _Ranked:
 
 
 # Name, whether each label ranks the rows (or each row the labels), and the formula.
-_METRICS: dict[str, tuple[bool, Callable[[_Ranked], Values]]] = {
-    "example_map": (False, _Ranked.precision_to_depth),
-    "concept_map": (True, _Ranked.eleven_point),
-    "mean_average_precision": (True, _Ranked.precision_at_hits),
-    "f1_at_k": (False, _Ranked.hits_at_k),
-    "ranking_loss": (False, _Ranked.wrong_or_tied),
-    "coverage": (False, _Ranked.last_rank),
-    "label_ranking_average_precision": (False, _Ranked.precision_at_hits),
-    "roc_auc": (True, _Ranked.area),
+_METRICS: dict[str, tuple[bool, Callable[[_SortedRows], Values]]] = {
+    "example_map": (False, _SortedRows.precision_to_depth),
+    "concept_map": (True, _SortedRows.eleven_point),
+    "mean_average_precision": (True, _SortedRows.precision_at_hits),
+    "f1_at_k": (False, _SortedRows.hits_at_k),
+    "ranking_loss": (False, _SortedRows.wrong_or_tied),
+    "coverage": (False, _SortedRows.last_rank),
+    "label_ranking_average_precision": (False, _SortedRows.precision_at_hits),
+    "roc_auc": (True, _SortedRows.area),
 }
+
+
+# ---------------------------------------------------------------------- of a tagger
+
+
+def true_labels(tagger: Any, X: object, y: Documents) -> BoolArray:
+    """Return which classes of a tagger each item carries, (n, n_classes), by the labels' names.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger or PublishedTagger
+        Fitted.
+    X : object
+        The items, whose ids join those of `y` where both have some.
+    y : as for `fit`
+        The true labels of each item. Those that it cannot rank are named in a warning.
+    """
+    vocabulary = getattr(tagger, "vocabulary_", None) or Vocabulary()
+    classes = list(tagger.classes_)
+    carried = carried_labels(X, y, classes, vocabulary, normalize=tagger.normalize_labels_)
+    return np.asarray(carried.toarray(), dtype=bool)
+
+
+def evaluate_tagger(tagger: Any, X: object, y: Documents, *, k: int = 5) -> dict[str, float]:
+    """Compute every ranking metric of a tagger's scores.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+        Fitted.
+    X, y : as for its `fit`
+        Items with their true labels, which are compared by name.
+    k : int
+        Labels that are predicted for `f1_at_k`.
+
+    Returns
+    -------
+    dict of str to float
+        As `evaluate` returns it.
+    """
+    truth = true_labels(tagger, X, y)
+    return evaluate(truth, tagger.predict_proba(X), k=k)
 
 
 def _values(
     truth: BoolArray, scores: NDArray[Any], names: Iterable[str], ties: Ties = "worst", k: int = 1
 ) -> dict[str, Values]:
     """Return the values of metrics, one for each row or label (F1: one), sorting blocks of rows."""
-    by_name: dict[str, Values] = {}
-    for by_label in (False, True):
-        formulas = {name: _METRICS[name][1] for name in names if _METRICS[name][0] is by_label}
-        if not formulas:
-            continue
-        relevant, values = (truth.T, scores.T) if by_label else (truth, scores)
-        block_rows = max(1, BLOCK_ENTRIES // values.shape[1])
-        blocks: dict[str, list[Values]] = {name: [] for name in formulas}
-        for start in range(0, len(values), block_rows):
-            rows = slice(start, start + block_rows)
-            ranked = _Ranked(relevant[rows], values[rows], ties, k)
-            for name, formula in formulas.items():
-                blocks[name].append(formula(ranked))
-        for name, block_values in blocks.items():
-            by_name[name] = np.concatenate(block_values)
+    label_formulas: dict[str, Callable[[_SortedRows], Values]] = {}
+    row_formulas: dict[str, Callable[[_SortedRows], Values]] = {}
+    for name in names:
+        by_label, formula = _METRICS[name]
+        formulas = label_formulas if by_label else row_formulas
+        formulas[name] = formula
+    by_name = _apply_formulas(row_formulas, truth, scores, ties, k)
+    by_name |= _apply_formulas(label_formulas, truth.T, scores.T, ties, k)
     if "f1_at_k" in by_name:  # 2PR / (P + R) of pooled counts is 2 * hits / (predicted + relevant)
-        n_predicted = len(truth) * min(k, truth.shape[1])
+        n_rows, n_labels = truth.shape
+        n_predicted = n_rows * min(k, n_labels)
         n_relevant = int(truth.sum())
         n_hits = by_name["f1_at_k"].sum()
         f1 = 2 * n_hits / (n_predicted + n_relevant) if n_relevant else np.nan
@@ -284,16 +374,37 @@ def _values(
     return by_name
 
 
-def _each(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) -> Values:
+def _apply_formulas(
+    formulas: Mapping[str, Callable[[_SortedRows], Values]],
+    truth: BoolArray,
+    scores: NDArray[Any],
+    ties: Ties,
+    k: int,
+) -> dict[str, Values]:
+    """Return the values of formulas for each row, sorting blocks of rows."""
+    if not formulas:
+        return {}
+    block_rows = max(1, BLOCK_ENTRIES // scores.shape[1])
+    blocks: dict[str, list[Values]] = {name: [] for name in formulas}
+    for start in range(0, len(scores), block_rows):
+        rows = slice(start, start + block_rows)
+        ranked = _SortedRows(truth[rows], scores[rows], ties, k)
+        for name, formula in formulas.items():
+            blocks[name].append(formula(ranked))
+    return {name: np.concatenate(values) for name, values in blocks.items()}
+
+
+def _values_of(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) -> Values:
     """Check the input and return one metric of each row or label."""
     check_option("ties", ties, ("worst", "index"), owner=name)
-    relevant, values = _checked(truth, scores)
-    return _values(relevant, values, [name], ties, k)[name]
+    relevant, values = _check_scores(truth, scores)
+    by_name = _values(relevant, values, [name], ties, k)
+    return by_name[name]
 
 
 def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
-    """Return the mean of one metric; called by its public function and nobody else."""
-    return _mean(_each(name, truth, scores, ties, k), name, stacklevel=4)
+    """Return the mean of one metric; only its public function calls this."""
+    return _mean(_values_of(name, truth, scores, ties, k), name, stacklevel=4)
 
 
 def _mean(values: Values, name: str, stacklevel: int) -> float:
@@ -332,19 +443,20 @@ class Reliability:
     @property
     def expected_error(self) -> float:
         """Mean distance of predicted and observed, by the entries of each bin."""
-        filled = self.counts > 0
+        is_filled = self.counts > 0
         gaps = np.abs(self.predicted - self.observed)
-        shares = self.counts[filled] / self.counts.sum()
-        return float(gaps[filled] @ shares)
+        n_entries = self.counts.sum()
+        shares = self.counts[is_filled] / n_entries
+        return float(gaps[is_filled] @ shares)
 
 
 def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -> Reliability:
-    """Compare `probabilities`, (n, n_labels), with what is true, in `n_bins` bins of equal width.
+    """Compare `probabilities`, (n, n_labels), with the truth, in `n_bins` bins of equal width.
 
     A probability on a border belongs to the upper bin.
     """
     check_number("n_bins", n_bins, owner="reliability", low=1, whole=True)
-    relevant, values = _checked_probabilities(truth, probabilities)
+    relevant, values = _check_probabilities(truth, probabilities)
     bins = (values * n_bins).astype(np.int64)
     bins = np.minimum(bins, n_bins - 1).ravel()
     counts = np.bincount(bins, minlength=n_bins)
@@ -365,9 +477,11 @@ def expected_calibration_error(
 
 def log_loss(truth: Truth, probabilities: ArrayLike) -> float:
     """Sum the log-losses of `probabilities` over labels, in nats; return their mean over rows."""
-    relevant, values = _checked_probabilities(truth, probabilities)
-    safe = np.clip(values, 1e-12, 1 - 1e-12)
-    log_likelihoods = np.where(relevant, np.log(safe), np.log1p(-safe))
+    relevant, values = _check_probabilities(truth, probabilities)
+    clipped = np.clip(values, 1e-12, 1 - 1e-12)
+    log_true = np.log(clipped)
+    log_false = np.log1p(-clipped)
+    log_likelihoods = np.where(relevant, log_true, log_false)
     losses = -log_likelihoods.sum(axis=1)
     return float(losses.mean())
 
@@ -395,7 +509,7 @@ def scattering(
     """
     from sklearn.metrics import pairwise_distances_chunked
 
-    (concepts,) = _checked_points(points=points)
+    (concepts,) = _check_points(points=points)
     n = len(concepts)
     sample = concepts
     if max_points is not None:
@@ -433,13 +547,13 @@ def regression_error(
         is Table 2's although it mixes units, and `relative`, error / sqrt(s_squared). These two
         are NaN, with a warning, if all points coincide.
     """
-    mapped, places = _checked_points(predicted=predicted, targets=targets)
+    mapped, places = _check_points(predicted=predicted, targets=targets)
     if mapped.shape != places.shape:
         raise InputError(f"`predicted` has shape {mapped.shape} but `targets` has {places.shape}.")
     error = float(np.linalg.norm(mapped - places, axis=1).mean())
     if points is None:
         return {"error": error}
-    (concepts,) = _checked_points(points=points)
+    (concepts,) = _check_points(points=points)
     if concepts.shape[1] != mapped.shape[1]:
         raise InputError(f"`points` have {concepts.shape[1]} columns, targets {mapped.shape[1]}.")
     spread = _mean_squared_distance(concepts)
@@ -456,21 +570,24 @@ def _mean_squared_distance(points: Values) -> float:
     return float(2.0 * np.einsum("ij,ij->", centred, centred) / len(points))
 
 
-def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
+def _check_scores(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
     """Return truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
-    names, scored = column_names(truth), column_names(scores)
-    if (names is None) != (scored is None):
-        has, lacks = ("truth", "scores") if scored is None else ("scores", "truth")
+    truth_names = column_names(truth)
+    score_names = column_names(scores)
+    if (truth_names is None) != (score_names is None):
+        named = "truth" if score_names is None else "scores"
+        nameless = "scores" if score_names is None else "truth"
         raise InputError(
-            f"`{has}` names its columns and `{lacks}` does not, so nobody knows whether they are "
-            "in the same order; pass two frames or two arrays, or use a tagger's `evaluate`."
+            f"`{named}` names its columns and `{nameless}` does not, so it is unknown whether they "
+            "are in the same order; pass two frames or two arrays, or use a tagger's `evaluate`."
         )
-    values = _numbers("scores", in_order(scores, names, owner="truth"))
+    ordered_scores = in_order(scores, truth_names, owner="truth")
+    values = _to_numbers("scores", ordered_scores)
     relevant: Any = truth
     if sp.issparse(truth):
         relevant = check_sparse(truth, "truth", owner="evaluate")
     else:
-        relevant = _numbers("truth", truth)
+        relevant = _to_numbers("truth", truth)
     if relevant.shape != values.shape:
         shapes = f"shape {relevant.shape} but `scores` has shape {values.shape}"
         raise InputError(f"`truth` has {shapes}; pass one score for every row and label.")
@@ -480,37 +597,45 @@ def _checked(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
         )
     if values.dtype not in (np.float32, np.float64):
         values = values.astype(np.float64)
-    if rows := np.flatnonzero(np.isnan(values).any(axis=1)).tolist():
+    has_nan = np.isnan(values).any(axis=1)
+    if has_nan.any():
+        rows = np.flatnonzero(has_nan).tolist()
         raise InputError(f"`scores` contains NaN in row(s) {first_few(rows)}; use -inf for never.")
     if sp.issparse(truth):  # entries that are stored twice are added up
         relevant = relevant.toarray()
-    wrong = relevant[(relevant != 0) & (relevant != 1)]
-    if wrong.size:
+    is_binary = (relevant == 0) | (relevant == 1)
+    if not is_binary.all():
+        wrong = relevant[~is_binary]
         raise InputError(f"`truth` must hold 0 and 1 only; got {wrong[0]}.")
     return relevant.astype(np.bool_), values
 
 
-def _checked_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolArray, Values]:
-    """Check that probabilities are some; shapes as for `_checked`."""
-    relevant, values = _checked(truth, probabilities)
-    if values.min() < 0 or values.max() > 1:
-        span = f"{values.min():g} to {values.max():g}"
-        raise InputError(f"`probabilities` must lie between 0 and 1; got {span}.")
+def _check_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolArray, Values]:
+    """Check that probabilities lie between 0 and 1; shapes as for `_check_scores`."""
+    relevant, values = _check_scores(truth, probabilities)
+    lowest = values.min()
+    highest = values.max()
+    if lowest < 0 or highest > 1:
+        raise InputError(
+            f"`probabilities` must lie between 0 and 1; got {lowest:g} to {highest:g}."
+        )
     return relevant, values.astype(np.float64)
 
 
-def _checked_points(**arrays: ArrayLike) -> list[Values]:
+def _check_points(**arrays: ArrayLike) -> list[Values]:
     """Copy points in concept space, each (n, d), which must be some and finite."""
-    checked = [_numbers(name, points).astype(np.float64) for name, points in arrays.items()]
-    for name, points in zip(arrays, checked, strict=True):
+    checked: list[Values] = []
+    for name, array in arrays.items():
+        points = _to_numbers(name, array).astype(np.float64)
         if points.ndim != 2 or points.size == 0:
             raise InputError(f"`{name}` must have rows and columns; got shape {points.shape}.")
         if not np.isfinite(points).all():
             raise InputError(f"`{name}` contains NaN or infinity; drop those rows first.")
+        checked.append(points)
     return checked
 
 
-def _numbers(name: str, values: object) -> NDArray[Any]:
+def _to_numbers(name: str, values: object) -> NDArray[Any]:
     """Turn an array-like into a dense array of real numbers or booleans."""
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(f"`{name}` is a masked array; fill it first, as by `{name}.filled(0)`.")

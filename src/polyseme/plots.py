@@ -1,4 +1,4 @@
-"""Plots of a fitted tagger: its space, a label in its senses, how far probabilities hold.
+"""Plots of a fitted tagger: its space, the senses of a label, and its calibration.
 
 In: a `ZeroShotTagger`. Out: axes of matplotlib, which comes with the extra `plots`.
 """
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polyseme._validation import InputError
+from polyseme._validation import InputError, IntArray
+from polyseme.senses import label_senses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,20 +42,23 @@ def plot_space(
     """
     axes = _axes(ax)
     store = tagger.store_
-    points = store.points[store.sets]
+    points = store.points[store.sets][:, :2]
     axes.scatter(points[:, 0], points[:, 1], s=6, alpha=0.3, linewidths=0)
     order = np.argsort(-store.counts, kind="stable")
-    names = [store.labels[column] for column in order] if labels is None else list(labels)
-    taken = np.full((0, 2), np.nan)
-    apart = 0.06 * np.ptp(points[:, :2], axis=0)
+    names = [store.labels[column] for column in order]
+    if labels is not None:
+        names = list(labels)
+    captions = np.full((0, 2), np.nan)
+    distance = 0.06 * np.ptp(points, axis=0) * (2, 1)
     for label in names:
-        rows = store.matrix[:, [_column(tagger, label)]].nonzero()[0]
+        rows = _rows_with(tagger, label)
         if len(rows) == 0:
             continue
-        place = points[rows, :2].mean(axis=0)
-        free = (np.abs(taken - place) > apart * (2, 1)).any(axis=1).all()
-        if labels is not None or (free and len(taken) < _MOST_NAMES):
-            taken = np.vstack([taken, place])
+        place = points[rows].mean(axis=0)
+        is_beside = np.abs(captions - place) > distance
+        is_free = is_beside.any(axis=1).all()
+        if labels is not None or (is_free and len(captions) < _MOST_NAMES):
+            captions = np.vstack([captions, place])
             axes.annotate(label, place, ha="center", fontsize=8)
     axes.set(title=f"{len(points)} known tag sets", xticks=[], yticks=[])
     return axes
@@ -76,19 +80,21 @@ def plot_label(tagger: ZeroShotTagger, label: str, ax: Axes | None = None) -> Ax
         With a legend that names each sense by the labels that set it apart.
     """
     axes = _axes(ax)
-    column = _column(tagger, label)
-    senses = tagger.senses(label)
+    rows = _rows_with(tagger, label)
+    senses = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
     if senses is None:
-        points = tagger.store_.points[tagger.store_.sets]
-        rows = tagger.store_.matrix[:, [column]].nonzero()[0]
+        store = tagger.store_
+        points = store.points[store.sets]
         axes.scatter(points[:, 0], points[:, 1], s=6, color="0.8", linewidths=0)
         axes.scatter(points[rows, 0], points[rows, 1], s=14, label="one sense")
     else:
         x, y = senses.background.T
         axes.scatter(x, y, s=6, color="0.8", linewidths=0)
-        for sense, words in enumerate(senses.words):
-            x, y = senses.points[senses.senses == sense].T
-            axes.scatter(x, y, s=14, label=", ".join(words) or f"sense {sense + 1}")
+        for number, words in enumerate(senses.words):
+            in_sense = senses.senses == number
+            x, y = senses.points[in_sense].T
+            caption = ", ".join(words) or f"sense {number + 1}"
+            axes.scatter(x, y, s=14, label=caption)
     axes.legend(fontsize=8)
     axes.set(title=label, xticks=[], yticks=[])
     return axes
@@ -121,12 +127,13 @@ def plot_reliability(tagger: ZeroShotTagger, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def _column(tagger: ZeroShotTagger, label: str) -> int:
-    """Find a label of the known documents, by any of its names."""
+def _rows_with(tagger: ZeroShotTagger, label: str) -> IntArray:
+    """Return the known documents that hold a label, by any of its names."""
     column = tagger._column(label)
     if column >= len(tagger.store_.labels):
         raise InputError(f"No known tag set holds '{label}', so there is nothing to draw.")
-    return column
+    entries = tagger.store_.matrix[:, [column]]
+    return entries.nonzero()[0].astype(np.int64)
 
 
 def _axes(ax: Axes | None) -> Axes:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ UNIT = 1.001
 
 @contextmanager
 def reading(path: str | Path, what: str = "model") -> Iterator[None]:
-    """Return which folder it is whose content is refused."""
+    """Name the folder in an error about its content."""
     try:
         yield
     except _ContentError as error:
@@ -41,7 +41,7 @@ def reading(path: str | Path, what: str = "model") -> Iterator[None]:
 
 @contextmanager
 def part(name: str) -> Iterator[None]:
-    """Return which part of a state it is whose content is refused."""
+    """Name the part of a state in an error about its content."""
     try:
         yield
     except _ContentError as error:
@@ -70,94 +70,85 @@ def require(condition: object, name: str, wanted: str) -> None:
 # ---------------------------------------------------------------------- values
 
 
-class Kind(ABC):
-    """What a value must be."""
+class Kind:
+    """What a value must be, in words and as a test."""
 
-    @abstractmethod
-    def check(self, value: Any, name: str) -> None:
+    def __init__(self, wanted: str, accepts: Callable[[Any], bool]) -> None:
+        self.wanted = wanted
+        self.accepts = accepts
+
+    def check(self, value: Any, name: str = "config") -> None:
         """Raise unless a value is of this kind."""
+        if not self.accepts(value):
+            raise refuse(name, self.wanted, shown(value))
 
 
-@dataclass(frozen=True)
+def _is_finite(value: object) -> bool:
+    """Return whether a value is a finite number, of any size."""
+    if type(value) is int:
+        return abs(value) < 2**1023
+    return type(value) is float and math.isfinite(value)
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a value is text, a finite number, nothing, or a list or table of such."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, (list, tuple)):
+            waiting.extend(item)
+        elif isinstance(item, Mapping):
+            waiting.extend(item)
+            waiting.extend(item.values())
+        elif isinstance(item, str):
+            if not is_text(item):
+                return False
+        elif not (item is None or isinstance(item, (bool, int)) or _is_finite(item)):
+            return False
+    return True
+
+
+Flag = partial(Kind, "true or false", lambda value: type(value) is bool)
+Text = partial(
+    Kind,
+    "text without NUL and without half characters",
+    lambda value: isinstance(value, str) and is_text(value),
+)
+# Anything that is only shown or compared, and anything that a part checks by itself.
+Plain = partial(Kind, "plain values with finite numbers and whole text", _is_plain)
+Anything = partial(Kind, "anything", lambda value: True)
+
+
 class Whole(Kind):
     """A whole number, by default one of 64 bits."""
 
-    low: int = -(2**63)
-    high: int = 2**63 - 1
-
-    def check(self, value: Any, name: str) -> None:
-        """See `Kind.check`."""
-        if type(value) is not int or not self.low <= value <= self.high:
-            wanted = f"a whole number from {_short(self.low)} to {_short(self.high)}"
-            raise refuse(name, wanted, shown(value))
+    def __init__(self, low: int = -(2**63), high: int = 2**63 - 1) -> None:
+        wanted = f"a whole number from {low:g} to {high:g}"
+        super().__init__(wanted, lambda value: type(value) is int and low <= value <= high)
 
 
-@dataclass(frozen=True)
 class Number(Kind):
     """A finite number."""
 
-    low: float = -math.inf
-    high: float = math.inf
-
-    def check(self, value: Any, name: str) -> None:
-        """See `Kind.check`."""
-        if not _is_finite(value) or not self.low <= value <= self.high:
-            raise refuse(name, f"a finite number{_range(self.low, self.high)}", shown(value))
+    def __init__(self, low: float = -math.inf, high: float = math.inf) -> None:
+        wanted = f"a finite number from {low:g} to {high:g}"
+        super().__init__(wanted, lambda value: _is_finite(value) and low <= value <= high)
 
 
-class Flag(Kind):
-    """True or false."""
-
-    def check(self, value: Any, name: str) -> None:
-        """See `Kind.check`."""
-        if type(value) is not bool:
-            raise refuse(name, "true or false", shown(value))
-
-
-class Text(Kind):
-    """Text that can be written anywhere."""
-
-    def check(self, value: Any, name: str) -> None:
-        """See `Kind.check`."""
-        if not isinstance(value, str) or not is_text(value):
-            raise refuse(name, "text without NUL and without half characters", shown(value))
-
-
-@dataclass(frozen=True)
 class Choice(Kind):
     """One of some words."""
 
-    options: Collection[str]
-
-    def check(self, value: Any, name: str) -> None:
-        """See `Kind.check`."""
-        if not isinstance(value, str) or value not in self.options:
-            raise refuse(name, f"one of {', '.join(self.options)}", shown(value))
+    def __init__(self, options: Collection[str]) -> None:
+        wanted = f"one of {', '.join(options)}"
+        super().__init__(wanted, lambda value: isinstance(value, str) and value in options)
 
 
-class Plain(Kind):
-    """Anything that is only told or compared: text, finite numbers, lists and tables of them."""
+class Either(Kind):
+    """A value of one of some kinds without inner values."""
 
-    def check(self, value: Any, name: str) -> None:
-        """See `Kind.check`."""
-        waiting = [value]
-        while waiting:
-            one = waiting.pop()
-            if isinstance(one, (list, tuple)):
-                waiting += one
-            elif isinstance(one, Mapping):
-                waiting += [*one, *one.values()]
-            elif isinstance(one, str):
-                Text().check(one, name)
-            elif one is not None and not isinstance(one, (bool, int)) and not _is_finite(one):
-                raise refuse(name, "plain values with finite numbers", shown(one))
-
-
-class Anything(Kind):
-    """What a part checks by itself."""
-
-    def check(self, value: Any, name: str) -> None:
-        """See `Kind.check`."""
+    def __init__(self, kinds: Collection[Kind]) -> None:
+        wanted = " or ".join(kind.wanted for kind in kinds)
+        super().__init__(wanted, lambda value: any(kind.accepts(value) for kind in kinds))
 
 
 @dataclass(frozen=True)
@@ -166,29 +157,10 @@ class Maybe(Kind):
 
     kind: Kind
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: Any, name: str = "config") -> None:
         """See `Kind.check`."""
         if value is not None:
             self.kind.check(value, name)
-
-
-@dataclass(frozen=True)
-class Either(Kind):
-    """A value of one of some kinds."""
-
-    kinds: tuple[Kind, ...]
-
-    def check(self, value: Any, name: str) -> None:
-        """See `Kind.check`."""
-        refused: list[ModelFileError] = []
-        for kind in self.kinds:
-            try:
-                kind.check(value, name)
-            except ModelFileError as error:
-                refused.append(error)
-            else:
-                return
-        raise refused[-1]
 
 
 @dataclass(frozen=True)
@@ -200,16 +172,16 @@ class Several(Kind):
     distinct: bool = False
     least: int = 0
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: Any, name: str = "config") -> None:
         """See `Kind.check`."""
         if not isinstance(value, (list, tuple)):
             raise refuse(name, "a list", shown(value))
         if self.length is not None and len(value) != self.length:
-            raise refuse(name, f"a list of {self.length}", f"{len(value)}")
+            raise refuse(name, f"a list of {self.length}", len(value))
         if len(value) < self.least:
-            raise refuse(name, f"a list of {self.least} at the least", f"{len(value)}")
-        for one in value:
-            self.kind.check(one, name)
+            raise refuse(name, f"a list of {self.least} at the least", len(value))
+        for item in value:
+            self.kind.check(item, name)
         if self.distinct and len(set(value)) < len(value):
             raise refuse(name, "a list of different values")
 
@@ -220,13 +192,13 @@ class Table(Kind):
 
     kind: Kind
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: Any, name: str = "config") -> None:
         """See `Kind.check`."""
         if not isinstance(value, Mapping):
             raise refuse(name, "a table", shown(value))
-        for key, one in value.items():
+        for key, item in value.items():
             Text().check(key, name)
-            self.kind.check(one, f"{name}.{key:.40}")
+            self.kind.check(item, f"{name}.{key:.40}")
 
 
 @dataclass(frozen=True)
@@ -241,23 +213,23 @@ class Fields(Kind):
         if not isinstance(value, Mapping):
             raise refuse(name, "a table", shown(value))
         _check_names(value, self.kinds, self.optional, name)
-        for key, one in value.items():
-            self.kinds[key].check(one, key if name == "config" else f"{name}.{key}")
+        for key, item in value.items():
+            self.kinds[key].check(item, key if name == "config" else f"{name}.{key}")
 
 
-_NAMED_KINDS: dict[str, Kind] = {
+_KINDS_BY_TYPE: dict[str, Kind] = {
     "int": Whole(),
     "float": Number(),
     "bool": Flag(),
     "str": Text(),
     "Path": Text(),
     # A seed may be a number of any size.
-    "RandomState": Maybe(Whole(0, 2**4096)),
+    "RandomState": Maybe(Whole(0, 2**1000)),
 }
 
 
 def parameters(made: type, *names: str) -> Fields:
-    """Declare parameters of a constructor, all or some, by what it says of their types."""
+    """Declare parameters of a constructor, all or some, by the annotations of their types."""
     signature = inspect.signature(made).parameters
     kinds = {name: _kind_of(str(signature[name].annotation)) for name in names or signature}
     return Fields(kinds)
@@ -266,12 +238,12 @@ def parameters(made: type, *names: str) -> Fields:
 def _kind_of(annotation: str) -> Kind:
     """Return the kind of an annotation such as "int | None" or "tuple[float, float]"."""
     if annotation.startswith("tuple["):
-        inner = annotation.removeprefix("tuple[").removesuffix("]").split(", ")
-        return Several(_kind_of(inner[0]), len(inner))
-    words = annotation.split(" | ")
-    kinds = tuple(_NAMED_KINDS[word] for word in words if word != "None")
+        types = annotation.removeprefix("tuple[").removesuffix("]").split(", ")
+        return Several(_kind_of(types[0]), len(types))
+    types = annotation.split(" | ")
+    kinds = [_KINDS_BY_TYPE[name] for name in types if name != "None"]
     kind = kinds[0] if len(kinds) == 1 else Either(kinds)
-    return Maybe(kind) if "None" in words else kind
+    return Maybe(kind) if "None" in types else kind
 
 
 # ---------------------------------------------------------------------- arrays
@@ -281,25 +253,10 @@ def _kind_of(annotation: str) -> Kind:
 class Array:
     """What an array must be: its type, its shape, and where its numbers lie; all are finite.
 
-    Attributes
-    ----------
-    dtype : str
-        Names of types, such as "float32" or "float32 float64".
-    shape : tuple of int or str
-        Lengths, or names of sizes such as "n_labels" and products such as "n_members*code". A size
-        that has not been met is what the first array that names it says.
-    low, high : float
-        The least and the largest number.
-    below : str, optional
-        A size that numbers are smaller than: places in something of that size.
-    distinct : bool
-        Whether all numbers differ.
-    longest : float, optional
-        The length of a row at the most.
-    or_empty : bool
-        Whether it may have no numbers at all, (0, 0), in place of rows of its width.
-    optional : bool
-        Whether it may be missing.
+    `dtype` names one or more types. `shape` holds lengths and names of sizes, such as "n_labels",
+    "n_labels+1" or "n_members*code"; the first array that names a size says what it is. Numbers are
+    smaller than the size `below`; rows are at most `longest` long. An array that is `or_empty` may
+    have no columns where it has no rows.
     """
 
     dtype: str
@@ -329,33 +286,25 @@ class Csr:
 def check_arrays(
     arrays: Arrays, declared: Mapping[str, Array | Csr], **sizes: int
 ) -> dict[str, int]:
-    """Raise unless arrays are as they were declared.
+    """Raise unless arrays are as declared; return all sizes, those that were given and met.
 
-    Parameters
-    ----------
-    arrays : mapping of str to array
-        By name.
-    declared : mapping of str to Array or Csr
-        By name; a `Csr` by the name in front of "data", "indices" and "indptr", or by "".
-    **sizes : int
-        Those that are known from elsewhere.
-
-    Returns
-    -------
-    dict of str to int
-        All sizes.
+    A `Csr` is declared by the name in front of "data", "indices" and "indptr", or by "".
     """
-    flat: dict[str, Array] = {}
-    for name, one in declared.items():
-        flat |= {name: one} if isinstance(one, Array) else _csr_parts(name, one)
-    optional = [name for name, one in flat.items() if one.optional]
-    _check_names(arrays, flat, optional, "arrays")
-    for name, one in flat.items():
+    dense: dict[str, Array] = {}
+    for name, declaration in declared.items():
+        if isinstance(declaration, Csr):
+            dense |= _csr_parts(name, declaration)
+        else:
+            dense[name] = declaration
+    optional = [name for name, declaration in dense.items() if declaration.optional]
+    _check_names(arrays, dense, optional, "arrays")
+    for name, declaration in dense.items():
         if name in arrays:
-            _check_array(arrays[name], one, name, sizes)
-    for name, one in declared.items():
-        if isinstance(one, Csr):
-            _check_rows(arrays, name, *(_length(size, sizes) for size in one.shape))
+            _check_array(arrays[name], declaration, name, sizes)
+    for name, declaration in declared.items():
+        if isinstance(declaration, Csr):
+            n_rows, n_columns = (_length(size, sizes) for size in declaration.shape)
+            _check_rows(arrays, name, n_rows, n_columns)
     return sizes
 
 
@@ -381,59 +330,72 @@ def matrix_of(arrays: Arrays, shape: tuple[int, int], name: str = "") -> sp.csr_
 
 def same_as(state: Mapping[str, NDArray[Any]], squares: str = "square") -> dict[str, Array]:
     """Declare arrays as those of a state of the same form; moments of squares are not negative."""
-    return {
-        name: Array(
-            array.dtype.name,
-            array.shape,
-            low=0 if squares in name else -1e15,
-            high=1e15,
-        )
-        for name, array in state.items()
-    }
+    declared = {}
+    for name, array in state.items():
+        low = 0 if squares in name else -1e15
+        declared[name] = Array(array.dtype.name, array.shape, low, 1e15)
+    return declared
 
 
-def _csr_parts(name: str, one: Csr) -> dict[str, Array]:
+def _csr_parts(name: str, declared: Csr) -> dict[str, Array]:
     """Declare the arrays of a sparse matrix."""
     start = f"{name}." if name else ""
-    stored, (rows, columns) = f"{name}_stored", one.shape
+    stored = f"{name}_stored"
+    rows, columns = declared.shape
     parts = {
         f"{start}indices": Array("int32 int64", (stored,), 0, below=columns),
         f"{start}indptr": Array("int32 int64", (f"{rows}+1",), 0, math.inf),
     }
-    if one.dtype is not None:
-        parts[f"{start}data"] = Array(one.dtype, (stored,), one.low, one.high)
+    if declared.dtype is not None:
+        parts[f"{start}data"] = Array(declared.dtype, (stored,), declared.low, declared.high)
     return parts
 
 
-def _check_array(array: NDArray[Any], one: Array, name: str, sizes: dict[str, int]) -> None:
+def _check_array(array: NDArray[Any], declared: Array, name: str, sizes: dict[str, int]) -> None:
     """Check one array, and learn sizes that it is the first to have."""
-    if array.dtype.name not in one.dtype.split():
-        raise refuse(name, f"an array of {one.dtype.replace(' ', ' or ')}", array.dtype.name)
-    empty = one.or_empty and array.shape == (0,) * len(one.shape)
-    wanted = (one.shape[0], *(0,) * (len(one.shape) - 1)) if empty else one.shape
-    if array.ndim != len(wanted):
-        raise refuse(name, f"an array of {len(wanted)} dimension(s)", f"{array.ndim}")
-    for length, size in zip(array.shape, wanted, strict=True):
-        if isinstance(size, str) and size.isidentifier() and size not in sizes:
-            sizes[size] = length
-    expected = tuple(_length(size, sizes) for size in wanted)
+    if array.dtype.name not in declared.dtype.split():
+        dtypes = declared.dtype.replace(" ", " or ")
+        raise refuse(name, f"an array of {dtypes}", array.dtype.name)
+    n_dimensions = len(declared.shape)
+    if array.ndim != n_dimensions:
+        raise refuse(name, f"an array of {n_dimensions} dimension(s)", array.ndim)
+    shape = declared.shape
+    if declared.or_empty and not any(array.shape):
+        shape = (shape[0], *(0,) * (n_dimensions - 1))
+    for length, size in zip(array.shape, shape, strict=True):
+        if isinstance(size, str) and size.isidentifier():
+            sizes.setdefault(size, length)
+    expected = tuple(_length(size, sizes) for size in shape)
     if array.shape != expected:
-        raise refuse(name, f"an array of shape {expected}", f"{array.shape}")
-    if not array.size or array.dtype.kind == "b":
+        raise refuse(name, f"an array of shape {expected}", array.shape)
+    if array.size:
+        _check_numbers(array, declared, name, sizes)
+
+
+def _check_numbers(
+    array: NDArray[Any], declared: Array, name: str, sizes: Mapping[str, int]
+) -> None:
+    """Check the numbers of an array that is not empty."""
+    if array.dtype.kind == "b":
+        if array.view(np.uint8).max() > 1:
+            raise refuse(name, "an array of truth values")
         return
-    # Of numbers that are none every comparison is false.
-    least, largest = array.min(), array.max()
-    high = math.inf if one.below is not None else one.high
-    if not (one.low <= least and largest <= high and np.isfinite(largest)):
-        raise refuse(name, f"finite numbers{_range(one.low, high)}", f"{least:g} to {largest:g}")
-    if one.below is not None and largest >= _length(one.below, sizes):
-        raise refuse(name, f"numbers below {_length(one.below, sizes)}", f"{largest:g}")
-    if one.distinct and len(np.unique(array)) < array.size:
+    least = array.min()
+    largest = array.max()
+    high = math.inf if declared.below is not None else declared.high
+    # With NaN every comparison is false.
+    if not (declared.low <= least and largest <= high and np.isfinite(largest)):
+        wanted = f"finite numbers from {declared.low:g} to {high:g}"
+        raise refuse(name, wanted, f"{least:g} to {largest:g}")
+    if declared.below is not None and largest >= _length(declared.below, sizes):
+        raise refuse(name, f"numbers below {_length(declared.below, sizes)}", f"{largest:g}")
+    if declared.distinct and len(np.unique(array)) < array.size:
         raise refuse(name, "an array of different numbers")
-    if one.longest is not None:
+    if declared.longest is not None:
         rows = array.reshape(len(array), -1)
-        if np.einsum("ij,ij->i", rows, rows, dtype=np.float64).max() > one.longest**2:
-            raise refuse(name, f"rows of a length of {one.longest:g} at the most")
+        squared_lengths = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+        if squared_lengths.max() > declared.longest**2:
+            raise refuse(name, f"rows of a length of {declared.longest:g} at the most")
 
 
 def _check_rows(arrays: Arrays, name: str, n_rows: int, n_columns: int) -> None:
@@ -475,26 +437,3 @@ def _check_names(
     unknown = [key for key in given if key not in declared]
     if unknown:
         raise refuse(name, f"without {shown(unknown[0])}, which no model has")
-
-
-def _is_finite(value: object) -> bool:
-    """Return whether a value is a finite number, of any size."""
-    if type(value) is int:
-        return abs(value) < 2**1023
-    return type(value) is float and math.isfinite(value)
-
-
-def _short(number: int) -> str:
-    """Return a bound, as a power of two where it is long."""
-    if abs(number) < 10**9:
-        return str(number)
-    return f"{'-' if number < 0 else ''}2^{(abs(number) - 1).bit_length()}"
-
-
-def _range(low: float, high: float) -> str:
-    """Return a range in words, where there is one."""
-    if math.isinf(low) and math.isinf(high):
-        return ""
-    if math.isinf(high):
-        return f", at least {low:g}"
-    return f" from {low:g} to {high:g}"

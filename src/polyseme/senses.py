@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 
 from polyseme._validation import IntArray, RandomState, as_generator, draw_seed, first_few
 from polyseme.concepts import Concepts
+from polyseme.documents import label_column
+from polyseme.store import KnownDocuments
 
 SENSES = (2, 3, 4)
+# Documents that a sense has at least, and concepts that are looked at.
+LEAST_MEMBERS, MOST_CONCEPTS = 3, 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,28 +52,47 @@ class SenseMap:
 
     def __repr__(self) -> str:
         """Return the first word of each sense, in a line."""
-        named = first_few([words[0] if words else "?" for words in self.words])
-        n_senses, n_documents = len(self.words), len(self.documents)
-        return f"SenseMap({self.label}: {n_senses} senses of {n_documents} tag sets: {named})"
+        first_words = first_few([words[0] if words else "?" for words in self.words])
+        size = f"{len(self.words)} senses of {len(self.documents)} tag sets"
+        return f"SenseMap({self.label}: {size}: {first_words})"
 
 
 def label_senses(
-    concepts: Concepts,
-    label_id: int,
-    min_members: int = 3,
-    most: int = 1000,
-    random_state: RandomState = None,
+    documents: KnownDocuments,
+    label: str,
+    random_state: RandomState = 0,
+    *,
+    normalize: bool = True,
 ) -> SenseMap | None:
-    """Split one label's concepts into senses; None where they do not fall apart.
+    """Split the known tag sets that hold a label by where they lie: its senses.
 
-    A sense has at least `min_members` documents; of more documents than `most`, so many are drawn.
-    `random_state` seeds k-means, and the choice of documents and of background concepts.
+    Parameters
+    ----------
+    documents : KnownDocuments
+        Those of a tagger, `store_`.
+    label : str
+        One that they hold.
+    random_state : int, numpy Generator or None
+        Seeds k-means, and the choice of documents and of background concepts.
+    normalize : bool
+        Whether the label is found by any spelling.
+
+    Returns
+    -------
+    SenseMap or None
+        Its words name each sense by the labels that set it apart. None where the tag sets do not
+        fall apart.
     """
+    column = label_column(documents.labels, label, normalize=normalize)
     generator = as_generator(random_state)
-    rows = np.flatnonzero(concepts.label_ids == label_id)
-    rows = np.sort(generator.permutation(rows)[:most])
-    split = split_senses(concepts.points[rows], min_members, draw_seed(generator))
-    return None if split is None else sense_map(concepts, rows, *split, generator)
+    concepts = documents.concepts()
+    rows = np.flatnonzero(concepts.label_ids == column)
+    rows = np.sort(generator.permutation(rows)[:MOST_CONCEPTS])
+    split = split_senses(concepts.points[rows], LEAST_MEMBERS, draw_seed(generator))
+    if split is None:
+        return None
+    senses, silhouette = split
+    return sense_map(concepts, rows, senses, silhouette, generator)
 
 
 def split_senses(
@@ -77,7 +100,7 @@ def split_senses(
 ) -> tuple[IntArray, float] | None:
     """Split concepts (n, n_axes) by k-means into 2 to 4 senses: the largest silhouette wins.
 
-    Gives the sense of each, (n,), and the silhouette; None where no split has `min_members` in
+    Returns the sense of each, (n,), and the silhouette; None where no split has `min_members` in
     every sense.
     """
     from sklearn.cluster import KMeans
@@ -120,16 +143,17 @@ def sense_map(
     axes = np.linalg.svd(points - centre, full_matrices=False)[2][:2]
     # An axis has no direction of its own: let its largest entry be positive.
     axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-    others = np.flatnonzero(concepts.label_ids != label_id)
-    others = np.sort(generator.permutation(others)[:n_background])
+    other_rows = np.flatnonzero(concepts.label_ids != label_id)
+    background_rows = np.sort(generator.permutation(other_rows)[:n_background])
     documents = concepts.document_ids[rows]
+    background = concepts.points[background_rows].astype(np.float64)
     return SenseMap(
         label=concepts.labels[label_id],
         documents=documents,
         points=(points - centre) @ axes.T,
         senses=senses,
         words=_distinguishing_words(concepts, label_id, documents, senses),
-        background=(concepts.points[others].astype(np.float64) - centre) @ axes.T,
+        background=(background - centre) @ axes.T,
         silhouette=silhouette,
     )
 
@@ -137,17 +161,15 @@ def sense_map(
 def _distinguishing_words(
     concepts: Concepts, label_id: int, documents: IntArray, senses: IntArray, n_words: int = 3
 ) -> tuple[tuple[str, ...], ...]:
-    """Give, for each sense, the labels whose share of its documents is most above the rest's."""
-    ones = np.ones(len(concepts))
-    places = (concepts.document_ids, concepts.label_ids)
+    """Return, for each sense, the labels whose share of its documents is most above the rest's."""
+    entries = (np.ones(len(concepts)), (concepts.document_ids, concepts.label_ids))
     shape = (int(concepts.document_ids.max()) + 1, len(concepts.labels))
-    holding = sp.csr_matrix((ones, places), shape)[documents]
+    holding = sp.csr_matrix(entries, shape)[documents]
     words = []
     for sense in range(int(senses.max()) + 1):
-        inside, outside = (
-            np.asarray(holding[chosen].sum(axis=0)).ravel() / chosen.sum()
-            for chosen in (senses == sense, senses != sense)
-        )
+        is_inside = senses == sense
+        inside = np.asarray(holding[is_inside].mean(axis=0)).ravel()
+        outside = np.asarray(holding[~is_inside].mean(axis=0)).ravel()
         gain = inside - outside
         gain[label_id] = 0.0
         best = np.argsort(-gain, kind="stable")[:n_words]

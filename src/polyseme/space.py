@@ -7,7 +7,7 @@ of labels that turn up later. No label strings here: columns are numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -39,12 +39,11 @@ from polyseme.calibration import (
     Calibration,
     calibrate,
     expected_frequencies,
-    logit,
     match_frequencies,
     sigmoid,
 )
 from polyseme.checkpoints import other_training
-from polyseme.corrections import SKETCH, sketch
+from polyseme.corrections import PROJECTION_SIZE, project
 from polyseme.linear_path import (
     MOST_FEATURES,
     SHRINKAGES,
@@ -86,6 +85,7 @@ from polyseme.training import (
     selection_weights,
     standardise,
 )
+from polyseme.votes import Voters, mix
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -101,14 +101,10 @@ SLOPES = (0.75, 1.2)
 CONTEXT = 0.5
 # The share that known documents near an item's code have in its logits; the rest is the readout's.
 PRIMING = 0.3
-# How fast a known document's vote falls with its cosine to a code.
-TEMPERATURE = 0.1
 # Principal axes of documents' codes, in which known documents are kept and compared.
 _AXES, _TURNS = 128, 2
 # Documents that these axes are learned from, and documents that are coded at a time.
 _AXES_DOCUMENTS, _DOCUMENTS = 2048, 8192
-# Votes that are counted at a time.
-_VOTES = 2**23
 # Items that calibration is learned on, and of those how many are kept for labels that come later.
 _CALIBRATED = 4096
 _REFERENCE = 512
@@ -131,7 +127,7 @@ class Readout(NamedTuple):
     intercepts: Matrix  # (n_labels,)
 
 
-class Reference(NamedTuple):
+class HeldOutSample(NamedTuple):
     """Training items as members that had not seen them code them; empty where there are none."""
 
     codes: Floats  # (n, members_per_fold * code)
@@ -140,86 +136,23 @@ class Reference(NamedTuple):
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
-        return f"Reference({len(self.codes)} items)"
+        return f"HeldOutSample({len(self.codes)} items)"
 
 
-class Voters(NamedTuple):
-    """Known documents that vote for their labels, the nearer the more (priming)."""
+class EncodedFeatures(NamedTuple):
+    """The codes of items, with what they are made of: features, probable tags, the linear path."""
 
-    points: Floats  # (m, n_axes)
-    holders: sp.csr_matrix  # of float32, (n_labels, m): which of them hold each label
-    times: Floats  # (m, 1): how often each votes
-
-    def __repr__(self) -> str:
-        """Return its size, in a line."""
-        return f"Voters({len(self.points)} tag sets)"
-
-    @classmethod
-    def of(cls, points: Floats, documents: sp.csr_matrix, counts: IntArray | None = None) -> Voters:
-        """Let documents (m, n_labels) vote from their points, each `counts` (m,) times."""
-        times = np.ones(len(points)) if counts is None else counts
-        holders = sp.csr_matrix(documents.T, dtype=np.float32)
-        return cls(points, holders, times.astype(np.float32)[:, None])
-
-    def votes(self, points: Floats, left_out: IntArray | None = None) -> Matrix:
-        """Return shares of votes, (n, n_labels), for points (n, n_axes).
-
-        One document may be left out for each point (n,); -1 leaves out none.
-        """
-        shares = np.zeros((len(points), self.holders.shape[0]))
-        for rows in self._blocks(len(points)):
-            strength = self._strength(points[rows])
-            if left_out is not None:
-                places = np.flatnonzero(left_out[rows] >= 0)
-                strength[left_out[rows][places], places] = 0
-            total = strength.sum(axis=0, dtype=np.float64)
-            shares[rows] = (self.holders @ strength / np.maximum(total, 1e-30)).T
-        return shares
-
-    def label_votes(self, points: Floats, column: int) -> Matrix:
-        """Return the votes that one label gets, (n,), for points (n, n_axes); not yet shares."""
-        sets = self.holders[column].indices
-        holding = self._replace(points=self.points[sets], times=self.times[sets])
-        return holding.total_votes(points)
-
-    def total_votes(self, points: Floats) -> Matrix:
-        """Return the sums of all votes, (n,), for points (n, n_axes)."""
-        totals = np.zeros(len(points))
-        for rows in self._blocks(len(points)):
-            totals[rows] = self._strength(points[rows]).sum(axis=0, dtype=np.float64)
-        return totals
-
-    def _blocks(self, n: int) -> Iterator[slice]:
-        """Yield the points, of n, whose votes are counted at a time."""
-        step = max(1, _VOTES // max(len(self.points), 1))
-        for start in range(0, n, step):
-            yield slice(start, start + step)
-
-    def _strength(self, points: Floats) -> Floats:
-        """Return how strongly each document votes, (m, n), for points (n, n_axes)."""
-        # Cosines are at most 1, so that nothing overflows.
-        strength: Floats = self.points @ points.T
-        strength -= 1
-        strength /= TEMPERATURE
-        np.exp(strength, out=strength)
-        strength *= self.times
-        return strength
-
-
-class ItemView(NamedTuple):
-    """The codes of items, and what they are made of: features, probable tags, the linear path."""
-
-    direct: Floats  # members' codes of features, (n, n_members * code)
+    codes: Floats  # (n, n_dimensions)
+    direct: Floats  # members' codes of features alone, (n, n_members * code)
     probable: Floats  # tags that items probably have, in members' order; given ones are 1
     coordinates: Floats  # of the linear path, (n, n_coordinates)
+
+
+class ReferenceSample(NamedTuple):
+    """Items that stand for all: a correction leaves its label as frequent on these."""
+
     codes: Floats  # (n, n_dimensions)
-
-
-class Background(NamedTuple):
-    """Items that stand for all: what is learned of some leaves labels as frequent on these."""
-
-    codes: Floats  # (n, n_dimensions)
-    sketches: Floats  # (n, n_sketch)
+    projections: Floats  # (n, projection_size)
     weights: Matrix  # (n,)
 
 
@@ -303,19 +236,25 @@ class WarmStart:
         order : int64 array, shape (n_labels,)
             Its columns; see `ConceptSpace.order_`.
         """
-        former, columns = self.space, self.columns[order]
-        place_of = np.argsort(former.order_)
-        places = np.where(columns < 0, -1, place_of[columns])
-        new, known = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
-        holding = data.documents[:, new]
+        former = self.space
+        columns = self.columns[order]
+        former_places = np.argsort(former.order_)
+        places = np.where(columns < 0, -1, former_places[columns])
+        new_columns = np.flatnonzero(places < 0)
+        old_columns = np.flatnonzero(places >= 0)
+
+        # Documents that hold new labels, over the labels of the former space.
+        holding = data.documents[:, new_columns]
         rows = np.flatnonzero(np.diff(holding.indptr))
         if len(rows) > _MOST_HOLDING:
-            rows = rows[np.linspace(0, len(rows) - 1, _MOST_HOLDING).astype(np.int64)]
-        table = data.documents[rows][:, known].tocoo()
-        shape = (len(rows), len(former.order_))
-        documents = sp.csr_matrix((table.data, (table.row, places[known][table.col])), shape)
+            spaced = np.linspace(0, len(rows) - 1, _MOST_HOLDING).astype(np.int64)
+            rows = rows[spaced]
+        old_tags = data.documents[rows][:, old_columns].tocoo()
+        former_columns = places[old_columns][old_tags.col]
+        entries = (old_tags.data, (old_tags.row, former_columns))
+        documents = sp.csr_matrix(entries, (len(rows), len(former.order_)))
         weights, biases = former.first_readouts(
-            documents, holding[rows], data.folds[rows], data.priors()[new]
+            documents, holding[rows], data.folds[rows], data.priors()[new_columns]
         )
         any_unseen = data.n_unseen > 0 and former.n_seen_ < len(former.order_)
         return StartMembers(former.members_, places, any_unseen, weights, biases)
@@ -370,8 +309,8 @@ class ConceptSpace(Estimator):
         What a ridge regression adds to the logits of seen labels, beside the members.
     calibration_ : Calibration
         In the members' order of labels.
-    reference_ : Reference
-    background_ : Background
+    held_out_sample_ : HeldOutSample
+    reference_sample_ : ReferenceSample
     mean_code_ : float64 array, shape (n_dimensions,), and mean_tags_ : float64, shape (n_seen,)
         What features say of an item on average, and which tags are probable on average: what
         evidence starts from.
@@ -524,10 +463,12 @@ class ConceptSpace(Estimator):
         n_items, n_features : int
             How many tagged items there are, and their features; 0 without any.
         """
-        plan, (n_documents, n_labels) = self.planned(shape[0], n_items), shape
-        encoders = (n_features + n_labels + 2 * plan.code) * plan.hidden
+        n_documents, n_labels = shape
+        plan = self.planned(n_documents, n_items)
         n_members = min(plan.n_folds, n_documents) * plan.members_per_fold
-        return n_members * (encoders + plan.code * n_labels)
+        encoder_weights = (n_features + n_labels + 2 * plan.code) * plan.hidden
+        readout_weights = plan.code * n_labels
+        return n_members * (encoder_weights + readout_weights)
 
     def prepare(
         self,
@@ -654,17 +595,19 @@ class ConceptSpace(Estimator):
 
     def _learn_scatter(self, data: TrainingData) -> None:
         """Learn mean and covariance of documents' codes, member by member."""
-        n_members, code = len(self.members_), self.plan_.code
-        sums, squares = np.zeros((n_members, code)), np.zeros((n_members, code, code))
-        m = data.documents.shape[0]
-        for start in range(0, m, _BLOCK):
-            codes = _side_by_side(self.members_.encode_rows(data.documents[start : start + _BLOCK]))
-            split = codes.reshape(len(codes), n_members, code).transpose(1, 0, 2)
-            sums += split.sum(axis=1, dtype=np.float64)
-            squares += split.mT @ split
-        self.document_mean_ = sums / m
-        outer = self.document_mean_[:, :, None] * self.document_mean_[:, None]
-        self.document_scatter_ = squares / m - outer
+        n_members = len(self.members_)
+        code = self.plan_.code
+        sums = np.zeros((n_members, code))
+        squares = np.zeros((n_members, code, code))
+        n_documents = data.documents.shape[0]
+        for start in range(0, n_documents, _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            codes = self.members_.encode_rows(data.documents[rows])
+            sums += codes.sum(axis=1, dtype=np.float64)
+            squares += codes.mT @ codes
+        means = sums / n_documents
+        self.document_mean_ = means
+        self.document_scatter_ = squares / n_documents - means[:, :, None] * means[:, None]
 
     def _learn_axes(self, data: TrainingData, former: Floats | None) -> None:
         """Learn the principal axes of documents' codes, from some thousand of them.
@@ -701,9 +644,9 @@ class ConceptSpace(Estimator):
         n_labels, n_seen = data.n_labels, data.n_seen
         empty, no_codes = np.zeros(0), np.zeros((0, 0), dtype=np.float32)
         self.calibration_ = Calibration(np.ones(n_labels), np.zeros(n_labels), empty)
-        self.reference_ = Reference(no_codes, np.zeros(0, dtype=np.int64), empty)
+        self.held_out_sample_ = HeldOutSample(no_codes, np.zeros(0, dtype=np.int64), empty)
         self.mean_code_, self.mean_tags_ = empty, empty
-        self.background_ = Background(no_codes, no_codes, empty)
+        self.reference_sample_ = ReferenceSample(no_codes, no_codes, empty)
         self.linear_ = LinearPath.empty(0 if data.X is None else data.X.shape[1], n_seen)
         self.derive()
         if data.X is None:
@@ -727,8 +670,9 @@ class ConceptSpace(Estimator):
         calibration = calibrate(mixed, sample.truth, weights, frequencies)
         self.calibration_ = calibration._replace(slopes=slopes)
         kept = np.sort(generator.permutation(len(sample.items))[:_REFERENCE])
-        self.reference_ = Reference(held_out.codes[kept], sample.folds[kept], weights[kept])
-        self._keep_background(data, sample.items, weights, generator)
+        codes = held_out.codes[kept]
+        self.held_out_sample_ = HeldOutSample(codes, sample.folds[kept], weights[kept])
+        self._draw_reference_sample(data, sample.items, weights, generator)
 
     def _draw_sample(self, data: TrainingData, generator: np.random.Generator) -> _Sample:
         """Draw the items that calibration is learned on."""
@@ -736,9 +680,11 @@ class ConceptSpace(Estimator):
         most = max(_REFERENCE, min(_CALIBRATED, _CALIBRATED * 2048 // data.n_labels))
         items = np.sort(generator.permutation(len(data.item_documents))[:most])
         documents = data.item_documents[items]
-        are_held_out = len(np.unique(data.folds[data.item_documents])) > 1
+        item_folds = data.folds[data.item_documents]
+        are_held_out = len(np.unique(item_folds)) > 1
         folds = data.folds[documents] if are_held_out else np.full(len(items), -1)
-        truth = np.asarray(data.documents[documents][:, : data.n_seen].toarray(), dtype=np.float64)
+        seen_tags = data.documents[documents][:, : data.n_seen]
+        truth = np.asarray(seen_tags.toarray(), dtype=np.float64)
         return _Sample(items, documents, folds, truth, are_held_out)
 
     def _features_of(self, data: TrainingData, items: IntArray) -> Floats:
@@ -777,7 +723,7 @@ class ConceptSpace(Estimator):
             probable[rows] = sigmoid(_read(members, direct)[:, :n_seen] + added)
             tags = np.zeros((len(features), n_labels), dtype=np.float32)
             tags[:, :n_seen] = probable[rows]
-            codes[rows] = self.compose(direct, tags, members)
+            codes[rows] = self.compose(direct, self.encode_context(tags, members))
             logits[rows] = _read(members, codes[rows])[:, :n_labels]
             if self.priming and sample.are_held_out:
                 documents = sample.documents[rows]
@@ -878,7 +824,7 @@ class ConceptSpace(Estimator):
             losses.append(log_loss(logits, sample.truth, weights, frequencies[:n_seen]))
         return SHRINKAGES[int(np.argmin(losses))]
 
-    def _keep_background(
+    def _draw_reference_sample(
         self,
         data: TrainingData,
         items: IntArray,
@@ -886,39 +832,53 @@ class ConceptSpace(Estimator):
         generator: np.random.Generator,
         most: int = 256,
     ) -> None:
-        """Keep some items, and some of the pool, that stand for all; items have weights (n,)."""
+        """Draw some items (n,) with weights (n,), and some of the pool, that stand for all."""
         assert data.X is not None
-        share = len(data.item_documents) / (len(data.item_documents) + data.n_pool)
-        tagged = generator.permutation(len(items))[: max(int(share * most), 1)]
-        parts, of_parts = [data.X[items[tagged]]], [weights[tagged]]
+        n_items = len(data.item_documents)
+        n_tagged = max(int(most * n_items / (n_items + data.n_pool)), 1)
+        rows = generator.permutation(len(items))[:n_tagged]
+        tables = [data.X[items[rows]]]
+        table_weights = [weights[rows]]
         if data.pool is not None:
-            some = generator.permutation(data.n_pool)[: most - len(tagged)]
-            parts.append(data.pool[some])
-            of_parts.append(np.ones(len(some)))
-        self.background_ = Background(
-            np.concatenate([self.item_codes(part) for part in parts]),
-            np.concatenate([self.sketch(part) for part in parts]),
-            np.concatenate(of_parts),
+            pool_rows = generator.permutation(data.n_pool)[: most - len(rows)]
+            tables.append(data.pool[pool_rows])
+            table_weights.append(np.ones(len(pool_rows)))
+        self.reference_sample_ = ReferenceSample(
+            np.concatenate([self.item_codes(table) for table in tables]),
+            np.concatenate([self.project(table) for table in tables]),
+            np.concatenate(table_weights),
         )
 
     def _held_out_votes(
         self, data: TrainingData, fold: int, codes: Floats, left_out: IntArray
     ) -> Matrix:
         """Let known documents but its own vote for each item, as members new to it code them."""
-        members, documents = self._members_of(fold), data.documents
+        members = self._members_of(fold)
+        documents = data.documents
         size = members.n_dimensions
         dimensions = slice(fold * size, (fold + 1) * size)
         axes = self.axes_[dimensions]
-        centre = self.document_mean_.ravel()[dimensions].astype(np.float32) @ axes
-        known = np.empty((documents.shape[0], axes.shape[1]), dtype=np.float32)
-        for start in range(0, len(known), _DOCUMENTS):
+        mean_code = self.document_mean_.ravel()[dimensions].astype(np.float32)
+        centre = mean_code @ axes
+        points = np.empty((documents.shape[0], axes.shape[1]), dtype=np.float32)
+        for start in range(0, len(points), _DOCUMENTS):
             rows = slice(start, start + _DOCUMENTS)
-            known_codes = _side_by_side(members.encode_rows(documents[rows]))
-            known[rows] = _directions(known_codes @ axes - centre)
-        voters = Voters.of(known, documents)
-        return voters.votes(_directions(codes @ axes - centre), left_out)
+            document_codes = _side_by_side(members.encode_rows(documents[rows]))
+            points[rows] = _directions(document_codes @ axes - centre)
+        item_points = _directions(codes @ axes - centre)
+        return Voters.of(points, documents).shares(item_points, left_out)
 
     # ------------------------------------------------------------------ codes
+
+    @property
+    def seen_columns(self) -> IntArray:
+        """The columns of labels that items carry, (n_seen,)."""
+        return np.asarray(self.order_[: self.n_seen_])
+
+    @property
+    def unseen_columns(self) -> IntArray:
+        """The columns of labels that documents alone hold, (n_unseen,)."""
+        return np.asarray(self.order_[self.n_seen_ :])
 
     @property
     def n_dimensions(self) -> int:
@@ -935,70 +895,76 @@ class ConceptSpace(Estimator):
         return float(np.linalg.norm(labels[0]) / shrinkage)
 
     def item_codes(self, X: Features, tags: sp.csr_matrix | None = None) -> Floats:
-        """Return the codes of items.
-
-        Parameters
-        ----------
-        X : float64 array or csr_matrix, shape (n, n_features)
-        tags : csr_matrix, shape (n, n_labels), optional
-            Labels that items are known to have.
-
-        Returns
-        -------
-        float32 array, shape (n, n_dimensions)
-        """
+        """Return the codes of items, (n, n_dimensions), some rows at a time; see `encode_items`."""
         check_fitted(self, "members_")
         codes = np.empty((X.shape[0], self.n_dimensions), dtype=np.float32)
         for start in range(0, len(codes), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            codes[rows] = self.views(X[rows], None if tags is None else tags[rows]).codes
+            block_tags = None if tags is None else tags[rows]
+            codes[rows] = self.encode_items(X[rows], block_tags).codes
         return codes
 
-    @property
-    def n_sketch(self) -> int:
-        """Dimensions of a sketch; 0 without features."""
-        return min(self.members_.shape.n_features, SKETCH)
+    def encode_items(self, X: Features, tags: sp.csr_matrix | None = None) -> EncodedFeatures:
+        """Encode items by their features, and by the tags that they have or probably have.
 
-    def sketch(self, X: Features) -> Floats:
-        """Return directions (n, n_sketch) of bounded size, by which items are alike."""
-        return sketch(standardise(X, self.mean_, self.scale_))
-
-    def views(self, X: Features, tags: sp.csr_matrix | None = None) -> ItemView:
-        """Return the codes of at most some thousand items, with what they are made of.
-
-        For parameters see `item_codes`.
+        Parameters
+        ----------
+        X : float64 array or csr_matrix, shape (n, n_features)
+            At most some thousand items.
+        tags : csr_matrix, shape (n, n_labels), optional
+            Labels that items are known to have.
         """
         check_fitted(self, "members_")
         features = standardise(X, self.mean_, self.scale_)
         direct = _side_by_side(self.members_.encode_items(features))
         coordinates = self.linear_.coordinates(features)
         codes = np.concatenate([direct, coordinates], axis=1)
+
+        # Seen labels are read from the features alone; given tags are certain.
         logits = codes @ self._seen_readout.weights + self._seen_readout.intercepts
         probable = np.zeros((len(direct), len(self.order_)), dtype=np.float32)
         probable[:, : self.n_seen_] = sigmoid(logits)
         n_probable = self.n_seen_
         if tags is not None:
-            given = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
-            np.maximum(probable, given, out=probable)
+            certain = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
+            np.maximum(probable, certain, out=probable)
             n_probable = len(self.order_)
-        codes[:, : direct.shape[1]] = self.compose(direct, probable[:, :n_probable])
-        return ItemView(direct, probable, coordinates, codes)
 
-    def compose(self, direct: Floats, probable: Floats, members: Members | None = None) -> Floats:
-        """Put an item's two halves together, by all members or some; see `views`."""
-        context = self.encode_tags(probable, members)
+        context = _side_by_side(self.members_.encode_documents(probable[:, :n_probable]))
+        codes[:, : direct.shape[1]] = self.compose(direct, context)
+        return EncodedFeatures(codes, direct, probable, coordinates)
+
+    def compose(self, direct: Floats, context: Floats) -> Floats:
+        """Return members' codes of features and of probable tags as one, (n, n_members * code)."""
         return np.asarray((1 - self.context) * direct + self.context * context, dtype=np.float32)
 
-    def encode_tags(self, tags: Floats, members: Members | None = None) -> Floats:
-        """Return the codes of probable tags, (n, n_labels) in the order of members; see `views`."""
-        return _side_by_side((members or self.members_).encode_documents(tags))
+    def encode_context(self, probable: Floats, members: Members | None = None) -> Floats:
+        """Return members' codes of probable tags, (n, n_members * code).
 
-    def document_codes(self, tags: sp.csr_matrix) -> Floats:
+        Parameters
+        ----------
+        probable : float32 array, shape (n, n_labels)
+            In the order of members; where all but the first labels are 0, these alone will do.
+        members : Members, optional
+            Those of a fold; by default all.
+        """
+        return _side_by_side((members or self.members_).encode_documents(probable))
+
+    def encode_documents(self, tags: sp.csr_matrix) -> Floats:
         """Return the codes (n, n_dimensions) of documents or partial tag sets (n, n_labels)."""
         check_fitted(self, "members_")
         codes = _side_by_side(self.members_.encode_rows(sp.csr_matrix(tags)[:, self.order_]))
         # Tags have no place on the linear path.
         return np.pad(codes, ((0, 0), (0, self.linear_.n_coordinates)))
+
+    @property
+    def projection_size(self) -> int:
+        """Dimensions of a projection; 0 without features."""
+        return min(self.members_.shape.n_features, PROJECTION_SIZE)
+
+    def project(self, X: Features) -> Floats:
+        """Return directions (n, projection_size) of bounded size, by which items are alike."""
+        return project(standardise(X, self.mean_, self.scale_))
 
     def points(self, codes: Floats) -> Floats:
         """Return codes as directions of length 1 on the principal axes, (n, n_axes)."""
@@ -1007,10 +973,9 @@ class ConceptSpace(Estimator):
     def document_points(self, tags: sp.csr_matrix) -> Floats:
         """Return the points (n, n_axes) of documents (n, n_labels), some rows at a time."""
         points = np.empty((tags.shape[0], self.axes_.shape[1]), dtype=np.float32)
-        with one_blas_thread():
-            for start in range(0, len(points), _BLOCK):
-                rows = slice(start, start + _BLOCK)
-                points[rows] = self.points(self.document_codes(tags[rows]))
+        for start in range(0, len(points), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            points[rows] = self.points(self.encode_documents(tags[rows]))
         return points
 
     def _members_of(self, fold: int) -> Members:
@@ -1031,19 +996,23 @@ class ConceptSpace(Estimator):
             Whether from items' codes, calibrated, or from those of tag sets. The logits of items
             are then mixed with those of votes; see `mix`.
         """
-        n_labels, columns = len(self.order_), np.argsort(self.order_)
+        n_labels = len(self.order_)
         # The one readout that members side by side have.
         weights = self.members_.labels.astype(np.float64) / len(self.members_)
         weights = weights.reshape(-1, weights.shape[2])[:, :n_labels]
-        bias = self.members_.bias[:, 0].astype(np.float64).mean(axis=0)[:n_labels]
-        slopes, intercepts = np.ones(n_labels), np.zeros(n_labels)
-        of_path = np.zeros((self.linear_.n_coordinates, n_labels))
+        member_biases = self.members_.bias[:, 0, :n_labels].astype(np.float64)
+        intercepts = member_biases.mean(axis=0)
+        path_weights = np.zeros((self.linear_.n_coordinates, n_labels))
         if of_items:
             slopes = self.calibration_.slopes * (1 - self.priming)
-            intercepts = self.calibration_.intercepts
-            of_path[:, : self.n_seen_] = self.linear_.labels
-        weights = np.concatenate([weights * slopes, of_path])
-        return Readout(weights[:, columns], (bias * slopes + intercepts)[columns])
+            weights = weights * slopes
+            intercepts = intercepts * slopes + self.calibration_.intercepts
+            path_weights[:, : self.n_seen_] = self.linear_.labels
+
+        # From the order of members to that of columns.
+        places = np.argsort(self.order_)
+        all_weights = np.concatenate([weights, path_weights])
+        return Readout(all_weights[:, places], intercepts[places])
 
     def threshold(self, precision: float) -> float:
         """Return how likely seen labels must be for a share of them to be true."""
@@ -1081,22 +1050,26 @@ class ConceptSpace(Estimator):
         of_items, of_tags : Readout
             From items' codes and from those of tag sets.
         """
-        counts = np.maximum(np.asarray(holding.sum(axis=0), dtype=np.float64).ravel(), 1)
         n_members, code = self.document_mean_.shape
-        codes = codes[:, : n_members * code]
-        means = np.asarray(holding.T @ codes.astype(np.float64)) / counts[:, None]
+        n_holding = np.asarray(holding.sum(axis=0), dtype=np.float64).ravel()
+        counts = np.maximum(n_holding, 1)
+        member_codes = codes[:, : n_members * code].astype(np.float64)
+        means = np.asarray(holding.T @ member_codes) / counts[:, None]
+
+        # From the mean of all documents to that of those which hold the label, shrunk.
         centre = self.document_mean_[..., None]
         gaps = means.reshape(-1, n_members, code).transpose(1, 2, 0) - centre
         gaps = gaps * counts / (counts + _DOUBT)
         directions = self._discriminants(gaps, counts)
         middle = centre + 0.5 * gaps
-        bias = -(directions * middle).sum(axis=1).mean(axis=0)
+        biases = -(directions * middle).sum(axis=1).mean(axis=0)
         weights = self._without_path(directions.reshape(n_members * code, -1) / n_members)
-        prior = np.log(frequencies) - np.log1p(-frequencies)
+
+        prior_logits = _prior_logits(frequencies)
         slopes = _item_slopes(counts)
-        of_items = Readout(weights * slopes, bias * slopes + prior)
-        calibrated = self._match_reference(of_items, directions * slopes, frequencies)
-        return calibrated, Readout(weights, bias + prior)
+        uncalibrated = Readout(weights * slopes, biases * slopes + prior_logits)
+        of_items = self._match_held_out_sample(uncalibrated, directions * slopes, frequencies)
+        return of_items, Readout(weights, biases + prior_logits)
 
     def _discriminants(self, gaps: Matrix, counts: Matrix) -> Matrix:
         """Return the directions of linear discriminant analysis, (n_members, code, n_new).
@@ -1104,11 +1077,14 @@ class ConceptSpace(Estimator):
         `gaps` (n_members, code, n_new) are from the mean of all documents to that of the documents
         which hold a label; of these there are `counts`, (n_new,) or (n_members, 1, n_new).
         """
-        spread = np.trace(self.document_scatter_, axis1=1, axis2=2) / gaps.shape[1]
+        mean_variances = np.trace(self.document_scatter_, axis1=1, axis2=2) / gaps.shape[1]
+        spreads = np.maximum(mean_variances, _LEAST_SPREAD)[:, None, None]
         # The fewer documents hold a label, the less is made of directions that hardly scatter.
-        ridge = np.maximum(spread, _LEAST_SPREAD)[:, None, None] * (_RIDGE + _FEW / counts)
-        values, axes = np.linalg.eigh(self.document_scatter_)
-        return np.asarray(axes @ (axes.mT @ gaps / (np.maximum(values, 0)[..., None] + ridge)))
+        ridge = spreads * (_RIDGE + _FEW / counts)
+        eigenvalues, axes = np.linalg.eigh(self.document_scatter_)
+        variances = np.maximum(eigenvalues, 0)[..., None]
+        on_axes = axes.mT @ gaps / (variances + ridge)
+        return np.asarray(axes @ on_axes)
 
     def first_readouts(
         self, documents: sp.csr_matrix, holding: sp.csr_matrix, folds: IntArray, priors: Matrix
@@ -1136,21 +1112,21 @@ class ConceptSpace(Estimator):
             shape = (n_members, code, 0)
             return np.zeros(shape, dtype=np.float32), np.zeros((n_members, 0), dtype=np.float32)
         codes = self.members_.encode_rows(documents)
-        fold_of = np.arange(len(codes)) // self.plan_.members_per_fold
-        visible = (folds != fold_of[:, None]).astype(np.float64)
-        counts = np.stack([holding.T @ rows for rows in visible])[:, None]
-        sums = np.stack(
-            [
-                (holding.T @ (rows[:, None] * of_member)).T
-                for rows, of_member in zip(visible, codes, strict=True)
-            ]
-        )
-        centre, some = self.document_mean_[..., None], np.maximum(counts, 1)
-        gaps = np.where(counts > 0, sums / some - centre, 0.0) * some / (some + _DOUBT)
-        directions = self._discriminants(gaps, some) * _item_slopes(some)
-        biases = (
-            np.log(priors) - np.log1p(-priors) - (directions * (centre + 0.5 * gaps)).sum(axis=1)
-        )
+        member_folds = np.arange(len(codes)) // self.plan_.members_per_fold
+        is_visible = (folds != member_folds[:, None]).astype(np.float64)
+        sums = np.empty((n_members, code, len(priors)))
+        n_holding = np.empty((n_members, 1, len(priors)))
+        for member, visible in enumerate(is_visible):
+            sums[member] = (holding.T @ (visible[:, None] * codes[member])).T
+            n_holding[member] = holding.T @ visible
+
+        counts = np.maximum(n_holding, 1)
+        centre = self.document_mean_[..., None]
+        gaps = np.where(n_holding > 0, sums / counts - centre, 0.0)
+        gaps = gaps * counts / (counts + _DOUBT)
+        directions = self._discriminants(gaps, counts) * _item_slopes(counts)
+        middle = centre + 0.5 * gaps
+        biases = _prior_logits(priors) - (directions * middle).sum(axis=1)
         return directions.astype(np.float32), biases.astype(np.float32)
 
     def mixed_with_names(
@@ -1168,22 +1144,19 @@ class ConceptSpace(Estimator):
         share : float
             Of the names; that of votes (`priming`) stays as it is.
         """
-        named = likeness.any(axis=1)
-        if not named.any():
+        have_names = likeness.any(axis=1)
+        if not have_names.any():
             return of_items, of_tags
-        columns = self.order_[self.n_seen_ :][named]
-        by_name = self.readout_of_names(likeness[named], self.priors_[columns])
-        mixed = []
-        for before, names, rest in zip(
-            (of_items, of_tags), by_name, (1 - self.priming, 1.0), strict=True
-        ):
-            weights, intercepts = before.weights.copy(), before.intercepts.copy()
-            weights[:, columns] *= 1 - share
-            weights[:, columns] += share * rest * names.weights
-            intercepts[columns] *= 1 - share
-            intercepts[columns] += share * rest * names.intercepts
-            mixed.append(Readout(weights, intercepts))
-        return mixed[0], mixed[1]
+        columns = self.unseen_columns[have_names]
+        items_by_name, tags_by_name = self.readout_of_names(
+            likeness[have_names], self.priors_[columns]
+        )
+        # The share of votes in items' logits stays as it is.
+        item_share = share * (1 - self.priming)
+        return (
+            _mix_columns(of_items, columns, 1 - share, items_by_name, item_share),
+            _mix_columns(of_tags, columns, 1 - share, tags_by_name, share),
+        )
 
     def readout_of_names(
         self, likeness: Matrix, frequencies: Matrix | None = None
@@ -1201,34 +1174,37 @@ class ConceptSpace(Estimator):
         -------
         of_items, of_tags : Readout
         """
+        if frequencies is None:
+            frequencies = np.full(len(likeness), self.typical_frequency)
         n_members, code = self.document_mean_.shape
-        seen = self.members_.labels[..., : self.n_seen_].astype(np.float64)
-        directions = seen @ likeness.T * SLOPES[0]
-        typical = frequencies
-        if typical is None:
-            typical = np.full(len(likeness), self.typical_frequency)
-        bias = -(directions * self.document_mean_[..., None]).sum(axis=1).mean(axis=0)
+        seen_weights = self.members_.labels[..., : self.n_seen_].astype(np.float64)
+        directions = seen_weights @ likeness.T * SLOPES[0]
+        centre = self.document_mean_[..., None]
+        biases = -(directions * centre).sum(axis=1).mean(axis=0)
         weights = self._without_path(directions.reshape(n_members * code, -1) / n_members)
-        of_tags = Readout(weights, bias + np.log(typical) - np.log1p(-typical))
-        return self._match_reference(of_tags, directions, typical), of_tags
+        of_tags = Readout(weights, biases + _prior_logits(frequencies))
+        of_items = self._match_held_out_sample(of_tags, directions, frequencies)
+        return of_items, of_tags
 
     def _without_path(self, weights: Matrix) -> Matrix:
         """Return members' weights (n_members * code, n_new) with zeros for the linear path."""
         return np.pad(weights, ((0, self.linear_.n_coordinates), (0, 0)))
 
-    def _match_reference(
+    def _match_held_out_sample(
         self, readout: Readout, directions: Matrix, frequencies: Matrix
     ) -> Readout:
-        """Bring new labels to the frequency that is expected of them on reference items."""
-        codes, folds, weights = self.reference_
+        """Bring new labels to the frequency that is expected of them on held-out items."""
+        codes, folds, weights = self.held_out_sample_
         if not len(weights):
             return readout
         per_fold = self.plan_.members_per_fold
-        logits = np.empty((len(codes), directions.shape[2]))
+        n_new = directions.shape[2]
+        logits = np.empty((len(codes), n_new))
         for fold in np.unique(folds):
-            of_fold = directions[fold * per_fold : (fold + 1) * per_fold]
-            stacked = of_fold.reshape(-1, of_fold.shape[2])
-            logits[folds == fold] = codes[folds == fold] @ stacked / per_fold
+            rows = folds == fold
+            fold_directions = directions[fold * per_fold : (fold + 1) * per_fold]
+            stacked = fold_directions.reshape(-1, n_new)
+            logits[rows] = codes[rows] @ stacked / per_fold
         return readout._replace(intercepts=match_frequencies(logits, weights, frequencies))
 
     # ------------------------------------------------------------------ checks and persistence
@@ -1266,8 +1242,8 @@ class ConceptSpace(Estimator):
         groups = {str(place): group for place, group in enumerate(self.members_.groups)}
         parts = {
             "calibration": self.calibration_._asdict(),
-            "reference": self.reference_._asdict(),
-            "background": self.background_._asdict(),
+            "held_out_sample": self.held_out_sample_._asdict(),
+            "reference_sample": self.reference_sample_._asdict(),
             "linear": self.linear_._asdict(),
         }
         for part, fields in (parts | {"members": groups}).items():
@@ -1290,8 +1266,8 @@ class ConceptSpace(Estimator):
         flat = [groups[str(place)] for place in range(len(groups))]
         space.members_ = Members(Shape(*config["shape"]), *flat)
         space.calibration_ = Calibration(**within(copies, "calibration"))
-        space.reference_ = Reference(**within(copies, "reference"))
-        space.background_ = Background(**within(copies, "background"))
+        space.held_out_sample_ = HeldOutSample(**within(copies, "held_out_sample"))
+        space.reference_sample_ = ReferenceSample(**within(copies, "reference_sample"))
         space.linear_ = LinearPath(**within(copies, "linear"))
         for name in _ARRAYS:
             setattr(space, f"{name}_", copies[name])
@@ -1354,18 +1330,18 @@ _DECLARED = {
     "calibration.slopes": Array("float64", ("n_labels",), 0, 1e3),
     "calibration.intercepts": Array("float64", ("n_labels",), -1e3, 1e3),
     "calibration.thresholds": Array("float64", ("n_thresholds",), 0, 1),
-    "reference.codes": Array(
-        "float32", ("n_reference", "members_per_fold*code"), -UNIT, UNIT, or_empty=True
+    "held_out_sample.codes": Array(
+        "float32", ("n_held_out", "members_per_fold*code"), -UNIT, UNIT, or_empty=True
     ),
-    "reference.folds": Array("int64", ("n_reference",), 0, below="n_folds"),
-    "reference.weights": Array("float64", ("n_reference",), 1e-9),
-    "background.codes": Array(
-        "float32", ("n_background", "n_dimensions"), -_MOST_CODE, _MOST_CODE, or_empty=True
+    "held_out_sample.folds": Array("int64", ("n_held_out",), 0, below="n_folds"),
+    "held_out_sample.weights": Array("float64", ("n_held_out",), 1e-9),
+    "reference_sample.codes": Array(
+        "float32", ("n_sampled", "n_dimensions"), -_MOST_CODE, _MOST_CODE, or_empty=True
     ),
-    "background.sketches": Array(
-        "float32", ("n_background", "n_sketch"), longest=UNIT, or_empty=True
+    "reference_sample.projections": Array(
+        "float32", ("n_sampled", "projection_size"), longest=UNIT, or_empty=True
     ),
-    "background.weights": Array("float64", ("n_background",), 1e-9),
+    "reference_sample.weights": Array("float64", ("n_sampled",), 1e-9),
     "linear.weights": Array("float32", ("n_inputs", "n_coordinates"), -_MOST_CODE, _MOST_CODE),
     "linear.offsets": Array("float32", ("n_coordinates",), -_MOST_CODE, _MOST_CODE),
     "linear.labels": Array("float32", ("n_coordinates", "n_seen"), -1e3, 1e3),
@@ -1414,7 +1390,7 @@ def _check_state(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
         n_dimensions=n_dimensions,
         item_dimensions=n_dimensions if n_features else 0,
         item_tags=n_seen if n_features else 0,
-        n_sketch=min(n_features, SKETCH),
+        projection_size=min(n_features, PROJECTION_SIZE),
     )
     require(sizes["n_thresholds"] in (0, len(PRECISIONS)), "calibration.thresholds", "0 or 99")
 
@@ -1438,6 +1414,22 @@ def _digest(members: Members) -> str:
     return digest.hexdigest()
 
 
+def _prior_logits(frequencies: Matrix) -> Matrix:
+    """Return the logits of frequencies, which are between 0 and 1."""
+    return np.asarray(np.log(frequencies) - np.log1p(-frequencies))
+
+
+def _mix_columns(
+    readout: Readout, columns: IntArray, share: float, names: Readout, name_share: float
+) -> Readout:
+    """Return a readout that has a share of that by names in some columns."""
+    weights = readout.weights.copy()
+    weights[:, columns] = share * weights[:, columns] + name_share * names.weights
+    intercepts = readout.intercepts.copy()
+    intercepts[columns] = share * intercepts[columns] + name_share * names.intercepts
+    return Readout(weights, intercepts)
+
+
 def _item_slopes(counts: Matrix) -> Matrix:
     """Return by how much new labels' directions count, by how many documents they rest on.
 
@@ -1451,9 +1443,9 @@ def _turned(axes: Floats, codes: Matrix) -> Matrix:
     """Return the principal axes (n_dimensions, n_axes) of centred codes, from some near them."""
     for _ in range(_TURNS):
         axes, _ = np.linalg.qr(codes.T @ (codes @ axes))
-    placed = codes @ axes
-    _, turn = np.linalg.eigh(placed.T @ placed)
-    return np.asarray(axes @ turn[:, ::-1])
+    coordinates = codes @ axes
+    _, rotation = np.linalg.eigh(coordinates.T @ coordinates)
+    return np.asarray(axes @ rotation[:, ::-1])
 
 
 def _side_by_side(codes: Floats) -> Floats:
@@ -1472,8 +1464,3 @@ def _directions(placed: Floats) -> Floats:
     """Return places on axes, (n, n_axes), each at length 1."""
     lengths = np.sqrt(np.einsum("ij,ij->i", placed, placed))[:, None]
     return np.asarray(placed / np.maximum(lengths, 1e-12), dtype=np.float32)
-
-
-def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:
-    """Return logits (n, n_labels) of which those of votes have a share; see `vote`."""
-    return np.asarray((1 - share) * logits + share * logit(votes)) if share else logits

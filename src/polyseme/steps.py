@@ -30,19 +30,20 @@ class Learner:
     """
 
     def __init__(self, training: SpaceTraining, places: slice) -> None:
-        self.training, plan = training, training.plan
+        self.training = training
+        plan = training.plan
         self.members = training.members.select(places)
         self.gradients = self.members.to(training.device)
         self.optimizer = MemberOptimizer(
             self.members, self.gradients, plan.learning_rates, plan.decays
         )
-        self.batches = self._batches(places)
+        self.batches = self._make_sampler(places)
 
-    def _batches(self, places: slice) -> Batches:
-        return Batches(self.training, places)
+    def _make_sampler(self, places: slice) -> BatchSampler:
+        return BatchSampler(self.training, places)
 
     def train(self, items: Round | None) -> list[tuple[float, float]]:
-        """Take the steps of a round; give each member's last losses, (documents, items)."""
+        """Take the steps of a round; return each member's last losses, (documents, items)."""
         plan = self.training.plan
         self.batches.begin(items)
         for number in self.training.next_steps:
@@ -52,28 +53,53 @@ class Learner:
         return losses(batch, logits, plan.document_batch)
 
 
-def losses(batch: Batch, logits: Tensor, n_documents: int) -> list[tuple[float, float]]:
+def losses(batch: TrainingBatch, logits: Tensor, n_documents: int) -> list[tuple[float, float]]:
     """Return each member's mean cross-entropy of documents and of items by their features."""
     entropies = torch.nn.functional.binary_cross_entropy_with_logits(
         logits, batch.targets, reduction="none"
     )
-    of_rows, first = (entropies * batch.weights).sum(dim=2).cpu(), batch.tags.shape[1]
-    return [(float(rows[:n_documents].sum()), float(rows[first:].sum())) for rows in of_rows]
+    weighted = entropies * batch.weights
+    row_losses = weighted.sum(dim=2).cpu()
+    first_item = batch.tags.shape[1]
+    member_losses: list[tuple[float, float]] = []
+    for member_rows in row_losses:
+        of_documents = float(member_rows[:n_documents].sum())
+        of_items = float(member_rows[first_item:].sum())
+        member_losses.append((of_documents, of_items))
+    return member_losses
 
 
-def read_columns(there: Tensor, drawn: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Choose the labels that a step reads: those in targets, and others by numbers that were drawn.
+def read_columns(in_targets: Tensor, draws: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Choose the labels that a step reads: those in targets, and a random sample of the others.
 
-    Takes which labels are in any target (n,), and numbers between 0 and 1 (n,). Gives columns
-    (most,), and for how many labels each stands (most,). Blocks of labels that are drawn without
-    looking cost 7 points of E-MAP at 10,000 labels and 2,048 a step; these cost less than one.
+    Labels that are drawn in blocks, without regard to targets, cost 7 points of E-MAP at 10,000
+    labels and 2,048 a step; these cost less than one.
+
+    Parameters
+    ----------
+    in_targets : bool tensor, shape (n,)
+        Which labels are in any target.
+    draws : float tensor, shape (n,)
+        Random numbers between 0 and 1.
+    most : int
+        How many labels are read.
+
+    Returns
+    -------
+    columns : int64 tensor, shape (most,)
+    factors : float tensor, shape (most,)
+        For how many labels each of these stands.
     """
-    there = there.float()
-    n, n_there = len(drawn), there.sum()
-    columns = (drawn + there).topk(most).indices
-    n_read = n_there.clamp(max=most)
-    others = (n - n_there) / (most - n_read).clamp(min=1)
-    return columns, torch.where(there[columns] > 0, n_there / n_read.clamp(min=1), others)
+    in_targets = in_targets.float()
+    n_labels = len(draws)
+    n_in_targets = in_targets.sum()
+    columns = (draws + in_targets).topk(most).indices
+    n_read = n_in_targets.clamp(max=most)
+    target_factor = n_in_targets / n_read.clamp(min=1)
+    n_sampled = (most - n_read).clamp(min=1)
+    other_factor = (n_labels - n_in_targets) / n_sampled
+    factors = torch.where(in_targets[columns] > 0, target_factor, other_factor)
+    return columns, factors
 
 
 def _read(table: Tensor, columns: Tensor | None) -> Tensor:
@@ -84,17 +110,23 @@ def _read(table: Tensor, columns: Tensor | None) -> Tensor:
     return table.gather(-1, columns.expand(*table.shape[:-1], -1))
 
 
+def _labels_in(targets: Tensor) -> Tensor:
+    """Return which outputs are true in any target, (n_outputs,)."""
+    is_true = targets > 0.5
+    return is_true.flatten(0, -2).any(dim=0)
+
+
 class DrawnDocuments(NamedTuple):
     """The documents of a step."""
 
-    tags: Tensor  # what is left of their tags, (n_members, n, n_labels)
-    targets: Tensor  # all of them, and whether any is unseen, (n_members, n, n_outputs)
-    shown: Tensor  # 1 or 0 where a label would be hidden, (n_members, n, n_labels)
+    tags: Tensor  # tags that are not hidden, (n_members, n, n_labels)
+    targets: Tensor  # all tags, and whether any is unseen, (n_members, n, n_outputs)
+    visible: Tensor  # 1, or 0 where a label is hidden, (n_members, n, n_labels)
     all_unseen: Tensor  # 1 where all unseen ones are hidden, (n_members, n, 1)
     scales: Tensor  # weights of unseen labels, (n_members, n, 1)
 
 
-class Batches:
+class BatchSampler:
     """Draw the batches of some members; `polyseme.gpu_training` has other sources of numbers.
 
     Parameters
@@ -105,146 +137,204 @@ class Batches:
     """
 
     def __init__(self, training: SpaceTraining, places: slice) -> None:
-        self.training, self.data, self.plan = training, training.data, training.plan
-        data, self.device = training.data, training.device
-        self.number, self.places = int(training.numbers[places][0]), places
+        data = training.data
+        self.training = training
+        self.data = data
+        self.plan = training.plan
+        self.device = training.device
+        self.number = int(training.numbers[places][0])
+        self.places = places
         # Which documents each member may see, (n_members, m).
         self.sees = data.folds != training.fold_of[places, None]
         if training.n_folds == 1:
             self.sees[:] = True
         self.documents = self._candidates(self.sees)
-        self.label_weights = torch.from_numpy(data.label_weights(self.plan.rarity)).to(self.device)
-        # Of the outputs of items, before rarity; and what probable tags are weighted by.
+        label_weights = data.label_weights(self.plan.rarity)
+        self.label_weights = torch.from_numpy(label_weights).to(self.device)
+        # Weights of items' outputs, before rarity, and the factor of probable tags.
         self.output_weights = torch.zeros(data.n_outputs, device=self.device)
         self.output_weights[: data.n_seen] = 1.0
         self.probable_scale = torch.zeros((), device=self.device)
         self.items: dict[str, Tensor] = {}
-        self.n_items = self.n_probable = self.n_pool = 0
+        self.n_items = 0
+        self.n_probable = 0
+        self.n_pool = 0
 
     def begin(self, items: Round | None) -> None:
         """Take over the items of a round, and seed its draws."""
-        data, plan = self.data, self.plan
-        self._seed(self.training.seed_of(self.number, 1, self.training.round))
+        data = self.data
+        plan = self.plan
+        seed = self.training.seed_of(self.number, 1, self.training.round)
+        self._seed(seed)
         if items is None:
             return
         sees = self.sees[:, data.item_documents[items.rows]]
         sees[~sees.any(axis=1)] = True
-        self.n_items, self.n_probable = self._item_counts(int(sees.sum(axis=1).min()), items.soft)
+        n_visible = int(sees.sum(axis=1).min())
+        self.n_items, self.n_probable = self._item_counts(n_visible, items.soft)
         self.n_pool = self._pool_count(len(items.pool_rows), items.pooled)
-        names = ("features", "targets", "probable", "weights")
-        tables = {name: torch.from_numpy(getattr(items, name)) for name in names}
+        tables: dict[str, Tensor] = {}
+        for name in ("features", "targets", "probable", "weights"):
+            tables[name] = torch.from_numpy(getattr(items, name))
         tables["rows"], tables["sizes"] = self._candidates(sees)
         if self.n_pool and data.pool_folds is not None:
-            folds, own = data.pool_folds[items.pool_rows], self.training.fold_of[self.places, None]
-            sees = folds != own
+            item_folds = data.pool_folds[items.pool_rows]
+            member_folds = self.training.fold_of[self.places, None]
+            sees = item_folds != member_folds
             sees[~sees.any(axis=1)] = True
             rows, tables["pool_sizes"] = self._candidates(sees)
             tables["pool_rows"] = rows + len(items.rows)
-        self._hold(tables)
+        self._set_items(tables)
         self.output_weights[data.n_seen : data.n_labels] = plan.soft_weight * items.soft
-        scale = plan.probable_weight / (max(self.n_probable, 1) * data.n_outputs)
+        n_numbers = max(self.n_probable, 1) * data.n_outputs
+        scale = plan.probable_weight / n_numbers
         self.probable_scale.fill_(scale * items.soft)
 
-    def draw(self) -> Batch:
+    def draw(self) -> TrainingBatch:
         """Draw one batch for each member."""
-        data, plan, n_items = self.data, self.plan, self.n_items
+        plan = self.plan
         documents = self._draw_documents(plan.document_batch)
-        tags, features, item_targets = documents.tags, None, None
+        tags = documents.tags
+        rows = None
+        features = None
+        item_targets = None
         if self.items:
-            chosen = self._choose(self.items["rows"], self.items["sizes"], n_items)
-            if self.n_pool:
-                tables = self.items["pool_rows"], self.items["pool_sizes"]
-                chosen = torch.cat([chosen, self._choose(*tables, self.n_pool)], dim=1)
-            features, item_targets = self.items["features"][chosen], self.items["targets"][chosen]
+            rows = self._draw_items()
+            features = self.items["features"][rows]
+            item_targets = self.items["targets"][rows]
             # Some of the items are read by their probable tags, then all by their features.
-            some = slice(0, self.n_probable)
-            probable = torch.zeros(len(chosen), self.n_probable, data.n_labels, device=self.device)
-            probable[..., : data.n_seen] = self.items["probable"][chosen[:, some]]
-            tags = torch.cat([tags, probable], dim=1)
+            tags = torch.cat([tags, self._probable_tags(rows)], dim=1)
 
-        # Weights of labels that are not read are never made: such tables are what a draw costs.
-        columns, factors = None, torch.ones((), device=self.device)
-        if data.n_outputs > plan.label_block:
-            there = (documents.targets > 0.5).flatten(0, -2).any(dim=0)
-            if item_targets is not None:
-                there |= (item_targets > 0.5).flatten(0, -2).any(dim=0)
-            drawn = self._uniform(data.n_outputs)[0]
-            columns, factors = read_columns(there, drawn, plan.label_block)
+        # Weights of labels that are not read are never made: such tables are the cost of a draw.
+        columns, factors = self._draw_columns(documents.targets, item_targets)
         targets = _read(documents.targets, columns)
         weights = self._document_weights(documents, columns)
-        if item_targets is not None:
+        if rows is not None and item_targets is not None:
             item_targets = _read(item_targets, columns)
-            item_weights = self.items["weights"][chosen][..., None] * _read(
-                self.output_weights, columns
-            )
-            if data.verdicts is not None:
-                said = (item_targets < 0) | (item_targets > 1)
-                item_weights = torch.where(said, plan.verdict_weight, item_weights)
-                item_targets = item_targets.clamp(0, 1)
-            by_tags = item_weights[:, some] * self.probable_scale
-            by_features = item_weights.div_(n_items * data.n_outputs)
-            by_features[:, n_items:] *= n_items / max(self.n_pool, 1)
-            targets = torch.cat([targets, item_targets[:, some], item_targets], dim=1)
-            weights = torch.cat([weights, by_tags, by_features], dim=1)
-        weights.mul_(_read(self.label_weights, columns)).mul_(factors)
+            item_targets, item_weights = self._item_weights(rows, item_targets, columns)
+            probable_targets = item_targets[:, : self.n_probable]
+            targets = torch.cat([targets, probable_targets, item_targets], dim=1)
+            weights = torch.cat([weights, item_weights], dim=1)
+        label_weights = _read(self.label_weights, columns)
+        weights.mul_(label_weights).mul_(factors)
 
-        n_features, n_tag_rows = 0 if features is None else features.shape[2], tags.shape[1]
-        n_read = n_items + self.n_pool
+        n_features = 0 if features is None else features.shape[2]
+        n_tag_rows = tags.shape[1]
+        n_item_rows = self.n_items + self.n_pool
         dropout = [
-            self._dropout(plan.dropout[0], n_read, n_features),
-            self._dropout(plan.dropout[1], n_read, plan.hidden),
+            self._dropout(plan.dropout[0], n_item_rows, n_features),
+            self._dropout(plan.dropout[1], n_item_rows, plan.hidden),
             self._dropout(plan.dropout[2], n_tag_rows, plan.hidden),
-            self._dropout(plan.dropout[3], n_tag_rows + n_read, plan.code),
+            self._dropout(plan.dropout[3], n_tag_rows + n_item_rows, plan.code),
         ]
-        held = None if columns is None else self._held_tags(documents.tags)
-        return Batch(tags, features, targets, weights, columns, dropout, held)
+        sparse_tags = None
+        if columns is not None:
+            sparse_tags = self._sparse_tags(documents.tags)
+        return TrainingBatch(tags, features, targets, weights, columns, dropout, sparse_tags)
+
+    def _draw_items(self) -> Tensor:
+        """Draw rows of items, then of the pool where it is learned from, (n_members, n)."""
+        rows = self._choose(self.items["rows"], self.items["sizes"], self.n_items)
+        if not self.n_pool:
+            return rows
+        pool_rows = self._choose(self.items["pool_rows"], self.items["pool_sizes"], self.n_pool)
+        return torch.cat([rows, pool_rows], dim=1)
+
+    def _probable_tags(self, rows: Tensor) -> Tensor:
+        """Return the probable tags of the first items, (n_members, n_probable, n_labels)."""
+        probable_rows = rows[:, : self.n_probable]
+        shape = (len(rows), self.n_probable, self.data.n_labels)
+        probable = torch.zeros(*shape, device=self.device)
+        probable[..., : self.data.n_seen] = self.items["probable"][probable_rows]
+        return probable
+
+    def _draw_columns(
+        self, document_targets: Tensor, item_targets: Tensor | None
+    ) -> tuple[Tensor | None, Tensor]:
+        """Draw the outputs that a step reads, and how many each stands for; None and 1: all."""
+        n_outputs = self.data.n_outputs
+        if n_outputs <= self.plan.label_block:
+            return None, torch.ones((), device=self.device)
+        in_targets = _labels_in(document_targets)
+        if item_targets is not None:
+            in_targets |= _labels_in(item_targets)
+        draws = self._uniform(n_outputs)[0]
+        return read_columns(in_targets, draws, self.plan.label_block)
+
+    def _item_weights(
+        self, rows: Tensor, targets: Tensor, columns: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return targets of items between 0 and 1, and weights by probable tags and by features.
+
+        Targets beyond 0 and 1 mark verdicts, which have a weight of their own.
+        """
+        n_items = self.n_items
+        row_weights = self.items["weights"][rows]
+        output_weights = _read(self.output_weights, columns)
+        weights = row_weights[..., None] * output_weights
+        if self.data.verdicts is not None:
+            is_verdict = (targets < 0) | (targets > 1)
+            weights = torch.where(is_verdict, self.plan.verdict_weight, weights)
+            targets = targets.clamp(0, 1)
+        by_tags = weights[:, : self.n_probable] * self.probable_scale
+        by_features = weights.div_(n_items * self.data.n_outputs)
+        by_features[:, n_items:] *= n_items / max(self.n_pool, 1)
+        return targets, torch.cat([by_tags, by_features], dim=1)
 
     def _draw_documents(self, n: int) -> DrawnDocuments:
         """Draw documents, and which of their tags are hidden."""
-        data, plan, n_seen = self.data, self.plan, self.data.n_seen
-        chosen = self._choose(*self.documents, n)
-        truth = targets = self._tags_of(chosen)
-        shown = self._hidden(n)
+        data = self.data
+        n_seen = data.n_seen
+        rows = self._choose(*self.documents, n)
+        true_tags = self._tags_of(rows)
+        targets = true_tags
+        hidden = self._hidden(n)
         all_unseen = torch.zeros((), device=self.device)
         if data.n_unseen:
-            all_unseen = (self._uniform(n, 1) < plan.unseen_hidden).float()
-            unseen = shown[..., n_seen:]
-            torch.maximum(unseen, all_unseen, out=unseen)
-            targets = torch.cat([truth, truth[..., n_seen:].amax(dim=2, keepdim=True)], dim=2)
-        shown.neg_().add_(1)
+            all_unseen = (self._uniform(n, 1) < self.plan.unseen_hidden).float()
+            hidden_unseen = hidden[..., n_seen:]
+            torch.maximum(hidden_unseen, all_unseen, out=hidden_unseen)
+            any_unseen = true_tags[..., n_seen:].amax(dim=2, keepdim=True)
+            targets = torch.cat([true_tags, any_unseen], dim=2)
+        visible = hidden.neg_().add_(1)
         # Only label sets say which unseen labels a document holds.
-        scales = (chosen < data.n_label_sets).float()[..., None] / (n * data.n_outputs)
-        return DrawnDocuments(truth * shown, targets, shown, all_unseen, scales)
+        is_label_set = (rows < data.n_label_sets).float()
+        scales = is_label_set[..., None] / (n * data.n_outputs)
+        return DrawnDocuments(true_tags * visible, targets, visible, all_unseen, scales)
 
     def _document_weights(self, documents: DrawnDocuments, columns: Tensor | None) -> Tensor:
         """Return the weights of targets of drawn documents, of some columns or all."""
-        data, plan, (n_seen, n_labels) = (
-            self.data,
-            self.plan,
-            (self.data.n_seen, self.data.n_labels),
-        )
-        _, targets, shown, all_unseen, scales = documents
-        of_seen = plan.seen_weight / (targets.shape[1] * data.n_outputs)
-
-        def of_unseen(are_shown: Tensor) -> Tensor:
-            kept = plan.kept_weight
-            return (1 - are_shown).mul_(1 - kept).add_(kept).mul_(scales)
-
+        data = self.data
+        n_seen = data.n_seen
+        n_labels = data.n_labels
+        n_documents = documents.targets.shape[1]
+        seen_weight = self.plan.seen_weight / (n_documents * data.n_outputs)
+        any_unseen_weight = documents.all_unseen * documents.scales
         if columns is not None and data.n_unseen:
-            weights = of_unseen(_read(shown, columns.clamp(max=n_labels - 1)))
-            weights = torch.where(columns < n_seen, of_seen, weights)
-            return torch.where(columns < n_labels, weights, all_unseen * scales)
-        n_read = data.n_outputs if columns is None else len(columns)
-        weights = torch.full((*targets.shape[:2], n_read), of_seen, device=self.device)
+            visible = _read(documents.visible, columns.clamp(max=n_labels - 1))
+            weights = self._unseen_weights(visible, documents.scales)
+            weights = torch.where(columns < n_seen, seen_weight, weights)
+            return torch.where(columns < n_labels, weights, any_unseen_weight)
+        n_columns = data.n_outputs if columns is None else len(columns)
+        shape = (*documents.targets.shape[:2], n_columns)
+        weights = torch.full(shape, seen_weight, device=self.device)
         if data.n_unseen:
-            weights[..., n_seen:n_labels] = of_unseen(shown[..., n_seen:])
-            weights[..., n_labels:] = all_unseen * scales
+            visible = documents.visible[..., n_seen:]
+            weights[..., n_seen:n_labels] = self._unseen_weights(visible, documents.scales)
+            weights[..., n_labels:] = any_unseen_weight
         return weights
+
+    def _unseen_weights(self, visible: Tensor, scales: Tensor) -> Tensor:
+        """Return the weights of unseen labels: of hidden ones `scales`, of visible ones a share."""
+        visible_weight = self.plan.kept_weight
+        hidden = 1 - visible
+        return hidden.mul_(1 - visible_weight).add_(visible_weight).mul_(scales)
 
     def _candidates(self, sees: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
         """Return the rows that each member may see, first of all (n_members, n), and how many."""
-        rows, sizes = np.argsort(~sees, axis=1, kind="stable"), sees.sum(axis=1, keepdims=True)
-        return torch.from_numpy(rows).to(self.device), torch.from_numpy(sizes).to(self.device)
+        rows = torch.from_numpy(np.argsort(~sees, axis=1, kind="stable"))
+        sizes = torch.from_numpy(sees.sum(axis=1, keepdims=True))
+        return rows.to(self.device), sizes.to(self.device)
 
     # ------------------------------------------------------------------ on the processor
 
@@ -256,40 +346,51 @@ class Batches:
     def _item_counts(self, n_visible: int, soft: bool) -> tuple[int, int]:
         """Return how many items a step reads by features and by probable tags, if there are any."""
         n_items = min(self.plan.item_batch, n_visible)
-        return n_items, min(self.plan.probable_batch, n_items) if soft else 0
+        n_probable = min(self.plan.probable_batch, n_items)
+        return n_items, n_probable if soft else 0
 
     def _pool_count(self, n: int, pooled: bool) -> int:
-        """Return how many untagged items a step reads, of so many, if they have targets."""
-        return min(self.plan.item_batch, n) if pooled else 0
+        """Return how many of n untagged items a step reads, if they have targets."""
+        if not pooled:
+            return 0
+        return min(self.plan.item_batch, n)
 
-    def _hold(self, items: dict[str, Tensor]) -> None:
-        """Keep the tables of a round's items."""
+    def _set_items(self, items: dict[str, Tensor]) -> None:
+        """Store the tables of a round's items."""
         self.items = items
 
     def _choose(self, rows: Tensor, sizes: Tensor, n: int) -> Tensor:
         """Draw n of each member's rows, (n_members, n)."""
-        return rows[:, torch.from_numpy(self.generator.integers(0, int(sizes[0, 0]), n))]
+        n_candidates = int(sizes[0, 0])
+        places = self.generator.integers(0, n_candidates, n)
+        return rows[:, torch.from_numpy(places)]
 
     def _tags_of(self, documents: Tensor) -> Tensor:
         """Return the tags of documents, (n_members, n, n_labels)."""
-        if self.training.dense is not None:
-            return torch.from_numpy(self.training.dense[documents.numpy()])
-        return torch.from_numpy(self.data.documents[documents[0].numpy()].toarray())[None]
+        dense = self.training.dense
+        if dense is not None:
+            return torch.from_numpy(dense[documents.numpy()])
+        rows = documents[0].numpy()
+        tags = self.data.documents[rows].toarray()
+        return torch.from_numpy(tags)[None]
 
     def _uniform(self, *shape: int) -> Tensor:
         """Draw numbers between 0 and 1."""
-        return torch.from_numpy(self.generator.random((1, *shape), dtype=np.float32))
+        numbers = self.generator.random((1, *shape), dtype=np.float32)
+        return torch.from_numpy(numbers)
 
     def _bytes(self, *shape: int) -> Tensor:
         """Draw whole numbers from 0 to 255 as float32; much faster than fractions."""
-        n = int(np.prod(shape))
-        drawn = np.asarray(self.bits.random_raw(n // 8 + 1)).view(np.uint8)[:n]
-        return torch.from_numpy(drawn).view(1, *shape).float()
+        n_bytes = int(np.prod(shape))
+        n_words = n_bytes // 8 + 1
+        words = np.asarray(self.bits.random_raw(n_words))
+        random_bytes = words.view(np.uint8)[:n_bytes]
+        return torch.from_numpy(random_bytes).view(1, *shape).float()
 
-    def _held_tags(self, tags: Tensor) -> HeldTags | None:
+    def _sparse_tags(self, tags: Tensor) -> SparseTags | None:
         """Return the tags (n_members, n, n_labels) that documents hold one by one."""
         _, rows, labels = tags.nonzero(as_tuple=True)
-        return HeldTags(tags.shape[1], rows, labels)
+        return SparseTags(tags.shape[1], rows, labels)
 
     def _hidden(self, n: int) -> Tensor:
         """Draw which tags are hidden, 1 or 0, (n_members, n, n_labels)."""
@@ -305,7 +406,7 @@ class Batches:
 # ---------------------------------------------------------------------- one step
 
 
-class HeldTags(NamedTuple):
+class SparseTags(NamedTuple):
     """The tags of the first rows of a member's batch, one by one: of thousands, few are held."""
 
     n_rows: int
@@ -314,14 +415,16 @@ class HeldTags(NamedTuple):
 
     def products(self, tags: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
         """Return tags (1, n, n_labels) times weights, with the bias added."""
-        of_others = torch.baddbmm(bias, tags[:, self.n_rows :], weights)
-        of_rows = bias[0].repeat(self.n_rows, 1)
-        of_rows.index_add_(0, self.rows, weights[0][self.labels])
-        return torch.cat([of_rows[None], of_others], dim=1)
+        dense_tags = tags[:, self.n_rows :]
+        dense_products = torch.baddbmm(bias, dense_tags, weights)
+        sparse_products = bias[0].repeat(self.n_rows, 1)
+        sparse_products.index_add_(0, self.rows, weights[0][self.labels])
+        return torch.cat([sparse_products[None], dense_products], dim=1)
 
     def gradients(self, tags: Tensor, below: Tensor, out: Tensor) -> None:
         """Overwrite gradients of weights by those of products (1, n, above); see `products`."""
-        torch.bmm(tags[:, self.n_rows :].mT, below[:, self.n_rows :], out=out)
+        dense_tags = tags[:, self.n_rows :]
+        torch.bmm(dense_tags.mT, below[:, self.n_rows :], out=out)
         out[0].index_add_(0, self.labels, below[0][self.rows])
 
 
@@ -330,20 +433,23 @@ def start_members(shape: Shape, priors: NDArray[np.float64], seeds: list[int]) -
 
     Each seed draws one member's weights, whatever the others are.
     """
-    members = Members(shape, *(torch.zeros(len(seeds), count) for count in shape.n_weights))
+    groups = [torch.zeros(len(seeds), n_weights) for n_weights in shape.n_weights]
+    members = Members(shape, *groups)
     readout = (members.labels, members.bias)
+    layers = (*members.item_layers, *members.document_layers, readout)
     for place, seed in enumerate(seeds):
         generator = torch.Generator().manual_seed(seed)
-        for weights, _ in (*members.item_layers, *members.document_layers, readout):
+        for weights, _ in layers:
             below, above = weights.shape[1:]
-            drawn = torch.randn(below, above, generator=generator)
-            weights[place] = drawn * (2 / (below + above)) ** 0.5
-    members.bias += torch.from_numpy(np.log(priors) - np.log1p(-priors)).float()
+            normal = torch.randn(below, above, generator=generator)
+            weights[place] = normal * (2 / (below + above)) ** 0.5
+    log_odds = np.log(priors) - np.log1p(-priors)
+    members.bias += torch.from_numpy(log_odds).float()
     return members
 
 
 @dataclass
-class Batch:
+class TrainingBatch:
     """The rows of one training step: documents, items by probable tags, items by features."""
 
     tags: Tensor  # (n_members, n_documents + n_probable, n_labels)
@@ -352,75 +458,96 @@ class Batch:
     weights: Tensor  # the same; already divided by the numbers of rows and outputs
     columns: Tensor | None  # the outputs that are read, (n_columns,); None: all
     dropout: list[Tensor]  # factors on features, hidden units of items, of documents, codes
-    held: HeldTags | None = None  # of documents, where that is quicker than a table
+    sparse_tags: SparseTags | None = None  # of documents, where that is quicker than a table
 
 
-def step(members: Members, batch: Batch, gradients: Members) -> Tensor:
-    """Overwrite gradients with those of the weighted cross-entropy of a batch; give its logits.
+def step(members: Members, batch: TrainingBatch, gradients: Members) -> Tensor:
+    """Overwrite gradients with those of a batch's weighted cross-entropy; return its logits.
 
     Written out by hand: autograd takes about 1.6 times as long on the processor, where most of a
     step of this size is not matrix products.
     """
-    on_features, on_items, on_documents, on_codes = batch.dropout
-    (first, first_bias), (second, second_bias) = members.document_layers
+    features_dropout, items_dropout, documents_dropout, codes_dropout = batch.dropout
     tags = batch.tags
-    if batch.held is None:
-        open_units = torch.relu_(torch.baddbmm(first_bias, tags, first))
+    n_rows = tags.shape[1]
+
+    # Forward: codes of documents, and of items by their features
+    (first, first_bias), (second, second_bias) = members.document_layers
+    if batch.sparse_tags is None:
+        sums = torch.baddbmm(first_bias, tags, first)
     else:
-        open_units = torch.relu_(batch.held.products(tags, first, first_bias))
-    hidden = open_units * on_documents
+        sums = batch.sparse_tags.products(tags, first, first_bias)
+    units = torch.relu_(sums)
+    hidden = units * documents_dropout
     codes = torch.baddbmm(second_bias, hidden, second)
     if batch.features is not None:
         (item_first, item_bias), (item_second, item_offset) = members.item_layers
-        features = batch.features * on_features
+        features = batch.features * features_dropout
         item_units = torch.relu_(torch.baddbmm(item_bias, features, item_first))
-        item_hidden = item_units * on_items
-        codes = torch.cat([codes, torch.baddbmm(item_offset, item_hidden, item_second)], dim=1)
+        item_hidden = item_units * items_dropout
+        item_codes = torch.baddbmm(item_offset, item_hidden, item_second)
+        codes = torch.cat([codes, item_codes], dim=1)
     codes = squashed(codes)
-    thinned = codes * on_codes
+    thinned = codes * codes_dropout
     labels = _read(members.labels, batch.columns)
     bias = _read(members.bias, batch.columns)
     logits = torch.baddbmm(bias, thinned, labels)
-    # The derivative of the cross-entropy by its logits.
+
+    # Backward: the derivative of the cross-entropy by its logits, then readout, codes, encoders
     errors = torch.sigmoid(logits).sub_(batch.targets).mul_(batch.weights)
-    on_labels, on_bias = thinned.mT @ errors, errors.sum(dim=1, keepdim=True)
+    label_gradients = thinned.mT @ errors
+    bias_gradients = errors.sum(dim=1, keepdim=True)
     if batch.columns is None:
-        gradients.labels.copy_(on_labels)
-        gradients.bias.copy_(on_bias)
+        gradients.labels.copy_(label_gradients)
+        gradients.bias.copy_(bias_gradients)
     else:
         gradients.readout.zero_()
-        gradients.labels.index_copy_(2, batch.columns, on_labels)
-        gradients.bias.index_copy_(2, batch.columns, on_bias)
-    back = (errors @ labels.mT).mul_(on_codes)
-    back -= back * codes * codes
-    n_rows = tags.shape[1]
-    layers = gradients.document_layers
-    _back(back[:, :n_rows], tags, open_units, on_documents, second, layers, batch.held)
+        gradients.labels.index_copy_(2, batch.columns, label_gradients)
+        gradients.bias.index_copy_(2, batch.columns, bias_gradients)
+    code_errors = (errors @ labels.mT).mul_(codes_dropout)
+    code_errors -= code_errors * codes * codes  # the derivative of the hyperbolic tangent
+    _backpropagate(
+        code_errors[:, :n_rows],
+        tags,
+        units,
+        documents_dropout,
+        second,
+        gradients.document_layers,
+        batch.sparse_tags,
+    )
     if batch.features is not None:
-        layers = gradients.item_layers
-        _back(back[:, n_rows:], features, item_units, on_items, item_second, layers)
+        _backpropagate(
+            code_errors[:, n_rows:],
+            features,
+            item_units,
+            items_dropout,
+            item_second,
+            gradients.item_layers,
+        )
     return logits
 
 
-def _back(
-    back: Tensor,
+def _backpropagate(
+    errors: Tensor,
     inputs: Tensor,
     units: Tensor,
     dropout: Tensor,
     second: Tensor,
     gradients: Layers,
-    held: HeldTags | None = None,
+    sparse_tags: SparseTags | None = None,
 ) -> None:
-    """Go back through one encoder: from gradients of what its tanh takes to those of weights."""
-    (on_first, on_first_bias), (on_second, on_second_bias) = gradients
-    torch.bmm((units * dropout).mT, back, out=on_second)
-    torch.sum(back, dim=1, keepdim=True, out=on_second_bias)
-    below = torch.ops.aten.threshold_backward((back @ second.mT).mul_(dropout), units, 0)
-    if held is None:
-        torch.bmm(inputs.mT, below, out=on_first)
+    """Overwrite the gradients of one encoder from the errors before its hyperbolic tangent."""
+    (first_gradient, first_bias), (second_gradient, second_bias) = gradients
+    hidden = units * dropout
+    torch.bmm(hidden.mT, errors, out=second_gradient)
+    torch.sum(errors, dim=1, keepdim=True, out=second_bias)
+    hidden_errors = (errors @ second.mT).mul_(dropout)
+    unit_errors = torch.ops.aten.threshold_backward(hidden_errors, units, 0)
+    if sparse_tags is None:
+        torch.bmm(inputs.mT, unit_errors, out=first_gradient)
     else:
-        held.gradients(inputs, below, on_first)
-    torch.sum(below, dim=1, keepdim=True, out=on_first_bias)
+        sparse_tags.gradients(inputs, unit_errors, first_gradient)
+    torch.sum(unit_errors, dim=1, keepdim=True, out=first_bias)
 
 
 class MemberOptimizer:
@@ -436,9 +563,11 @@ class MemberOptimizer:
     def __init__(
         self, members: Members, gradients: Members, rates: Sequence[float], decays: Sequence[float]
     ) -> None:
+        self.groups: list[_WeightGroup] = []
         groups = zip(members.groups, gradients.groups, rates, decays, strict=True)
-        # Members without an item encoder have a group without weights.
-        self.groups = [_Group(*group) for group in groups if group[0].numel()]
+        for weights, gradient, rate, decay in groups:
+            if weights.numel():  # members without an item encoder have a group without weights
+                self.groups.append(_WeightGroup(weights, gradient, rate, decay))
 
     def step(self, factor: float | Tensor) -> None:
         """Take a step, with all rates times a factor; a CUDA graph has it on its device."""
@@ -466,21 +595,26 @@ class MemberOptimizer:
         """Return the moments of gradients by name, a row for each member."""
         state: dict[str, Tensor] = {}
         for place, group in enumerate(self.groups):
-            state |= {f"mean.{place}": group.mean, f"square.{place}": group.square}
+            state[f"mean.{place}"] = group.mean
+            state[f"square.{place}"] = group.square
         return state
 
     def set_state(self, state: Mapping[str, Tensor], n_steps: int) -> None:
-        """Take back the moments as they were after so many steps; see `get_state`."""
+        """Restore the moments as they were after `n_steps` steps; see `get_state`."""
         for name, moment in self.get_state().items():
             moment.copy_(state[name])
         for group in self.groups:
             group.n_steps.fill_(n_steps)
 
 
-class _Group:
-    """Weights that have one rate and one decay, and the moments that AdamW keeps of them."""
+class _WeightGroup:
+    """Weights with the same rate and decay, and their moments in AdamW."""
 
     def __init__(self, weights: Tensor, gradient: Tensor, rate: float, decay: float) -> None:
-        self.weights, self.gradient, self.rate, self.decay = weights, gradient, rate, decay
-        self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
+        self.weights = weights
+        self.gradient = gradient
+        self.rate = rate
+        self.decay = decay
+        self.mean = torch.zeros_like(weights)
+        self.square = torch.zeros_like(weights)
         self.n_steps = torch.zeros((), device=weights.device)

@@ -1,7 +1,7 @@
-"""The store of known documents: documents as points of the space, found by nearness.
+"""The known documents: tag sets as points of the space, found by nearness.
 
-In: documents, coded by a concept space. Out: which known tag sets lie near a code, and the votes of
-all of them; the store grows and shrinks without training.
+In: documents, encoded by a concept space. Out: which known tag sets lie near a code, and the votes
+of all of them. They grow and shrink without training.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import IntArray
-from polyseme.concepts import Concepts
 from polyseme.corpus import LabelCorpus, unique_rows
 from polyseme.documents import (
     Known,
@@ -41,7 +40,11 @@ from polyseme.schema import (
     check_places,
     require,
 )
-from polyseme.space import TEMPERATURE, ConceptSpace, Voters
+from polyseme.space import ConceptSpace
+from polyseme.votes import TEMPERATURE, Voters
+
+if TYPE_CHECKING:
+    from polyseme.concepts import Concepts
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -73,7 +76,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
-class ConceptStore:
+class KnownDocuments:
     """The documents a tagger knows, and where they lie.
 
     Attributes
@@ -101,7 +104,7 @@ class ConceptStore:
     def __repr__(self) -> str:
         """Return its size, in a line."""
         n_sets, n_labels = len(self.points), len(self.labels)
-        return f"ConceptStore({len(self.ids)} documents, {n_sets} tag sets, {n_labels} labels)"
+        return f"KnownDocuments({len(self.ids)} documents, {n_sets} tag sets, {n_labels} labels)"
 
     @classmethod
     def of(
@@ -110,74 +113,95 @@ class ConceptStore:
         labels: tuple[str, ...],
         label_sets: LabelCorpus,
         corpus: LabelCorpus,
-    ) -> tuple[ConceptStore, tuple[str, ...]]:
+    ) -> tuple[KnownDocuments, tuple[str, ...]]:
         """Collect the documents a tagger knows: label sets first, then items' that are new.
 
-        `labels` are the columns of a fitted space; both corpora may be the same. Gives the store,
-        and the names of documents without a label.
+        Parameters
+        ----------
+        space : ConceptSpace
+            Fitted.
+        labels : tuple of str
+            Its columns.
+        label_sets, corpus : LabelCorpus
+            They may be the same.
+
+        Returns
+        -------
+        documents : KnownDocuments
+        dropped : tuple of str
+            The names of documents without a label.
         """
-        points = np.zeros((0, space.axes_.shape[1]), dtype=np.float32)
-        store, _, dropped = cls(*no_documents(labels), points).add(space, label_sets)
+        no_points = np.zeros((0, space.axes_.shape[1]), dtype=np.float32)
+        empty = cls(*no_documents(labels), no_points)
+        documents, _, dropped = empty.add(space, label_sets)
         if corpus is not label_sets:
-            store, _, more = store.add(space, unmet_documents(corpus, label_sets))
-            dropped += more
-        return store, dropped
+            new = unmet_documents(corpus, label_sets)
+            documents, _, dropped_items = documents.add(space, new)
+            dropped += dropped_items
+        return documents, dropped
 
     def add(
         self, space: ConceptSpace, corpus: LabelCorpus
-    ) -> tuple[ConceptStore, tuple[str, ...], tuple[str, ...]]:
-        """Take in documents; labels that the space has not learned become new labels.
+    ) -> tuple[KnownDocuments, tuple[str, ...], tuple[str, ...]]:
+        """Return them with more documents; labels that the space has not learned are new labels.
 
-        Gives the larger store, the names of the documents taken in, and of those that hold no label
-        the space has learned. This store is left as it was.
+        Returns
+        -------
+        documents : KnownDocuments
+        ids, dropped : tuples of str
+            The names of the documents taken in, and of those that hold no label the space has
+            learned.
         """
         grown = with_documents(self._documents, corpus)
         points = space.document_points(grown.fresh[:, : self.n_learned])
-        store = ConceptStore(*grown.known, np.concatenate([self.points, points]))
+        store = KnownDocuments(*grown.known, np.concatenate([self.points, points]))
         return store, grown.ids, grown.dropped
 
-    def remove(self, ids: Collection[str]) -> ConceptStore:
-        """Return the store without some documents; new labels that none holds disappear."""
+    def remove(self, ids: Collection[str]) -> KnownDocuments:
+        """Return them without some documents; new labels that none holds disappear."""
         shrunk = without_documents(self._documents, ids)
-        _, first = np.unique(shrunk.known.sets, return_index=True)
-        return ConceptStore(*shrunk.known, self.points[self.sets[shrunk.kept][first]])
+        _, first_rows = np.unique(shrunk.known.sets, return_index=True)
+        former_sets = self.sets[shrunk.kept]
+        return KnownDocuments(*shrunk.known, self.points[former_sets[first_rows]])
 
-    def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> ConceptStore:
-        """Return the store with some labels taken out of all documents."""
-        gone = set(labels)
-        left = np.array([label not in gone for label in self.labels], dtype=bool)
-        matrix = sp.csr_matrix(self.matrix @ sp.diags_array(left.astype(np.int8), dtype=np.int8))
-        return self._with(space, matrix, self.labels)
+    def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> KnownDocuments:
+        """Return them with some labels taken out of all documents."""
+        removed = set(labels)
+        stays = [label not in removed for label in self.labels]
+        selector = sp.diags_array(np.array(stays, dtype=np.int8), dtype=np.int8)
+        matrix = sp.csr_matrix(self.matrix @ selector)
+        return self._with_matrix(space, matrix)
 
-    def merged(self, space: ConceptSpace, label: str, into: str) -> ConceptStore:
-        """Return the store with one label in place of another in all documents."""
-        columns = np.arange(len(self.labels))
-        places = columns.copy()
-        places[self.labels.index(label)] = self.labels.index(into)
-        entries = (np.ones(len(columns), dtype=np.int8), (columns, places))
-        joiner = sp.csr_matrix(entries, shape=(len(columns), len(columns)))
-        return self._with(space, sp.csr_matrix(self.matrix @ joiner), self.labels)
+    def merged(self, space: ConceptSpace, label: str, into: str) -> KnownDocuments:
+        """Return them with one label in place of another in all documents."""
+        n_labels = len(self.labels)
+        columns = np.arange(n_labels)
+        new_columns = columns.copy()
+        new_columns[self.labels.index(label)] = self.labels.index(into)
+        entries = (np.ones(n_labels, dtype=np.int8), (columns, new_columns))
+        joiner = sp.csr_matrix(entries, shape=(n_labels, n_labels))
+        return self._with_matrix(space, sp.csr_matrix(self.matrix @ joiner))
 
-    def renamed(self, label: str, name: str) -> ConceptStore:
-        """Return the store with another name for a label."""
-        names = tuple(name if one == label else one for one in self.labels)
-        return replace(self, labels=names)
+    def renamed(self, label: str, name: str) -> KnownDocuments:
+        """Return them with another name for a label."""
+        column = self.labels.index(label)
+        labels = (*self.labels[:column], name, *self.labels[column + 1 :])
+        return replace(self, labels=labels)
 
-    def _with(
-        self, space: ConceptSpace, matrix: sp.csr_matrix, labels: tuple[str, ...]
-    ) -> ConceptStore:
-        """Return the store with other documents (n_documents, n_labels) under the same names.
+    def _with_matrix(self, space: ConceptSpace, matrix: sp.csr_matrix) -> KnownDocuments:
+        """Return other documents (n_documents, n_labels) under the same names.
 
         New labels that none of them holds disappear, as they do when documents are removed.
         """
         documents = sp.csr_matrix(matrix, dtype=bool)
         documents.eliminate_zeros()
-        held = np.asarray(documents.sum(axis=0)).ravel() > 0
-        held[: self.n_learned] = True
-        documents, labels = documents[:, held], tuple(compress(labels, held))
+        is_held = np.asarray(documents.sum(axis=0)).ravel() > 0
+        is_held[: self.n_learned] = True
+        documents = documents[:, is_held]
+        labels = tuple(compress(self.labels, is_held))
         distinct, sets = unique_rows(documents)
         points = space.document_points(distinct[:, : self.n_learned])
-        return ConceptStore(labels, self.n_learned, self.ids, documents, sets, points)
+        return KnownDocuments(labels, self.n_learned, self.ids, documents, sets, points)
 
     @property
     def _documents(self) -> Known:
@@ -194,8 +218,8 @@ class ConceptStore:
     @cached_property
     def _voters(self) -> Voters:
         """The distinct tag sets, as often as documents hold them."""
-        _, first = np.unique(self.sets, return_index=True)
-        return Voters.of(self.points, self.matrix[first], self._set_counts)
+        _, first_rows = np.unique(self.sets, return_index=True)
+        return Voters.of(self.points, self.matrix[first_rows], self._set_counts)
 
     @cached_property
     def counts(self) -> IntArray:
@@ -204,26 +228,29 @@ class ConceptStore:
 
     @cached_property
     def digest(self) -> bytes:
-        """The digest of all that decides `votes`; names have no part in them."""
+        """The digest of all that decides votes; names have no part in them."""
         digest = hashlib.sha256(f"{self.matrix.shape}".encode())
-        for name, array in self.get_state()[1].items():
-            digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+        _, arrays = self.get_state()
+        for name, array in arrays.items():
+            description = f"{name} {array.dtype.str} {array.shape}"
+            digest.update(description.encode())
+            digest.update(array.tobytes())
         return digest.digest()
 
-    def votes(self, points: Floats) -> Matrix:
-        """Return all known documents' shares of votes, (n, n_labels), for points (n, n_axes)."""
-        return self._voters.votes(points)
+    def vote_shares(self, points: Floats) -> Matrix:
+        """Return the share of votes that each label gets, (n, n_labels), for (n, n_axes) points."""
+        return self._voters.shares(points)
 
-    def label_votes(self, points: Floats, column: int, totals: Matrix) -> Matrix:
-        """Compute the shares of votes that one label gets, (n,), for points (n, n_axes).
+    def label_vote_shares(self, points: Floats, column: int, totals: Matrix) -> Matrix:
+        """Return the share of votes that one label gets, (n,), for points (n, n_axes).
 
-        It takes the documents that hold the label, and `totals` (n,) as `total_votes` gives them.
+        It takes the documents that hold the label, and `totals` (n,) as `total_votes` returns them.
         """
-        return self._voters.label_votes(points, column) / np.maximum(totals, 1e-30)
+        return self._voters.label_shares(points, column, totals)
 
     def total_votes(self, points: Floats) -> Matrix:
-        """Return the sums of the votes of all known documents, (n,), for points (n, n_axes)."""
-        return self._voters.total_votes(points)
+        """Return the sums of the votes of all documents, (n,), for points (n, n_axes)."""
+        return self._voters.totals(points)
 
     def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
         """Return the k known tag sets that are nearest to a point (n_axes,), from near to far.
@@ -232,22 +259,21 @@ class ConceptStore:
         none.
         """
         cosines = (self.points @ point).astype(np.float64)
-        strength = np.exp((cosines - 1) / TEMPERATURE) * self._set_counts
-        shares = strength / max(float(strength.sum()), 1e-30)
+        votes = np.exp((cosines - 1) / TEMPERATURE) * self._set_counts
+        shares = votes / max(float(votes.sum()), 1e-30)
         label = self.labels[column] if column < len(self.labels) else None
         neighbours = []
-        for place in np.argsort(-cosines, kind="stable")[:k].tolist():
-            rows = np.flatnonzero(self.sets == place)
+        for tag_set in np.argsort(-cosines, kind="stable")[:k].tolist():
+            rows = np.flatnonzero(self.sets == tag_set)
             document = self.document(int(rows[0]))
-            neighbours.append(
-                Neighbour(
-                    document,
-                    tuple(self.ids[row] for row in rows),
-                    max(1 - float(cosines[place]), 0.0),
-                    float(shares[place]),
-                    label in document,
-                )
+            neighbour = Neighbour(
+                document=document,
+                document_ids=tuple(self.ids[row] for row in rows),
+                distance=max(1 - float(cosines[tag_set]), 0.0),
+                share=float(shares[tag_set]),
+                holds=label in document,
             )
+            neighbours.append(neighbour)
         return tuple(neighbours)
 
     def document(self, row: int) -> tuple[str, ...]:
@@ -256,14 +282,18 @@ class ConceptStore:
 
     def concepts(self) -> Concepts:
         """Return every label in every known document as a point: where the document lies."""
-        documents = np.repeat(np.arange(len(self.ids), dtype=np.int64), np.diff(self.matrix.indptr))
-        points, labels = self.points[self.sets[documents]], self.matrix.indices.astype(np.int64)
-        return Concepts(points, labels, documents, self.labels, np.zeros(0, dtype=np.int64))
+        from polyseme.concepts import Concepts
+
+        rows = np.arange(len(self.ids), dtype=np.int64)
+        documents = np.repeat(rows, np.diff(self.matrix.indptr))
+        points = self.points[self.sets[documents]]
+        columns = self.matrix.indices.astype(np.int64)
+        return Concepts(points, columns, documents, self.labels, np.zeros(0, dtype=np.int64))
 
     # ------------------------------------------------------------------ persistence
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the store as JSON values and arrays, for saving without pickle."""
+        """Return them as JSON values and arrays, for saving without pickle."""
         config = {"labels": list(self.labels), "n_learned": self.n_learned, "ids": list(self.ids)}
         return config, {
             "indices": self.matrix.indices.astype(np.int64),
@@ -275,8 +305,8 @@ class ConceptStore:
     @classmethod
     def from_state(
         cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-    ) -> ConceptStore:
-        """Rebuild a store from `get_state`."""
+    ) -> KnownDocuments:
+        """Rebuild them from `get_state`."""
         _VALUES.check(config)
         labels, ids = tuple(config["labels"]), tuple(config["ids"])
         require(config["n_learned"] <= len(labels), "n_learned", "a number of its labels")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from polyseme._validation import (
     check_instances,
     column_names,
     in_order,
-    without_ids,
 )
 from polyseme.corpus import (
     Documents,
@@ -38,8 +36,10 @@ from polyseme.corpus import (
     in_order_of,
 )
 from polyseme.documents import TrainingTables, teaching_corpora, training_tables
-from polyseme.features.base import MediaFeatures, learned_copy
+from polyseme.encoded import item_names, item_vectors
+from polyseme.extractors import FeatureExtractor, fitted_copy
 from polyseme.feedback import Feedback, answer_table
+from polyseme.io.join import without_ids
 from polyseme.space import ConceptSpace
 from polyseme.verdicts import Verdict
 from polyseme.vocabulary import Vocabulary
@@ -76,7 +76,7 @@ class TrainingSet:
         What tells items apart, and those of the pool; None where only their numbers do.
     columns : tuple of str or None
         Names of the features.
-    extractor : MediaFeatures or None
+    extractor : FeatureExtractor or None
         What made them, with what it has learned.
     """
 
@@ -89,7 +89,7 @@ class TrainingSet:
     pool: Features | None
     names: tuple[list[str] | None, list[str] | None]
     columns: tuple[str, ...] | None
-    extractor: MediaFeatures | None
+    extractor: FeatureExtractor | None
 
     @property
     def items(self) -> LabelCorpus:
@@ -209,7 +209,7 @@ def gather(
     unlabelled: object = None,
     *,
     label_sets_only: bool = False,
-    extractor: MediaFeatures | None,
+    extractor: FeatureExtractor | None,
     is_learned: bool = False,
     vocabulary: Vocabulary,
     normalize: bool,
@@ -222,7 +222,7 @@ def gather(
     Parameters
     ----------
     X, y, label_sets, unlabelled, label_sets_only : as for `ZeroShotTagger.fit`
-    extractor : MediaFeatures or None
+    extractor : FeatureExtractor or None
         Learns from X what it has to learn, as a copy.
     is_learned : bool
         Whether the extractor has learned already, and stays as it is.
@@ -251,7 +251,7 @@ def gather(
         learned, table = extractor, extractor.transform(table)
     elif extractor is not None and X is not None:
         with working(f"learning {extractor.kind} features", shown=verbose):
-            learned, table = learned_copy(extractor, table, seed)
+            learned, table = fitted_copy(extractor, table, seed)
     features = None if table is None else check_instances(table, len(corpus), owner=owner)
     if features is not None:
         _warn_of_equal_items(features)
@@ -324,7 +324,7 @@ def _row_hashes(features: Features) -> Iterator[int]:
 
 def _pool(
     unlabelled: Any,
-    extractor: MediaFeatures | None,
+    extractor: FeatureExtractor | None,
     columns: tuple[str, ...] | None,
     features: Features,
     owner: str,
@@ -340,17 +340,3 @@ def _pool(
     if sp.issparse(pool) and not sp.issparse(features):
         return np.asarray(pool.toarray())
     return pool
-
-
-def item_names(X: Any) -> list[str] | None:
-    """Return the ids of items, or their files; None where only their numbers tell them apart."""
-    _, ids = without_ids(X)
-    if ids is None and isinstance(X, (list, tuple)) and X:
-        files = [str(one) for one in X if isinstance(one, (str, Path))]
-        ids = files if len(files) == len(X) else None
-    return ids
-
-
-def item_vectors(space: ConceptSpace, features: Features) -> Floats:
-    """Return what is kept of items that verdicts are about: sketches, then codes."""
-    return np.hstack([space.sketch(features), space.item_codes(features)])

@@ -1,7 +1,7 @@
-"""Care for the vocabulary: labels never to be suggested, other names for labels, what implies what.
+"""The vocabulary: blocked labels, aliases, and implications.
 
 In: a small TOML file or lists of labels. Out: a `Vocabulary`, which is applied to tag sets before
-learning, to tags that are given, and to the scores of labels.
+learning, to tags that users pass, and to the scores of labels.
 """
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from polyseme._text import is_text, said
-from polyseme._validation import InputError, check_path, first_few
+from polyseme._text import error_text, is_text
+from polyseme._validation import InputError, IntArray, check_number, check_path, first_few
 from polyseme.corpus import LabelCorpus, normalize_label
 
 _MOST_BYTES = 2**24
 # Labels of fewer documents are compared with no other, and of more labels than this only the
 # commonest by their use, where cosines beyond the last number are the same use.
-_FEWEST_USES, _MOST_COMPARED, _SAME_USE = 3, 4000, 0.97
+_FEWEST_USES = 3
+_MOST_COMPARED = 4000
+_SAME_USE = 0.97
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What people say about labels.
+    """Blocked labels, aliases and implications that people set.
 
     Attributes
     ----------
@@ -38,7 +41,7 @@ class Vocabulary:
     aliases : dict of str to str
         Other names of labels: "cards" for "card".
     implies : dict of str to tuple of str
-        What goes with a label without saying: "bird" implies "animal".
+        Labels that follow from a label: "bird" implies "animal".
 
     Examples
     --------
@@ -72,7 +75,9 @@ class Vocabulary:
         except (OSError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"The vocabulary {file} cannot be read: {said(error)}.") from error
+            raise InputError(
+                f"The vocabulary {file} cannot be read: {error_text(error)}."
+            ) from error
         return cls.from_state(content, str(file))
 
     @classmethod
@@ -118,7 +123,7 @@ class Vocabulary:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        """The label that each other name stands for, by the form in which labels are compared."""
+        """The label of each alias, by the alias's key."""
         links = {normalize_label(name): label for name, label in self.aliases.items()}
         names: dict[str, str] = {}
         for key in links:
@@ -135,7 +140,7 @@ class Vocabulary:
 
     @cached_property
     def _implied(self) -> dict[str, tuple[str, ...]]:
-        """What each label implies by itself, by the form in which labels are compared."""
+        """The labels that each label implies directly, by its key."""
         return {normalize_label(key): labels for key, labels in self.implies.items()}
 
     def __bool__(self) -> bool:
@@ -146,7 +151,10 @@ class Vocabulary:
     def blocking(self, labels: Iterable[str], *, undo: bool = False) -> Vocabulary:
         """Return it with more labels blocked, or with fewer."""
         label_by_key = {normalize_label(label): label for label in labels}
-        blocked = [label for label in self.blocked if normalize_label(label) not in label_by_key]
+        blocked: list[str] = []
+        for label in self.blocked:
+            if normalize_label(label) not in label_by_key:
+                blocked.append(label)
         if not undo:
             blocked.extend(label_by_key.values())
         return replace(self, blocked=tuple(blocked))
@@ -164,12 +172,12 @@ class Vocabulary:
         return vocabulary
 
     def renaming(self, label: str, name: str) -> Vocabulary:
-        """Return it with a label under a new name: what was said of it goes on to be so.
+        """Return it with a label under a new name; blocks and implications follow.
 
         Parameters
         ----------
         label, name : str
-            What it was called, which is understood from now on, and what it is called.
+            Its former name, which becomes an alias, and its new one.
         """
         old_key = normalize_label(label)
 
@@ -192,7 +200,7 @@ class Vocabulary:
         return self._names.get(normalize_label(label), label)
 
     def implied(self, label: str) -> set[str]:
-        """Return everything that goes with a label without saying, by way of others too."""
+        """Return all labels that a label implies, directly or by way of others."""
         implied_by_key: dict[str, str] = {}
         waiting = [label]
         while waiting:
@@ -207,7 +215,7 @@ class Vocabulary:
         return set(implied_by_key.values())
 
     def complete(self, tags: Collection[str]) -> list[str]:
-        """Return a tag set under its labels' own names, with what they imply."""
+        """Return a tag set under its labels' own names, with implied labels."""
         labels = [self.resolve(tag) for tag in tags]
         completed = dict.fromkeys(labels)
         for label in labels:
@@ -215,7 +223,7 @@ class Vocabulary:
         return list(completed)
 
     def apply(self, corpus: LabelCorpus) -> LabelCorpus:
-        """Return documents under their labels' own names, with what these imply.
+        """Return documents under their labels' own names, with implied labels.
 
         Parameters
         ----------
@@ -231,30 +239,32 @@ class Vocabulary:
         labels = [self.resolve(label) for label in corpus.labels]
         new_columns: dict[str, int] = {}
         name_by_key: dict[str, str] = {}
-        pairs = []
+        old: list[int] = []
+        new: list[int] = []
         for column, label in enumerate(labels):
             implied = self.implied(label)
             name_by_key |= {corpus.key(name): name for name in implied}
             for name in (label, *sorted(implied)):
-                new_column = new_columns.setdefault(corpus.key(name), len(new_columns))
-                pairs.append((column, new_column))
+                key = corpus.key(name)
+                old.append(column)
+                new.append(new_columns.setdefault(key, len(new_columns)))
         # Where a label is implied as well, its own spelling counts.
         name_by_key |= {corpus.key(label): label for label in labels}
         names = [name_by_key[key] for key in new_columns]
 
-        old, new = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        ones = np.ones(len(old), dtype=np.int32)
         shape = (len(labels), len(new_columns))
-        joiner = sp.csr_matrix((np.ones(len(pairs), dtype=np.int32), (old, new)), shape)
-        matrix = (corpus.matrix.astype(np.int32) @ joiner).astype(bool)
+        joiner = sp.csr_matrix((ones, (old, new)), shape)
+        counts = corpus.matrix.astype(np.int32) @ joiner
         completed = LabelCorpus.from_indicator(
-            matrix, names, ids=corpus.ids, normalize=corpus.normalize
+            counts.astype(bool), names, ids=corpus.ids, normalize=corpus.normalize
         )
         return replace(
             completed, groups=corpus.groups, splits=corpus.splits, numbered=corpus.numbered
         )
 
     def raised(self, labels: Sequence[str]) -> list[tuple[int, int]]:
-        """Return whose score may raise another's, as columns: names, and what implies a label."""
+        """Return pairs of columns where the score of the first may raise the second's."""
         if not (self.aliases or self.implies):
             return []
         column_by_key = {normalize_label(label): column for column, label in enumerate(labels)}
@@ -271,7 +281,7 @@ class Vocabulary:
 def similar_labels(
     documents: sp.csr_matrix, labels: Sequence[str], most: int = 20
 ) -> list[tuple[str, str, float]]:
-    """Suggest labels that may be one, such as card and cards, by what they go with.
+    """Suggest labels that may be one, such as card and cards, by the labels beside them.
 
     Pairs are labels whose names differ in endings or punctuation alone, and labels that go with
     nearly the same others.
@@ -279,9 +289,11 @@ def similar_labels(
     Parameters
     ----------
     documents : csr_matrix of bool, shape (n_documents, n_labels)
+        Such as `store_.matrix` of a tagger.
     labels : sequence of str, length n_labels
+        Its columns, `store_.labels`.
     most : int
-        How many pairs to give.
+        How many pairs to return.
 
     Returns
     -------
@@ -289,35 +301,59 @@ def similar_labels(
         The rarer label, the commoner one, and the cosine of how often others stand beside them;
         the most alike first.
     """
+    check_number("most", most, owner="similar_labels", low=1, whole=True)
     table = sp.csr_matrix(documents, dtype=np.float64)
-    counts = np.asarray(table.sum(axis=0)).ravel()
-    beside = sp.csr_matrix(table.T @ table)
-    beside.setdiag(0)
-    lengths = np.sqrt(np.asarray(beside.multiply(beside).sum(axis=1)).ravel())
-    profiles = sp.csr_matrix(sp.diags_array(1 / np.maximum(lengths, 1e-12)) @ beside)
+    counts: NDArray[np.float64] = np.asarray(table.sum(axis=0), dtype=np.float64).ravel()
+    profiles = _profiles(table)
+    is_frequent = counts >= _FEWEST_USES
+    pairs = _pairs_by_name(labels, np.flatnonzero(is_frequent))
+    pairs |= _pairs_by_use(profiles, counts, is_frequent)
 
-    # Labels whose names have the same stem.
-    columns_by_stem: dict[str, list[int]] = {}
-    for column in np.flatnonzero(counts >= _FEWEST_USES).tolist():
-        columns_by_stem.setdefault(_stem(labels[column]), []).append(column)
-    pairs: set[tuple[int, int]] = set()
-    for columns in columns_by_stem.values():
-        pairs.update(combinations(columns, 2))
-
-    # Labels that go with nearly the same others.
-    common = np.flatnonzero((counts >= _FEWEST_USES) & (lengths > 0))
-    common = common[np.argsort(-counts[common], kind="stable")][:_MOST_COMPARED]
-    cosines = np.triu((profiles[common] @ profiles[common].T).toarray(), 1)
-    for first, second in common[np.argwhere(cosines > _SAME_USE)].tolist():
-        pairs.add((first, second))
-
-    suggestions = []
+    suggestions: list[tuple[str, str, float]] = []
     for pair in pairs:
         rarer, commoner = sorted(pair, key=lambda column: (counts[column], labels[column]))
-        cosine = float((profiles[[rarer]] @ profiles[[commoner]].T).toarray()[0, 0])
+        product = profiles[[rarer]] @ profiles[[commoner]].T
+        cosine = float(product.toarray()[0, 0])
         suggestions.append((labels[rarer], labels[commoner], cosine))
     suggestions.sort(key=lambda suggestion: (-suggestion[2], suggestion))
     return suggestions[:most]
+
+
+def _profiles(table: sp.csr_matrix) -> sp.csr_matrix:
+    """Return how often each label stands beside each other one, (n_labels, n_labels), length 1."""
+    beside = sp.csr_matrix(table.T @ table)
+    beside.setdiag(0)
+    beside.eliminate_zeros()
+    squares = np.asarray(beside.multiply(beside).sum(axis=1))
+    lengths = np.sqrt(squares.ravel())
+    scales = sp.diags_array(1 / np.maximum(lengths, 1e-12))
+    return sp.csr_matrix(scales @ beside)
+
+
+def _pairs_by_name(labels: Sequence[str], columns: IntArray) -> set[tuple[int, int]]:
+    """Return the pairs of columns whose labels have the same stem."""
+    columns_by_stem: dict[str, list[int]] = {}
+    for column in columns.tolist():
+        same_stem = columns_by_stem.setdefault(_stem(labels[column]), [])
+        same_stem.append(column)
+    pairs: set[tuple[int, int]] = set()
+    for same_stem in columns_by_stem.values():
+        pairs.update(combinations(same_stem, 2))
+    return pairs
+
+
+def _pairs_by_use(
+    profiles: sp.csr_matrix, counts: NDArray[np.float64], is_frequent: NDArray[np.bool_]
+) -> set[tuple[int, int]]:
+    """Return the pairs of columns of frequent labels that go with nearly the same others."""
+    has_company = np.diff(profiles.indptr) > 0
+    columns = np.flatnonzero(is_frequent & has_company)
+    by_count = np.argsort(-counts[columns], kind="stable")
+    columns = columns[by_count[:_MOST_COMPARED]]
+    cosines = (profiles[columns] @ profiles[columns].T).toarray()
+    upper = np.triu(cosines, 1)
+    places = np.argwhere(upper > _SAME_USE)
+    return {(first, second) for first, second in columns[places].tolist()}
 
 
 def _stem(label: str) -> str:
@@ -326,7 +362,9 @@ def _stem(label: str) -> str:
     for ending in ("es", "s"):
         if len(plain) > len(ending) + 2 and plain.endswith(ending):
             return plain.removesuffix(ending)
-    return plain.removesuffix("e") if len(plain) > 3 else plain
+    if len(plain) > 3:
+        return plain.removesuffix("e")
+    return plain
 
 
 def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:

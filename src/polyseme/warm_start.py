@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme._validation import InputError, IntArray
-from polyseme.features.base import MediaFeatures
+from polyseme.extractors import FeatureExtractor
 from polyseme.space import ConceptSpace
 from polyseme.training import Features, SpacePlan, column_statistics
 from polyseme.training_set import TrainingSet
@@ -208,7 +208,7 @@ def placed_groups(folds: IntArray, groups: IntArray | None) -> IntArray:
     return np.where(has_fold, folds, group_folds[groups])
 
 
-def extractor_parameters(extractor: MediaFeatures | None) -> dict[str, str]:
+def extractor_parameters(extractor: FeatureExtractor | None) -> dict[str, str]:
     """Return what decides what an extractor makes of items; what it draws is learned already."""
     if extractor is None:
         return {}

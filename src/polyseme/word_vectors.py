@@ -1,4 +1,4 @@
-"""Word vectors: what people write elsewhere, as a hint at what a label's name means.
+"""Word vectors: hints at the meaning of a label's name, from other texts.
 
 In: a mapping, an `.npz` file or a GloVe text file. Out: `WordVectors`, and through it one unit
 vector per label. None are part of polyseme, and nothing is downloaded.
@@ -41,9 +41,12 @@ def words_of(label: str) -> list[str]:
     Words are parted by white space, hyphens, underscores and slashes, so that
     `"genre---deep_house"` has three; punctuation around a word is cut.
     """
-    pieces = _BETWEEN_WORDS.split(normalize_label(label))
-    words = [piece.strip(_AROUND_WORDS) for piece in pieces]
-    return [word for word in words if word]
+    words: list[str] = []
+    for piece in _BETWEEN_WORDS.split(normalize_label(label)):
+        word = piece.strip(_AROUND_WORDS)
+        if word:
+            words.append(word)
+    return words
 
 
 def as_word_vectors(vectors: object) -> WordVectors:
@@ -61,27 +64,37 @@ def as_word_vectors(vectors: object) -> WordVectors:
 def name_likeness(
     labels: Sequence[str], seen: Sequence[str], vectors: WordVectors
 ) -> NDArray[np.float64]:
-    """Return what each seen label counts for labels of which only names are known.
+    """Return the weight of each seen label for labels of which only names are known.
 
     By kernel regression over words, (n_labels, n_seen): labels must have a vector; seen labels
     without one count nothing.
     """
     label_vectors, has_vector = vectors.label_vectors(labels)
     if not has_vector.all():
-        without = [label for label, has in zip(labels, has_vector, strict=True) if not has]
+        missing = np.flatnonzero(~has_vector)
+        names = [labels[place] for place in missing.tolist()]
         raise InputError(
-            f"There are no word vectors for {first_few(without)}; such labels need documents."
+            f"There are no word vectors for {first_few(names)}; such labels need documents."
         )
     seen_vectors, seen_has_vector = vectors.label_vectors(seen)
     if not seen_has_vector.any():
         raise InputError("None of the seen labels has a word vector; give other vectors.")
     usable = seen_vectors[seen_has_vector]
-    kernel = np.exp((usable @ usable.T - 1) / SPREAD)
-    cross_kernel = np.exp((usable @ label_vectors.T - 1) / SPREAD)
+    kernel = _kernel(usable, usable)
+    cross_kernel = _kernel(usable, label_vectors)
     noise = NOISE * np.eye(len(usable))
+    solution = np.linalg.solve(kernel + noise, cross_kernel)
     weights = np.zeros((len(labels), len(seen)))
-    weights[:, seen_has_vector] = np.linalg.solve(kernel + noise, cross_kernel).T
+    weights[:, seen_has_vector] = solution.T
     return weights
+
+
+def _kernel(
+    vectors: NDArray[np.float64], other_vectors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the likeness of unit vectors by their cosines, 1 for equal ones, (n, n_other)."""
+    cosines = vectors @ other_vectors.T
+    return np.asarray(np.exp((cosines - 1) / SPREAD))
 
 
 class WordVectors:
@@ -93,7 +106,7 @@ class WordVectors:
         A vector for each word, all of one size. Of words that differ only in case, the
         case-folded one counts, or else the first.
     source : str
-        Where they come from, for `repr` and records.
+        Their origin, for `repr` and records.
 
     Attributes
     ----------
@@ -130,9 +143,10 @@ class WordVectors:
     def from_arrays(
         cls, words: Sequence[str], vectors: ArrayLike, source: str = "arrays"
     ) -> WordVectors:
-        """Take words, their vectors (n_words, d) and where they are from; see `WordVectors`."""
+        """Make word vectors of words and an array (n_words, d); see `WordVectors`."""
         word_vectors = cls.__new__(cls)
-        word_vectors._keep(list(words), np.asarray(vectors), source)
+        array = np.asarray(vectors)
+        word_vectors._keep(list(words), array, source)
         return word_vectors
 
     @classmethod
@@ -210,7 +224,7 @@ class WordVectors:
         return cls.read(path, labels=labels)
 
     def label_vectors(self, labels: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return each label its own vector, or else the mean vector of its words, at length 1.
+        """Return each label's own vector, or else the mean vector of its words, at length 1.
 
         Returns
         -------
@@ -222,9 +236,7 @@ class WordVectors:
         """
         result = np.zeros((len(labels), self.vectors.shape[1]))
         for place, label in enumerate(labels):
-            name = normalize_label(label)
-            words = [name] if name in self._rows else words_of(label)
-            rows = [self._rows[word] for word in words if word in self._rows]
+            rows = self._rows_of(label)
             if rows:
                 result[place] = self.vectors[rows].mean(axis=0, dtype=np.float64)
         lengths = np.linalg.norm(result, axis=1)
@@ -236,11 +248,20 @@ class WordVectors:
         result[~has_vector] = 0.0
         return result, has_vector
 
+    def _rows_of(self, label: str) -> list[int]:
+        """Return the row of a label, or the rows of its words that are known."""
+        name = normalize_label(label)
+        if name in self._rows:
+            return [self._rows[name]]
+        return [self._rows[word] for word in words_of(label) if word in self._rows]
+
     @cached_property
     def checksum(self) -> str:
         """SHA-256 over words and vectors, for records."""
-        digest = hashlib.sha256("\n".join(self.words).encode())
-        digest.update(np.ascontiguousarray(self.vectors).tobytes())
+        text = "\n".join(self.words)
+        numbers = np.ascontiguousarray(self.vectors)
+        digest = hashlib.sha256(text.encode())
+        digest.update(numbers.tobytes())
         return digest.hexdigest()
 
     def __len__(self) -> int:

@@ -84,7 +84,7 @@ def test_by_default_unseen_labels_without_a_reachable_precision_are_left_out(
 ):
     own_tagger.validation_ = replace(own_tagger.validation_, thresholds=(np.inf,))
     own_tagger.save(tmp_path / "model")
-    suggestions = ranking.Suggestions(tmp_path / "model", None, kind=kind)
+    suggestions = ranking.SavedRanker(tmp_path / "model", None, kind=kind)
     assert suggestions.tagger.validation_.highest_precision == 0
     assert (suggestions.precision, suggestions.leaves_out) == (precision, leaves_out)
     assert not recwarn.list, "only the command reports it where nobody set a precision"
@@ -393,7 +393,7 @@ def refusal_of_worker(function, piece, version=None) -> str:
 def suggestions(place, monkeypatch):
     """What the workers of a ranking get."""
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda pieces: pieces))
-    return ranking.Suggestions(place / "model", 1)
+    return ranking.SavedRanker(place / "model", 1)
 
 
 def test_a_worker_refuses_another_model(suggestions):
@@ -440,12 +440,12 @@ def test_a_head_node_that_is_gone_is_reported_once(monkeypatch, capsys):
 
     with socket.create_server(("127.0.0.1", 0)) as head:
         port = head.getsockname()[1]
-        with engine._watched(f"127.0.0.1:{port}"):
+        with engine._watch_head(f"127.0.0.1:{port}"):
             head.accept()  # it was looked at
             watching = watcher()
         watching.join()
         assert capsys.readouterr().err == ""
-    with engine._watched(f"127.0.0.1:{port}"):
+    with engine._watch_head(f"127.0.0.1:{port}"):
         watcher().join()
     assert capsys.readouterr().err.count("is gone, and Ray ends this process") == 1
 

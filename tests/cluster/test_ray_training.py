@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
 from polyseme._validation import InputError
 from polyseme.cluster import RayTraining
-from polyseme.cluster.training import _gathered, run_name
+from polyseme.cluster.training import _gather_members, run_name
 from polyseme.persistence import write_model
 from polyseme.verdicts import Verdict
 from ray_workers import kill_one
@@ -145,7 +145,7 @@ def write_checkpoints(folder, change=None):
 
 def test_checkpoints_of_workers_are_merged_by_members(tmp_path):
     write_checkpoints(tmp_path)
-    members, history = _gathered(tmp_path, 2, 3)
+    members, history = _gather_members(tmp_path, 2, 3)
     shapes = [group.shape for group in members.groups]
     assert shapes == [(3, width) for width in WIDTHS]
     assert members.readout[:, 0].tolist() == [0, 1, 0]
@@ -171,4 +171,4 @@ def test_checkpoints_of_workers_are_merged_by_members(tmp_path):
 def test_a_checkpoint_with_wrong_values_is_refused(tmp_path, change):
     write_checkpoints(tmp_path, change)
     with pytest.raises(InputError, match=r"^The checkpoint at '.*worker-1' cannot be used: "):
-        _gathered(tmp_path, 2, 3)
+        _gather_members(tmp_path, 2, 3)

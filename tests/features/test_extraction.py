@@ -6,10 +6,9 @@ import errno
 import json
 import os
 import shutil
-import sqlite3
 import warnings
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,8 +22,9 @@ from polyseme import AudioFeatures, ImageFeatures, extract_folder
 from polyseme._validation import InputError, PolysemeWarning
 from polyseme.features import extraction, read_extraction
 from polyseme.features.base import MediaError, MediaFeatures
-from polyseme.features.extraction import FeatureStore, _hash, from_caches, match_documents
+from polyseme.features.extraction import FeatureStore, _hash, from_caches
 from polyseme.io.folders import sealed, summary_of, unsealed
+from polyseme.io.join import match_files
 from polyseme.io.xmp import merge_tags
 from sidecar_files import write_sidecar
 from sound_files import make_odd_sounds, wav
@@ -703,16 +703,16 @@ def test_odd_files_are_survived_and_each_is_accounted_for(tmp_path, out, make, e
     ],
 )
 def test_documents_find_their_files_by_path_name_or_stem(names):
-    files, documents = match_documents(["b.png", "x/a.png", "c.png"], [*names, "nobody"])
+    files, documents = match_files(["b.png", "x/a.png", "c.png"], [*names, "nobody"])
     assert files.tolist() == [1, 0]
     assert documents.tolist() == [0, 1]
 
 
 def test_ambiguous_and_unknown_names_are_refused():
-    assert match_documents(["Zoe\u0308.png"], ["Zo\u00eb.png"])[0].tolist() == [0], "composed"
+    assert match_files(["Zoe\u0308.png"], ["Zo\u00eb.png"])[0].tolist() == [0], "composed"
     with pytest.raises(InputError, match=r"Several files are called 'a\.png', such as x/a\.png"):
-        match_documents(["x/a.png", "y/a.png"], ["a.png"])
+        match_files(["x/a.png", "y/a.png"], ["a.png"])
     with pytest.raises(InputError, match=r"'x/a\.png' and 'a' both name the file 'x/a\.png'"):
-        match_documents(["x/a.png", "y/b.png"], ["x/a.png", "a"])
+        match_files(["x/a.png", "y/b.png"], ["x/a.png", "a"])
     with pytest.raises(InputError, match=r"No document names one of the files: .* 0, 1"):
-        match_documents(["a.png"], ["0", "1"])
+        match_files(["a.png"], ["0", "1"])

@@ -359,7 +359,7 @@ def write_tags(path: Path, labels: list[str], monkeypatch: pytest.MonkeyPatch) -
     tagging.files = []
     record = {"file": path.name, "labels": labels, "kinds": ["seen"] * len(labels)}
     record["scores"] = [0.9] * len(labels)
-    monkeypatch.setattr(tagging, "_tagged", lambda: iter([(path, record)]))
+    monkeypatch.setattr(tagging, "_tag_files", lambda: iter([(path, record)]))
     (written,) = tagging.sidecars()
     return written
 
@@ -391,16 +391,16 @@ def test_a_sidecar_takes_over_what_is_inside_the_picture(tmp_path, monkeypatch):
 
 def test_the_service_s_sidecars_take_it_over_as_well(tmp_path):
     pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-    from polyseme.serve.api import _write_sidecar
+    from polyseme.serve.routes.export import add_accepted_tags
 
     path = picture(tmp_path / "a.jpg", xmp=packet("sea", "sand"))
-    assert _write_sidecar(path, "image", ["dog", "sea"], dry_run=True) == ["dog"]
+    assert add_accepted_tags(path, "image", ["dog", "sea"], dry_run=True) == ["dog"]
     assert not (tmp_path / "a.jpg.xmp").exists()
-    assert _write_sidecar(path, "image", ["dog", "sea"], dry_run=False) == ["dog"]
+    assert add_accepted_tags(path, "image", ["dog", "sea"], dry_run=False) == ["dog"]
     assert read_sidecar(tmp_path / "a.jpg.xmp")[:3] == (["sea", "sand", "dog"], [], [])
     write_sidecar(tmp_path / "b.jpg.xmp", ["sky"])
     path = picture(tmp_path / "b.jpg", xmp=packet("sea"))
-    assert _write_sidecar(path, "image", ["sea"], dry_run=False) == ["sea"]
+    assert add_accepted_tags(path, "image", ["sea"], dry_run=False) == ["sea"]
 
 
 def tags_in_darktable(folder: Path, names: list[str]) -> dict[str, set[str]]:

@@ -359,7 +359,7 @@ def taught(pictures, tmp_path, tiny_space, monkeypatch) -> Path:
         return tiny_space(n_steps=20)
 
     make.from_state = ConceptSpace.from_state
-    monkeypatch.setattr("polyseme.tagger.ConceptSpace", make)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", make)
     tags = pictures / "files" / "tags.jsonl"
     words = ("-x", pictures / "numbers", "-d", tags, "--validations", 0)
     run("fit", tmp_path / "model", *words)
@@ -422,7 +422,7 @@ def test_files_without_tags_are_a_pool_and_an_update_keeps_the_extractor(picture
     shutil.copytree(pictures / "files" / "noto", photos / "other")
     result = run(*update, *data, "-u", photos)
     assert "photos: 30 items with tags left out" in result.stderr
-    assert "items without tags are learned from" in result.stderr
+    assert "it learned from items without tags" in result.stderr
     updated = load(taught / "new")
     assert updated.pooled_
     assert updated.features_.size == 64
@@ -435,7 +435,7 @@ def test_an_update_and_a_pool_need_features_of_the_same_extractor(pictures, taug
     run("extract", "image", pictures / "files", "-o", taught / "larger", "--size", 96)
     assert "96" in complaint(*update, "-x", taught / "larger")
     features = numbers / "features.npy"
-    assert "was made of image files" in complaint(*update, "-x", features)
+    assert "was fitted on image files" in complaint(*update, "-x", features)
     message = complaint("validate", "-x", features, "-d", tags, "-u", numbers)
     assert "was extracted from files" in message
 

@@ -6,7 +6,6 @@ import importlib
 import json
 import pickle
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -383,15 +382,6 @@ def test_weights_are_for_pictures_alone(tmp_path):
     words += ["--out", str(tmp_path / "x"), "--weights", "a"]
     result = CliRunner().invoke(app, words)
     assert "`--weights` is for networks that look at pictures" in str(result.exception)
-
-
-def test_extractions_without_parameters_go_on(tmp_path):
-    Image.fromarray(PIXELS[0]).save(tmp_path / "0.png")
-    numbers = tmp_path / "numbers"
-    extract_folder(tmp_path, numbers, ImageFeatures("pooled", 64))
-    extracted = replace(read_extraction(numbers), parameters={})
-    extractor = extractor_of(extracted, None)
-    assert extractor.preprocessing() == extracted.preprocessing
 
 
 @pytest.mark.parametrize("size", [96, 260])

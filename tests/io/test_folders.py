@@ -1,23 +1,22 @@
-"""Folders of ours carry a mark, and only what we drew the names of is ever removed."""
+"""Folders of ours carry a mark, and files appear whole or not at all."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from killed_writers import killed_while_writing
 from polyseme._validation import InputError
-from polyseme.io import folders
 from polyseme.io.folders import (
     MARK,
     check_file,
     check_room,
-    is_drawn,
     is_intact,
     kind_of,
     mark_folder,
@@ -25,20 +24,17 @@ from polyseme.io.folders import (
     replacing,
     sealed,
     summary_of,
-    sweep,
     unsealed,
 )
-
-FOREIGN = ["thesis.tmp", ".0123456789abcdef.tmp", ".polyseme-x.tmp", "~lock.tmp"]
-FOREIGN += [f".polyseme-{'0' * 16}-{'0' * 16}.tmp"]
 
 
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_what_a_kill_leaves_is_swept_and_nothing_else(tmp_path):
-    for name in FOREIGN:
+def test_what_a_kill_leaves_is_used_up_by_the_next_writer_and_nothing_else_is(tmp_path):
+    mine = {"thesis.tmp", ".0123456789abcdef.tmp", ".page.html.polyseme-tmp"}
+    for name in mine:
         (tmp_path / name).write_text("mine")
         assert not is_drawn(name)
     killed_while_writing(tmp_path / "page.html")
@@ -61,26 +57,25 @@ def test_checking_a_file_for_writing_sweeps_its_folder(tmp_path):
     assert names(tmp_path) == set()
 
 
-def test_two_that_ask_whether_they_can_write_do_not_disturb_each_other(tmp_path, monkeypatch):
-    close = os.close
-
-    def close_and_sweep(descriptor: int) -> None:
-        close(descriptor)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "close", close)
-            sweep(tmp_path)
-
-    monkeypatch.setattr(os, "close", close_and_sweep)
-    check_file(tmp_path / "page.html")
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(KeyError), replacing(tmp_path / "a") as stream:
+        stream.write(b"new")
+        raise KeyError
+    assert names(tmp_path) == {"a"} and (tmp_path / "a").read_bytes() == b"old"
 
 
-def test_a_file_that_somebody_writes_is_not_swept(tmp_path):
-    with replacing(tmp_path / "a") as stream:
-        stream.write(b"one")
-        sweep(tmp_path)
-        stream.write(b"two")
-    assert (tmp_path / "a").read_bytes() == b"onetwo"
-    assert names(tmp_path) == {"a"}
+def test_writers_of_one_file_wait_for_each_other(tmp_path):
+    def write(letter: bytes) -> None:
+        for _ in range(20):
+            with replacing(tmp_path / "a") as stream:
+                stream.write(letter * 10_000)
+                stream.write(letter * 10_000)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, [b"a", b"b", b"c"]))
+    content = (tmp_path / "a").read_bytes()
+    assert len(content) == 20_000 and len(set(content)) == 1 and names(tmp_path) == {"a"}
 
 
 def test_a_link_with_a_temporary_name_is_left_alone(tmp_path):
@@ -162,7 +157,7 @@ def test_a_folder_that_is_recognised_is_adopted(tmp_path):
 
 @pytest.mark.parametrize(
     "mark",
-    [b"", b"{}", b"[]", b"no", sealed({"format": "another"}), b'{"format": "polyseme folder"}'],
+    [b"", b"{}", b"[]", b"no", b'{"format": "another"}', b"[" * 60_000],
 )
 def test_a_mark_that_is_not_ours_is_refused(tmp_path, mark):
     (tmp_path / MARK).write_bytes(mark)
@@ -213,10 +208,10 @@ def test_places_that_cannot_be_written_are_found_out_before(tmp_path, monkeypatc
         with pytest.raises(InputError, match=complaint):
             check_file(place)
 
-    def full(*_):
+    def full(**_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     for check in (lambda: check_file(tmp_path / "a"), lambda: mark_folder(tmp_path / "b", "c")):
         with pytest.raises(InputError, match=r"Nothing can be written to .*: No space left"):
             check()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from polyseme.cli.reading import Reading, read_items
+from polyseme.cli.reading import TableReader, read_items
 from polyseme.io import read_table
 
 # A module of it: a folder of these tests has the same name.
@@ -55,7 +55,7 @@ def test_the_splits_of_a_saved_dataset_can_be_chosen(tmp_path, dataset):
     expected = ["train"] * 3 + ["test"]
     assert table.splits == expected
     assert table.ids == list("abcd")
-    items = read_items(folder, None, "test", Reading())
+    items = read_items(folder, None, "test", TableReader())
     assert items.documents.ids == ("d",)
     assert items.X.to_numpy().tolist() == [[0, 0, 0, 1]]
 

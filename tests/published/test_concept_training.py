@@ -17,7 +17,7 @@ import polyseme.published.training
 from polyseme.published.descriptors import LabelDescriptor
 from polyseme.published.losses import WEIGHTINGS, LossSettings, positive_weight
 from polyseme.published.network import ConceptNetwork
-from polyseme.published.pairs import Batch, PairSampler
+from polyseme.published.pairs import PairBatch, PairSampler
 from polyseme.published.training import (
     LOOK_EVERY,
     ConceptTrainer,
@@ -267,12 +267,12 @@ def assert_same_gradient(tested, gradient, expected, tolerance):
 EVERY = np.ones(8, dtype=bool)
 BATCHES = {
     "random": None,
-    "one label all over": Batch(np.full(8, 3), np.array([0, 1] * 4), EVERY),
-    "one document all over": Batch(np.arange(8), np.zeros(8, dtype=np.int64), EVERY),
-    "both sides the same": Batch(np.repeat(np.arange(4), 2), np.repeat([0, 1, 4, 5], 2), EVERY),
-    "the same context": Batch(np.arange(8) % 4, np.array([2, 3] * 4), EVERY),
-    "negatives only": Batch(np.arange(8), np.array([1, 5, 6, 7] * 2), ~EVERY),
-    "a single pair": Batch(np.array([3, 9]), np.array([1, 1]), np.array([True, False])),
+    "one label all over": PairBatch(np.full(8, 3), np.array([0, 1] * 4), EVERY),
+    "one document all over": PairBatch(np.arange(8), np.zeros(8, dtype=np.int64), EVERY),
+    "both sides the same": PairBatch(np.repeat(np.arange(4), 2), np.repeat([0, 1, 4, 5], 2), EVERY),
+    "the same context": PairBatch(np.arange(8) % 4, np.array([2, 3] * 4), EVERY),
+    "negatives only": PairBatch(np.arange(8), np.array([1, 5, 6, 7] * 2), ~EVERY),
+    "a single pair": PairBatch(np.array([3, 9]), np.array([1, 1]), np.array([True, False])),
 }
 
 

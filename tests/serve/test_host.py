@@ -1,4 +1,4 @@
-"""A model in use: changed by copies, saved, reloaded beside the old one, and taken back."""
+"""A model in use: changed by copies, saved, and reloaded beside the old one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyseme import ZeroShotTagger, load
 from polyseme._validation import InputError
 from polyseme.io import Table
 from polyseme.serve.collection import UnknownItemError
-from polyseme.serve.host import Ask, ModelHost, UnknownLabelError
+from polyseme.serve.host import ModelHost, SuggestRequest, UnknownLabelError
 from polyseme.verdicts import Verdict
 
 
@@ -58,7 +58,7 @@ def test_suggestions_are_those_of_the_tagger(host, model, world):
     for row in range(3):
         features = features_of(world, row)
         labels, scores = tagger.rank(features[None], 4)
-        (suggestions,) = suggest(host, Ask(features, (), 4))
+        (suggestions,) = suggest(host, SuggestRequest(features, (), 4))
         expected = dict(zip(labels[0], scores[0], strict=True))
         probabilities = probability_by_label(suggestions)
         assert list(probabilities) == list(expected)
@@ -67,12 +67,12 @@ def test_suggestions_are_those_of_the_tagger(host, model, world):
 
 def test_requests_of_all_kinds_get_the_same_suggestions_in_a_batch_as_alone(host, world):
     requests = [
-        Ask(features_of(world), (), 3),
-        Ask(None, ("sand", "sea"), 3),
-        Ask(features_of(world, 1), ("oven",), 3),
-        Ask(features_of(world, 2), (), 3, kinds=("unseen",)),
-        Ask(features_of(world, 2), (), 30, threshold=0.5),
-        Ask(features_of(world, 2), (), 30, precision=0.5),
+        SuggestRequest(features_of(world), (), 3),
+        SuggestRequest(None, ("sand", "sea"), 3),
+        SuggestRequest(features_of(world, 1), ("oven",), 3),
+        SuggestRequest(features_of(world, 2), (), 3, kinds=("unseen",)),
+        SuggestRequest(features_of(world, 2), (), 30, threshold=0.5),
+        SuggestRequest(features_of(world, 2), (), 30, precision=0.5),
     ]
     batch = suggest(host, *requests)
     for request, suggestions in zip(requests, batch, strict=True):
@@ -90,11 +90,11 @@ def test_requests_of_all_kinds_get_the_same_suggestions_in_a_batch_as_alone(host
 @pytest.mark.parametrize(
     ("request_", "sentence"),
     [
-        (Ask(None), "Give features"),
-        (Ask(None, ("zzz",)), "None of the tags is known: zzz"),
-        (Ask(np.zeros(3, np.float32)), "takes 5 features an item; got 3"),
-        (Ask(np.full(5, np.nan, np.float32)), "must be finite"),
-        (Ask(None, ("sand",), precision=0.5), "for tags alone"),
+        (SuggestRequest(None), "Give features"),
+        (SuggestRequest(None, ("zzz",)), "None of the tags is known: zzz"),
+        (SuggestRequest(np.zeros(3, np.float32)), "takes 5 features an item; got 3"),
+        (SuggestRequest(np.full(5, np.nan, np.float32)), "must be finite"),
+        (SuggestRequest(None, ("sand",), precision=0.5), "for tags alone"),
     ],
     ids=range(5),
 )
@@ -104,7 +104,7 @@ def test_a_wrong_request_is_refused_before_it_waits(host, request_, sentence):
 
 
 def test_unknown_tags_are_returned_and_counted(host, world):
-    request, unknown = host.check(Ask(features_of(world), ("Sand", "canoe", "canoe")))
+    request, unknown = host.check(SuggestRequest(features_of(world), ("Sand", "canoe", "canoe")))
     assert request.tags == ("sand",)
     assert unknown == ["canoe"]
     assert host.told.typed == {"canoe": 1}
@@ -142,7 +142,7 @@ def test_a_restored_version_keeps_the_verdicts(host, model):
 
 
 def test_verdicts_change_scores_at_once_and_undo_restores_them_exactly(host, world):
-    request = Ask(features_of(world), (), 30)
+    request = SuggestRequest(features_of(world), (), 30)
     (before,) = suggest(host, request)
     numbers = host.learn([Verdict(f"item-{n}", "towel", True) for n in (0, 5, 10)])
     (after,) = suggest(host, request)
@@ -183,9 +183,9 @@ def test_a_change_applies_to_the_model_on_disk(host, model):
 
 def test_a_damaged_model_is_refused_and_the_former_one_serves_on(host, model):
     before = host.now
-    arrays = next(model.glob("arrays-*"))
-    content = arrays.read_bytes()
-    arrays.write_bytes(content[:-1])
+    file = model / MODEL
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
     with pytest.raises(InputError, match="former model goes on"):
         host.reload()
     assert host.now is before
@@ -221,7 +221,7 @@ def test_a_reloaded_model_that_fails_to_answer_is_replaced_by_the_former_one(
     monkeypatch.setattr(type(host.now.tagger), "rank", fail)
     for _ in range(3):
         with pytest.raises(RuntimeError):
-            suggest(host, Ask(features_of(world)))
+            suggest(host, SuggestRequest(features_of(world)))
     assert host.now is before
     assert "taken back" in host.told.trouble
     assert not host.refresh(), "it is not tried again"
@@ -230,7 +230,8 @@ def test_a_reloaded_model_that_fails_to_answer_is_replaced_by_the_former_one(
 
 def test_a_model_that_is_copied_file_by_file_serves_when_it_is_complete(host, model, tmp_path):
     load(model).block(["sand"]).save(tmp_path / "new")
-    shutil.copy(tmp_path / "new" / "manifest.json", model)
+    content = (tmp_path / "new" / MODEL).read_bytes()
+    (model / MODEL).write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="former model goes on"):
         host.refresh()
     shutil.copy(next((tmp_path / "new").glob("config-*")), model)
@@ -262,7 +263,7 @@ def test_readers_see_consistent_states_while_the_model_changes(host, world):
 
     def read():
         while not stop.is_set():
-            ((state, suggestions),) = host.suggest([Ask(features_of(world), (), 30)])
+            ((state, suggestions),) = host.suggest([SuggestRequest(features_of(world), (), 30)])
             if not set(probability_by_label(suggestions)) <= set(state.kinds):
                 inconsistent.append(suggestions)
 
@@ -301,7 +302,7 @@ def test_a_model_of_the_published_method_is_refused(published_tagger, tmp_path):
 def test_a_model_in_a_folder_that_cannot_be_written_still_answers(model, world, monkeypatch):
     monkeypatch.setattr("polyseme.serve.host._can_write", lambda _: False)
     host = ModelHost(model)
-    request = Ask(features_of(world))
+    request = SuggestRequest(features_of(world))
     (suggestions,) = suggest(host, request)
     assert suggestions
     versions = model / "versions"
@@ -310,7 +311,7 @@ def test_a_model_in_a_folder_that_cannot_be_written_still_answers(model, world, 
 
 def test_concurrent_changes_of_the_command_line_and_the_service_are_both_saved(host, model):
     """The second one reads what the first one saved, however long the first one takes."""
-    from polyseme.cli.commands import _change
+    from polyseme.cli.models import change_model
 
     arguments = ("block", "", None, block("sand"))
     service = threading.Thread(target=host.change, args=arguments)
@@ -321,7 +322,7 @@ def test_concurrent_changes_of_the_command_line_and_the_service_are_both_saved(h
         service.join(1)
         tagger.rename("sea", "ocean")
 
-    _change(model, None, "rename", rename_slowly)
+    change_model(model, None, "rename", rename_slowly)
     service.join()
     tagger = load(model)
     assert "ocean" in tagger.classes_

@@ -30,7 +30,7 @@ from polyseme.serve.landscape import (
     concept_positions,
     shared_labels,
 )
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 
 
 def islands(n, *, n_islands=12, n_axes=16, noise=0.6, seed=0):

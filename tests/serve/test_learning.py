@@ -55,8 +55,10 @@ def test_every_start_reads_the_files_once_also_where_it_learns_a_model_from_them
     run, tmp_path, folder, quick_fit, monkeypatch
 ):
     readings, apps = [], []
-    look_at = serving.look_at
-    monkeypatch.setattr(serving, "look_at", lambda *paths: readings.append(look_at(*paths)))
+    look_at = serving.extract_and_report
+    monkeypatch.setattr(
+        serving, "extract_and_report", lambda *paths: readings.append(look_at(*paths))
+    )
     monkeypatch.setattr("polyseme.serve.process.run", lambda app, *_, **__: apps.append(app))
     options = ("--items", folder, "--documents", tmp_path / "tags.jsonl")
     for n_starts in (1, 2):  # the second start looks for files that were added

@@ -397,7 +397,7 @@ def test_the_ask_view_completes_tags_explains_scores_and_names_unknown_tags(stud
     expect(slider).to_be_enabled()
     slider.fill("90")
     expect(page.get_by_text("Of the tags shown, 90\u00a0% should be true.")).to_be_visible()
-    drop(page, place / "toy" / "manifest.json")
+    drop(page, place / "toy" / "model.safetensors")
     expect(page.get_by_text("This model takes a picture")).to_be_visible()
 
 

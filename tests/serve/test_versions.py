@@ -10,7 +10,7 @@ import pytest
 
 from polyseme import load
 from polyseme._validation import InputError
-from polyseme.persistence import MANIFEST, ModelFileError
+from polyseme.persistence import ModelFileError
 from polyseme.serve.host import ModelHost
 from polyseme.serve.versions import FOLDER, Versions
 
@@ -52,8 +52,7 @@ def test_a_full_disk_is_reported_with_a_sentence(model, monkeypatch):
 
     versions = Versions(model)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "link", full)
-        patch.setattr(shutil, "copyfile", full)
+        patch.setattr(shutil, "copyfileobj", full)
         with pytest.raises(ModelFileError, match=r"is saved, and no version .* \(No space left"):
             keep(versions)
     assert versions.all() == []

@@ -54,7 +54,7 @@ _OWN_BYTES = re.compile(r"\.polyseme|.*\.sqlite|change\.json|tokens\.json|plan\.
 _BESIDE = re.compile(r".*\.sqlite-(wal|shm|journal)")
 # What a command may leave, or leave out, until it is run again.
 _UNFINISHED = re.compile(
-    r"\.polyseme-[0-9a-f]{16}-[0-9a-f]{16}\.tmp|.*\.[0-9a-f]{16}\.tmp|.*\.checkpoint(\..*)?"
+    r"\.[0-9a-f]{16}\.polyseme-tmp|.*\.checkpoint(\..*)?"
     r"|done\.journal|plan\.json|\.polyseme|extraction\.json|cache\.sqlite"
 )
 _ABSENT = "absent"
@@ -65,7 +65,7 @@ _LOADED += [f"polyseme.{name}" for name in ("cli.reading", "cli.postponed", "clu
 _LOADED += [f"polyseme.{name}" for name in ("io.text_tables", "io.shards", "published.tagger")]
 _LOADED += [f"polyseme.{name}" for name in ("features.efficientnet", "features.pictures")]
 _LOADED += ["polyseme.serve.app", "polyseme.serve.access", "polyseme.index", "uvicorn"]
-_LOADED += ["polyseme.serve.api", "polyseme.serve.annif", "uvicorn.protocols.http.auto"]
+_LOADED += ["polyseme.serve.routes", "polyseme.serve.annif", "uvicorn.protocols.http.auto"]
 _MINE = {"diary.txt": "mine", "thesis.tmp": "mine", f".{'0' * 16}.tmp": "mine"}
 
 
@@ -185,8 +185,7 @@ class State:
     def of(cls, folder: Path) -> State:
         """Look at a folder; nothing in it is changed, not even a log that waits to be mended."""
         state = cls({}, {})
-        for root, folders, names in os.walk(folder):
-            folders[:] = [one for one in folders if not one.endswith(".unfinished")]
+        for root, _, names in os.walk(folder):
             here = {name: _digest(Path(root, name)) for name in names}
             lasting = {name: digest for name, digest in here.items() if not _BESIDE.fullmatch(name)}
             for name, digest in lasting.items():
@@ -233,18 +232,27 @@ def _read(read: Callable[[Path], Any], file: Path, beside: frozenset[tuple[str, 
 
 
 def _manifest(file: Path) -> Any:
-    """Read a model, its checkpoint, or rankings, by their manifest."""
+    """Read rankings by their manifest."""
     from polyseme.io.folders import is_intact, unsealed
-    from polyseme.persistence import read_model
 
     rankings = unsealed(file.read_bytes())
-    if rankings is not None and rankings.get("format") == "polyseme ranking":
-        for one in rankings["files"]:
-            summary = {"sha256": one["sha256"], "bytes": one["bytes"]}
-            if not is_intact(file.parent / one["file"], summary):
-                raise ValueError(f"'{one['file']}' is not what the manifest says")
-        return rankings
-    config, arrays = read_model(file.parent)
+    if rankings is None:
+        raise ValueError(f"'{file}' is damaged")
+    for one in rankings["files"]:
+        summary = {"sha256": one["sha256"], "bytes": one["bytes"]}
+        if not is_intact(file.parent / one["file"], summary):
+            raise ValueError(f"'{one['file']}' is not what the manifest says")
+    return rankings
+
+
+def _model(file: Path) -> Any:
+    """Read a model, a version of it, or a checkpoint."""
+    from polyseme import persistence
+
+    identity = persistence._identify(file)
+    if identity is None:
+        raise ValueError(f"'{file}' is no model")
+    config, arrays, _ = persistence.read_file(file, identity["kind"].decode())
     return config, {name: _bytes(array) for name, array in arrays.items()}
 
 
@@ -293,10 +301,11 @@ def _tokens(file: Path) -> Any:
 
 _READERS: Mapping[str, Callable[[Path], Any]] = {
     r"manifest\.json": _manifest,
+    r"(model|[0-9]{4})\.safetensors": _model,
     r"verdicts\.sqlite": _log,
     r"extraction\.json": _extraction,
     r".*\.xmp": _sidecar,
-    r"change\.json": _change,
+    r"[0-9]{4}\.json": _change,
     r"tokens\.json": _tokens,
 }
 

@@ -1,4 +1,4 @@
-"""Crafted models: real ones with wrong arrays and values under a manifest that fits them.
+"""Crafted models: real ones with wrong arrays and values under a digest that fits them.
 
 Each is refused with one sentence or works; a raw exception, a signal, numbers that are none, no
 end in time are faults. Models are loaded and used in a process of its own, so that a signal is
@@ -7,13 +7,13 @@ noticed. `python -m torture.models space:17` looks at one of them again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -296,7 +296,7 @@ def change_value(rng: random.Random, config: dict[str, Any]) -> str:
     if how == "delete":
         del holder[key]
     elif how == "add" and isinstance(holder, dict):
-        holder["unheard of"] = rng.choice(_VALUES)
+        holder["unheard of"] = deepcopy(rng.choice(_VALUES))
     elif how == "shorten" and isinstance(old, list):
         del old[rng.randrange(len(old) + 1) :]
     elif how == "repeat" and isinstance(old, list):
@@ -304,7 +304,7 @@ def change_value(rng: random.Random, config: dict[str, Any]) -> str:
     elif how == "nudge" and type(old) in (int, float):
         holder[key] = old + rng.choice([-1, 1, 2, -old, old, 100])
     else:
-        how, holder[key] = "replace", rng.choice(_VALUES)
+        how, holder[key] = "replace", deepcopy(rng.choice(_VALUES))
         how = f"replace by {holder[key]!r:.40}"
     return f"{name}: {how}"
 
@@ -340,42 +340,29 @@ def mutated(state: State, rng: random.Random) -> tuple[State, str]:
     return (config, arrays), "; ".join(said)
 
 
-def seal(folder: Path, kind: str, config: bytes, arrays: bytes) -> None:
-    """Write a model folder whose names and checksums fit, whatever the bytes in it are."""
-    from polyseme.persistence import FORMAT_NAME, FORMAT_VERSION
+def sealed(data: bytes) -> bytes:
+    """Return the bytes of a model file with a digest that fits them, whatever they are."""
+    from polyseme import persistence
 
-    def dumped(value: object) -> bytes:
-        text = json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1)
-        return f"{text}\n".encode("utf-8", "surrogatepass")
-
-    payloads = {
-        f"{role}-{hashlib.sha256(data).hexdigest()[:12]}.{suffix}": data
-        for role, suffix, data in (("config", "json", config), ("arrays", "safetensors", arrays))
-    }
-    content = {
-        "format": FORMAT_NAME,
-        "format_version": FORMAT_VERSION,
-        "polyseme_version": "0",
-        "kind": kind,
-        "files": {
-            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-            for name, data in payloads.items()
-        },
-    }
-    digest = hashlib.sha256(dumped(content)).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in payloads.items():
-        (folder / name).write_bytes(data)
-    (folder / "manifest.json").write_bytes(dumped(content | {"manifest_sha256": digest}))
+    identity = persistence._START.match(data)
+    if identity is None:
+        return data
+    start, stop = identity.span("digest")
+    return data[:start] + persistence._digest(data, identity).encode() + data[stop:]
 
 
 def craft(folder: Path, kind: str, state: State) -> None:
-    """Write a state as a model."""
+    """Write a state as a model, with a digest that fits it."""
     from safetensors.numpy import save
 
+    from polyseme.persistence import MODEL
+
     # JSON has no infinity, but numbers so large that Python reads one.
-    config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999").encode()
-    seal(folder, kind, config, save(state[1]))
+    config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999")
+    start = f'{{"format":1,"kind":"{kind}","sha256":"{"0" * 64}","polyseme":"0"'
+    data = save(state[1], {"polyseme": f'{start},"config":{config}}}'})
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MODEL).write_bytes(sealed(data))
 
 
 # ---------------------------------------------------------------------- use
@@ -435,16 +422,19 @@ def use(base: str, folder: Path) -> list[str]:
                 if pair is not None:
                     _check_scores(*pair)
             attempt(lambda: tagger.predict(X, precision=0.5))
-            attempt(lambda: tagger.points(None, [["tag a"]]))
+            attempt(lambda: tagger.space_.points(tagger.transform(None, [["tag a"]])))
 
     ask()
+    from polyseme.senses import label_senses
+    from polyseme.vocabulary import similar_labels
+
     one = X[:1] if media else X[0]
     for name in (label, "later", "by name"):
         attempt(partial(tagger.explain, one, name))
     if base.startswith("space"):
-        attempt(lambda: tagger.concepts())
-        attempt(lambda: tagger.senses(label))
-        attempt(lambda: tagger.similar_labels())
+        attempt(lambda: tagger.store_.concepts())
+        attempt(lambda: label_senses(tagger.store_, label))
+        attempt(lambda: similar_labels(tagger.store_.matrix, tagger.store_.labels))
         attempt(lambda: repr(tagger.validation_) + str(tagger.validation_))
     added = attempt(lambda: tagger.add_documents([["tag a", "brand new"], ["tag b", "tag c"]]))
     ask()
@@ -483,7 +473,7 @@ def _work(bases: Path) -> None:
 
     torch.set_num_threads(1)
     polyseme.load(bases / "space")
-    state = cache(lambda base: read_model(bases / base))
+    state = cache(lambda base: read_model(bases / base, BASES[base][0]))
     work(lambda job: _attacked(job[0], state(job[0]), job[1]))
 
 
@@ -505,7 +495,7 @@ def main() -> None:
     base, _, number = sys.argv[1].partition(":")
     with tempfile.TemporaryDirectory() as folder:
         make_bases(Path(folder) / "bases")
-        state = read_model(Path(folder) / "bases" / base)
+        state = read_model(Path(folder) / "bases" / base, BASES[base][0])
         changed, said = mutated(state, random.Random(int(number)))
         print(said, flush=True)
         craft(Path(folder) / "one" / "model", BASES[base][0], changed)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from torture import Tried
-from torture.models import BASES, seal, use
+from torture.models import BASES, use
 from torture.mutations import changed, mutated
 from torture.seeds import CORPUS
 from torture.worker import Outcome, Worker, judged, phrase, sentence, spoiled, work
@@ -338,22 +338,18 @@ def make_folders(place: Path) -> None:
 
 def _sealed_anew(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Write a sealed file with other values, under a digest that fits them."""
-    from polyseme.io.folders import sealed, unsealed
+    from polyseme.io import folders
 
-    content = unsealed(file.read_bytes())
+    content = folders.unsealed(file.read_bytes())
     if content is not None:
         change(content)
-        file.write_bytes(sealed(content))
-
-
-def _summary(file: Path) -> dict[str, Any]:
-    from polyseme.io.folders import quick_digest, summary_of
-
-    return {**(summary_of(file) or {}), "quick": quick_digest(file)}
+        file.write_bytes(folders.sealed(content))
 
 
 def _fit_checksums(file: Path) -> None:
     """Make the checksums of a folder fit one file of it that was changed."""
+    from polyseme.io.folders import summary_of
+
     beside = file.parent
     if (beside / "manifest.json").exists() and file.name.startswith(("config-", "arrays-")):
         manifest = json.loads((beside / "manifest.json").read_bytes())
@@ -363,15 +359,14 @@ def _fit_checksums(file: Path) -> None:
         seal(beside, manifest["kind"], *(files[name] for name in sorted(files, reverse=True)))
     elif (beside / "extraction.json").exists():
         names = [one.name for one in beside.iterdir() if one.suffix in (".npy", ".jsonl")]
-        files = {name: _summary(beside / name) for name in names}
-        files["files.jsonl"].pop("quick")
+        files = {name: summary_of(beside / name) for name in names}
         _sealed_anew(beside / "extraction.json", lambda told: told.update(files=files))
     elif (beside / "plan.json").exists():
 
         def note(told: dict[str, Any]) -> None:
             for one in told.get("files", []):
                 if one["file"] == file.name:
-                    one.update(_summary(file))
+                    one.update(summary_of(file) or {})
 
         _sealed_anew(beside / "manifest.json", note)
 
@@ -425,7 +420,7 @@ def _make_wrong(rng: random.Random, place: Path, others: Sequence[bytes]) -> str
                 _change_cell(rng, file)
             except (sqlite3.Error, OverflowError, UnicodeError):
                 continue  # that SQLite itself does not take
-        elif file.name in ("extraction.json", "plan.json", ".polyseme") and (rng.random() < 0.7):
+        elif file.name in ("extraction.json", "plan.json") and rng.random() < 0.7:
             _change_values(rng, file)
         else:
             file.write_bytes(mutated(rng, file.name, file.read_bytes(), others))

@@ -20,6 +20,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Self
 
+from polyseme.persistence import MODEL
 from torture import Tried
 from torture.commands import State, Workshop, workshop
 from torture.faults import FULL, KILL, NOTHING, Ended, Fault
@@ -266,59 +267,44 @@ def model_broken_on_disk(work: Workshop, folder: Path, rng: random.Random) -> st
     return "went on with the former model"
 
 
-def _payload(model: Path, kind: str) -> Path:
-    return next(model.glob(f"{kind}-*"))
-
-
-def _apart(file: Path, data: bytes) -> None:
-    """Write a file of its own: versions share what is there."""
-    file.unlink()
-    file.write_bytes(data)
-
-
 def _cut(model: Path, rng: random.Random) -> None:
-    file = rng.choice([model / "manifest.json", _payload(model, "arrays")])
-    data = file.read_bytes()
-    _apart(file, data[: rng.randrange(len(data))])
-    (model / "manifest.json").touch()
-    if file.name != "manifest.json":  # so that it is looked at
-        _apart(model / "manifest.json", (model / "manifest.json").read_bytes() + b" ")
+    data = (model / MODEL).read_bytes()
+    (model / MODEL).write_bytes(data[: rng.randrange(len(data))])
 
 
 def _flipped(model: Path, rng: random.Random) -> None:
-    data = bytearray((model / "manifest.json").read_bytes())
+    data = bytearray((model / MODEL).read_bytes())
     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    _apart(model / "manifest.json", bytes(data))
+    (model / MODEL).write_bytes(bytes(data))
 
 
 def _crafted(model: Path, rng: random.Random) -> None:
-    """A manifest that fits arrays which do not fit each other."""
+    """A digest that fits arrays which do not fit each other."""
     from polyseme.persistence import read_model, write_model
 
-    config, arrays = read_model(model)
+    config, arrays = read_model(model, "tagger")
     name = rng.choice([name for name in arrays if arrays[name].size > 1])
     arrays[name] = arrays[name].ravel()[:-1]
     write_model(model, "tagger", config, arrays)
 
 
 def _half_copied(model: Path, rng: random.Random) -> None:
-    """Another model's manifest, whose payload is on its way."""
-    other = model.with_name("plain") / "manifest.json"
-    _apart(model / "manifest.json", other.read_bytes())
+    """The first part of another model, whose rest is on its way."""
+    data = (model.with_name("plain") / MODEL).read_bytes()
+    (model / MODEL).write_bytes(data[: len(data) // 2])
 
 
 def _without(model: Path, rng: random.Random) -> None:
-    (model / "manifest.json").unlink()
+    (model / MODEL).unlink()
 
 
-def copied_with_the_manifest_first(work: Workshop, folder: Path, rng: random.Random) -> str:
-    """A model that is copied over file by file is taken up when the last one is there."""
+def copied_slowly(work: Workshop, folder: Path, rng: random.Random) -> str:
+    """A model that is copied over slowly is taken up when all of it is there."""
     with Service(work, folder, "--watch", "0.05").ready() as service:
         before = service.good(_SUGGEST, _ASK)["version"].partition("-")[0]
         _half_copied(service.model, rng)
         service.until(lambda: service.good(_MODEL).get("trouble"), "trouble")
-        for kind in ("arrays", "config"):
-            shutil.copy(_payload(service.model.with_name("plain"), kind), service.model)
+        shutil.copy(service.model.with_name("plain") / MODEL, service.model)
 
         def is_new() -> bool:
             return service.good(_SUGGEST, _ASK)["version"].partition("-")[0] != before
@@ -369,7 +355,8 @@ def _damage(file: Path, rng: random.Random) -> None:
     """Put something else in the place of a log, or of its first page."""
     data = bytearray(file.read_bytes())
     if rng.random() < 0.5:
-        _apart(file, b"no database" * 100)
+        file.unlink()
+        file.write_bytes(b"no database" * 100)
     else:
         start = rng.choice([0, 16, 100])
         data[start : start + 200] = rng.randbytes(200)
@@ -383,7 +370,7 @@ _SCENES = [
     log_damaged,
     full_while_it_learns,
     log_locked_by_another,
-    copied_with_the_manifest_first,
+    copied_slowly,
 ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from polyseme.features import Extracted, ImageFeatures
-from polyseme.persistence import MANIFEST
+from polyseme.persistence import MODEL
 from polyseme.serve import needs_extra
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments.datasets import load_emoji
@@ -52,7 +52,7 @@ def studio_app(folder: Path, *, seed: int, log: Callable[[str], None], **paramet
     split = draw_split(emoji, SplitSettings(), np.random.default_rng(split_seed))
     model = folder / "emoji"
     pictures = folder / "pictures"
-    if not (model / MANIFEST).exists():
+    if not (model / MODEL).exists():
         log("learning one space from tag lists and pictures; it takes half a minute")
         _fitted(split, seed, parameters).save(model)
     rows = split.rows(split.test)

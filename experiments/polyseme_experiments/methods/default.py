@@ -17,11 +17,12 @@ import polyseme.calibration
 import polyseme.linear_path
 import polyseme.space
 import polyseme.training
+import polyseme.votes
 from polyseme._threads import one_blas_thread
 from polyseme._validation import check_instances
 from polyseme.documents import training_tables
 from polyseme.space import ConceptSpace
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 from polyseme.tagger import ZeroShotTagger
 from polyseme.training import SpacePlan, TrainingData
 from polyseme_experiments.embedding_cache import make_space
@@ -37,15 +38,16 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     # Records are made on the processor, whatever else could train the members.
     left_out = {"checkpoint", "device", "plan", "random_state"}
     # Named by what they are about, so that a file may be moved without making records stale.
-    modules = {
-        "calibration": polyseme.calibration,
-        "space": polyseme.space,
-        "training": polyseme.training,
-    }
+    modules = [
+        ("calibration", polyseme.calibration),
+        ("space", polyseme.space),
+        ("space", polyseme.votes),
+        ("training", polyseme.training),
+    ]
     if space.linear == 0:
         left_out.add("linear")
     else:
-        modules["linear_path"] = polyseme.linear_path
+        modules.append(("linear_path", polyseme.linear_path))
 
     space_parameters = {}
     for name, value in space.get_params().items():
@@ -56,7 +58,7 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
             space_parameters[name] = repr(value)
 
     constants = {}
-    for subject, module in modules.items():
+    for subject, module in modules:
         for name, value in vars(module).items():
             if name.isupper() and name not in _LIMITS and _is_number(value):
                 recorded_name = _KNOWN_AS.get(name, name)
@@ -71,11 +73,11 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 # Bounds on what is accepted, which decide nothing of what is recorded, and what the space imports
 # of the linear path; and former names.
 _LIMITS = (
-    *("MOST_FEATURE", "UNIT", "SKETCH", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
+    *("MOST_FEATURE", "UNIT", "PROJECTION_SIZE", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
     *("MEASURED", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS", "WARM_RATES"),
-    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER"),
+    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL"),
 )
-_KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS"}
+_KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS", "_BLOCK_VOTES": "_VOTES"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 
 
@@ -169,10 +171,10 @@ def changed(
         )
     semantics = trial.known_documents.without_unused()
     labels = tagger.store_.labels
-    store, _ = ConceptStore.of(space, labels, semantics, trial.train_documents)
+    store, _ = KnownDocuments.of(space, labels, semantics, trial.train_documents)
     changed_tagger = copy(tagger)
     changed_tagger.space_ = space
-    return changed_tagger.set_store(store)
+    return changed_tagger._update(store_=store)
 
 
 def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:

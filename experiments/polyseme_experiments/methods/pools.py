@@ -48,7 +48,7 @@ REFIT = 30
 # Constants of corrections that decide what answers teach; and how their optimum was looked for when
 # the first records were made. It is looked for in a quicker way since, and found within the same
 # tolerance, so that those records still say what is learned.
-_DECIDE = ("STRENGTHS", "OFFSET", "SKETCH")
+_DECIDE = {"STRENGTHS": "STRENGTHS", "OFFSET": "OFFSET", "SKETCH": "PROJECTION_SIZE"}
 _SOLVED = {"_STEPS": "30", "_SMALL": "1e-06", "_DUAL": "600"}
 
 
@@ -77,7 +77,7 @@ def tagger_config(config: RunConfig) -> dict[str, Any]:
     """Return all that decides what the default learns here, sizes of samples included."""
     learned = default_config(config)
     samples: dict[str, Callable[..., Any]] = {
-        "space._BACKGROUND": ConceptSpace._keep_background,
+        "space._BACKGROUND": ConceptSpace._draw_reference_sample,
         "training._MATCHED": pool_targets,
     }
     for name, function in samples.items():
@@ -88,7 +88,9 @@ def tagger_config(config: RunConfig) -> dict[str, Any]:
 
 def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
     """Return all that decides what is learned with a pool and answers."""
-    constants = {name: repr(getattr(corrections, name)) for name in _DECIDE}
+    constants = {}
+    for recorded_name, name in _DECIDE.items():
+        constants[recorded_name] = repr(getattr(corrections, name))
     constants |= _SOLVED
     constants["STRATEGIES"] = repr(active_learning.STRATEGIES)
     plan = make_space(config).planned(10_000)
@@ -332,12 +334,12 @@ class Game:
         self.with_unseen = self.truth[:, self.unseen].any(axis=1)
         self.pool_logits = tagger.decision_function(X)
         self.test_logits = tagger.decision_function(self.X_test)
-        background = self.space.background_
+        sample = self.space.reference_sample_
         # Logits of the reference sample before any verdict.
-        plain_logits = tagger._reading.plain_logits(background.codes)
-        self.usual = tagger._show(plain_logits, -np.inf)
-        self.sketches = self.space.sketch(X.astype(np.float64))
-        self.test_sketches = self.space.sketch(self.X_test.astype(np.float64))
+        plain_logits = tagger._scorer.plain_logits(sample.codes)
+        self.usual = tagger._scorer.in_class_order(plain_logits, -np.inf)
+        self.projections = self.space.project(X.astype(np.float64))
+        self.test_projections = self.space.project(self.X_test.astype(np.float64))
         self.generator = np.random.default_rng(trial.seed)
         self.answers: dict[int, IntArray] = {}
 
@@ -353,14 +355,14 @@ class Game:
 
     def correction(self, column: int, rows: IntArray) -> corrections.Correction:
         """Learn from the answers for some pool items about a label."""
-        background = self.space.background_
+        sample = self.space.reference_sample_
         return fit_correction(
-            self.sketches[rows],
+            self.projections[rows],
             self.pool_logits[rows, column],
             self.pool_truth[rows, column],
-            background.sketches,
+            sample.projections,
             self.usual[:, column],
-            background.weights,
+            sample.weights,
         )
 
     def played(self, strategy: str) -> Iterator[tuple[int, dict[int, IntArray]]]:
@@ -384,7 +386,7 @@ class Game:
         logits = self.pool_logits[:, column].copy()
         if len(rows) and strategy != "random":
             correction = self.correction(column, rows)
-            logits += self.sketches @ correction.weights + correction.intercept
+            logits += self.projections @ correction.weights + correction.intercept
         is_answered = np.zeros((len(logits), 1), dtype=bool)
         is_answered[rows] = True
         nothing = np.zeros_like(is_answered)
@@ -397,7 +399,7 @@ class Game:
         logits = self.test_logits.copy()
         for column, rows in rows_by_column.items():
             correction = self.correction(column, rows)
-            change = self.test_sketches @ correction.weights
+            change = self.test_projections @ correction.weights
             logits[:, column] += change + correction.intercept
         return logits
 

@@ -27,10 +27,10 @@ from polyseme._validation import (
     check_ranges,
     column_names,
     in_order,
-    without_ids,
 )
 from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
 from polyseme.documents import met_documents, teaching_corpora
+from polyseme.io.join import without_ids
 from polyseme.published.mapping import InstanceMapper
 from polyseme.tags import label_preference, rank_labels
 

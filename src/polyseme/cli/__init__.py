@@ -5,18 +5,29 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from importlib import import_module
 
 from polyseme import _interrupts
 from polyseme._plugins import load_plugins
-from polyseme.cli import answers, commands, serving
 from polyseme.cli.app import app
 from polyseme.cli.output import end_output, kept_streams, reader_gone, say
 
 __all__ = ["app", "main"]
 
-# Importing the modules has put their commands into the application; other packages add theirs by
-# the entry points "polyseme.commands".
-_COMMANDS = [commands, answers, serving, *load_plugins("polyseme.commands").values()]
+# Importing a module registers its commands; the help lists them in this order. Other packages add
+# theirs by the entry points "polyseme.commands".
+_MODULES = (
+    "fitting",
+    "ranking",
+    "measuring",
+    "description",
+    "vocabulary",
+    "media",
+    "answers",
+    "serving",
+)
+_COMMANDS = [import_module(f"polyseme.cli.{name}") for name in _MODULES]
+_COMMANDS += load_plugins("polyseme.commands").values()
 # What libraries say that are not given memory.
 _NO_MEMORY = re.compile("failed to map segment|cannot allocate memory|PyObject pointer is null")
 # The words of an error, at the most.
@@ -49,12 +60,12 @@ def _run() -> None:
         raise
     except KeyboardInterrupt:
         _end_interrupted()
-    except BaseException as error:  # a panic of what is written in Rust is no Exception
+    except BaseException as error:  # a panic in Rust code is not an Exception
         if _interrupts.asked():
             _end_interrupted()  # an import that was interrupted may end in anything
         if os.environ.get("POLYSEME_DEBUG"):
             raise
-        end_output()  # which tells by itself where standard output is what has failed
+        end_output()  # which reports a failure of standard output itself
         words = " ".join(str(error).split())
         if isinstance(error, OSError) and error.strerror:
             words = f"{error.strerror}{f': {error.filename!r}' if error.filename else ''}."

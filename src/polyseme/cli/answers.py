@@ -1,4 +1,4 @@
-"""The commands about single answers: what to look at next, and yes or no to it."""
+"""The commands about answers: `ask` selects questions, `learn` takes yes and no."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from polyseme._text import counted
 from polyseme.cli.app import ANSWERING, TableOptions, command, refuse
-from polyseme.cli.commands import default_tagger
-from polyseme.cli.output import Form, counted, emit, for_people, say, told
+from polyseme.cli.models import load_default_tagger
+from polyseme.cli.output import Form, emit, for_people, say, summarize_verdicts
 
 if TYPE_CHECKING:
     from polyseme.verdicts import Verdict
 
-_DIGITS, _MOST = 24, 10_000_000  # of a word of `--undo`: letters, and numbers that it stands for
+# Limits of a word of `--undo`: hexadecimal digits of an id, and the largest number of a verdict.
+_DIGITS = 24
+_MOST = 10_000_000
 
 
 @command(ANSWERING)
@@ -32,14 +35,14 @@ def ask(
     tables: TableOptions,
     form: Form = Form.auto,
 ) -> None:
-    """Suggest what to look at next: which tag of which item is worth a yes or no."""
+    """Suggest questions: which tag of which item is worth a yes or no."""
     from polyseme._progress import working
-    from polyseme.cli.reading import Reading, read_untagged, tags_of_items
+    from polyseme.cli.reading import TableReader, read_untagged, tags_of_items
     from polyseme.features import Extracted
 
-    tagger = default_tagger(model, "ask")
-    reading = Reading(tables, features_column, tagger.normalize_labels_)
-    X = read_untagged(features, tagger.features_, reading)
+    tagger = load_default_tagger(model, "ask")
+    reader = TableReader(tables, features_column, tagger.normalize_labels_)
+    X = read_untagged(features, tagger.features_, reader)
     tags = None
     are_files = isinstance(X, Extracted)
     if documents is not None:
@@ -47,7 +50,7 @@ def ask(
         if X.ids is not None:
             id_field = "file" if are_files else "id"
             items = [{id_field: item_id} for item_id in X.ids]
-        tags = tags_of_items(reading.corpus(documents), items, documents, features, reading)
+        tags = tags_of_items(reader.corpus(documents), items, documents, features, reader)
     elif are_files and any(X.tags):
         tags = list(X.tags)  # keywords of the files
     if strategy == "errors" and tags is None:
@@ -81,78 +84,97 @@ def learn(
     undo_last: int | None = None,
     features_column: str | None = None,
 ) -> None:
-    """Take yes or no to tags of items, at once: nothing is trained, and all can be undone."""
+    """Learn yes or no to tags of items at once: nothing is trained, and all can be undone."""
     from polyseme._validation import first_few
-    from polyseme.cli.reading import Reading, items_to_learn, read_answers
-    from polyseme.verdicts import Verdict
+    from polyseme.cli.reading import TableReader, items_to_learn
 
     words = given or []
     if undo or undo_last is not None:
-        if yes or no or features or who or bool(words) == (undo_last is not None):
+        has_other_options = bool(yes or no or features or who)
+        if has_other_options or bool(words) == (undo_last is not None):
             refuse("`--undo` takes numbers, `--undo-last` how many, and neither anything else.")
         _undo(model, words, undo_last)
         return
     if not words:
         refuse("Give a file of answers, or items with --yes or --no and a tag.")
-    tagger = default_tagger(model, "learn")
+    tagger = load_default_tagger(model, "learn")
     if not tagger.n_features_in_:
         refuse("This model was fitted without features, so it knows no items to learn from.")
-    verdicts: list[Verdict] = []
-    if yes or no:
-        for item in words:
-            verdicts.extend(Verdict(item, label, True) for label in yes or [])
-            verdicts.extend(Verdict(item, label, False) for label in no or [])
-    else:
-        for file in words:
-            verdicts.extend(read_answers(Path(file)))
-    reading = Reading(TableOptions(), features_column)
+    verdicts = _read_verdicts(words, yes or [], no or [])
+    reader = TableReader(TableOptions(), features_column)
     items = [verdict.item for verdict in verdicts]
-    names, X = items_to_learn(items, tagger, features, reading)
+    names, X = items_to_learn(items, tagger, features, reader)
     named_verdicts = []
     for verdict, name in zip(verdicts, names, strict=True):
-        named_verdicts.append(verdict._replace(item=name, who=verdict.who or who))
+        reviewer = verdict.who or who
+        named_verdicts.append(verdict._replace(item=name, who=reviewer))
+
     labels_before = frozenset(tagger.classes_)
     numbers = tagger.learn(named_verdicts, X)
     new_labels = [label for label in tagger.classes_ if label not in labels_before]
     news = f"; new tags: {first_few(new_labels)}" if new_labels else ""
-    say(f"learned from {told(named_verdicts)}{news}")
-    say(f"to take back: polyseme learn {model} --undo {_range(numbers)}")
-    typer.echo(_range(numbers))
+    say(f"learned from {summarize_verdicts(named_verdicts)}{news}")
+    number_range = _range(numbers)
+    say(f"to take back: polyseme learn {model} --undo {number_range}")
+    typer.echo(number_range)
+
+
+def _read_verdicts(words: Sequence[str], yes: Sequence[str], no: Sequence[str]) -> list[Verdict]:
+    """Return verdicts on items, for labels of yes and no, or those of files of answers."""
+    from polyseme.cli.reading import read_answers
+    from polyseme.verdicts import Verdict
+
+    verdicts: list[Verdict] = []
+    if yes or no:
+        for item in words:
+            verdicts.extend(Verdict(item, label, True) for label in yes)
+            verdicts.extend(Verdict(item, label, False) for label in no)
+        return verdicts
+    for file in words:
+        verdicts.extend(read_answers(Path(file)))
+    return verdicts
 
 
 def _undo(model: Path, words: Sequence[str], last: int | None) -> None:
     """Take answers back, by their numbers or the last ones that stand."""
-    log = default_tagger(model, "learn").verdicts_
+    tagger = load_default_tagger(model, "learn")
+    log = tagger.verdicts_
     standing: dict[int, Verdict] = {}
     for verdict in log.standing():
         if verdict.number is not None:
             standing[verdict.number] = verdict
     if not standing:
         refuse(f"'{model}' has no answers that could be taken back.")
-    numbers = _numbers(words) if last is None else sorted(standing)[-last:]
+    if last is None:
+        numbers = _numbers(words)
+    else:
+        numbers = sorted(standing)[-last:]
     log.undo(numbers)
     undone = [standing[number] for number in numbers if number in standing]
     n_left = len(log.standing())
-    say(f"taken back {told(undone)}; {counted(n_left, 'answer')} left")
+    say(f"taken back {summarize_verdicts(undone)}; {counted(n_left, 'answer')} left")
     typer.echo(_range(numbers))
 
 
 def _range(numbers: Sequence[int]) -> str:
-    """Write numbers, in a row of their own as first and last, as `--undo` reads them."""
+    """Write numbers as `--undo` reads them: a run of them as first and last."""
     first = numbers[0]
     last = numbers[-1]
-    if len(numbers) == 1 or list(numbers) != list(range(first, last + 1)):
-        return " ".join(map(str, numbers))
-    return f"{first}-{last}"
+    is_run = list(numbers) == list(range(first, last + 1))
+    if is_run and len(numbers) > 1:
+        return f"{first}-{last}"
+    return " ".join(map(str, numbers))
 
 
 def _numbers(words: Sequence[str]) -> list[int]:
-    """Read numbers, or the first and the last of some."""
+    """Read numbers, or runs of them such as 12-15."""
     numbers: list[int] = []
     for word in words:
         first_digits, _, last_digits = word.partition("-")
-        last_digits = last_digits or first_digits
-        if len(word) > _DIGITS or not (first_digits.isdecimal() and last_digits.isdecimal()):
+        if not last_digits:
+            last_digits = first_digits
+        are_numbers = first_digits.isdecimal() and last_digits.isdecimal()
+        if len(word) > _DIGITS or not are_numbers:
             refuse(
                 f"`--undo` takes numbers such as 12 or 12-15, as `learn` gave them; got '{word}'."
             )

@@ -1,4 +1,4 @@
-"""The command's frame: the application, and commands that are told of in `options.toml`."""
+"""The application of the command, and the decorator that reads help texts of `options.toml`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ SERVING = "Serve and review in the browser"
 _OPTIONS = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 
 Kind = Literal["image", "audio"]
+EngineName = Literal["local", "ray"]
+LabelKind = Literal["seen", "unseen", "oov"]
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
@@ -91,13 +93,19 @@ def command(panel: str) -> Callable[[Command], Command]:
 def _declared(parameter: inspect.Parameter, texts: dict[str, dict[str, Any]]) -> inspect.Parameter:
     """Return a parameter with typer's declaration of an argument or option."""
     settings = dict(texts[parameter.name])
-    short, flag = settings.pop("short", None), settings.pop("flag", False)
-    optional = settings.pop("argument", False)
-    if optional or (parameter.default is parameter.empty and short is None):
+    short = settings.pop("short", None)
+    is_flag = settings.pop("flag", False)
+    is_argument = settings.pop("argument", False)
+    is_required = parameter.default is parameter.empty and short is None
+    if is_argument or is_required:
         declaration = typer.Argument(**settings)
     else:
         name = f"--{parameter.name.replace('_', '-')}"
-        names = (name, short) if short else (name,) if flag else ()
+        names: tuple[str, ...] = ()
+        if short:
+            names = (name, short)
+        elif is_flag:
+            names = (name,)
         declaration = typer.Option(*names, **settings)
     return parameter.replace(
         annotation=Annotated[parameter.annotation, declaration], kind=parameter.KEYWORD_ONLY
@@ -118,7 +126,7 @@ def refuse(message: str) -> NoReturn:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Return how to go on when a command that can is interrupted."""
+    """Print how to resume when a command is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
@@ -126,9 +134,9 @@ def resumable() -> Iterator[None]:
         raise typer.Exit(CODE) from None
 
 
-def _version(asked: bool) -> None:
+def _version(is_given: bool) -> None:
     """Print the version and end."""
-    if asked:
+    if is_given:
         from polyseme import __version__
 
         typer.echo(__version__)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
 from polyseme._progress import Quiet
-from polyseme._text import printable
+from polyseme._text import counted, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -38,10 +38,10 @@ class Form(StrEnum):
 
 @contextmanager
 def kept_streams() -> Iterator[None]:
-    """Let nothing go wrong that was only to be told; close no door that a file could come in by.
+    """Make the standard streams safe to write to, and restore them at the end.
 
-    Where the standard streams are closed (`2>&-`), the next file that is opened would take their
-    numbers, and libraries would write their remarks into it.
+    Where one is closed (`2>&-`), the next file that is opened would take its number, and libraries
+    would write messages into that file.
     """
     for number in range(3):
         try:
@@ -69,7 +69,7 @@ def kept_streams() -> Iterator[None]:
 
 
 def end_output() -> None:
-    """Write what is left of standard output; nobody may be there to read it."""
+    """Flush standard output, whose reader may have gone."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -82,7 +82,7 @@ def end_output() -> None:
 
 
 def reader_gone() -> bool:
-    """Return whether nobody reads standard output any more (`| head`); write nothing more then."""
+    """Return whether the reader of standard output has gone (`| head`); then write nothing more."""
     if _is_read():
         return False
     _write_nowhere(sys.stdout)
@@ -90,46 +90,43 @@ def reader_gone() -> bool:
 
 
 def _is_read() -> bool:
-    """Return whether somebody reads standard output; no where it cannot be told."""
+    """Return whether somebody reads standard output; False where the system cannot tell."""
     try:
         import select
 
+        closed = select.POLLERR | select.POLLHUP
         poll = select.poll()
         poll.register(sys.stdout.fileno(), select.POLLERR)
-        return not any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+        events = poll.poll(0)
     except (AttributeError, OSError, ValueError):
         return False
+    return not any(event & closed for _, event in events)
 
 
 def _write_nowhere(stream: TextIO) -> None:
-    """Let a stream go nowhere from now on, so that nothing is said of it at the end."""
+    """Redirect a stream to nowhere, so that Python reports no error at exit."""
     with suppress(AttributeError, OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def say(message: str) -> None:
-    """Print a line for people on standard error; what would steer their terminal is spelled out."""
+    """Print a line for people on standard error, with control characters escaped."""
     if sys.stderr is not None:
         sys.stderr.write(f"{printable(message, kept=chr(10))}\n")
 
 
-class _Spelled(io.TextIOBase):
-    """Standard output where it is a terminal: what would steer it is spelled out."""
+class _SafeTerminal(io.TextIOBase):
+    """Standard output where it is a terminal, with control characters escaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text that steers nothing."""
+        """Write a text with control characters escaped."""
         return self._stream.write(printable(text, kept="\n"))
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number of things."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def told(verdicts: Iterable[Verdict]) -> str:
+def summarize_verdicts(verdicts: Iterable[Verdict]) -> str:
     """Return how many answers there are, and to which labels; the first ones are named."""
     yes = Counter[str]()
     no = Counter[str]()
@@ -137,11 +134,15 @@ def told(verdicts: Iterable[Verdict]) -> str:
         counts = yes if verdict.answer else no
         counts[verdict.label] += 1
     labels = list(yes | no)
-    texts = [f"{label} ({yes[label]} yes, {no[label]} no)" for label in labels[:_LABELS]]
+    texts = []
+    for label in labels[:_LABELS]:
+        texts.append(f"{label} ({yes[label]} yes, {no[label]} no)")
     listed = ", ".join(texts) or "none"
-    if len(labels) > _LABELS:
-        listed += f" and {len(labels) - _LABELS} more"
-    return f"{counted(yes.total() + no.total(), 'answer')}: {listed}"
+    n_more = len(labels) - _LABELS
+    if n_more > 0:
+        listed += f" and {n_more} more"
+    n_answers = yes.total() + no.total()
+    return f"{counted(n_answers, 'answer')}: {listed}"
 
 
 def for_people(form: Form) -> bool:
@@ -157,16 +158,18 @@ def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> N
     if not for_people(form):
         from polyseme.io.records import write_records
 
-        target: Any = _Spelled(sys.stdout) if sys.stdout.isatty() else sys.stdout
-        write_records(records, target, "csv" if form == Form.csv else "jsonl")
+        stream: Any = sys.stdout
+        if stream.isatty():
+            stream = _SafeTerminal(stream)
+        write_records(records, stream, "csv" if form == Form.csv else "jsonl")
         return
-    listed = list(records)
+    rows = list(records)
     columns: dict[str, dict[str, Any]] = {}
-    for name in listed[0] if listed else ():
-        numbers = all(isinstance(record[name], (int, float)) for record in listed)
+    for name in rows[0] if rows else ():
+        are_numbers = all(isinstance(row[name], (int, float)) for row in rows)
         # Folded, so that no digit is ever cut off.
-        columns[name] = {"overflow": "fold", "justify": "right" if numbers else "left"}
-    _print_table(title, columns, [record.values() for record in listed])
+        columns[name] = {"overflow": "fold", "justify": "right" if are_numbers else "left"}
+    _print_table(title, columns, [row.values() for row in rows])
 
 
 def _print_table(
@@ -177,12 +180,16 @@ def _print_table(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=_cell(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
+    title_text = _cell(title) if title else None
+    table = Table(title=title_text, title_justify="left", box=box.SIMPLE_HEAD)
     for name, settings in columns.items():
-        table.add_column(name.replace("_", " "), **settings)
+        header = name.replace("_", " ")
+        table.add_column(header, **settings)
     for row in rows:
-        table.add_row(*map(_cell, row))
-    Console(highlight=False).print(table)
+        cells = map(_cell, row)
+        table.add_row(*cells)
+    console = Console(highlight=False)
+    console.print(table)
 
 
 def _cell(value: Any) -> Text:
@@ -191,11 +198,15 @@ def _cell(value: Any) -> Text:
 
     if isinstance(value, Text):
         return value
-    if isinstance(value, float):
-        return Text(f"{value:.4g}")
-    if isinstance(value, (list, tuple)):
-        return Text(printable(", ".join(str(item) for item in value)))
-    return Text("" if value is None else printable(str(value)))
+    if value is None:
+        text = ""
+    elif isinstance(value, float):
+        text = f"{value:.4g}"
+    elif isinstance(value, (list, tuple)):
+        text = ", ".join(map(str, value))
+    else:
+        text = str(value)
+    return Text(printable(text))
 
 
 # ---------------------------------------------------------------------- evidence
@@ -219,53 +230,65 @@ def emit_evidence(item: dict[str, Any], evidence: Evidence, form: Form) -> None:
 def _record(evidence: Evidence) -> dict[str, Any]:
     """Return all of the evidence as one record."""
     record: dict[str, Any] = _rounded(asdict(evidence))
+    neighbours = []
     for neighbour in record["neighbours"]:
-        ids, distance, share, holds = (
-            neighbour.pop(name) for name in ("document_ids", "distance", "share", "holds")
-        )
-        neighbour |= {"known_as": ids[:_NAMED], "times": len(ids)}
-        neighbour |= {"distance": distance, "share": share, "holds": holds}
+        ids = neighbour["document_ids"]
+        fields: dict[str, Any] = {"document": neighbour["document"]}
+        fields["known_as"] = ids[:_NAMED]
+        fields["times"] = len(ids)
+        for name in ("distance", "share", "holds"):
+            fields[name] = neighbour[name]
+        neighbours.append(fields)
+    record["neighbours"] = neighbours
     return record
 
 
 def _rounded(value: Any) -> Any:
-    """Return all numbers in a record six digits."""
+    """Return a record with all numbers rounded to six digits."""
+    if isinstance(value, float):
+        return round(value, 6)
     if isinstance(value, dict):
-        return {name: _rounded(inner) for name, inner in value.items()}
+        return {name: _rounded(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_rounded(inner) for inner in value]
-    return round(value, 6) if isinstance(value, float) else value
+        return [_rounded(item) for item in value]
+    return value
 
 
 def _parts(evidence: Evidence) -> list[dict[str, Any]]:
     """Return a record for each part of the logit, then their sum."""
-    rows: list[tuple[Any, ...]] = [(name, None, logit, None) for name, logit in evidence.parts()]
-    # By place: a tag may be called like another part.
-    rows[2 : 2 + len(evidence.tags)] = [
-        (tag.tag, tag.probability, tag.part, tag.without) for tag in evidence.tags
-    ]
-    rows.append(("sum", evidence.probability, evidence.logit, None))
-    names = ("part", "probability", "logit", "without")
-    return [dict(zip(names, _rounded(row), strict=True)) for row in rows]
+    records: list[dict[str, Any]] = []
+    for name, logit in evidence.parts():
+        records.append({"part": name, "probability": None, "logit": logit, "without": None})
+    # The tags follow the first two parts; by place, as a tag may be called like another part.
+    for record, tag in zip(records[2:], evidence.tags, strict=False):
+        record["probability"] = tag.probability
+        record["without"] = tag.without
+    total = {"part": "sum", "probability": evidence.probability}
+    records.append(total | {"logit": evidence.logit, "without": None})
+    rounded: list[dict[str, Any]] = _rounded(records)
+    return rounded
 
 
 def _show_parts(item: dict[str, Any], evidence: Evidence) -> None:
     """Print the parts of the logit with bars, then their sum."""
     title = f"why {evidence.label} ({evidence.kind}) has the probability {evidence.probability:.3f}"
-    for name, value in list(item.items())[:1]:
+    if item:
+        name, value = next(iter(item.items()))
         title += f" for {value}" if name == "file" else f" for {name} {value}"
     records = _parts(evidence)
     largest = max(abs(record["logit"]) for record in records) or 1.0
     rows: list[list[Any]] = []
     for record in records:
-        name, probability, logit, without = record.values()
-        # Parts that are nothing are left out, such as features where there are none.
+        probability = record["probability"]
+        logit = record["logit"]
+        without = record["without"]
+        # Parts of nothing are left out, such as features where there are none.
         if not logit and probability is None:
             continue
         probability_text = "" if probability is None else f"{probability:.3f}"
         without_text = "" if without is None else f"{without:+.2f}"
         logit_bar = bar(logit / largest)
-        rows.append([name, probability_text, f"{logit:+.2f}", logit_bar, without_text])
+        rows.append([record["part"], probability_text, f"{logit:+.2f}", logit_bar, without_text])
     rows.insert(-1, [""])
     columns = {"part": {"overflow": "fold", "min_width": 12}, "probability": _RIGHT}
     columns |= {"logit": _RIGHT, "": {"no_wrap": True}, "without": _RIGHT}
@@ -279,14 +302,18 @@ def bar(share: float, *, ascii_only: bool | None = None) -> Text:
 
     if ascii_only is None:
         ascii_only = Console().options.ascii_only
-    whole, half = divmod(round(2 * _HALF * abs(share)), 2)
-    full, left, right, line = ("#", "", "", "|") if ascii_only else ("█", "▐", "▌", "│")
+    full, left, right, line = ("█", "▐", "▌", "│")
+    if ascii_only:
+        full, left, right, line = ("#", "", "", "|")
+    n_halves = round(2 * _HALF * abs(share))
+    n_full = n_halves // 2
+    n_half = n_halves % 2
     empty = " " * _HALF
     if share < 0:
-        blocks = (left * half + full * whole).rjust(_HALF)
-        return Text.assemble((blocks, "red"), (line, "dim"), empty)
-    blocks = (full * whole + right * half).ljust(_HALF)
-    return Text.assemble(empty, (line, "dim"), (blocks, "green"))
+        blocks = left * n_half + full * n_full
+        return Text.assemble((blocks.rjust(_HALF), "red"), (line, "dim"), empty)
+    blocks = full * n_full + right * n_half
+    return Text.assemble(empty, (line, "dim"), (blocks.ljust(_HALF), "green"))
 
 
 def _show_neighbours(evidence: Evidence) -> None:
@@ -296,6 +323,7 @@ def _show_neighbours(evidence: Evidence) -> None:
     columns |= {"tag set": {"overflow": "fold"}, "times": _RIGHT}
     rows = []
     for near in evidence.neighbours:
-        votes, holds = f"{near.share:.1%}", "yes" if near.holds else "no"
+        votes = f"{near.share:.1%}"
+        holds = "yes" if near.holds else "no"
         rows.append([f"{near.distance:.3f}", votes, holds, near.document, len(near.document_ids)])
     _print_table(f"nearest known tag sets{takes_part}", columns, rows)

@@ -1,4 +1,4 @@
-"""The page that `polyseme validate` draws: what may be expected of tags, seen and unseen.
+"""The page of `polyseme validate`: the expected quality of seen and unseen tags.
 
 In: a `Validation`. Out: one HTML page that loads nothing.
 """
@@ -55,7 +55,7 @@ def validation_page(validation: Validation, title: str) -> str:
         "hidden from training by leaving out the items that carry them. What follows was "
         f"measured on the items held out. {promise}</p>",
         _summary(validation),
-        _headroom(validation),
+        _gains(validation),
         "<h2>Can probabilities be believed?</h2><p>On the diagonal, half of the tags with a "
         "probability of one half are true; below it fewer are.</p>",
         _curves(validation),
@@ -73,17 +73,25 @@ def validation_page(validation: Validation, title: str) -> str:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a table whose cells are HTML already; all columns but the first hold numbers."""
-    kinds = ["", *[" class='n'"] * (len(header) - 1)]
-    lines = [
-        "".join(f"<{tag}{kind}>{cell}</{tag}>" for kind, cell in zip(kinds, row, strict=True))
-        for tag, row in (("th", header), *(("td", row) for row in rows))
-    ]
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    lines = [_table_row("th", header)]
+    for row in rows:
+        lines.append(_table_row("td", row))
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _table_row(tag: str, cells: Sequence[str]) -> str:
+    """Write one row of a table; all cells but the first hold numbers."""
+    html = f"<{tag}>{cells[0]}</{tag}>"
+    for cell in cells[1:]:
+        html += f"<{tag} class='n'>{cell}</{tag}>"
+    return f"<tr>{html}</tr>"
 
 
 def _share(value: float | None) -> str:
     """Write a share in percent; a dash where there is none."""
-    return _NONE if value is None or np.isnan(value) else f"{100 * value:.0f} %"
+    if value is None or np.isnan(value):
+        return _NONE
+    return f"{100 * value:.0f} %"
 
 
 def _summary(validation: Validation) -> str:
@@ -111,8 +119,8 @@ def _summary(validation: Validation) -> str:
     )
 
 
-def _headroom(validation: Validation) -> str:
-    """Write what items without tags and a few answers would bring to unseen tags."""
+def _gains(validation: Validation) -> str:
+    """Write the gain for unseen tags by items without tags and by a few answers."""
     gains = [
         ("items without tags (fit --unlabelled)", validation.pool_gain),
         (f"yes or no to {CLICKS} items for each tag (ask, learn)", validation.click_gain),
@@ -128,14 +136,18 @@ def _headroom(validation: Validation) -> str:
 
 def _curves(validation: Validation) -> str:
     """Draw how often tags of each probability are true."""
-    size, colours = 320, {"seen": "#2f6f9f", "unseen": "#c2702d"}
+    size = 320
+    colours = {"seen": "#2f6f9f", "unseen": "#c2702d"}
     shapes = [f"<path d='M0 {size}L{size} 0' stroke='#9aa7b5' stroke-dasharray='4'/>"]
     for place, (name, curve) in enumerate(validation.curves.items()):
-        points = " ".join(f"{size * p:.1f},{size * (1 - true):.1f}" for _, p, true in curve)
+        points = []
+        for _, predicted, observed in curve:
+            x = size * predicted
+            y = size * (1 - observed)
+            points.append(f"{x:.1f},{y:.1f}")
         colour = colours[name]
-        shapes.append(
-            f"<polyline points='{points}' fill='none' stroke='{colour}' stroke-width='2'/>"
-        )
+        line = f"<polyline points='{' '.join(points)}' fill='none'"
+        shapes.append(f"{line} stroke='{colour}' stroke-width='2'/>")
         shapes.append(f"<text x='8' y='{18 + 18 * place}' fill='{colour}'>{name}</text>")
     return (
         f"<svg viewBox='-24 -6 {size + 30} {size + 30}' width='{size + 30}' role='img' "

@@ -1,7 +1,7 @@
-"""A Ray cluster: the connection to one, and work that its workers do piece by piece (Ray Data).
+"""Connect to a Ray cluster, and map a function over pieces of work with its workers (Ray Data).
 
-In: a function and the pieces it is to be applied to. Out: what it gives for each piece, in their
-order. Pieces of a worker that dies are done again by another.
+In: a function and pieces of work. Out: the result for each piece, in order. Pieces of a worker that
+dies are done again by another.
 """
 
 from __future__ import annotations
@@ -33,17 +33,20 @@ _OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 
 
 class _Worker:
-    """Does pieces of work in a process of the cluster; what Ray Data's `map_batches` takes."""
+    """A worker process for Ray Data's `map_batches`: it applies the function to pieces of work."""
 
     def __init__(self, function: Callable[[Any], Any], pieces: Any, of_version: str) -> None:
         import ray
 
-        self.function, self.pieces, self.of_version = function, ray.get(pieces), of_version
+        self.function = function
+        self.pieces = ray.get(pieces)
+        self.of_version = of_version
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Do the piece whose number is the batch; give its value, and an error people can mend."""
+        """Apply the function to the piece of a batch; return its result or an error message."""
         outcomes = np.empty(1, dtype=object)  # or numpy would make a table of the tuple
-        host, ours = socket.gethostname(), own_version()
+        host = socket.gethostname()
+        ours = own_version()
         try:
             if self.of_version != ours:
                 raise InputError(
@@ -71,8 +74,8 @@ class RayEngine:
             return
         import ray.data
 
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what fails, we say ourselves
-        # Pieces lie in the store once; what Ray Data hands out are their numbers.
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # we report failures ourselves
+        # Pieces lie in the store once; Ray Data distributes their numbers.
         shared = self.ray.put(list(pieces))
         numbers = [{"piece": number} for number in range(len(pieces))]
         data = ray.data.from_items(numbers, override_num_blocks=len(numbers))
@@ -107,12 +110,12 @@ class RayEngine:
                     "extras on all machines."
                 ) from error
             raise InputError(
-                f"Workers died again and again, at {_told(pieces[done])} or soon after "
+                f"Workers died again and again, at {_describe_piece(pieces[done])} or soon after "
                 f"({_first_line(error)}); what is finished is kept: look at that part, or use "
                 "fewer workers, and run again."
             ) from error
         finally:
-            del batches  # what is not read to its end keeps its workers as long as it is there
+            del batches  # an iterator that is not exhausted would keep its workers
 
 
 @contextmanager
@@ -150,8 +153,8 @@ def open_engine(
             raise InputError("`address` is that of a Ray cluster; it needs the engine 'ray'.")
         yield None
         return
-    # Ray would report every start to its makers, lets workers stand back behind all else (these
-    # are what the user waits for), and prints what it has to say about its own inner life.
+    # By default Ray sends usage statistics, runs workers at a low priority (these are the ones that
+    # the user waits for), and prints internal messages.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
@@ -171,7 +174,7 @@ def open_engine(
     elif not connected:
         _connect(ray, str(address))
     try:
-        with _watched(ray.get_runtime_context().gcs_address):
+        with _watch_head(ray.get_runtime_context().gcs_address):
             yield RayEngine(ray, workers)
     finally:
         if not connected:
@@ -179,7 +182,7 @@ def open_engine(
 
 
 @contextmanager
-def _watched(head: str) -> Iterator[None]:
+def _watch_head(head: str) -> Iterator[None]:
     """Warn when the head of the cluster is gone: Ray ends the process then, without a word."""
     done = threading.Event()
     host, _, port = head.rpartition(":")
@@ -240,15 +243,17 @@ def _check_reachable(address: str) -> None:
         ) from error
 
 
-def _told(piece: object) -> str:
+def _describe_piece(piece: object) -> str:
     """Name a piece of work, by its file where it has one."""
     return f"{getattr(piece, 'path', piece)!s:.200}"
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first sentence of what a library says."""
+    """Return the first sentence of a library's error message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].partition(". ")[0].rstrip(".") if lines else type(error).__name__
+    if lines:
+        return lines[0].partition(". ")[0].rstrip(".")
+    return type(error).__name__
 
 
 def own_version() -> str:

@@ -1,7 +1,7 @@
 """Tags for media files, here or on a cluster.
 
 In: a saved model, and files that all machines see under the same path. Out: a record of tags for
-each file, in order. Workers look at files; the process that asks writes.
+each file, in order. Workers read the media; the calling process writes sidecars.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from polyseme._progress import FileProgress
 from polyseme._threads import one_thread
 from polyseme._validation import InputError, check_device
 from polyseme.cluster.engine import RayEngine
-from polyseme.cluster.ranking import Suggestions
+from polyseme.cluster.ranking import SavedRanker
 from polyseme.features import Extracted, MediaError
 from polyseme.features.extraction import (
     CACHE,
@@ -29,7 +29,6 @@ from polyseme.features.extraction import (
     map_files,
 )
 from polyseme.features.keywords import keywords_of
-from polyseme.io.folders import sweep
 from polyseme.io.xmp import among, lacking, merge_tags, read_sidecar, sidecar_of, sidecars_of
 
 # Files tagged at a time: the same ones on every engine, whole batches of every feature extractor.
@@ -40,7 +39,7 @@ class Tagging:
     """Files on their way to tags, here or by the workers of an engine.
 
     `model` is the folder of a tagger that was fitted with a feature extractor; `places` are media
-    files and folders that hold some. For `k`, `precision` and `kind` see `Suggestions`.
+    files and folders that hold some. For `k`, `precision` and `kind` see `SavedRanker`.
     `extraction` is a folder that `extract_folder` wrote, by default those beside the model: what
     they have of a file is taken from there. `n_jobs` and `device` are the extractor's. `skipped`
     lists the files that could not be used so far, and why; `n_unwritten` counts those among them
@@ -60,15 +59,16 @@ class Tagging:
         device: str = "cpu",
         engine: RayEngine | None = None,
     ) -> None:
-        self.suggestions = Suggestions(model, k, precision, kind=kind)
-        extractor = self.suggestions.tagger.features_
+        self.ranker = SavedRanker(model, k, precision, kind=kind)
+        extractor = self.ranker.tagger.features_
         if extractor is None:
             raise InputError(
                 "This model was fitted on numbers, not on files, and cannot look at any; fit it on "
                 "a folder that `polyseme extract` wrote, or use `polyseme rank`."
             )
         check_device(device, owner=type(extractor).__name__)
-        self.kind, self.engine = extractor.kind, engine
+        self.kind = extractor.kind
+        self.engine = engine
         # Workers use one thread each.
         self.parameters = {"n_jobs": n_jobs if engine is None else 1, "device": device}
         if extraction is not None and not is_extraction(extraction):
@@ -84,13 +84,13 @@ class Tagging:
             )
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield a record for each file, in order and as they come; note what is skipped."""
-        for _, record in self._tagged():
+        """Yield a record for each file, in order; skipped files are listed in `skipped`."""
+        for _, record in self._tag_files():
             yield record
 
-    def _tagged(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+    def _tag_files(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Yield each file that can be used, with its record."""
-        tag = partial(_tag, self.suggestions, self.parameters, self.caches)
+        tag = partial(_tag, self.ranker, self.parameters, self.caches)
         paths = [file.path for file in self.files]
         outcomes = map_files(self.engine, tag, paths, TAGGED_AT_ONCE)
         pairs = zip(self.files, outcomes, strict=True)
@@ -101,19 +101,16 @@ class Tagging:
                     self.skipped.append((str(file.path), str(outcome)))
                 progress.tell(n_done, len(self.files), len(self.skipped))
                 if not is_skipped:
-                    record = {"file": _told(file.path)}
-                    yield file.path, record | _without_refused(outcome, file.path)
+                    record = {"file": _printable_path(file.path)}
+                    yield file.path, record | _drop_refused(outcome, file.path)
 
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
-        """Write the tags of each file beside it, and yield what was added where, with scores.
+        """Write the tags of each file to its sidecar, and yield the added ones with scores.
 
         Tags that a file holds inside are not added. In a `dry_run` nothing is written. What was
         left unfinished in these folders before is swept.
         """
-        if not dry_run:
-            for folder in {file.path.parent for file in self.files}:
-                sweep(folder)
-        for path, record in self._tagged():
+        for path, record in self._tag_files():
             try:
                 sidecar = sidecar_of(path)
                 inside = keywords_of(path, self.kind)
@@ -131,30 +128,30 @@ class Tagging:
                 continue
             yield {
                 "file": record["file"],
-                "sidecar": _told(sidecar),
+                "sidecar": _printable_path(sidecar),
                 "added": added,
-                "scores": _only(record, added)["scores"],
+                "scores": _restrict(record, added)["scores"],
             }
 
 
-def _told(path: Path) -> str:
-    """Return the name of a file as text; bytes that are none are spelled out."""
+def _printable_path(path: Path) -> str:
+    """Return the name of a file as text, with bytes that are not UTF-8 escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _without_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return a record without the tags that somebody has refused for a file."""
+def _drop_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return a record without the tags that were refused for a file."""
     refused: list[str] = []
     for sidecar in sidecars_of(path):
-        with contextlib.suppress(InputError):  # who writes to it says what is wrong with it
+        with contextlib.suppress(InputError):  # the writer of the sidecar reports it
             refused += read_sidecar(sidecar).refused
     if not refused:
         return record
     labels = lacking(refused, record["labels"])
-    return _only(record, labels)
+    return _restrict(record, labels)
 
 
-def _only(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+def _restrict(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
     """Return a record with some of its labels, and their kinds and scores."""
     wanted = set(among(labels, record["labels"]))
     positions = [position for position, label in enumerate(record["labels"]) if label in wanted]
@@ -166,13 +163,13 @@ def _only(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _tag(
-    suggestions: Suggestions,
+    ranker: SavedRanker,
     parameters: dict[str, Any],
     caches: Sequence[Path],
     paths: Sequence[str],
 ) -> list[Any]:
-    """Return a record of tags for each file, or a `MediaError`; look only at what no cache has."""
-    extractor: Any = suggestions.tagger.features_
+    """Return a record of tags for each file, or a `MediaError`; extract files that no cache has."""
+    extractor: Any = ranker.tagger.features_
     extractor.set_params(**parameters)
     digest = extractor.digest()
     with one_thread(training=False):
@@ -191,6 +188,6 @@ def _tag(
             ids = tuple(paths[number] for number in usable)
             usable_raw = [outcomes[number] for number in usable]
             items = Extracted(extractor.kind, extractor.preprocessing(), ids, usable_raw)
-            for number, record in zip(usable, suggestions.records(items), strict=True):
+            for number, record in zip(usable, ranker.records(items), strict=True):
                 outcomes[number] = record
     return outcomes

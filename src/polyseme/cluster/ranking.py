@@ -1,4 +1,4 @@
-"""Ranking the rows of tables of any size: printed block by block, or shards into a folder.
+"""Rank tags for tables of any size: block by block, or shard by shard into a folder.
 
 In: a saved model, and features in a file, an extracted folder or shards. Out: a record for each
 row, or a file of rankings for each shard and a manifest when all are there. Every engine cuts
@@ -8,7 +8,6 @@ tables at the same places and uses one thread for each block, so that all give t
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import itertools
 import json
@@ -37,34 +36,38 @@ from polyseme._validation import (
 from polyseme.cluster.engine import RayEngine
 from polyseme.features import Extracted, read_extraction
 from polyseme.features.extraction import is_extraction, unseen
-from polyseme.io import FEATURES, Wanted, read_items, replacing
-from polyseme.io import Table as TableFile
+from polyseme.io import FEATURES, ReadOptions, Table, read_items, replacing
 from polyseme.io.arrow_tables import import_pyarrow
 from polyseme.io.folders import (
     Summary,
     is_intact,
     own_folder,
     sealed,
-    sweep,
     unsealed,
     unwritable,
 )
 from polyseme.io.records import write_records
 from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
-from polyseme.persistence import read_manifest
+from polyseme.persistence import read_digest
 from polyseme.reading import METHODS
 from polyseme.tagger import Tagger, ZeroShotTagger, load
+from polyseme.tags import likely_tags
 
 FORMS = ("jsonl", "parquet")
-# What is to be done, what has been done so far, and, when everything is, what there is.
-PLAN, JOURNAL, MANIFEST = "plan.json", "done.journal", "manifest.json"
-FORMAT, FORMAT_VERSION, KIND = "polyseme ranking", 3, "rankings"
+# The plan, the journal of finished files, and the manifest once all are finished.
+PLAN = "plan.json"
+JOURNAL = "done.journal"
+MANIFEST = "manifest.json"
+FORMAT = "polyseme ranking"
+FORMAT_VERSION = 3
+KIND = "rankings"
 # The score of a row may change in its last digits with the rows that are scored beside it.
 MOST_ROWS = 1024
 _LEAST_ROWS = 16
 _SCORES_AT_ONCE = 2**22
-# Of tags that nobody said how many, or how good, to give.
-DEFAULT_PRECISION, _MOST_TAGS = 0.5, 10
+# Where the user sets neither a number of tags nor a precision.
+DEFAULT_PRECISION = 0.5
+_MOST_TAGS = 10
 GROUP_ROWS = 16_384  # of a Parquet file; a reader holds at least one group of rows
 
 Record = dict[str, Any]
@@ -72,8 +75,8 @@ Tags = Sequence[Any]
 Piece = tuple[Any, Tags | None]  # a shard or features, and the tags that items have already
 
 
-class Suggestions:
-    """What a saved tagger suggests: its best tags, or those likely enough; see `rank_shards`.
+class SavedRanker:
+    """A saved tagger that ranks its best tags, or those likely enough; see `rank_shards`.
 
     Without `k`, those that are likely enough for `DEFAULT_PRECISION` where held-out items have
     shown what a tagger can promise, ten at the most; ten where they have not, or where labels are
@@ -81,8 +84,9 @@ class Suggestions:
     for itself, where a copy of this travels to. It must be the same one everywhere.
     """
 
-    _labels: dict[str, tuple[str, float]]  # each kind, and the least score to be suggested
-    leaves_out: bool  # whether unseen labels are left out, for nobody knows how often they are true
+    _kinds: dict[str, str]  # of each label
+    _thresholds: dict[str, float]  # the least score of each label to be suggested
+    leaves_out: bool  # whether unseen labels are left out: no precision can be promised
 
     def __init__(
         self,
@@ -118,32 +122,38 @@ class Suggestions:
                 "one; use a folder that all machines share, and do not replace it during the work."
             )
         tagger = load(self.model)
-        if self.method != "space" and not isinstance(tagger, ZeroShotTagger):
+        is_default = isinstance(tagger, ZeroShotTagger)
+        if self.method != "space" and not is_default:
             raise InputError(
                 "`method` needs the default tagger; the published method has one way to rank "
                 "labels."
             )
         has_precision = self.precision is not None
         if self.k is None:
-            is_validated = isinstance(tagger, ZeroShotTagger) and tagger.validation_ is not None
-            if is_validated and not has_precision and self.kind in (None, "seen"):
+            is_validated = is_default and tagger.validation_ is not None
+            may_promise = self.kind in (None, "seen")
+            if is_validated and may_promise and not has_precision:
                 self.precision = DEFAULT_PRECISION
             self.k = _MOST_TAGS
-        least = np.zeros(len(tagger.classes_))
+
+        thresholds = np.zeros(len(tagger.classes_))
         with warnings.catch_warnings():
-            # What cannot be promised is no matter to those who ask for seen labels, or for nothing.
+            # The warning about unseen labels is for those who asked for a precision of them.
             if self.kind == "seen" or not has_precision:
                 warnings.simplefilter("ignore", PolysemeWarning)
             if self.precision is not None:
-                least = tagger.thresholds(self.precision)
-        self.leaves_out = self.kind != "seen" and bool(np.isinf(least).any())
-        pairs = zip(tagger.kinds_.tolist(), least.tolist(), strict=True)
-        self._labels = dict(zip(tagger.classes_, pairs, strict=True))
+                thresholds = tagger.thresholds(self.precision)
+        has_promise_for_all = bool(np.isfinite(thresholds).all())
+        self.leaves_out = self.kind != "seen" and not has_promise_for_all
+        if self.kind is not None:
+            thresholds = np.where(tagger.kinds_ == self.kind, thresholds, np.inf)
+        self._kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
+        self._thresholds = dict(zip(tagger.classes_, thresholds.tolist(), strict=True))
         return tagger
 
     @cached_property
     def n_rows(self) -> int:
-        """Items ranked at a time: so many that a table of all their scores stays small."""
+        """Items ranked at a time, so that the table of their scores stays small."""
         most = _SCORES_AT_ONCE // max(1, len(self.tagger.classes_))
         return max(_LEAST_ROWS, min(MOST_ROWS, most))
 
@@ -153,7 +163,7 @@ class Suggestions:
         if fitted_names is None or shard.columns is None:
             return None
         no_rows = np.empty((0, len(shard.columns)))
-        header = TableFile(features=no_rows, columns=shard.columns)
+        header = Table(features=no_rows, columns=shard.columns)
         ordered = in_order(header, fitted_names.tolist(), owner=type(self.tagger).__name__)
         return tuple(ordered.columns)
 
@@ -162,27 +172,25 @@ class Suggestions:
         # The published method has one way only, and its `rank` asks for none.
         options = {} if self.method == "space" else {"method": self.method}
         tagger = self.tagger  # sets `k` where it was not given
-        k = self.k or _MOST_TAGS
-        n_ranked = k if self.kind is None else len(tagger.classes_)
+        n_ranked = self.k or _MOST_TAGS
+        if self.kind is not None:
+            n_ranked = len(tagger.classes_)
         labels, scores = tagger.rank(X, k=n_ranked, tags=tags, **options)
         records: list[Record] = []
         for item_labels, item_scores in zip(labels.tolist(), scores.tolist(), strict=True):
-            record: Record = {"labels": [], "kinds": [], "scores": []}
-            for label, score in zip(item_labels, item_scores, strict=True):
-                kind, least = self._labels[label]
-                if len(record["labels"]) == k:
-                    break
-                if score >= least and self.kind in (None, kind):
-                    record["labels"].append(label)
-                    record["kinds"].append(kind)
-                    record["scores"].append(round(score, 6))
+            likely = likely_tags(item_labels, item_scores, self._thresholds, self.k or _MOST_TAGS)
+            record: Record = {
+                "labels": [label for label, _ in likely],
+                "kinds": [self._kinds[label] for label, _ in likely],
+                "scores": [round(score, 6) for _, score in likely],
+            }
             records.append(record)
         return records
 
 
 def digest_of(model: Path) -> str:
-    """Return a name of a saved model that changes whenever any of its files does."""
-    return hashlib.sha256(read_manifest(model)).hexdigest()
+    """Return the digest of a saved model, which changes whenever anything in it does."""
+    return read_digest(model)
 
 
 def check_seen(place: str | Path) -> None:
@@ -191,34 +199,37 @@ def check_seen(place: str | Path) -> None:
         raise unseen(socket.gethostname(), place)
 
 
-class Table:
+class RankingInput:
     """Items whose features are read by blocks: of a file, an extracted folder, or shards."""
 
-    def __init__(self, path: Path, wanted: Wanted = FEATURES) -> None:
+    def __init__(self, path: Path, options: ReadOptions = FEATURES) -> None:
         self.shards: list[Shard] = []
         self.items: Any = None
         if path.is_dir() and (is_extraction(path) or not is_sharded(path)):
             self.items = read_extraction(path)
         elif is_sharded(path):
-            self.shards, _ = find_shards(path, wanted)
+            self.shards, _ = find_shards(path, options)
         else:
-            self.items = read_items(path, wanted)
+            self.items = read_items(path, options)
             # Found here, rows have the numbers that the file gives them.
             check_features(self.items, owner="rank")
 
     def names(self) -> Iterator[Record]:
-        """Yield what the record of each item begins with: a row number and its id, or a file."""
+        """Yield the head of each item's record: a row number and its id, or a file."""
         if isinstance(self.items, Extracted):
-            return ({"file": name} for name in self.items.ids)
-        n_rows = _count(self.shards) if self.shards else self.items.shape[0]
+            for name in self.items.ids:
+                yield {"file": name}
+            return
+        n_rows = self.items.shape[0] if not self.shards else _count(self.shards)
         ids = self.ids
-        return (named(row, ids, row) for row in range(n_rows))
+        for row in range(n_rows):
+            yield record_head(row, ids, row)
 
     @cached_property
     def ids(self) -> list[str] | None:
         """The names of all rows; None where some have none."""
         if not self.shards:
-            return self.items.ids if isinstance(self.items, TableFile) else None
+            return self.items.ids if isinstance(self.items, Table) else None
         all_ids: list[str] = []
         is_complete = True
         for shard_ids in [shard.ids() for shard in self.shards]:
@@ -229,30 +240,35 @@ class Table:
         return all_ids if is_complete else None
 
     def pieces(self, n_rows: int, tags: Tags | None) -> Iterator[Piece]:
-        """Yield shards, which whoever ranks them reads, or blocks of so many rows; with tags."""
+        """Yield shards, which the ranking worker reads, or blocks of `n_rows` rows; with tags."""
         for shard in self.shards:
             rows = slice(shard.first, shard.first + shard.n_rows)
-            yield shard, None if tags is None else tags[rows]
+            shard_tags = None if tags is None else tags[rows]
+            yield shard, shard_tags
         if self.shards:
             return
-        for start in range(0, self.items.shape[0], n_rows):
+        n_items = self.items.shape[0]
+        for start in range(0, n_items, n_rows):
             rows = slice(start, start + n_rows)
+            block_tags = None if tags is None else tags[rows]
             block = self.items[rows]
             if isinstance(block, Extracted):
-                # Copies: what is mapped from a file does not travel.
+                # Copies: arrays that are mapped from a file cannot be sent.
                 copies = [np.array(raw) for raw in block.raw]
                 block = replace(block, raw=copies, skipped=())
-            yield block, None if tags is None else tags[rows]
+            yield block, block_tags
 
 
-def named(row: int, ids: Sequence[str] | None, place: int) -> Record:
-    """Return what the record of a row begins with; its id is at a place of `ids`."""
-    return {"row": row} if ids is None else {"row": row, "id": ids[place]}
+def record_head(row: int, ids: Sequence[str] | None, place: int) -> Record:
+    """Return the head of a row's record: its number and, at a place of `ids`, its id."""
+    if ids is None:
+        return {"row": row}
+    return {"row": row, "id": ids[place]}
 
 
 def rank_table(
-    table: Table,
-    suggestions: Suggestions,
+    table: RankingInput,
+    ranker: SavedRanker,
     tags: Tags | None = None,
     engine: RayEngine | None = None,
     workers: int | None = None,
@@ -261,49 +277,47 @@ def rank_table(
 
     `tags` are those that each item has already; for `engine` and `workers` see `rank_shards`.
     """
-    pieces = table.pieces(suggestions.n_rows, tags)
+    pieces = table.pieces(ranker.n_rows, tags)
     if engine is None:
-        blocks = itertools.chain.from_iterable(_blocks(piece, suggestions) for piece in pieces)
-        return _rank_blocks(suggestions, blocks, workers or n_cores())
-    rank_piece = partial(_rank_piece, suggestions)
-    ranked = engine.map(rank_piece, list(pieces))
-    return itertools.chain.from_iterable(ranked)
+        blocks = (block for piece in pieces for block in _blocks(piece, ranker))
+        return _rank_blocks(ranker, blocks, workers or n_cores())
+    rank_piece = partial(_rank_piece, ranker)
+    rankings = engine.map(rank_piece, list(pieces))
+    return itertools.chain.from_iterable(rankings)
 
 
-def _blocks(piece: Piece, suggestions: Suggestions) -> Iterator[Piece]:
-    """Yield the blocks of a shard; what is none is a block already."""
+def _blocks(piece: Piece, ranker: SavedRanker) -> Iterator[Piece]:
+    """Yield the blocks of a shard; a block is yielded as it is."""
     source, tags = piece
     if not isinstance(source, Shard):
         yield piece
         return
     check_seen(source.path)
-    columns = suggestions.columns_of(source)
-    for start, block in read_blocks(source, suggestions.n_rows, columns):
+    columns = ranker.columns_of(source)
+    for start, block in read_blocks(source, ranker.n_rows, columns):
         yield block, None if tags is None else tags[start : start + len(block)]
 
 
-def _rank_blocks(
-    suggestions: Suggestions, blocks: Iterable[Piece], n_threads: int
-) -> Iterator[Record]:
+def _rank_blocks(ranker: SavedRanker, blocks: Iterable[Piece], n_threads: int) -> Iterator[Record]:
     """Rank blocks in this process, taken as they are needed; yield records in order."""
     waiting = iter(blocks)
     with one_thread(training=False):
-        # The first one alone: what a tagger makes when it is first asked is then there for all.
+        # The first block alone fills the tagger's caches before threads use them.
         for block in itertools.islice(waiting, 1):
-            yield from suggestions.records(*block)
-        ranked = ordered_map(lambda block: suggestions.records(*block), waiting, n_threads)
+            yield from ranker.records(*block)
+        ranked = ordered_map(lambda block: ranker.records(*block), waiting, n_threads)
         yield from itertools.chain.from_iterable(ranked)
 
 
-def _rank_piece(suggestions: Suggestions, piece: Piece) -> list[Record]:
+def _rank_piece(ranker: SavedRanker, piece: Piece) -> list[Record]:
     """Rank a piece on a worker."""
-    return list(_rank_blocks(suggestions, _blocks(piece, suggestions), 1))
+    return list(_rank_blocks(ranker, _blocks(piece, ranker), 1))
 
 
 # ---- shards into a folder
 
 
-class Ranked(NamedTuple):
+class RankingSummary(NamedTuple):
     """How many shards and rows are ranked, and how many of the shards an earlier run had done."""
 
     n_shards: int
@@ -326,10 +340,10 @@ def rank_shards(
     engine: RayEngine | None = None,
     workers: int | None = None,
     progress: Callable[[int, int, int], None] | None = None,
-) -> Ranked:
+) -> RankingSummary:
     """Rank tags for the rows of shards, a file of rankings for each shard.
 
-    Interrupted, it goes on where it stopped when called again: shards that are finished are not
+    Interrupted, it resumes where it stopped when called again: shards that are finished are not
     ranked again unless they, or their rankings, were changed since. No more than a few blocks of
     rows are in memory.
 
@@ -348,12 +362,12 @@ def rank_shards(
     method : {"space", "priming"}
         How labels are scored; see `ZeroShotTagger.predict_proba`.
     kind : {"seen", "unseen", "oov"}, optional
-        Give tags of this kind only.
+        Return tags of this kind only.
     tags_column, features_column : str, optional
         A column that is no feature, and the column of vectors where there are several; see
         `polyseme.io.read_table`.
     form : {"jsonl", "parquet"}
-        What rankings are written as.
+        The format of the rankings.
     engine : RayEngine, optional
         Where rows are ranked, from `open_engine`; by default here. All give the same bytes.
     workers : int, optional
@@ -363,56 +377,64 @@ def rank_shards(
 
     Returns
     -------
-    Ranked
+    RankingSummary
     """
     check_number("k", k, owner="rank_shards", low=1, whole=True)
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
-    wanted = FEATURES._replace(tags_column=tags_column, features_column=features_column)
-    every, _ = find_shards(Path(shards), wanted)
+    options = FEATURES._replace(tags_column=tags_column, features_column=features_column)
+    all_shards, _ = find_shards(Path(shards), options)
     folder = Path(out)
-    outputs = Counter(_output_of(folder, shard, form).name.lower() for shard in every)
-    if len(outputs) < len(every):
+    output_names = Counter(_output_of(folder, shard, form).name.lower() for shard in all_shards)
+    if len(output_names) < len(all_shards):
+        repeated_name, _ = output_names.most_common(1)[0]
         raise InputError(
-            f"Two shards of '{shards}' are named '{outputs.most_common(1)[0][0]}'; rename one, or "
-            "rank each folder alone."
+            f"Two shards of '{shards}' are named '{repeated_name}'; rename one, or rank each "
+            "folder alone."
         )
-    suggestions = Suggestions(model, k, precision, method, kind)
-    head = {"format": FORMAT, "version": FORMAT_VERSION, "model": suggestions.digest, "top": k}
+    ranker = SavedRanker(model, k, precision, method, kind)
+    head = {"format": FORMAT, "version": FORMAT_VERSION, "model": ranker.digest, "top": k}
     head |= {"precision": precision, "method": method, "kind": kind, "form": form}
     with own_folder(folder, KIND):
-        written = _begin(folder, every, head)
-        unranked = [shard for shard in every if _output_of(folder, shard, form).name not in written]
-        n_rows = _count(every)
+        summaries = _prepare_folder(folder, all_shards, head)
+        unranked: list[Shard] = []
+        for shard in all_shards:
+            if _output_of(folder, shard, form).name not in summaries:
+                unranked.append(shard)
+        n_rows = _count(all_shards)
         n_done = n_rows - _count(unranked)
 
         def tell(n_more: int = 0) -> None:
             if progress is not None:
                 progress(n_done + n_more, n_rows, 0)
 
-        write = partial(_rank_shard, suggestions, folder.absolute(), form)
-        write_locally = partial(write, n_threads=workers or n_cores(), tell=tell)
-        summaries = map(write_locally, unranked) if engine is None else engine.map(write, unranked)
-        for shard, summary in zip(unranked, summaries, strict=True):
-            # The worker's own summary: what another machine wrote need not be visible here yet.
+        write = partial(_rank_shard, ranker, folder.absolute(), form)
+        new_summaries: Iterator[Summary]
+        if engine is None:
+            write_here = partial(write, n_threads=workers or n_cores(), tell=tell)
+            new_summaries = map(write_here, unranked)
+        else:
+            new_summaries = engine.map(write, unranked)
+        for shard, summary in zip(unranked, new_summaries, strict=True):
+            # The worker's own summary: files of another machine need not be visible here yet.
             name = _output_of(folder, shard, form).name
-            written[name] = summary
-            _note(folder, name, summary)
+            summaries[name] = summary
+            _append_to_journal(folder, name, summary)
             n_done += shard.n_rows
             tell()
         files = []
-        for shard in every:
+        for shard in all_shards:
             name = _output_of(folder, shard, form).name
             file = {"file": name, "shard": shard.path.name, "first": shard.first}
-            files.append(file | {"rows": shard.n_rows} | written[name])
-        _write(folder / MANIFEST, sealed(head | {"rows": n_rows, "files": files}))
+            files.append(file | {"rows": shard.n_rows} | summaries[name])
+        manifest = head | {"rows": n_rows, "files": files}
+        _write(folder / MANIFEST, sealed(manifest))
         (folder / JOURNAL).unlink(missing_ok=True)
-        sweep(folder)  # what workers left that died
-    return Ranked(len(every), n_rows, len(every) - len(unranked))
+    return RankingSummary(len(all_shards), n_rows, len(all_shards) - len(unranked))
 
 
 def _rank_shard(
-    suggestions: Suggestions,
+    ranker: SavedRanker,
     folder: Path,
     form: str,
     shard: Shard,
@@ -424,12 +446,12 @@ def _rank_shard(
 
     def numbered() -> Iterator[Record]:
         ids = shard.ids()
-        blocks = _blocks((shard, None), suggestions)
-        records = _rank_blocks(suggestions, blocks, n_threads)
+        blocks = _blocks((shard, None), ranker)
+        records = _rank_blocks(ranker, blocks, n_threads)
         for number, record in enumerate(records):
             if tell is not None and number % MOST_ROWS == 0:
                 tell(number)
-            name = named(shard.first + number, ids, number)
+            name = record_head(shard.first + number, ids, number)
             yield name | record
 
     try:
@@ -445,14 +467,16 @@ def _rank_shard(
         raise unwritable(folder, error) from error
 
 
-def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> dict[str, Summary]:
+def _prepare_folder(
+    folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]
+) -> dict[str, Summary]:
     """Prepare a folder of ours; return the rankings that are whole and up to date there."""
     states = {}
     for shard in shards:
         info = shard.path.stat()
         states[shard.path.name] = [shard.first, shard.n_rows, info.st_size, info.st_mtime_ns]
     planned = _read(folder / PLAN)
-    summaries = _told(folder)
+    summaries = _read_summaries(folder)
     if planned is not None and not isinstance(planned.get("shards"), dict):
         planned = None
     before = planned or {**head, "shards": {}}
@@ -467,7 +491,7 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
             f"'{folder}' holds rankings of '{gone[0]}', which is no shard any more; name another "
             "folder."
         )
-    # Names that we have given, or were about to: other files are somebody's own.
+    # Files that we have written, or were about to write: all others belong to the user.
     ours = {f"{Path(name).stem}.{head['form']}" for name in before["shards"]}
     ours |= summaries.keys()
     whole: dict[str, Summary] = {}
@@ -504,8 +528,8 @@ def _begin(folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]) -> di
     return whole
 
 
-def _told(folder: Path) -> dict[str, Summary]:
-    """Return what manifest and journal say of the files of a folder, by name."""
+def _read_summaries(folder: Path) -> dict[str, Summary]:
+    """Return digests and sizes of the files of a folder, from manifest and journal, by name."""
     manifest = _read(folder / MANIFEST) or {}
     files = manifest.get("files", [])
     lines: list[Any] = list(files) if isinstance(files, list) else []
@@ -522,7 +546,7 @@ def _told(folder: Path) -> dict[str, Summary]:
     return summaries
 
 
-def _note(folder: Path, name: str, summary: Summary) -> None:
+def _append_to_journal(folder: Path, name: str, summary: Summary) -> None:
     """Note that a file of a folder is done."""
     try:
         with (folder / JOURNAL).open("ab") as stream:

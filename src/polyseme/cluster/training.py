@@ -1,8 +1,8 @@
-"""The training of a concept space by several workers of a Ray cluster (Ray Train).
+"""Train a concept space with several workers of a Ray cluster (Ray Train).
 
-In: what a space is learned from. Out: the same members, on processors bit for bit, that one process
-trains: workers share the members out and exchange their answers between rounds. After every round
-each worker leaves its state; when one dies, all go on from there.
+In: the training data of a space. Out: the same members, on processors bit for bit, as from one
+process: workers share the members and exchange their predictions between rounds. After every round
+each worker saves its state; when one dies, all resume from there.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class RayTraining:
 
             config = {"data": ray.put(data), "plan": plan, "seed": seed}
             trainer = TorchTrainer(
-                _work,
+                _train_share,
                 train_loop_config=config | {"device": self.device},
                 scaling_config=train.ScalingConfig(
                     num_workers=workers, use_gpu=self.device != "cpu"
@@ -98,7 +98,7 @@ class RayTraining:
                     f"{str(error).strip().splitlines()[-1]}"
                 ) from error
             with checkpoint.as_directory() as folder:
-                members, history = _gathered(Path(folder), workers, n_members)
+                members, history = _gather_members(Path(folder), workers, n_members)
         if progress is not None:
             progress(plan.n_rounds, plan.n_rounds, history[-1])
         return members, history
@@ -110,16 +110,16 @@ class RayTraining:
         for folder in Path(self.storage).iterdir():
             if _RUN.fullmatch(folder.name) and not folder.is_symlink():
                 shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # something of somebody else's is there
+        with contextlib.suppress(OSError):  # it holds files of others
             Path(self.storage).rmdir()
 
 
 def run_name(data: TrainingData, plan: SpacePlan, seed: int, workers: int) -> str:
-    """Name a run: one of the same name is gone on with, so it is of the same data, shared alike."""
+    """Return the name of a run; a run of the same name, on the same data and shares, is resumed."""
     return f"polyseme-{seed}-{fingerprint(data, plan)[:16]}-{workers}"
 
 
-def _work(config: dict[str, Any]) -> None:
+def _train_share(config: dict[str, Any]) -> None:
     """Train one worker's share of the members; runs in the worker."""
     import ray
     import torch.distributed as dist
@@ -171,8 +171,10 @@ def _read_share(folder: Path) -> State:
     return state, arrays
 
 
-def _gathered(folder: Path, workers: int, n_members: int) -> tuple[Members, list[dict[str, float]]]:
-    """Return the members of all workers' shares, once each is what such a worker leaves."""
+def _gather_members(
+    folder: Path, workers: int, n_members: int
+) -> tuple[Members, list[dict[str, float]]]:
+    """Return the members of all workers' shares, after checking each share."""
     shares = [_read_share(folder / f"worker-{rank}") for rank in range(workers)]
     first_state, _ = shares[0]
     shape = Shape(*first_state["shape"])

@@ -1,8 +1,8 @@
 """Feature extractors: media files and arrays become feature matrices.
 
 In: pictures or sound, as files or arrays. Out: features (n, n_features) for the tagger. Extraction
-learns nothing; what is learned (a codebook) is learned by `fit` and saved with the model. A new
-kind of media is one file and one line in EXTRACTORS.
+learns nothing; a codebook is learned by `fit` and saved with the model. A new kind of media is one
+file and one line in EXTRACTORS.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from polyseme._validation import unknown_name
 from polyseme.features.audio import AudioFeatures
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
-from polyseme.features.extraction import extract_folder, match_documents, read_extraction
+from polyseme.features.extraction import extract_folder, read_extraction
 from polyseme.features.image import ImageFeatures
 from polyseme.persistence import Arrays, Config, within
 from polyseme.schema import part, require
@@ -24,7 +24,6 @@ __all__ = [
     "extract_folder",
     "extractor_class",
     "extractor_of",
-    "match_documents",
     "read_extraction",
 ]
 
@@ -43,7 +42,7 @@ def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
 
 
 def extractor_class(kind: str) -> type[MediaFeatures]:
-    """Return a feature extractor by what it takes: "image" or "audio"."""
+    """Return the feature extractor of a kind of media: "image" or "audio"."""
     if kind not in EXTRACTORS:
         raise unknown_name("kind of media", kind, EXTRACTORS)
     return EXTRACTORS[kind]

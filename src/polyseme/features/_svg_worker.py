@@ -1,4 +1,4 @@
-"""The process that draws one SVG file, so that a hostile one can be given up on.
+"""Draw one SVG file in a process of its own, so that a hostile one can be killed.
 
 In: markup on standard input, the side in pixels and whether the shorter one counts as arguments.
 Out: PNG bytes on standard output, or exit code 1 with the reason on the error stream. Only the
@@ -16,21 +16,22 @@ from xml.parsers import expat
 import resvg_py
 
 MEMORY = 1 << 30
-SECONDS = 30  # of the processor, where nobody is left to end this process
+SECONDS = 30  # of the processor, in case the parent process has gone
 LONGEST = 4  # the longer side is drawn with at most this many times the side asked for
 
 
 def main(side: int, *, cover: bool) -> None:
-    """Draw what comes in, after giving up the right to open files."""
+    """Draw the markup of standard input, after giving up the right to open files."""
     markup = _text(sys.stdin.buffer.read())
-    _fit('<svg xmlns="http://www.w3.org/2000/svg"/>', 1)  # what the renderer opens, it opens now
+    _fit('<svg xmlns="http://www.w3.org/2000/svg"/>', 1)  # the renderer opens its files now
     if not _confine():
         _refuse_links(markup)
     png = _fit(markup, side)
     if cover:
         # Only the renderer knows a picture's proportions; they stand in the PNG's first chunk.
         width, height = struct.unpack(">II", png[16:24])
-        longer, shorter = max(width, height), min(width, height)
+        longer = max(width, height)
+        shorter = min(width, height)
         wanted = -(-side * longer // shorter)
         drawn_side = min(wanted, LONGEST * side)
         if drawn_side > side:

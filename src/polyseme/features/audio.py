@@ -1,4 +1,4 @@
-"""Sound becomes features: a bag of audio words, or what a network hears.
+"""Features of sound: a bag of audio words, or the activations of a network.
 
 In: sound files, Million Song Dataset files or samples. Out: a feature matrix (n, n_features).
 """
@@ -32,7 +32,8 @@ SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
 # Samples a second that segments are cut from, and that networks listen to.
-RATE, NETWORK_RATE = 22_050, 16_000
+RATE = 22_050
+NETWORK_RATE = 16_000
 
 
 class AudioFeatures(MediaFeatures):
@@ -118,12 +119,12 @@ class AudioFeatures(MediaFeatures):
 
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Describe some clips; see `MediaFeatures.extract_batch`."""
-        describe = self._segments if self.network is None else self._heard
+        describe = self._segments if self.network is None else self._network_features
         return [attempt(describe, item) for item in items]
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, where it is used; see `MediaFeatures.single_threaded`."""
-        import_module("polyseme.features.sound")  # what is missing is said once, before threads
+        import_module("polyseme.features.sound")  # raises once, before threads start
         if self.network is None:
             return super().single_threaded()
         self._network()  # loaded before there are threads
@@ -131,7 +132,9 @@ class AudioFeatures(MediaFeatures):
 
     def trained_tags(self) -> tuple[str, ...]:
         """Return the tags that the network was trained on; see `MediaFeatures.trained_tags`."""
-        return () if self.network is None else tuple(self._network().tags)
+        if self.network is None:
+            return ()
+        return tuple(self._network().tags)
 
     def fit_raw(self, raw: Sequence[Raw]) -> None:
         """Learn the codebook, if there is one; see `MediaFeatures.fit_raw`."""
@@ -175,7 +178,7 @@ class AudioFeatures(MediaFeatures):
 
     @classmethod
     def declared(cls) -> Fields:
-        """Return what values `get_state` gives; see `MediaFeatures.declared`."""
+        """Return the schema of `get_state`; see `MediaFeatures.declared`."""
         kinds = {**super().declared().kinds, "codebook": Table(Anything())}
         return Fields(kinds, optional=("codebook",))
 
@@ -183,8 +186,8 @@ class AudioFeatures(MediaFeatures):
         """Return the network, from samples to numbers of each three seconds."""
         return find_network(self.network, None, SOUNDS, self.device).load()
 
-    def _heard(self, item: object) -> Raw:
-        """Return what the network hears in one clip, (n_patches, 200)."""
+    def _network_features(self, item: object) -> Raw:
+        """Return the network's features of one clip, (n_patches, 200)."""
         if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
             raise MediaError("holds timbre and no sound, which a network has no use for")
         samples = self._samples(item, NETWORK_RATE)

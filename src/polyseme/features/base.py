@@ -1,4 +1,4 @@
-"""The frame of every feature extractor: media in, raw numbers, features out.
+"""The base class of feature extractors: media in, raw numbers, features out.
 
 In: media files, arrays, or what `polyseme extract` wrote. Out: a feature matrix (n, n_features).
 """
@@ -23,16 +23,16 @@ from typing import Any, ClassVar, Self, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator, TransformerMixin, copy_of
+from polyseme._estimator import Estimator, TransformerMixin
 from polyseme._progress import Quiet
 from polyseme._text import in_words
 from polyseme._threads import n_cores, ordered_map
-from polyseme._validation import InputError, as_row, check_fitted, check_number, first_few
+from polyseme._validation import InputError, check_fitted, check_number, first_few
 from polyseme.persistence import JSON, Arrays, Config, State
 from polyseme.schema import Fields, Plain, Table, Whole, check_arrays, parameters
 
 Raw = NDArray[np.float32]
-# Parameters that say how the work is done, and not what comes of it.
+# Parameters of the computation that do not change its results.
 _HERE_ONLY = ("device", "n_jobs", "random_state")
 _MOST = float(np.finfo(np.float32).max)
 T = TypeVar("T")
@@ -115,6 +115,10 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         limited: AbstractContextManager[object] = threadpool_limits(limits=1)
         return limited
 
+    def single(self, item: object) -> object:
+        """Return one item as `transform` takes several."""
+        return item if isinstance(item, Extracted) else [item]
+
     def fit_raw(self, raw: Sequence[Raw]) -> None:
         """Learn from the raw numbers of training items; sets `n_features_out_`."""
         self.n_features_out_ = len(raw[0])
@@ -124,7 +128,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return np.asarray(raw, dtype=np.float32)
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Learn from items (paths, arrays or Extracted) what turns raw numbers into features."""
+        """Learn how raw numbers become features from items (paths, arrays, Extracted)."""
         self._fit(self.raw(X))
         return self
 
@@ -162,7 +166,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         remaining = iter(items)
         batches = iter(lambda: list(itertools.islice(remaining, self.batch_size)), [])
         n_threads = self.n_jobs or n_cores()
-        for first in batches:  # nothing heavy is loaded when there is nothing to look at
+        for first in batches:  # nothing heavy is loaded where there is no file
             all_batches = itertools.chain([first], batches)
             with self.single_threaded():
                 for outcomes in ordered_map(self.extract_batch, all_batches, n_threads):
@@ -189,7 +193,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def plain_parameters(self) -> dict[str, JSON]:
-        """Return what another extractor is made with, here or elsewhere, as JSON values."""
+        """Return the parameters of an equal extractor, here or elsewhere, as JSON values."""
         parameter_by_name: dict[str, JSON] = {}
         for name, parameter in self.get_params().items():
             if name not in _HERE_ONLY:
@@ -223,7 +227,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         if config["preprocessing"] != extractor.preprocessing_:
             raise InputError(
                 f"The saved model was made with another version of the {cls.kind} features; "
-                "extract the files again and fit anew."
+                "extract the files and fit again."
             )
         extractor.n_features_out_ = int(config["n_features_out"])
         return extractor
@@ -302,21 +306,6 @@ def _largest(numbers: NDArray[Any]) -> float:
     return max(float(numbers.max()), -float(numbers.min()))
 
 
-def learned_copy(extractor: MediaFeatures, X: object, seed: int) -> tuple[MediaFeatures, Any]:
-    """Return a copy of an extractor fitted to X, seeded where it has no seed, and X's features."""
-    copied = copy_of(extractor)
-    if getattr(copied, "random_state", seed) is None:
-        copied.set_params(random_state=seed)
-    return copied, copied.fit_transform(X)
-
-
-def one_item(x: object, extractor: MediaFeatures | None) -> object:
-    """Return one item as a table of one row, or as what an extractor takes."""
-    if extractor is None:
-        return as_row(x)
-    return x if isinstance(x, Extracted) else [x]
-
-
 def needs(extra: str, purpose: str) -> InputError:
     """Build the error for a library of an extra that is not installed."""
     return InputError(
@@ -346,13 +335,13 @@ def check_file(path: Path) -> int:
 
 
 def cause(error: OSError | ValueError) -> str:
-    """Return the system's own words for what is wrong with a file."""
+    """Return the system's message about a file."""
     return str(getattr(error, "strerror", None) or error).lower()
 
 
 @contextmanager
 def quiet_decoders() -> Iterator[None]:
-    """Keep what C libraries write to the error stream from the screen.
+    """Keep messages of C libraries on the error stream from the screen.
 
     The MP3 decoder comments on damaged files there and offers no switch. Python's own `sys.stderr`
     gets another descriptor, so that warnings and progress still show. It concerns the whole
@@ -371,7 +360,7 @@ def quiet_decoders() -> Iterator[None]:
             redirected = io.TextIOWrapper(
                 raw, python_stream.encoding, errors="backslashreplace", write_through=True
             )
-            # A stream that nobody needs to read stays one.
+            # A stream that need not be read stays one.
             was_quiet = isinstance(python_stream, Quiet)
             replacement: Any = Quiet(redirected) if was_quiet else redirected
             sys.stderr = replacement
@@ -389,7 +378,7 @@ def quiet_decoders() -> Iterator[None]:
 
 
 def attempt(function: Callable[[object], T], item: object) -> T | MediaError:
-    """Return what a function makes of an item, or the error that says why there is nothing."""
+    """Return the result of a function for an item, or its error as a `MediaError`."""
     try:
         return function(item)
     except MediaError as error:

@@ -1,7 +1,7 @@
-"""Checkpoints of TensorFlow become arrays, without TensorFlow.
+"""Read checkpoints of TensorFlow as arrays, without TensorFlow.
 
-In: the index of a checkpoint and its data, as bytes. Out: its tensors of 32-bit floats by name.
-The index is a table of sorted keys (the LevelDB form) whose values say where a tensor lies.
+In: the index of a checkpoint and its data, as bytes. Out: its tensors of 32-bit floats by name. The
+index is a table of sorted keys (the LevelDB form) whose values say where a tensor lies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from polyseme._validation import InputError
 
-_FOOTER, _MAGIC = 48, bytes.fromhex("57fb808b247547db")
+_FOOTER = 48
+_MAGIC = bytes.fromhex("57fb808b247547db")
 _FLOAT32 = 1
 
 

@@ -1,7 +1,7 @@
-"""Segments become words: the bag of audio words of the paper's equation (10).
+"""The codebook: bags of audio words from segments, the paper's equation (10).
 
-In: for each clip a matrix of segments (n_i, d). Out: for each clip the shares of its segments
-that fall to each of `n_words` Gaussians, (n, n_words), learned on training clips.
+In: for each clip a matrix of segments (n_i, d). Out: for each clip the shares of its segments that
+fall to each of `n_words` Gaussians, (n, n_words), learned on training clips.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from polyseme.schema import Array, Fields, Number, Whole, check_arrays
 
 MAX_ROUNDS = 300
 TOLERANCE = 1e-3  # converged when the mean log-likelihood of a segment grows by less
-BLOCK = 2048  # segments looked at together: they stay in the processor's cache
+BLOCK = 2048  # segments at a time: they stay in the processor's cache
 _SMALLEST_VARIANCE = 1e-6  # of a Gaussian, as a share of the segments' own
 # Numbers are cut off here before squares are taken, so that these stay finite: as they come, and
 # in spreads of the training segments.
-_LARGEST, _FARTHEST = 1e100, 1e6
+_LARGEST = 1e100
+_FARTHEST = 1e6
 _ARRAYS = ("mean", "scale", "means", "precisions_cholesky")
 # What the state of a codebook holds.
 _VALUES = Fields(
@@ -48,7 +49,7 @@ _DECLARED = {
     "mean": Array("float64", ("n_features",), -_LARGEST, _LARGEST),
     "scale": Array("float64", ("n_features",), 1e-300, _LARGEST),
     "means": Array("float64", ("n_words", "n_features"), -_FARTHEST, _FARTHEST),
-    # One over spreads, whose squares are at least the smallest variance.
+    # Inverse standard deviations; variances are at least the smallest one.
     "precisions_cholesky": Array("float64", ("n_words", "n_features"), 1e-9, 1e9),
 }
 
@@ -81,12 +82,12 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         for name in ("n_words", "max_frames"):
             check_number(name, getattr(self, name), owner="Codebook", low=1, whole=True)
         generator = as_generator(self.random_state)
-        frames = _draw(_checked(segments, None), self.max_frames, generator)
+        frames = _draw(_check_frames(segments, None), self.max_frames, generator)
         self.mean_ = frames.mean(axis=0)
         spread = frames.std(axis=0)
         # Only differences of more than rounding are a spread.
         self.scale_ = np.where(spread > 1e-7 * np.abs(self.mean_), spread, 1.0)
-        frames = self._standardised(frames)
+        frames = self._standardise(frames)
         # The first frames hold enough different ones, unless most are alike.
         first_frames = frames[: 20 * self.n_words]
         n_words = min(self.n_words, len(np.unique(first_frames, axis=0)))
@@ -111,7 +112,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         """
         check_fitted(self, "means_")
         n_words, d = self.means_.shape
-        clips = _checked(segments, d)
+        clips = _check_frames(segments, d)
         shares = np.zeros((len(clips), n_words))
         # The first of words that are the same: rounding could otherwise favour a later one.
         words = np.hstack([self.means_, self.precisions_cholesky_])
@@ -121,7 +122,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         factors = self.precisions_cholesky_[numbers]
         for row, clip in enumerate(clips):
             for start in range(0, len(clip), BLOCK):
-                block = self._standardised(clip[start : start + BLOCK])
+                block = self._standardise(clip[start : start + BLOCK])
                 densities = _log_densities(block, means, factors)
                 likeliest = numbers[densities.argmax(axis=1)]
                 shares[row] += np.bincount(likeliest, minlength=n_words)
@@ -159,7 +160,7 @@ class Codebook(TransformerMixin, Estimator):  # type: ignore[misc]  # untyped mi
         book.log_likelihood_ = float(config["log_likelihood"])
         return book
 
-    def _standardised(self, frames: FloatArray) -> Frames:
+    def _standardise(self, frames: FloatArray) -> Frames:
         """Return frames (n, d) without the training frames' mean and spread."""
         centred = _as_frames(frames) - self.mean_
         with np.errstate(over="ignore"):
@@ -203,7 +204,7 @@ def _as_frames(frames: FloatArray) -> Frames:
     return np.clip(frames.astype(np.float64), -_LARGEST, _LARGEST)
 
 
-def _checked(segments: Sequence[FloatArray], n_features: int | None) -> list[FloatArray]:
+def _check_frames(segments: Sequence[FloatArray], n_features: int | None) -> list[FloatArray]:
     """Return one finite matrix per clip, all of the same width; raise where that is not so."""
     clips = [np.asarray(clip) for clip in segments]
     for row, clip in enumerate(clips):
@@ -222,7 +223,7 @@ def _checked(segments: Sequence[FloatArray], n_features: int | None) -> list[Flo
 
 
 def _draw(clips: list[FloatArray], most: int, generator: np.random.Generator) -> Frames:
-    """Return at most so many frames, drawn from all clips evenly and without repetition."""
+    """Draw frames from all clips evenly and without repetition."""
     ends = np.cumsum([len(clip) for clip in clips])
     if not ends.size or not ends[-1]:
         raise InputError("`segments` of `Codebook` must hold at least one segment; got none.")

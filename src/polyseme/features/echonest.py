@@ -1,7 +1,7 @@
-"""Million Song Dataset files become timbre.
+"""Read the timbre of Million Song Dataset files.
 
-In: an HDF5 file of the Million Song Dataset's layout with one song. Out: its timbre
-(n_segments, 12) as the Echo Nest computed it, in time order.
+In: an HDF5 file of the Million Song Dataset's layout with one song. Out: its timbre (n_segments,
+12) as the Echo Nest computed it, in time order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_timbre(path: Path) -> NDArray[np.float32]:
 
 
 def _dataset(file: Any, name: str) -> Any:
-    """Return a dataset of the group `analysis`, or None; never what lies in another file."""
+    """Return a dataset of the group `analysis`, or None; external links are never followed."""
     dataset = file
     for key in ("analysis", name):
         is_group = isinstance(dataset, h5py.Group)

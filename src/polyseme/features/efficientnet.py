@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 and Lite2, trained on ImageNet, made ready for inference.
+"""EfficientNet-Lite0 and Lite2, trained on ImageNet, for inference.
 
 In: pictures as bytes (n, size, size, 3). Out: their features at one of several depths. The weights
 come with the packages of the extras `image` and `lite2`; nothing is downloaded.
@@ -23,7 +23,9 @@ from polyseme._validation import InputError
 from polyseme.features.base import needs
 from polyseme.features.networks import Network
 
-_MEAN, _SPREAD = 127.0, 128.0  # of their training, unlike other EfficientNets
+# of their training, unlike other EfficientNets
+_MEAN = 127.0
+_SPREAD = 128.0
 
 
 class EfficientNetLite:

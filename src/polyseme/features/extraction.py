@@ -1,4 +1,4 @@
-"""From a folder of media to a folder of numbers: resumable, cached, with every file accounted for.
+"""Extract the features of a folder of media: resumable, cached, with every file accounted for.
 
 In: a folder of pictures or of sound. Out: a folder with their raw numbers (`features.npy` for
 pictures, `segments.npy` for sound), a line for every file met (`files.jsonl`), the preprocessing
@@ -12,23 +12,21 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import socket
 import sqlite3
 import stat
 import time
-import unicodedata
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from polyseme._validation import InputError, IntArray, PolysemeWarning, first_few
+from polyseme._validation import InputError, PolysemeWarning, first_few
 from polyseme.features.base import (
     Extracted,
     MediaError,
@@ -50,12 +48,13 @@ from polyseme.io.folders import (
     unwritable,
 )
 
-MANIFEST, LEDGER, CACHE = "extraction.json", "files.jsonl", "cache.sqlite"
-FORMAT, FORMAT_VERSION = "polyseme extraction", 3
+MANIFEST = "extraction.json"
+LEDGER = "files.jsonl"
+CACHE = "cache.sqlite"
+FORMAT = "polyseme extraction"
+FORMAT_VERSION = 3
 _ARRAYS = {"image": "features.npy", "audio": "segments.npy"}
 _KINDS = {kind: f"numbers of {kind} files" for kind in _ARRAYS}  # as the mark says it
-# Temporary files of version 2 had nothing of us in their names: they are left alone.
-_LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.tmp")
 _CACHE_FILES = [f"{CACHE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")]
 _COMMIT_SECONDS = 2.0
 # Locked until it is closed: two that write at a time would wait for each other anyway.
@@ -68,10 +67,10 @@ CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT
 CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLOB, digest BLOB)
     WITHOUT ROWID;
 """
-# What a table's digests are of. Tables of version 2 had none, and get them as they are.
-_DIGESTED = {"numbers": "content, preprocessing, shape, raw", "files": "path, state, content"}
+_COLUMNS = {"numbers": "content, preprocessing, shape, raw", "files": "path, state, content"}
 # Files that a worker of a cluster hashes, and looks at, at a time.
-_HASHED_AT_ONCE, _LEAST_AT_ONCE = 64, 8
+_HASHED_AT_ONCE = 64
+_LEAST_AT_ONCE = 8
 _MOST_CACHES = 16  # that are asked for files
 
 Progress = Callable[[int, int, int], None]
@@ -90,13 +89,13 @@ class Summary:
 
     kind: str  # "image" or "audio"
     n_extracted: int  # files with numbers
-    n_cached: int  # those of them that had been looked at before
+    n_cached: int  # those of them that came from the cache
     skipped: tuple[tuple[str, str], ...]  # media files that cannot be used
     others: tuple[tuple[str, str], ...]  # files that are no media of this kind
     n_tagged: int  # extracted files with keywords
     places: dict[str, int]  # files by where their keywords come from, such as XMP or sidecar
     unread: tuple[tuple[str, str], ...]  # extracted files some of whose keywords cannot be read
-    alike: tuple[str, ...] = ()  # files whose numbers are those of a file with another content
+    alike: tuple[str, ...] = ()  # files with the same numbers as a different file
 
     def __repr__(self) -> str:
         """Return how many, in a line; its methods say it in sentences."""
@@ -117,7 +116,7 @@ class Summary:
         )
 
     def sameness(self) -> str:
-        """Name the files that their numbers do not tell apart; empty where there are none."""
+        """Name different files with the same features; empty where there are none."""
         if not self.alike:
             return ""
         noun = {"image": "pictures", "audio": "sounds"}[self.kind]
@@ -181,7 +180,7 @@ def extract_folder(
         raise InputError(f"There is no folder '{source}'; name the folder that holds the files.")
     if target.exists() and target.resolve() == source.resolve():
         raise InputError("Media and numbers need two folders; name another one to write to.")
-    with own_folder(target, _KINDS[kind], adopt=partial(_is_former, kind=kind)):
+    with own_folder(target, _KINDS[kind]):
         media, ignored = find_media([source], extractor.suffixes, leave_out=target)
         if not media:
             suffixes = ", ".join(sorted(extractor.suffixes))
@@ -189,7 +188,7 @@ def extract_folder(
                 f"There is no {kind} file in '{source}' ({len(ignored)} other files); names must "
                 f"end in {suffixes}."
             )
-        _tell_of_damage(target)
+        _warn_about_damage(target)
         try:
             return _fill(source, target, extractor, media, ignored, engine, progress)
         except DamagedCacheError as damage:
@@ -252,7 +251,7 @@ def _fill(
 
 
 def _warn(sentence: str) -> None:
-    """Warn of what was found damaged."""
+    """Warn about damage."""
     warnings.warn(sentence, PolysemeWarning, stacklevel=4)
 
 
@@ -283,7 +282,7 @@ def _extract(
             progress(len(outcomes), len(media), n_skipped)
 
     def unknown() -> Iterator[tuple[MediaFile, str, bytes]]:
-        """Yield what has to be looked at, with its state and hash."""
+        """Yield the files that are not in the cache, with their state and hash."""
         nonlocal n_cached
         for file in media:
             try:
@@ -327,7 +326,7 @@ def _extract(
 
 
 def read_extraction(folder: str | Path) -> Extracted:
-    """Read what `extract_folder` wrote; the numbers stay on disk until they are used.
+    """Read a folder that `extract_folder` wrote; the numbers stay on disk until they are used.
 
     Every file is compared with its digest; what is damaged is refused.
     """
@@ -337,7 +336,7 @@ def read_extraction(folder: str | Path) -> Extracted:
     array_file = path / _ARRAYS[kind]
     for file in (path / LEDGER, array_file):
         if not is_intact(file, manifest["files"].get(file.name)):
-            raise InputError(f"'{file}' {_damaged(path)}")
+            raise InputError(f"'{file}' {_damage_error(path)}")
     with refusing_damage(array_file):
         table = np.load(array_file, mmap_mode="r", allow_pickle=False)
     rows = _ledger(path)
@@ -346,7 +345,7 @@ def read_extraction(folder: str | Path) -> Extracted:
     ends = np.cumsum([row.get("segments", 1) for row in used])
     has_type = table.dtype == np.float32 and table.ndim == 2
     if not used or not has_type or ends[-1] != len(table):
-        raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damaged(path)}")
+        raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damage_error(path)}")
     return Extracted(
         kind,
         preprocessing=dict(manifest["preprocessing"]),
@@ -359,7 +358,7 @@ def read_extraction(folder: str | Path) -> Extracted:
 
 
 def _ledger(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of the ledger, one for each file; raise for what no extraction writes."""
+    """Return the rows of the ledger, one for each file, or raise where it is invalid."""
     ledger = path / LEDGER
     try:
         lines = ledger.read_bytes().split(b"\n")
@@ -368,8 +367,8 @@ def _ledger(path: Path) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         is_sound = False
     if not is_sound:
-        # Digests find accidents: who wrote all of it anew may have written anything.
-        raise InputError(f"'{ledger}' {_damaged(path)}")
+        # Digests find accidents, not forgeries.
+        raise InputError(f"'{ledger}' {_damage_error(path)}")
     return rows
 
 
@@ -457,64 +456,9 @@ def _no_media(path: Path, suffixes: frozenset[str]) -> str:
         return "is a link to a folder"
     if path.suffix.lower() not in suffixes:
         return "has another kind of name"
-    with contextlib.suppress(OSError):  # who looks at it says why it cannot be opened
+    with contextlib.suppress(OSError):  # the reader reports why it cannot be opened
         return "" if stat.S_ISREG(path.stat().st_mode) else "is not a regular file"
     return ""
-
-
-def match_documents(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the document of each file: (file rows, document rows), in the order of documents.
-
-    A document may be named as the file is, path and all, by the file's name alone, or by its name
-    without the ending; folders above the one that was extracted, and case where nothing else fits,
-    do not matter.
-    """
-    # Rows by path (0), name (1) and stem (2); then again without regard to case (3 to 5).
-    rows_by_key: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for row, file in enumerate(files):
-        path = _plain(file)
-        names = [str(path), path.name, path.stem]
-        folded_names = [name.casefold() for name in names]
-        for key in enumerate([*names, *folded_names]):
-            rows_by_key[key].append(row)
-    document_by_file: dict[int, int] = {}
-    for row, document in enumerate(documents):
-        wanted = _plain(document)
-        keys = [(level, str(wanted)) for level in range(3)]
-        for depth in range(1, len(wanted.parts)):
-            keys.append((0, "/".join(wanted.parts[depth:])))
-        keys += [(level, str(wanted).casefold()) for level in range(3, 6)]
-        matches = next((rows_by_key[key] for key in keys if key in rows_by_key), [])
-        if len(matches) > 1:
-            matching_files = [files[match] for match in matches]
-            raise InputError(
-                f"Several files are called '{wanted}', such as "
-                f"{first_few(matching_files, most=3)}; name each document by "
-                "its file's path below the folder."
-            )
-        for match in matches:
-            if match in document_by_file:
-                first_document = documents[document_by_file[match]]
-                raise InputError(
-                    f"The documents '{first_document}' and '{document}' both name the "
-                    f"file '{files[match]}'; give each file one document."
-                )
-            document_by_file[match] = row
-    if not document_by_file:
-        raise InputError(
-            f"No document names one of the files: documents are called "
-            f"{first_few(list(documents), most=3)}, files {first_few(list(files), most=3)}; give "
-            "documents an `id` (or `file`) that is the file's name."
-        )
-    file_rows = np.array(list(document_by_file), dtype=np.int64)
-    document_rows = np.array(list(document_by_file.values()), dtype=np.int64)
-    return file_rows, document_rows
-
-
-def _plain(name: str) -> PurePosixPath:
-    """Return a name with forward slashes and composed letters, whatever system it comes from."""
-    slashed = name.replace("\\", "/")
-    return PurePosixPath(unicodedata.normalize("NFC", slashed))
 
 
 # ---------------------------------------------------------------------- files on a cluster
@@ -572,7 +516,7 @@ def unseen(host: str, place: str | Path) -> InputError:
 
 
 def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
-    """Return states and hashes of files; None where who asked finds out by itself what is wrong."""
+    """Return states and hashes of files; None for files that cannot be read."""
     hashes: list[tuple[str, bytes] | None] = [None] * len(paths)
     for n, path in enumerate(paths):
         with contextlib.suppress(OSError):
@@ -609,9 +553,8 @@ class FeatureStore:
                 return self
             self._connection = sqlite3.connect(self.path, timeout=1.0)
             self._connection.executescript(_SCHEMA)
-            self._add_digests()
         except sqlite3.Error as error:
-            raise self._unusable(error) from error
+            raise self._cache_error(error) from error
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -619,21 +562,10 @@ class FeatureStore:
             self._connection.commit()
         except sqlite3.Error as failed:
             if error is None:  # or else there is a better reason to end
-                raise self._unusable(failed) from failed
+                raise self._cache_error(failed) from failed
         finally:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
-
-    def _add_digests(self) -> None:
-        """Bring tables of version 2 to this one."""
-        self._connection.create_function("digested", -1, _digested, deterministic=True)
-        for table, columns in _DIGESTED.items():
-            cursor = self._connection.execute(f"SELECT * FROM {table} LIMIT 0")
-            names = [column[0] for column in cursor.description]
-            if "digest" not in names:
-                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN digest BLOB")
-                self._connection.execute(f"UPDATE {table} SET digest = digested({columns})")
-        self._connection.commit()
 
     def hashed(self, path: Path) -> tuple[str, bytes]:
         """Return the state and SHA-256 of a file; one not touched since is not read again."""
@@ -702,7 +634,7 @@ class FeatureStore:
         """Keep a row with its digest, in place of another one with the same key."""
         n_columns = len(values) + 1
         placeholders = ", ".join(["?"] * n_columns)
-        columns = f"{_DIGESTED[table]}, digest"
+        columns = f"{_COLUMNS[table]}, digest"
         command = f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({placeholders})"
         digest = _digested(*values)
         self._run(command, *values, digest)
@@ -715,12 +647,13 @@ class FeatureStore:
                 self._connection.commit()
                 self._committed = time.monotonic()
         except sqlite3.Error as error:
-            raise self._unusable(error) from error
+            raise self._cache_error(error) from error
         return cursor
 
-    def _unusable(self, error: sqlite3.Error) -> InputError:
-        """Build the error for what SQLite complains of."""
-        folder, code = self.path.parent, getattr(error, "sqlite_errorcode", None)
+    def _cache_error(self, error: sqlite3.Error) -> InputError:
+        """Build the error for an error of SQLite."""
+        folder = self.path.parent
+        code = getattr(error, "sqlite_errorcode", None)
         if "locked" in str(error):
             return InputError(
                 f"Another extraction is writing to '{folder}'; wait until it is done."
@@ -743,7 +676,7 @@ def caches_beside(place: Path) -> list[Path]:
 
 
 def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> dict[Path, Raw]:
-    """Return the raw numbers that caches have of files; what cannot be read there is left out."""
+    """Return the raw numbers of files from caches; entries that cannot be read are left out."""
     raw_by_path: dict[Path, Raw] = {}
     for cache in caches:
         with (
@@ -779,7 +712,7 @@ def _hash(path: Path) -> tuple[str, bytes]:
 
 
 def _state(path: Path) -> str:
-    """Return what changes whenever a file does: size, times, and which file it is."""
+    """Return a fingerprint of a file that changes with it: size, times and inode."""
     info = path.stat()
     return f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_ino}"
 
@@ -787,33 +720,9 @@ def _state(path: Path) -> str:
 # ---------------------------------------------------------------------- the folder of numbers
 
 
-def _is_former(folder: Path, kind: str) -> bool:
-    """Return whether a folder is an extraction of version 2, which had no mark.
-
-    Its cache may be worth hours, so it is taken over where nothing in it is somebody else's.
-    """
-    names = {path.name for path in folder.iterdir() if not _LEFT_BEHIND.fullmatch(path.name)}
-    our_names = {MANIFEST, LEDGER, _ARRAYS[kind], *_CACHE_FILES}
-    if CACHE not in names or not names <= our_names:
-        return False
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        if _version_of(folder) != 2 or manifest["kind"] != kind:
-            return False
-        # Without a journal, a lock or anything else that would be written beside it.
-        address = f"{(folder / CACHE).absolute().as_uri()}?mode=ro&immutable=1"
-        with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
-            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            return {name for (name,) in tables} == {*_DIGESTED}
-    except (OSError, ValueError, KeyError, TypeError, sqlite3.Error):
-        return False
-
-
-def _tell_of_damage(target: Path) -> None:
+def _warn_about_damage(target: Path) -> None:
     """Warn of a manifest that is damaged, before it is made again."""
     if not (target / MANIFEST).exists():
-        return
-    if _version_of(target) == 2:
         return
     if _read_manifest(target) is None:
         _warn(f"Damaged in '{target}', and made again: {MANIFEST}.")
@@ -842,7 +751,7 @@ def _write(
         "passed over": len(ignored),
     }
     shapes = [store.shape_of(content) for _, content in used]
-    # A model must not learn from what a model suggested: such keywords are left out.
+    # A model must not learn from suggestions of a model: such keywords are left out.
     keywords_by_row = [_keywords(file.path, kind) for file, _ in used]
     lines = _extracted_lines(used, shapes, keywords_by_row, kind)
     n_rows = sum(line.get("segments", 1) for line in lines)
@@ -871,7 +780,7 @@ def _write(
                 ledger.write(text.encode())
             except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
                 ledger.write((json.dumps(line) + "\n").encode())
-        summaries = {LEDGER: ledger.summary(), array_name: table.quick_summary()}
+        summaries = {LEDGER: ledger.summary(), array_name: table.summary()}
         manifest_stream.write(sealed(manifest | {"files": summaries}))
         for stream in (table, ledger, manifest_stream):
             stream.settle()
@@ -902,7 +811,7 @@ def _extracted_lines(
 
 
 def _keyword_entries(keywords: Keywords) -> dict[str, Any]:
-    """Return what a line of the ledger says of a file's keywords; empty lists are left out."""
+    """Return the keywords of a file for its line of the ledger, without empty lists."""
     entries = {"tags": keywords.tags, "tags_from": keywords.places, "unread": keywords.unread}
     return {name: values for name, values in entries.items() if values}
 
@@ -916,7 +825,7 @@ def _keywords(path: Path, kind: str) -> Keywords:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest; raise an error that says what is there instead."""
+    """Return the manifest, or raise where it is missing or another file."""
     if not is_extraction(path):
         raise InputError(
             f"'{path}' is no folder that `polyseme extract` wrote; `polyseme tag` takes media "
@@ -931,11 +840,10 @@ def _manifest(path: Path) -> dict[str, Any]:
         return manifest
     version = _version_of(path)
     if version in (None, FORMAT_VERSION):
-        raise InputError(f"'{path / MANIFEST}' {_damaged(path)}")
-    mend = "extract the files to another folder"
-    if version == 2:
-        mend = f"`polyseme extract` with --out '{path}' brings it up to date from its cache"
-    raise InputError(f"'{path}' was written by another version of polyseme; {mend}.")
+        raise InputError(f"'{path / MANIFEST}' {_damage_error(path)}")
+    raise InputError(
+        f"'{path}' was written by another version of polyseme; extract the files to another folder."
+    )
 
 
 def _read_manifest(path: Path) -> dict[str, Any] | None:
@@ -964,7 +872,7 @@ def _version_of(path: Path) -> object:
     return None
 
 
-def _damaged(path: Path) -> str:
+def _damage_error(path: Path) -> str:
     """Return the end of an error for a damaged file, with the remedy."""
     return (
         "was damaged or changed after it was written; `polyseme extract` with --out "

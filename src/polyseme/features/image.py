@@ -1,4 +1,4 @@
-"""Pictures become features: what a network sees in them.
+"""Features of pictures: the activations of a network.
 
 In: picture files or arrays. Out: a feature matrix (n, n_features). `networks.py` says which
 networks there are.
@@ -151,7 +151,7 @@ class ImageFeatures(MediaFeatures):
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep torch to one thread, and Pillow quiet; see `MediaFeatures.single_threaded`."""
-        import_module("torch")  # first: what is loaded later would not be limited
+        import_module("torch")  # first: libraries that are loaded later would not be limited
         with one_thread(training=False):
             self._network().load()  # before there are threads
         # Remarks on strangers' files; a context would change what other threads hear as well.
@@ -164,7 +164,9 @@ class ImageFeatures(MediaFeatures):
 
     def _size(self) -> int:
         """Return the pixels a side: those that were asked for, or the network's own."""
-        return self._network().spec.size if self.size is None else self.size
+        if self.size is None:
+            return self._network().spec.size
+        return self.size
 
     def _picture(self, item: object) -> NDArray[np.uint8]:
         """Return one item at the network's size, (size, size, 3)."""

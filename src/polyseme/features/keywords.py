@@ -1,4 +1,4 @@
-"""Keywords where people's programs write them: inside media files, and in sidecars beside them.
+"""Read keywords that other programs wrote: inside media files, and in sidecars beside them.
 
 In: the path of a picture or a sound. Out: its keywords, from which places they come, and which
 places could not be read. One damaged place costs its own keywords and nothing else.
@@ -14,24 +14,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import InputError
 from polyseme.features.base import MediaError, needs
 from polyseme.io import xmp
 from polyseme.io.xmp import Tags, distinct, lacking
 
-# Read of one file at the most: what holds keywords is small, what claims to be large is not one.
+# Bytes read of one file at most: blocks of keywords are small.
 MOST_BYTES = 64 * 2**20
 MOST_LETTERS = 1_000
 # Fields of sound files that hold tags, whatever the format calls them. Comments are prose.
 SOUND_FIELDS = frozenset({"genre", "mood", "style", "keywords", "tags"})
 _ALIASES = {"keyw": "keywords"}
-_XP_KEYWORDS, _IPTC_KEYWORDS, _IPTC_CHARSET = 0x9C9E, (2, 25), (1, 90)
+_XP_KEYWORDS = 0x9C9E
+_IPTC_KEYWORDS = (2, 25)
+_IPTC_CHARSET = (1, 90)
 _END = bytes.fromhex("0000000049454e44ae426082")  # the last chunk
 _RAW_IPTC = "Raw profile type iptc"
 _SIDECAR = "sidecar"
 
-Place = tuple[str, Callable[[], Tags]]  # what it is called, and what reads it
+Place = tuple[str, Callable[[], Tags]]  # its name, and the function that reads it
 
 
 class Keywords(NamedTuple):
@@ -61,7 +63,7 @@ def keywords_of(path: Path, kind: str) -> Keywords:
                 unread.append(str(error))
                 continue
             except Exception as error:  # decoders raise nearly everything on broken files
-                unread.append(f"{name}: {said(error)}")
+                unread.append(f"{name}: {error_text(error)}")
                 continue
             suggested += place_tags.suggested
             tags += keywords
@@ -93,7 +95,7 @@ def _check(keywords: Sequence[str]) -> None:
 
 
 class _Bounded(io.BufferedReader):
-    """A file of which no more than `MOST_BYTES` are read, however often."""
+    """A file of which at most `MOST_BYTES` can be read."""
 
     left = MOST_BYTES
 
@@ -115,7 +117,7 @@ def _in_picture(file: BinaryIO) -> Iterator[Place]:
 
     try:
         picture = open_picture(file)
-    except MediaError:  # an SVG, or what the extraction itself complains of
+    except MediaError:  # an SVG, or a file that the extraction reports itself
         return
     except Exception as error:
         yield "picture", partial(_fail, error)
@@ -124,7 +126,7 @@ def _in_picture(file: BinaryIO) -> Iterator[Place]:
         seen = picture
         try:
             seen = _without_pixels(file) if picture.format == "PNG" else picture
-        except Exception as error:  # what stands before the pixels is there all the same
+        except Exception as error:  # the metadata before the pixels can still be read
             yield "picture", partial(_fail, error)
         yield "XMP", partial(_xmp, seen)
         yield "IPTC", partial(_iptc, seen)
@@ -156,7 +158,7 @@ def _without_pixels(file: BinaryIO) -> Any:
 
 
 def _fail(error: Exception) -> Tags:
-    """Raise what went wrong before there was a place to read."""
+    """Raise the error that came before any place could be read."""
     raise error
 
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import InputError
 from polyseme.features.base import needs
 from polyseme.features.networks import Network
@@ -92,8 +92,8 @@ def load(network: Network) -> LibraryNetwork:
         return LibraryNetwork(name, build(package, inner, tensors), network.device)
     except (RuntimeError, ValueError) as error:
         raise InputError(
-            f"'{weights}' holds other weights than those of '{name}': {said(error)}; name the "
-            "network that they belong to."
+            f"'{weights}' holds other weights than those of '{name}': {error_text(error)}; name "
+            "the network that they belong to."
         ) from error
 
 
@@ -179,9 +179,9 @@ def _read_weights(path: Path) -> Weights:
         )
     try:
         tensors: Weights = load_file(path)
-    except Exception as error:  # whatever a reader says of a file that is something else
+    except Exception as error:  # any error of a reader about another kind of file
         raise InputError(
-            f"'{path}' is no file of weights ({said(error)}); save the model's state dict as "
+            f"'{path}' is no file of weights ({error_text(error)}); save the model's state dict as "
             ".safetensors again."
         ) from error
     return {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}

@@ -1,8 +1,8 @@
-"""musicnn, trained to tag music, listens to clips.
+"""musicnn, a network trained to tag music.
 
-In: samples (n_samples,) of one channel. Out: what the network has of each three seconds of them
-before its last layer. The weights come with the package `musicnn` (ISC licence), whose own code and
-TensorFlow are not used. An item's tags may be among those that the network was trained to know.
+In: samples (n_samples,) of one channel. Out: the activations before the last layer for each three
+seconds. The weights come with the package `musicnn` (ISC licence), whose own code and TensorFlow
+are not used. An item's tags may be among those that the network was trained to know.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from polyseme.features.checkpoint import read_checkpoint
 from polyseme.features.networks import Network
 from polyseme.features.timbre import mel_triangles
 
-RATE, FRAME, HOP, N_BANDS = 16_000, 512, 256, 96
+RATE = 16_000
+FRAME = 512
+HOP = 256
+N_BANDS = 96
 N_FRAMES = 187  # that the network looks at: three seconds
 N_FEATURES = 200
 _EPSILON = 1e-3  # beside each variance
@@ -50,7 +53,7 @@ class Musicnn:
 
     @torch.inference_mode()
     def features(self, spectra: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return what enters the last layer, (n_patches, 200), of patches (n_patches, 187, 96)."""
+        """Return the last layer's input, (n_patches, 200), for patches (n_patches, 187, 96)."""
         outputs: list[Tensor] = []
         for start in range(0, len(spectra), _AT_ONCE):
             batch = torch.from_numpy(spectra[start : start + _AT_ONCE])

@@ -1,8 +1,8 @@
-"""Which networks look at pictures and listen to sound, and whose weights they have.
+"""The registry of networks for pictures and for sound, and of their weights.
 
 In: a network's name, such as "efficientnet-lite2" or "timm:resnet50", and perhaps a file of
-weights. Out: what both are called in caches and saved models, and the network itself. A new
-network is a file with a function `load` and a line in PICTURES or SOUNDS.
+weights. Out: what both are called in caches and saved models, and the network itself. A new network
+is a file with a function `load` and a line in PICTURES or SOUNDS.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures as files or arrays become squares of bytes: the first step of `ImageFeatures`.
+"""Convert pictures, files or arrays, to squares of bytes: the first step of `ImageFeatures`.
 
 In: a path (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM, AVIF, HEIC, SVG) or a user's array. Out: uint8 of
 shape (size, size, 3), or a `MediaError` with a short reason, whatever is wrong with the file.
@@ -24,7 +24,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import InputError
 from polyseme.features.base import MediaError, check_file, needs
 from polyseme.features.image import FORMATS
@@ -41,10 +41,12 @@ with contextlib.suppress(ImportError):
 
     register_heif_opener(thumbnails=False)
 MOST_BYTES = 2_000_000_000
-SVG_BYTES, SVG_SECONDS = 10_000_000, 10.0
+SVG_BYTES = 10_000_000
+SVG_SECONDS = 10.0
 
-# In pixels: what is a large picture, and what is composed on its ground at a time.
-_LARGE, _BAND = 20_000_000, 4_000_000
+# In pixels: the size of a large picture, and of a block that is composed at a time.
+_LARGE = 20_000_000
+_BAND = 4_000_000
 _PIXEL_BYTES = 4  # of a decoded pixel, as red, green, blue and transparency take; deeper ones count
 _TRANSPOSED = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF orientation: Pillow's transposition
 _MARKUP = re.compile(rb"\xef\xbb\xbf\s*<|\xff\xfe<\0|\xfe\xff\0<|\s*<|\x1f\x8b")
@@ -71,7 +73,7 @@ def read_picture(
     hold.
     """
     small, ground = _read_file(path, size, framing, max_megapixels)
-    return _squared(small, size, ground)
+    return _to_square(small, size, ground)
 
 
 def read_thumbnail(
@@ -92,7 +94,7 @@ def _read_file(
 ) -> tuple[Image.Image, str]:
     """Read a picture file, with all that limits it, and resample the part that is used.
 
-    Returns it with the colour of its ground, as `_flat` does.
+    Returns it with the colour of its ground, as `_flatten` does.
     """
     n_bytes = check_file(path)
     if n_bytes > MOST_BYTES:
@@ -112,7 +114,7 @@ def _read_file(
         raise MediaError("needs more memory than there is") from error
     except Exception as error:  # decoders raise nearly everything on broken files
         is_truncated = isinstance(error, EOFError) or "truncated" in str(error).lower()
-        reason = "is truncated" if is_truncated else f"is damaged ({said(error, 50)})"
+        reason = "is truncated" if is_truncated else f"is damaged ({error_text(error, 50)})"
         raise MediaError(reason) from error
 
 
@@ -127,9 +129,9 @@ def picture_from_array(array: object, *, size: int, framing: str = "stretch") ->
     if pixels.shape[2:] == (1,):
         pixels = pixels[:, :, 0]
     contiguous = np.ascontiguousarray(pixels)
-    picture, ground = _flat(Image.fromarray(contiguous))
-    framed = _framed(picture, size, framing)
-    return _squared(framed, size, ground)
+    picture, ground = _flatten(Image.fromarray(contiguous))
+    framed = _frame(picture, size, framing)
+    return _to_square(framed, size, ground)
 
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -188,10 +190,10 @@ def _read(
         _correct(picture)
         with _one_large if pixels > _LARGE else contextlib.nullcontext():
             picture.load()
-            flat, ground = _flat(picture)
-            small = _framed(flat, size, framing)
+            flat, ground = _flatten(picture)
+            small = _frame(flat, size, framing)
         # Only now: Pillow turns some pictures itself on loading, and then forgets the tag.
-        return _upright(small, picture), ground
+        return _rotate_upright(small, picture), ground
 
 
 def _pixel_bytes(picture: ImageFile) -> float:
@@ -242,7 +244,7 @@ def _target(shape: tuple[int, int], size: int, framing: str) -> tuple[int, int]:
     return target_width, target_height
 
 
-def _framed(picture: Image.Image, size: int, framing: str) -> Image.Image:
+def _frame(picture: Image.Image, size: int, framing: str) -> Image.Image:
     """Return the used part of a picture, resampled."""
     width, height = picture.size
     left = 0.0
@@ -256,22 +258,24 @@ def _framed(picture: Image.Image, size: int, framing: str) -> Image.Image:
     target_width, target_height = target
     horizontal_factor = (width - 2 * left) / target_width
     vertical_factor = (height - 2 * top) / target_height
-    # Averaging first is much faster, but not exact: never for what is small anyway.
+    # Averaging first is much faster, but not exact: never for small pictures.
     gap = 3.0 if max(horizontal_factor, vertical_factor) > 4 else None
     return picture.resize(target, Image.Resampling.BICUBIC, box=box, reducing_gap=gap)
 
 
-def _upright(small: Image.Image, picture: Image.Image) -> Image.Image:
+def _rotate_upright(small: Image.Image, picture: Image.Image) -> Image.Image:
     """Return a picture turned the way its EXIF block says, if there is one that can be read."""
     try:
         orientation = picture.getexif().get(274, 1)
         turn = _TRANSPOSED.get(orientation)
-    except Exception:  # a broken block says nothing; the pixels were good
+    except Exception:  # a broken EXIF block; the pixels are good
         return small
-    return small if turn is None else small.transpose(Image.Transpose(turn))
+    if turn is None:
+        return small
+    return small.transpose(Image.Transpose(turn))
 
 
-def _squared(small: Image.Image, size: int, ground: str) -> NDArray[np.uint8]:
+def _to_square(small: Image.Image, size: int, ground: str) -> NDArray[np.uint8]:
     """Return three channels of a picture in the centre of its ground, (size, size, 3)."""
     square = Image.new(small.mode, (size, size), ground)
     left = (size - small.width) // 2
@@ -308,7 +312,7 @@ def _correct(picture: ImageFile) -> None:
         picture.info["transparency"] = clear * 17
 
 
-def _flat(picture: Image.Image) -> tuple[Image.Image, str]:
+def _flatten(picture: Image.Image) -> tuple[Image.Image, str]:
     """Return any mode as plain gray or red-green-blue, and the colour of the ground it lies on."""
     if picture.mode.startswith(("I", "F")):
         gray = Image.fromarray(_eight_bits(picture))
@@ -328,17 +332,17 @@ def _flat(picture: Image.Image) -> tuple[Image.Image, str]:
 
 def _on_ground(picture: Image.Image) -> tuple[Image.Image, str]:
     """Return a picture on white, or on black where the drawing can hardly be seen on white."""
-    on_white, spread_on_white = _composed(picture, "white")
+    on_white, spread_on_white = _compose(picture, "white")
     if spread_on_white >= _FAINT:
         return on_white, "white"
-    on_black, spread_on_black = _composed(picture, "black")
+    on_black, spread_on_black = _compose(picture, "black")
     # They are equal where nothing is transparent, and both nothing where everything is.
     if spread_on_black > spread_on_white:
         return on_black, "black"
     return on_white, "white"
 
 
-def _composed(picture: Image.Image, ground: str) -> tuple[Image.Image, int]:
+def _compose(picture: Image.Image, ground: str) -> tuple[Image.Image, int]:
     """Return a picture on a ground, composed a band at a time to bound the memory.
 
     The number beside it is the distance of its least and its largest value, of any channel.

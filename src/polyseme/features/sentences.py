@@ -1,4 +1,4 @@
-"""Models of sentence-transformers that look at pictures, such as CLIP, from a folder on disk.
+"""Models of sentence-transformers for pictures, such as CLIP, from a folder on disk.
 
 In: the folder that `SentenceTransformer.save` wrote. Out: a network from pictures to vectors that
 can be compared with those of texts. Nothing is downloaded, and nothing in the folder is executed.
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import InputError
 from polyseme.features.base import needs
 from polyseme.features.networks import Network
@@ -29,7 +29,8 @@ class SentenceNetwork:
     """A model; it brings pictures to its own size and colours."""
 
     def __init__(self, name: str, model: Any) -> None:
-        self.name, self.model = name, model
+        self.name = name
+        self.model = model
 
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
         """Return the vectors (n, n_features) of pictures (n, size, size, 3)."""
@@ -58,7 +59,7 @@ def load(network: Network) -> SentenceNetwork:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
             model = SentenceTransformer(str(folder), device=network.device, local_files_only=True)
     except (KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
-        raise InputError(f"'{folder}' holds no whole model: {said(error)}.") from error
+        raise InputError(f"'{folder}' holds no whole model: {error_text(error)}.") from error
     return SentenceNetwork(network.name, model.eval())
 
 

@@ -1,4 +1,4 @@
-"""Sound files and arrays become samples.
+"""Read sound files and arrays as samples.
 
 In: a file that libsndfile reads, M4A or AAC, which ffmpeg's libraries read, or an array
 (n_samples,) or (n_samples, n_channels). Out: one channel of float32 samples (n_samples,) at one
@@ -27,7 +27,8 @@ try:
 except (ImportError, OSError) as error:  # OSError: soundfile is there, libsndfile is not
     raise needs("audio", "Reading sounds") from error
 
-LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000
+LOWEST_RATE = 1_000
+HIGHEST_RATE = 768_000
 MOST_CHANNELS = 32
 AAC_FORMATS = {".m4a": "mov", ".m4b": "mov", ".aac": "aac"}  # ffmpeg's names of their forms
 _DAMAGED = "is damaged or not a sound file"
@@ -39,7 +40,7 @@ Samples = NDArray[np.float32]
 
 
 class _ForwardOnly(soundfile.SoundFile):  # type: ignore[misc]  # untyped
-    """Without the seek after every read, by which a truncated FLAC loses what was read."""
+    """A reader without the seek after every read, which loses the end of a truncated FLAC."""
 
     def seekable(self) -> bool:
         return False
@@ -55,7 +56,7 @@ def read_sound(path: Path, *, max_seconds: float = 600.0, wanted_rate: int = RAT
     """
     check_file(path)
     if path.suffix.lower() in AAC_FORMATS:
-        return _checked(_read_aac(path, max_seconds, wanted_rate))
+        return _check_samples(_read_aac(path, max_seconds, wanted_rate))
     # On Windows names are text; elsewhere they are bytes, which need not be valid UTF-8.
     name = str(path) if os.name == "nt" else os.fsencode(path)
     try:
@@ -63,10 +64,10 @@ def read_sound(path: Path, *, max_seconds: float = 600.0, wanted_rate: int = RAT
             rate = int(file.samplerate)
             n_wanted = _wanted(rate, int(file.channels), max_seconds)
             blocks = map(_one_channel, _blocks(file, n_wanted))
-            samples = _resampled(blocks, rate, wanted_rate)
+            samples = _resample(blocks, rate, wanted_rate)
     except (OSError, RuntimeError, TypeError, UnicodeError) as error:
         raise MediaError(_DAMAGED) from error
-    return _checked(samples)
+    return _check_samples(samples)
 
 
 def _wanted(rate: int, n_channels: int, max_seconds: float) -> int:
@@ -81,7 +82,7 @@ def _wanted(rate: int, n_channels: int, max_seconds: float) -> int:
     return math.ceil(n_samples)
 
 
-def _checked(samples: Samples) -> Samples:
+def _check_samples(samples: Samples) -> Samples:
     """Return the samples of a sound; raise where there are none."""
     if not samples.size:
         raise MediaError("holds no samples")
@@ -108,7 +109,7 @@ def _read_aac(path: Path, max_seconds: float, wanted_rate: int) -> Samples:
             float_frames = itertools.chain.from_iterable(map(resampler.resample, frames))
             all_blocks: Iterator[Any] = (frame.to_ndarray().T for frame in float_frames)
             blocks = map(_one_channel, _first(all_blocks, n_wanted))
-            return _resampled(blocks, rate, wanted_rate)
+            return _resample(blocks, rate, wanted_rate)
     except MediaError:
         raise
     except Exception as error:  # it raises nearly everything on broken files
@@ -132,7 +133,7 @@ def _until_damage(frames: Iterator[Any], damage: type[Exception]) -> Iterator[An
 
 
 def _first(blocks: Iterable[Samples], n_wanted: int) -> Iterator[Samples]:
-    """Yield blocks (n, n_channels) until there are so many samples."""
+    """Yield blocks (n, n_channels), up to a number of samples."""
     n_missing = n_wanted
     for block in blocks:
         if len(block):
@@ -163,9 +164,9 @@ def sound_from_array(array: object, rate: int, wanted_rate: int = RATE) -> Sampl
             f"{values.dtype} of the shape {values.shape}."
         )
     starts = range(0, len(channels), _BLOCK)
-    blocks = (_one_channel(_scaled(channels[start : start + _BLOCK])) for start in starts)
+    blocks = (_one_channel(_scale(channels[start : start + _BLOCK])) for start in starts)
     try:
-        return _resampled(blocks, rate, wanted_rate)
+        return _resample(blocks, rate, wanted_rate)
     except MediaError as error:
         raise InputError(f"{name} {error}.") from error
 
@@ -188,7 +189,7 @@ def _blocks(file: _ForwardOnly, n_wanted: int) -> Iterator[Samples]:
 
 
 def _one_channel(block: Samples) -> Samples:
-    """Return the average of the channels of a block (n, n_channels); raise for what is no sound."""
+    """Return the mean of the channels of a block (n, n_channels); raise for other samples."""
     n_channels = block.shape[1]
     mixed = block[:, 0].copy()
     with np.errstate(over="ignore", invalid="ignore"):
@@ -204,7 +205,7 @@ def _one_channel(block: Samples) -> Samples:
     return mixed
 
 
-def _resampled(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Samples:
+def _resample(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Samples:
     """Return blocks (n,) of one channel joined at a rate; without blocks an empty array."""
     no_samples = np.empty(0, dtype=np.float32)
     if rate == wanted_rate:
@@ -222,10 +223,10 @@ def _resampled(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Sample
     return samples if samples.size else first_sample
 
 
-def _scaled(block: NDArray[Any]) -> Samples:
+def _scale(block: NDArray[Any]) -> Samples:
     """Return samples as float32, whole numbers scaled to -1..1."""
     if block.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # what becomes infinite is refused with a reason
+        with np.errstate(over="ignore"):  # infinite samples are refused with a reason
             return block.astype(np.float32)
     n_bits = 8 * block.dtype.itemsize
     half = 2.0 ** (n_bits - 1)

@@ -1,4 +1,4 @@
-"""Samples become timbre: a clip is cut into segments, and each is described by 12 numbers.
+"""Compute the timbre of samples: a clip is cut into segments of 12 numbers each.
 
 In: samples (n_samples,) of one channel. Out: timbre (n_segments, 12), in time order, and with
 derivatives (n_segments, 36): what the paper's ENT features are to a track (section 4.2).
@@ -17,20 +17,30 @@ from scipy.ndimage import maximum_filter1d, uniform_filter1d
 from polyseme.features.audio import RATE
 
 N_COEFFICIENTS = 12
-FRAME, HOP = 1024, 256  # windows of 46 ms, every 12 ms
+# Windows of 46 ms, every 12 ms.
+FRAME = 1024
+HOP = 256
 N_BANDS = 64
-# Below lies rumble, above the slope of the resampler: neither says anything about the sound.
-LOWEST, HIGHEST = 40.0, 10_000.0
-SHORTEST, LONGEST = 7, 86  # segments last from 81 ms to 1 s, in hops
+# Below lies rumble, above the slope of the resampler: neither belongs to the sound.
+LOWEST = 40.0
+HIGHEST = 10_000.0
+# In hops: segments last from 81 ms to 1 s.
+SHORTEST = 7
+LONGEST = 86
 # Power below which nothing is heard (16-bit rounding lies near it), and how far below the
 # loudest band of a clip its bands are told apart.
-_SILENCE, _RANGE = 1e-10, 1e-8
+_SILENCE = 1e-10
+_RANGE = 1e-8
 # An onset is a rise over two hops, in decibels averaged over the bands, that is the largest
 # around and exceeds the average rise around it by so much.
-_RISE_HOPS, _AROUND, _THRESHOLD = 2, 20, 1.0
+_RISE_HOPS = 2
+_AROUND = 20
+_THRESHOLD = 1.0
 _BLOCK = 128
 # The mel scale is linear up to 1,000 Hz: steps per hertz below, and per e-fold above.
-_CORNER, _PER_HERTZ, _PER_FOLD = 1000.0, 3 / 200, 27 / np.log(6.4)
+_CORNER = 1000.0
+_PER_HERTZ = 3 / 200
+_PER_FOLD = 27 / np.log(6.4)
 
 Matrix = NDArray[np.float32]
 
@@ -157,7 +167,9 @@ def mel_triangles(
     folds = np.maximum(mels - corner_mel, 0) / _PER_FOLD
     above = _CORNER * np.exp(folds)
     corners = np.where(mels < corner_mel, mels / _PER_HERTZ, above)
-    left, centre, right = corners[:-2], corners[1:-1], corners[2:]
+    left = corners[:-2]
+    centre = corners[1:-1]
+    right = corners[2:]
     frequencies = np.arange(frame // 2 + 1) * rate / frame
     rising = (frequencies - left) / (centre - left)
     falling = (right - frequencies) / (right - centre)

@@ -1,7 +1,7 @@
-"""Files: the step before the corpus, which turns files into plain Python and numpy structures.
+"""Read files into plain Python and numpy structures: the step before the corpus.
 
-In come tables in any of the file formats registered below; out goes one `Table`, which knows ids,
-tags and features. A new format is one new module here and one line in `FORMATS`.
+In: tables in any of the file formats registered below. Out: one `Table` with ids, tags and
+features. A new format is one new module here and one line in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import gzip
 import os
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import (
     FloatArray,
     InputError,
@@ -29,6 +28,7 @@ from polyseme._validation import (
     check_number,
     check_path,
     first_few,
+    repeated,
     unknown_name,
 )
 from polyseme.io.folders import locked as locked  # also those of models, verdicts and pages
@@ -54,9 +54,9 @@ _most_unpacked = 2.0  # gigabytes that a packed file may unpack to; see `unpacki
 
 @dataclass(frozen=True)
 class Table:
-    """What a file says of items, row by row, whatever its format; None is what it does not say.
+    """The items of a file, row by row, whatever its format; fields that it lacks are None.
 
-    It may stand for X wherever a frame may: it has the features, and the names of their columns.
+    It may be passed as X wherever a frame may: it has the features and the names of their columns.
     """
 
     label_sets: list[list[str]] | None = None  # as written, duplicates kept
@@ -71,7 +71,7 @@ class Table:
     unused: tuple[str, ...] = ()  # columns that could be features and are not
 
     def __repr__(self) -> str:
-        """Return what it holds, in a line."""
+        """Return its fields, in a line."""
         contents = [name for name in ("ids", "groups", "splits") if getattr(self, name) is not None]
         if self.has_tags:
             contents.append("tags")
@@ -89,7 +89,9 @@ class Table:
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows and columns of the features."""
-        return (len(self), 0) if self.features is None else self.features.shape
+        if self.features is None:
+            return (len(self), 0)
+        return self.features.shape
 
     @property
     def has_tags(self) -> bool:
@@ -119,7 +121,7 @@ class Table:
         Parameters
         ----------
         name : str
-            What the table is called in the warning that tells of it.
+            The name of the table in the warning.
         strict : bool
             Refuse ids that stand more than once instead.
         """
@@ -127,11 +129,11 @@ class Table:
         row_by_id: dict[str, int] = {}
         for item_id in ids:
             row_by_id.setdefault(item_id, len(row_by_id))
-        if len(row_by_id) == len(ids):
-            return self
         n_merged = len(row_by_id)
-        repeated = [item_id for item_id, count in Counter(ids).items() if count > 1]
-        problem = f"Ids stand more than once in {name} ({first_few(repeated, most=3)})"
+        if n_merged == len(ids):
+            return self
+        repeated_ids = repeated(ids)
+        problem = f"Ids stand more than once in {name} ({first_few(repeated_ids, most=3)})"
         if strict:
             raise InputError(f"{problem}; give each row an id of its own.")
         warnings.warn(
@@ -141,13 +143,10 @@ class Table:
             stacklevel=3,
         )
         merged_rows = np.array([row_by_id[item_id] for item_id in ids])
-        first_rows = np.unique(merged_rows, return_index=True)[1]
+        _, first_rows = np.unique(merged_rows, return_index=True)
         table = self[first_rows]
         if self.indicator is not None:
-            positions = (merged_rows, np.arange(len(ids)))
-            membership = sp.csr_matrix((np.ones(len(ids)), positions))
-            indicator = sp.csr_matrix(membership @ self.indicator)
-            indicator.data[:] = indicator.data != 0
+            indicator = _united_rows(self.indicator, merged_rows)
             return replace(table, indicator=indicator)
         if self.label_sets is None:
             return table
@@ -161,15 +160,26 @@ class Table:
         column_by_name = {name: column for column, name in enumerate(self.columns or ())}
         columns = [column_by_name[name] for name in names]
         matrix: Any = self.features
-        return replace(self, features=matrix[:, columns], columns=tuple(names))
+        features = matrix[:, columns]
+        return replace(self, features=features, columns=tuple(names))
 
     def to_numpy(self) -> Any:
         """Return the features, (n, n_features)."""
         return self.features
 
 
-class Wanted(NamedTuple):
-    """What a reader is asked for: a table may hold more, and what is not wanted is not checked."""
+def _united_rows(indicator: sp.csr_matrix, merged_rows: Any) -> sp.csr_matrix:
+    """Return an indicator matrix whose rows are united: row i goes to row `merged_rows[i]`."""
+    n_rows = len(merged_rows)
+    entries = (np.ones(n_rows), (merged_rows, np.arange(n_rows)))
+    membership = sp.csr_matrix(entries)
+    united = sp.csr_matrix(membership @ indicator)
+    united.data[:] = united.data != 0
+    return united
+
+
+class ReadOptions(NamedTuple):
+    """Which parts of a table to read; other parts are not checked."""
 
     tags: bool = False
     features: Literal["none", "vectors", "all"] = "none"  # "vectors": where there are such only
@@ -178,7 +188,7 @@ class Wanted(NamedTuple):
     delimiter: str | None = None
 
 
-FEATURES = Wanted(features="all")
+FEATURES = ReadOptions(features="all")
 
 
 def read_table(
@@ -190,7 +200,7 @@ def read_table(
     features: Literal["none", "vectors", "all"] = "all",
     strict: bool = False,
 ) -> Table:
-    """Read one table with all that it holds: ids, tags and features.
+    """Read one table: ids, tags and features.
 
     Parameters
     ----------
@@ -217,14 +227,14 @@ def read_table(
         Features are the column of vectors, where there is one (`embedding`, if there are several),
         and all columns of numbers otherwise. `id` (or `file`), `group` and `split` are none.
     """
-    wanted = Wanted(
+    options = ReadOptions(
         tags=True,
         features=features,
         tags_column=tags_column,
         features_column=features_column,
         delimiter=delimiter,
     )
-    table = _read(path, wanted)
+    table = _read(path, options)
     name = Path(path).name
     if len(table) == 0:
         raise InputError(f"{name} holds no documents; give a file with at least one.")
@@ -264,9 +274,9 @@ def read_features(
     return features  # type: ignore[no-any-return]
 
 
-def read_items(path: PathLike, wanted: Wanted = FEATURES) -> Table:
+def read_items(path: PathLike, options: ReadOptions = FEATURES) -> Table:
     """Read features with their ids and the names of their columns; see `read_features`."""
-    table = _read(path, wanted)
+    table = _read(path, options)
     if 0 in table.shape:
         raise InputError(
             f"{Path(path).name} holds features of shape {table.shape}; "
@@ -281,7 +291,7 @@ def check_plain(place: Path) -> None:
         raise InputError(f"'{place}' is a pipe or a device; write its output to a file first.")
 
 
-def _read(path: PathLike, wanted: Wanted) -> Table:
+def _read(path: PathLike, options: ReadOptions) -> Table:
     """Read a file or folder by the module that knows its format, the longest suffix first."""
     place = check_path(path, what="A table")
     if not place.exists():
@@ -295,15 +305,15 @@ def _read(path: PathLike, wanted: Wanted) -> Table:
             unknown_suffix = "".join(place.suffixes[-2:]) or place.name
             raise unknown_name("file suffix", unknown_suffix, FORMATS)
         suffix = max(suffixes, key=len)
-    names_tag_cells = wanted.tags_column or wanted.delimiter
-    if wanted.tags and names_tag_cells and suffix in _WITHOUT_CELLS:
+    names_tag_cells = options.tags_column or options.delimiter
+    if options.tags and names_tag_cells and suffix in _WITHOUT_CELLS:
         raise InputError(
             f"`tags_column` and `delimiter` apply to tables with a column of tags; the labels of "
             f"{place.name} are columns of their own."
         )
     module_name = FORMATS.get(suffix, "shards")
     reader = import_module(f"polyseme.io.{module_name}")
-    table: Table = reader.read_table(place, wanted)
+    table: Table = reader.read_table(place, options)
     return table
 
 
@@ -338,7 +348,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise line_error(path, number, problem) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
-            f"{path.name} is not a complete gzip file ({said(error)}); fetch or compress it again."
+            f"{path.name} is not a complete gzip file ({error_text(error)}); fetch or compress it "
+            "again."
         ) from error
     except OSError as error:
         raise InputError(
@@ -364,7 +375,7 @@ def _check_gzip(path: Path) -> None:
 
 @contextmanager
 def unpacking(gigabytes: float) -> Iterator[None]:
-    """Allow packed files (`.gz`, `.npz`) to unpack to so many gigabytes each; by default 2.
+    """Set how many gigabytes a packed file (`.gz`, `.npz`) may unpack to; 2 by default.
 
     It holds for this process until the block is left.
     """
@@ -408,7 +419,7 @@ def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
         raise InputError(
-            f"{name} is not well-formed XML ({said(error)}); repair it or move it away."
+            f"{name} is not well-formed XML ({error_text(error)}); repair it or move it away."
         ) from error
     if root.getroottree().docinfo.doctype:
         raise InputError(f"{name} has a DOCTYPE, which is not supported; remove it.")

@@ -1,8 +1,8 @@
-"""MULAN files in: an `.arff` table with an `.xml` file that says which attributes are labels.
+"""Read MULAN files: an `.arff` table with an `.xml` file that lists the labels.
 
-In come dense or sparse ARFF rows, gzipped or not; out goes a `Table` with the 0/1 matrix of the
-labels and the matrix of all other attributes. Sparse rows stay sparse, and no line takes longer to
-read, or to refuse, than its length justifies.
+In: dense or sparse ARFF rows, gzipped or not. Out: a `Table` with the 0/1 matrix of the labels and
+the matrix of all other attributes. Sparse rows stay sparse, and no line takes longer to read, or to
+refuse, than its length justifies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyseme._validation import InputError
-from polyseme.io import MAX_LINE_BYTES, Table, Wanted, line_error, numbered_lines, parse_xml
+from polyseme.io import MAX_LINE_BYTES, ReadOptions, Table, line_error, numbered_lines, parse_xml
 
 _STEM_ADDITION = re.compile(r"[-_.](train|test|sparse|orig)$", re.IGNORECASE)
 # A quote opens where a value begins: an apostrophe in a word is a letter. The third group is empty
@@ -27,7 +27,7 @@ _STEM_ADDITION = re.compile(r"[-_.](train|test|sparse|orig)$", re.IGNORECASE)
 _QUOTED = re.compile(r"""(?<![^\s,{])(['"])((?:(?!\1)[^\\]|\\.)*+)(\1)?""")
 
 
-def read_table(path: Path, wanted: Wanted) -> Table:
+def read_table(path: Path, options: ReadOptions) -> Table:
     """Read labels and other attributes, in the order of the file; see `polyseme.io.read_table`.
 
     The label file has the name of the ARFF file, with or without the additions `-train`, `-test`,
@@ -35,10 +35,10 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     of the file is; missing values (`?`) are NaN.
     """
     table = Table()
-    if wanted.tags:
+    if options.tags:
         names, matrix, _ = _read(path, of_labels=True)
         table = replace(table, indicator=matrix.astype(np.int64), labels=names)
-    if wanted.features == "all":
+    if options.features == "all":
         names, matrix, is_sparse = _read(path, of_labels=False)
         features = matrix if is_sparse else matrix.toarray()
         table = replace(table, features=features, columns=tuple(names))
@@ -111,15 +111,17 @@ def _check_binary(
     matrix: sp.csr_matrix, names: list[str], kinds: dict[str, str], path: Path, *, of_labels: bool
 ) -> None:
     """Raise unless labels, and attributes declared as binary, are 0 or 1; those may be missing."""
-    declared_binary = [kinds[name].startswith("{") for name in names]
-    is_binary = np.array(declared_binary, dtype=bool) | of_labels
-    is_value = of_labels | ~np.isnan(matrix.data)
-    is_wrong = is_binary[matrix.indices] & (matrix.data != 1) & is_value
-    for entry in np.flatnonzero(is_wrong)[:1]:
-        name = names[matrix.indices[entry]]
-        value = matrix.data[entry]
-        shown_value = "?" if np.isnan(value) else f"{value:g}"
-        raise InputError(f"{path.name} must have 0 or 1 for '{name}'; got {shown_value}.")
+    is_binary = np.array([of_labels or kinds[name].startswith("{") for name in names], dtype=bool)
+    is_missing = np.isnan(matrix.data)
+    is_wrong = is_binary[matrix.indices] & (matrix.data != 1)
+    if not of_labels:
+        is_wrong &= ~is_missing
+    if not is_wrong.any():
+        return
+    entry = int(is_wrong.argmax())
+    name = names[matrix.indices[entry]]
+    value = "?" if is_missing[entry] else f"{matrix.data[entry]:g}"
+    raise InputError(f"{path.name} must have 0 or 1 for '{name}'; got {value}.")
 
 
 def _header(lines: Iterator[tuple[int, str]], path: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Files of arrays: `.npy`, `.npz` and `.safetensors`, never with pickled objects.
+"""Read files of arrays: `.npy`, `.npz` and `.safetensors`, never with pickled objects.
 
-In come feature matrices, or documents as a 0/1 matrix with the label names; out goes a `Table`. An
-archive of documents has `labels` (unicode array, one name per column) and either `data`, `indices`,
+In: feature matrices, or documents as a 0/1 matrix with the label names. Out: a `Table`. An archive
+of documents has `labels` (unicode array, one name per column) and either `data`, `indices`,
 `indptr` and `shape` (the parts of a CSR matrix) or a dense `indicator`.
 """
 
@@ -11,7 +11,6 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._text import said
+from polyseme._text import error_text
 from polyseme._validation import FloatArray, InputError
-from polyseme.io import Table, Wanted, check_unpacked
+from polyseme.io import ReadOptions, Table, check_unpacked
 
 _CSR_KEYS = ("data", "indices", "indptr", "shape")
 _INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy would cut digits off
@@ -29,25 +28,30 @@ _INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy woul
 _MAX_SIZE_PER_VALUE = 100_000
 
 
-def read_table(path: Path, wanted: Wanted) -> Table:
+def read_table(path: Path, options: ReadOptions) -> Table:
     """Read a matrix of features, or a 0/1 matrix with label names, with ids where there are any.
 
     An `.npz` file holds `ids` (optional), `columns` (optional, names of the features), documents
     as above, and one more array for the features, or what `scipy.sparse.save_npz` writes. Single
     and double precision are kept; half precision becomes single, all else double.
     """
-    is_archive = path.name.lower().endswith(".npz")
-    arrays = _load_npz(path) if is_archive else _load_safetensors(path)
-    table = Table(ids=_names(arrays, "ids", path))
+    if path.name.lower().endswith(".npz"):
+        arrays = _load_npz(path)
+    else:
+        arrays = _load_safetensors(path)
+    fields: dict[str, Any] = {"ids": _names(arrays, "ids", path)}
     labels = arrays.pop("labels", None)
-    if wanted.tags and (labels is not None or wanted.features != "all"):
-        table = replace(table, **_indicator(arrays, labels, path))
-    if wanted.features == "all":
-        table = replace(table, **_features(arrays, path, wanted.features_column))
+    has_documents = labels is not None or options.features != "all"
+    if options.tags and has_documents:
+        fields |= _indicator(arrays, labels, path)
+    if options.features == "all":
+        fields |= _features(arrays, path, options.features_column)
+    table = Table(**fields)
     if table.ids is None:
         return table
     n_ids = len(table.ids)
-    for name, matrix in (("indicator", table.indicator), ("features", table.features)):
+    for name in ("indicator", "features"):
+        matrix = getattr(table, name)
         if matrix is not None and matrix.shape[0] != n_ids:
             raise InputError(f"{path.name} has {n_ids} ids for {matrix.shape[0]} rows of {name}.")
     return table
@@ -154,7 +158,7 @@ def refusing_damage(
         raise
     except Exception as error:  # they raise a dozen kinds, down to SystemError
         raise InputError(
-            f"{path.name} is not readable as {kind} ({said(error)}); save plain arrays again."
+            f"{path.name} is not readable as {kind} ({error_text(error)}); save plain arrays again."
         ) from error
 
 
@@ -177,8 +181,10 @@ class NumpyFile:
 
     def blocks(self, roles: object, n_rows: int = 2**62) -> Iterator[FloatArray]:
         """Yield blocks (n_rows, n_features), one at least."""
-        for start in range(0, max(1, self.n_rows), n_rows):
-            rows = np.array(self._array[start : start + n_rows])
+        n_at_least_one = max(1, self.n_rows)
+        for start in range(0, n_at_least_one, n_rows):
+            stop = start + n_rows
+            rows = np.array(self._array[start:stop])
             block: Any = as_features(rows, self.path.name)
             yield block
 

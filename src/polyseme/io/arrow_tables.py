@@ -1,4 +1,4 @@
-"""One Parquet or Arrow file, read by pyarrow: what its columns hold, cells and blocks of features.
+"""Read one Parquet or Arrow file with pyarrow: kinds of columns, cells, blocks of features.
 
 In: a `.parquet`, `.arrow` or `.feather` file. Out: lists of cells, matrices of numbers.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyseme._text import in_words, said
+from polyseme._text import error_text, in_words
 from polyseme._validation import FloatArray, InputError
 from polyseme.io.columns import LIST, NUMBER, TEXT, VECTOR, Roles
 
@@ -58,14 +58,19 @@ class ArrowFile:
         """Read a column as plain Python; numbers of labels become their names."""
         cells: list[Any] = []
         for batch in self.batches([name]):
-            cells += batch.column(0).to_pylist()
+            column = batch.column(0)
+            cells += column.to_pylist()
         label_names = dict(enumerate(self._names.get(name, ())))
         if not label_names:
             return cells
-        return [[label_names.get(label, label) for label in cell or ()] for cell in cells]
+        named_cells: list[Any] = []
+        for cell in cells:
+            labels = cell or ()
+            named_cells.append([label_names.get(label, label) for label in labels])
+        return named_cells
 
     def blocks(self, roles: Roles, n_rows: int = _BATCH_ROWS) -> Iterator[FloatArray]:
-        """Yield features in blocks of so many rows, one at least; empty cells are NaN."""
+        """Yield features in blocks of `n_rows`, one at least; empty cells are NaN."""
         rows: FloatArray = np.empty((0, len(roles.numbers)))
         n_read = 0
         width = None
@@ -104,7 +109,7 @@ class ArrowFile:
         return matrix
 
     def batches(self, names: Sequence[str], n_rows: int = _BATCH_ROWS) -> Iterator[Any]:
-        """Yield record batches of at most so many rows with these columns, in this order."""
+        """Yield record batches of at most `n_rows` rows with these columns, in this order."""
         columns = list(names)
         with self._readable():
             if self._parquet:
@@ -122,18 +127,18 @@ class ArrowFile:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Raise one sentence for what pyarrow raises about a damaged file."""
+        """Turn pyarrow's errors about a damaged file into one sentence."""
         try:
             yield
         except (import_pyarrow().ArrowException, OSError) as error:
             kind = "Parquet" if self._parquet else "Arrow"
             raise InputError(
-                f"{self.path.name} is not readable as {kind} ({said(error)}); write it again."
+                f"{self.path.name} is not readable as {kind} ({error_text(error)}); write it again."
             ) from error
 
 
 def import_pyarrow() -> Any:
-    """Return pyarrow with its Parquet module; raise an error that says how to install it."""
+    """Return pyarrow with its Parquet module, or raise where it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -163,16 +168,18 @@ def _label_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     names_by_column: dict[str, list[str]] = {}
     # Other programs may write anything under this key.
     with suppress(ValueError, KeyError, TypeError, AttributeError):
-        info = json.loads(metadata[b"huggingface"])["info"]
-        for column, feature in info["features"].items():
+        content = json.loads(metadata[b"huggingface"])
+        features = content["info"]["features"]
+        for column, feature in features.items():
             label_type = feature.get("feature")
             if isinstance(label_type, dict) and label_type["_type"] == "ClassLabel":
-                names_by_column[column] = [str(name) for name in label_type["names"]]
+                names = label_type["names"]
+                names_by_column[column] = list(map(str, names))
     return names_by_column
 
 
 def _kind(arrow_type: Any, types: Any) -> str:
-    """Return what a column of a type of pyarrow holds for us."""
+    """Return the kind of a column of a pyarrow type."""
     if types.is_dictionary(arrow_type):
         arrow_type = arrow_type.value_type
     number_tests = (types.is_integer, types.is_floating, types.is_boolean)

@@ -1,7 +1,7 @@
-"""Columns: which column of a table names the rows, holds their tags, or is a feature.
+"""Find the columns of a table that hold ids, tags or features.
 
-In: the names of columns with what they hold, and what is wanted. Out: the part each one plays, and
-the `Table` that cells and features make.
+In: the names and kinds of columns, and the parts to read. Out: the role of each column, and the
+`Table` of cells and features.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ from typing import Any, NamedTuple
 
 from polyseme._text import in_words
 from polyseme._validation import InputError, first_few
-from polyseme.io import Table, Wanted
+from polyseme.io import ReadOptions, Table
 from polyseme.io.tag_cells import label_sets
 
 # What a column holds; anything else is the name of a type that is neither.
-NUMBER, VECTOR, TEXT, LIST = "numbers", "vectors", "text", "lists"
+NUMBER = "numbers"
+VECTOR = "vectors"
+TEXT = "text"
+LIST = "lists"
 # Column -> where a `Table` has it; none of them is ever a feature.
 FIELDS = {"id": "ids", "file": "ids", "group": "groups", "split": "splits"}
 TAGS = ("tags", "labels")
 _VECTORS = ("embedding", "embeddings", "vector", "features")
 # As pandas writes an index into Parquet, and calls it when it comes back from CSV.
-_INDEX, _NAMELESS = re.compile(r"__index_level_\d+__"), re.compile(r"(Unnamed: \d+)?")
-MAX_COLUMNS, MAX_NAME = 100_000, 200
+_INDEX = re.compile(r"__index_level_\d+__")
+_NAMELESS = re.compile(r"(Unnamed: \d+)?")
+MAX_COLUMNS = 100_000
+MAX_NAME = 200
 MAX_NUMBERS = 2**31  # of features, 16 GiB; few bytes of a packed file can state more
 
 
@@ -40,7 +45,9 @@ class Roles(NamedTuple):
     @property
     def features(self) -> tuple[str, ...]:
         """The columns that are features."""
-        return self.numbers if self.vector is None else (self.vector,)
+        if self.vector is None:
+            return self.numbers
+        return (self.vector,)
 
 
 def fields_of(names: Collection[str]) -> dict[str, str]:
@@ -51,8 +58,8 @@ def fields_of(names: Collection[str]) -> dict[str, str]:
     return fields
 
 
-def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
-    """Return what each column of a file is for; raise where a needed one is missing."""
+def find_roles(kinds: Mapping[str, str], options: ReadOptions, file: str) -> Roles:
+    """Return the role of each column of a file; raise where a needed one is missing."""
     if len(kinds) > MAX_COLUMNS:
         raise InputError(f"{file} has {len(kinds):,} columns; {MAX_COLUMNS:,} are the most.")
     longest = max(map(len, kinds), default=0)
@@ -60,17 +67,15 @@ def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
         raise InputError(
             f"{file} has a column whose name has {longest:,} letters; {MAX_NAME} are the most."
         )
-    tags = _tags_column(kinds, wanted, file)
-    fields = fields_of([name for name in kinds if name != tags])
-    if wanted.features == "none":
+    tags = _tags_column(kinds, options, file)
+    other_names = [name for name in kinds if name != tags]
+    fields = fields_of(other_names)
+    if options.features == "none":
         return Roles(fields, tags, None, (), ())
-    tag_names = TAGS if wanted.tags_column is None else (wanted.tags_column,)
-    index_names = {name for name in kinds if _INDEX.fullmatch(name)}
-    reserved = {*FIELDS, *tag_names, tags, *index_names}
-    candidates = {name: kind for name, kind in kinds.items() if name not in reserved}
-    vector = _vector_column(candidates, wanted, file)
+    candidates = _feature_candidates(kinds, tags, options)
+    vector = _vector_column(candidates, options, file)
     numbers = tuple(name for name, kind in candidates.items() if kind == NUMBER)
-    if vector is not None or wanted.features == "vectors":
+    if vector is not None or options.features == "vectors":
         return Roles(fields, tags, vector, (), numbers)
     for name, kind in candidates.items():
         if kind != NUMBER:
@@ -79,17 +84,31 @@ def find_roles(kinds: Mapping[str, str], wanted: Wanted, file: str) -> Roles:
                 remedy += ", or name it `tags` if it holds tags"
             raise InputError(f"Column '{name}' of {file} must hold numbers; got {kind}: {remedy}.")
         if _NAMELESS.fullmatch(name):
+            position = list(kinds).index(name) + 1
             raise InputError(
-                f"Column {list(kinds).index(name) + 1} of {file} has no name; name it (`id` if it "
-                "numbers the rows) or leave it out."
+                f"Column {position} of {file} has no name; name it (`id` if it numbers the rows) "
+                "or leave it out."
             )
     return Roles(fields, tags, None, numbers, ())
+
+
+def _feature_candidates(
+    kinds: Mapping[str, str], tags: str | None, options: ReadOptions
+) -> dict[str, str]:
+    """Return the columns, with their kinds, that may be features."""
+    tag_names = TAGS if options.tags_column is None else (options.tags_column,)
+    reserved = {*FIELDS, *tag_names, tags}
+    candidates: dict[str, str] = {}
+    for name, kind in kinds.items():
+        if name not in reserved and not _INDEX.fullmatch(name):
+            candidates[name] = kind
+    return candidates
 
 
 def table_of(
     roles: Roles,
     cells: Mapping[str, Sequence[Any]],
-    wanted: Wanted,
+    options: ReadOptions,
     where: Callable[[int], str],
     features: Any = None,
 ) -> Table:
@@ -97,13 +116,14 @@ def table_of(
 
     `where` returns the words for a row's place in errors.
     """
-    contents: dict[str, Any] = {}
+    columns = roles.numbers or None
+    contents: dict[str, Any] = {"features": features, "columns": columns, "unused": roles.unused}
     for column, field in roles.fields.items():
         contents[field] = texts(cells[column], column, where)
     if roles.tags is not None:
         tag_cells = cells[roles.tags]
-        contents["label_sets"] = label_sets(tag_cells, wanted.delimiter, roles.tags, where)
-    return Table(features=features, columns=roles.numbers or None, unused=roles.unused, **contents)
+        contents["label_sets"] = label_sets(tag_cells, options.delimiter, roles.tags, where)
+    return Table(**contents)
 
 
 def texts(cells: Sequence[Any], column: str, where: Callable[[int], str]) -> list[str] | None:
@@ -136,10 +156,10 @@ def check_size(n_rows: int, n_columns: int, file: str) -> None:
         )
 
 
-def _vector_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | None:
+def _vector_column(kinds: Mapping[str, str], options: ReadOptions, file: str) -> str | None:
     """Return the column of vectors: the one that was asked for, or the only one."""
     vectors = [name for name in kinds if kinds[name] == VECTOR]
-    wanted_name = wanted.features_column
+    wanted_name = options.features_column
     if wanted_name is not None:
         if wanted_name not in vectors:
             raise InputError(
@@ -158,18 +178,18 @@ def _vector_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str |
     return vectors[0] if vectors else None
 
 
-def _tags_column(kinds: Mapping[str, str], wanted: Wanted, file: str) -> str | None:
+def _tags_column(kinds: Mapping[str, str], options: ReadOptions, file: str) -> str | None:
     """Return the column that holds the tags; None where none are wanted, or only features are."""
-    if not wanted.tags:
+    if not options.tags:
         return None
-    names = TAGS if wanted.tags_column is None else (wanted.tags_column,)
+    names = TAGS if options.tags_column is None else (options.tags_column,)
     present = [name for name in names if name in kinds]
     if len(present) == 1:
         return present[0]
-    if not present and wanted.tags_column is None and wanted.features == "all":
+    if not present and options.tags_column is None and options.features == "all":
         return None  # features alone
-    if wanted.tags_column is not None:
-        problem = f"no column '{wanted.tags_column}'"
+    if options.tags_column is not None:
+        problem = f"no column '{options.tags_column}'"
     elif present:
         problem = "both a column 'tags' and 'labels'"
     else:

@@ -1,47 +1,44 @@
-"""Folders and files that are ours: how they are known, and what of them is ever removed.
+"""Folders and files that are ours: how they are known, and how they are written.
 
 In: paths to write to. Out: folders that carry our mark, which they got when they were new or empty,
-and files that appear whole or not at all, with their digests. A file that is still being written
-has a name that nobody else draws, for half of it is a digest of the other half: such files, and no
-others, are swept once nobody writes them any more.
+and files that appear whole or not at all, with their digests. A file is written beside its place,
+as `.DIGEST.polyseme-tmp`, where the digest is that of its name; what a kill leaves of it is
+overwritten by the next writer of that file.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
-import re
-import secrets
 import shutil
 import stat
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from polyseme._validation import InputError
 
 MARK = ".polyseme"
-_FORMAT, _VERSION = "polyseme folder", 1
-_DRAWN = re.compile(r"\.polyseme-([0-9a-f]{16})-([0-9a-f]{16})\.tmp")
+_FORMAT = "polyseme folder"
 _MARK_BYTES = 1 << 16
-_LOCK_SECONDS = 1.0
-_ROWS, _COLUMNS = 128, 4096  # of the words that are summed at a time, 4 MiB
+_TEMPORARY = ".polyseme-tmp"
+_LOCK_SECONDS = 1.0  # for another run into a folder
+_WRITE_SECONDS = 60.0  # for another writer of a file
 
-Summary = dict[str, str | int]  # of a file: its digests and its size in bytes
-Adopt = Callable[[Path], bool]
+Summary = dict[str, str | int]  # of a file: its digest and its size in bytes
 
 
 # ---------------------------------------------------------------------- folders
 
 
-def mark_folder(path: Path, kind: str, adopt: Adopt | None = None) -> None:
-    """Make a folder to write to, or refuse one that is not ours; sweep it.
+def mark_folder(path: Path, kind: str) -> None:
+    """Make a folder to write to, or refuse one that is not ours.
 
     Parameters
     ----------
@@ -50,26 +47,23 @@ def mark_folder(path: Path, kind: str, adopt: Adopt | None = None) -> None:
         regular files and folders: a link or a pipe is not of our making.
     kind : str
         What it holds, in words, such as "rankings".
-    adopt : callable, optional
-        Says whether a folder without a mark is nevertheless ours, by all that is in it.
     """
     make_folder(path)
     try:
         with locked(path, _LOCK_SECONDS):
-            _check_mark(path, kind, adopt)
+            _check_mark(path, kind)
             for entry in path.iterdir():
                 if entry.is_symlink() or not entry.is_dir():
                     check_regular(entry)
         _try_writing(path)
     except OSError as error:
         raise unwritable(path, error) from error
-    sweep(path)
 
 
 @contextmanager
-def own_folder(path: Path, kind: str, adopt: Adopt | None = None) -> Iterator[None]:
+def own_folder(path: Path, kind: str) -> Iterator[None]:
     """Lock a folder that `mark_folder` made, so that no other process of ours writes to it."""
-    mark_folder(path, kind, adopt)
+    mark_folder(path, kind)
     with locked(path, _LOCK_SECONDS):
         yield
 
@@ -81,12 +75,10 @@ def kind_of(path: Path) -> str | None:
         if not stat.S_ISREG(mark_file.lstat().st_mode):
             return None
         with mark_file.open("rb") as stream:
-            mark = unsealed(stream.read(_MARK_BYTES))
-    except OSError:
+            mark = json.loads(stream.read(_MARK_BYTES))
+    except (OSError, ValueError, RecursionError):
         return None
-    if mark is None:
-        return None
-    if mark.get("format") != _FORMAT or mark.get("version") != _VERSION:
+    if not isinstance(mark, dict) or mark.get("format") != _FORMAT:
         return None
     return str(mark.get("kind"))
 
@@ -148,12 +140,11 @@ def _is_standard_stream(path: Path) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise unless files can be written to a folder that is there; sweep it."""
+    """Raise unless files can be written to a folder that is there."""
     try:
         _try_writing(folder)
     except OSError as error:
         raise unwritable(folder, error) from error
-    sweep(folder)
 
 
 def check_link(path: Path) -> None:
@@ -187,29 +178,48 @@ def unwritable(folder: Path, error: OSError) -> InputError:
 
 
 def _try_writing(folder: Path) -> None:
-    """Write a file to a folder and remove it."""
-    descriptor, temporary = _draw(folder, 0o600)
-    try:
-        os.write(descriptor, b"polyseme")  # a full disk may have room for a name
-    finally:
-        os.close(descriptor)
-        temporary.unlink(missing_ok=True)  # somebody may have swept it, now that it is closed
+    """Write a file to a folder and remove it; on Linux it never has a name."""
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as stream:
+        stream.write(b"polyseme")  # a full disk may have room for a name
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents where they are not there."""
+    """Make a folder and its parents, or raise one sentence that says why not."""
     check_link(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"'{folder}' is a file; name a folder to write to.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        create_folder(folder)
     except OSError as error:
         raise unwritable(folder, error) from error
 
 
-def _check_mark(folder: Path, kind: str, adopt: Adopt | None) -> None:
-    """Mark a folder that is new, empty or adopted; raise for one that is not ours."""
-    names = sorted(entry.name for entry in folder.iterdir() if not is_drawn(entry.name))
+def create_folder(folder: Path) -> None:
+    """Create a folder and its parents where they are not there, and make that durable."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in missing:
+        sync_folder(place.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the folder's entries to disk, where the system can do that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return  # Windows opens no folders; on POSIX a parent may be writable but unreadable.
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _check_mark(folder: Path, kind: str) -> None:
+    """Mark a folder that is new or empty; raise for one that is not ours."""
+    names = sorted(entry.name for entry in folder.iterdir() if not is_temporary(entry.name))
     if MARK in names:
         marked_kind = kind_of(folder)
         if marked_kind is None:
@@ -219,20 +229,14 @@ def _check_mark(folder: Path, kind: str, adopt: Adopt | None) -> None:
         if marked_kind != kind:
             raise InputError(f"'{folder}' holds {marked_kind}, and no {kind}; name another folder.")
         return
-    is_adopted = adopt is not None and bool(names) and adopt(folder)
-    if names and not is_adopted:
+    if names:
         raise InputError(
             f"'{folder}' holds '{names[0]}' and no mark that polyseme made it; name a folder "
             f"that is new or empty for {kind}."
         )
-    mark = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "kind": kind,
-        "owner": secrets.token_hex(16),
-    }
+    mark = json.dumps({"format": _FORMAT, "kind": kind})
     with replacing(folder / MARK) as stream:
-        stream.write(sealed(mark))
+        stream.write(f"{mark}\n".encode())
 
 
 # ---------------------------------------------------------------------- files
@@ -264,11 +268,6 @@ class Writer(io.BufferedWriter):
         """Return what has been written so far; see `summary_of`."""
         return {"sha256": self._digest.hexdigest(), "bytes": self._size}
 
-    def quick_summary(self) -> Summary:
-        """Return the same with a digest that a large file is compared with faster."""
-        self.flush()
-        return self.summary() | {"quick": quick_digest(self.path)}
-
 
 def summary_of(path: Path) -> Summary | None:
     """Return a file's SHA-256 and size in bytes; None where it cannot be read."""
@@ -280,24 +279,6 @@ def summary_of(path: Path) -> Summary | None:
         return None
 
 
-def quick_digest(path: Path) -> str:
-    """Return a digest of a file at the speed of memory: of sums of words in the same column.
-
-    It finds accidents as surely as a checksum of 64 bits does; against intent use SHA-256.
-    """
-    digest = hashlib.sha256()
-    block = np.zeros((_ROWS, _COLUMNS), dtype="<u8")
-    buffer = block.data.cast("B")
-    n_buffer = len(buffer)
-    with path.open("rb", buffering=0) as stream:
-        while n_read := stream.readinto(buffer):
-            buffer[n_read:] = bytes(n_buffer - n_read)
-            column_sums = np.add.reduce(block, axis=0)
-            digest.update(column_sums.data)
-            digest.update(n_read.to_bytes(8, "little"))
-    return digest.hexdigest()
-
-
 def is_intact(path: Path, summary: object) -> bool:
     """Return whether a file is as it was written, by its size first."""
     if not isinstance(summary, Mapping):
@@ -305,8 +286,6 @@ def is_intact(path: Path, summary: object) -> bool:
     try:
         if path.stat().st_size != summary.get("bytes"):
             return False
-        if "quick" in summary:
-            return bool(quick_digest(path) == summary["quick"])
     except OSError:
         return False
     return summary_of(path) == summary
@@ -331,18 +310,15 @@ def unsealed(data: bytes) -> dict[str, Any] | None:
     return body if is_unchanged else None
 
 
-def is_drawn(name: str) -> bool:
-    """Whether a name is one that `replacing` draws for a file that is not finished."""
-    match = _DRAWN.fullmatch(name)
-    if match is None:
-        return False
-    token, signature = match.groups()
-    return bool(signature == _signature(token))
+def temporary_of(path: Path) -> Path:
+    """Return the file that `replacing` writes before it is put in the place of another."""
+    digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()  # a name may be as long as can be
+    return path.with_name(f".{digest[:16]}{_TEMPORARY}")
 
 
-def _signature(token: str) -> str:
-    """Return the half of a drawn name that follows from the other one."""
-    return hashlib.sha256(f"polyseme unfinished {token}".encode()).hexdigest()[:16]
+def is_temporary(name: str) -> bool:
+    """Whether a name is that of a file which `replacing` has not finished."""
+    return name.startswith(".") and name.endswith(_TEMPORARY)
 
 
 @contextmanager
@@ -351,109 +327,105 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[Writer]:
 
     A file that was there before keeps its permissions, and its owner and extended attributes where
     the system lets it; a new one has those of `mode` that the process's mask leaves. What is no
-    regular file is refused, a link as well: follow it by `check_file` where people name it. What a
-    kill leaves is swept by name; see `sweep`.
+    regular file is refused, a link as well: follow it by `check_file` where people name it.
+    Several writers of one file wait for each other.
     """
     check_regular(path)
+    temporary = temporary_of(path)
     # Nobody else reads it before it has the permissions of the file that was there.
-    descriptor, temporary = _draw(path.parent, 0o600 if path.exists() else mode)
-    try:
-        with Writer(descriptor, temporary) as stream:
+    descriptor = _open_temporary(temporary, 0o600 if path.exists() else mode)
+    with Writer(descriptor, temporary) as stream:
+        try:
+            stream.truncate(0)  # a kill may have left a part of an older one
             yield stream
             stream.settle()
             if path.exists():
-                with suppress(OSError, AttributeError):  # a system without owners
-                    shutil.chown(temporary, path.stat().st_uid, path.stat().st_gid)
-                shutil.copymode(path, temporary)
                 _copy_attributes(path, temporary)
             if os.name == "posix":
-                temporary.replace(path)  # while it is locked, so that nobody sweeps it
-        if os.name != "posix":
-            temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+                temporary.replace(path)  # while it is locked
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+    if os.name != "posix":
+        temporary.replace(path)
+
+
+def _open_temporary(path: Path, mode: int) -> int:
+    """Open a temporary file, locked against other writers of the same file."""
+    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+    while True:
+        check_regular(path)
+        descriptor = os.open(path, flags, mode)
+        try:
+            _lock(descriptor, path, _WRITE_SECONDS, InputError)
+            with suppress(FileNotFoundError):
+                # Whoever wrote it before us may have put it in its place meanwhile.
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def _copy_attributes(source: Path, target: Path) -> None:
-    """Copy extended attributes, such as access lists and tags, where the system has some."""
+    """Copy permissions and, where the system has and allows them, owner and attributes."""
+    state = source.stat()
+    with suppress(OSError, AttributeError):
+        shutil.chown(target, state.st_uid, state.st_gid)
+    shutil.copymode(source, target)
     with suppress(OSError, AttributeError):
         for name in os.listxattr(source):
             with suppress(OSError):
                 os.setxattr(target, name, os.getxattr(source, name))
 
 
-def sweep(folder: Path) -> None:
-    """Remove files of a folder that `replacing` has begun and that nobody writes any more."""
-    with suppress(OSError):
-        unfinished = [path for path in folder.iterdir() if is_drawn(path.name)]
-        for path in unfinished:
-            with suppress(OSError):
-                _remove_abandoned(path)
-
-
-def _draw(folder: Path, mode: int) -> tuple[int, Path]:
-    """Open a new file in a folder under a drawn name, locked as long as it is open."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    while True:
-        token = secrets.token_hex(8)
-        path = folder / f".polyseme-{token}-{_signature(token)}.tmp"
-        descriptor = os.open(path, flags, mode)
-        with suppress(ImportError, OSError):  # a system, or a file system, without locks
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if os.name != "posix" or os.fstat(descriptor).st_nlink:
-            return descriptor, path
-        os.close(descriptor)  # somebody swept it before it was locked
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Remove a file with a drawn name unless somebody has it open to write."""
-    try:
-        import fcntl
-    except ImportError:
-        path.unlink()  # which such a system refuses while it is open
-        return
-    if not stat.S_ISREG(path.lstat().st_mode):
-        return
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
-    finally:
-        os.close(descriptor)
+# ---------------------------------------------------------------------- locks
 
 
 @contextmanager
-def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -> Iterator[bool]:
-    """Lock a folder, which a kill unlocks; yield False where the system has no locks."""
+def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -> Iterator[None]:
+    """Lock a folder, which a kill unlocks; a system without such locks goes on without."""
+    if os.name != "posix":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder, seconds, error)
+        yield
+    finally:
+        _unlock(descriptor)
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, seconds: float, error: type[InputError]) -> None:
+    """Lock an open file or folder; raise where another writer has it for too long."""
     try:
         import fcntl
     except ImportError:
-        yield False
         return
-    descriptor = os.open(folder, os.O_RDONLY)
     deadline = time.monotonic() + seconds
-    is_locked = False
-    try:
-        while not is_locked:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                is_locked = True
-            except BlockingIOError as busy:
-                # Waiting without end would hang a signal handler that saves during a save.
-                if time.monotonic() > deadline:
-                    raise error(
-                        f"'{folder}' has been locked by another writer for {seconds:g} s; try "
-                        "again when that one is done."
-                    ) from busy
-                time.sleep(0.005)
-            except OSError:
-                break  # a file system without locks
-        yield is_locked
-    finally:
-        if is_locked:
-            # A process forked meanwhile shares the lock, so closing alone would not free it.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as busy:
+            # Waiting without end would hang a signal handler that writes during a write.
+            if time.monotonic() > deadline:
+                raise error(
+                    f"'{path}' has been locked by another writer for {seconds:g} s; try again when "
+                    "that one is done."
+                ) from busy
+            time.sleep(0.005)
+        except OSError:
+            return  # a file system without locks
+        else:
+            return
+
+
+def _unlock(descriptor: int) -> None:
+    """Unlock at once: a process forked meanwhile shares the lock, and closing would not free it."""
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

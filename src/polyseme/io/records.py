@@ -1,4 +1,4 @@
-"""Results out: records, one after the other, as JSON lines or CSV."""
+"""Write records one after the other, as JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_records(
     quoting_writer = csv.writer(target, lineterminator="\n", quoting=csv.QUOTE_ALL)
     header: dict[str, None] = {}
     for number, record in enumerate(records, start=1):
-        values = _plain(record, f"Record {number}")
+        values = _to_json_value(record, f"Record {number}")
         if file_format == "jsonl":
             line = json.dumps(values, ensure_ascii=False, allow_nan=False)
             target.write(line + "\n")
@@ -52,14 +52,14 @@ def write_records(
             writer.writerow(cells)
 
 
-def _plain(value: Any, where: str) -> Any:
-    """Return a value of a record as what JSON knows; NaN becomes None."""
+def _to_json_value(value: Any, where: str) -> Any:
+    """Return a value of a record as a JSON value; NaN becomes None."""
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, where) for key, item in value.items()}
+        return {str(key): _to_json_value(item, where) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, where) for item in value]
+        return [_to_json_value(item, where) for item in value]
     if isinstance(value, float):
         if math.isinf(value):
             raise InputError(f"{where} must hold finite numbers or NaN; got {value}.")
@@ -87,10 +87,12 @@ def _cell(value: Any, where: str) -> str:
         texts.append(text)
     cell = ";".join(texts)
     has_text = any(isinstance(item, str) for item in items)
-    return f"'{cell}" if has_text and _acts(cell) else cell
+    if has_text and _is_formula(cell):
+        return f"'{cell}"
+    return cell
 
 
-def _acts(cell: str) -> bool:
+def _is_formula(cell: str) -> bool:
     """Whether a spreadsheet would take a cell for a formula, or for one that is guarded."""
     bare = cell.lstrip("'")
     if not bare.startswith(ACTING):

@@ -1,8 +1,8 @@
-"""Tables in one or several files of numpy or Arrow, read whole or a block of rows at a time.
+"""Read tables of one or several files of numpy or Arrow, whole or a block of rows at a time.
 
-In comes a folder of such files, what `save_to_disk` of Hugging Face datasets wrote, or a single
-file; out goes a `Table`, or sizes, known from the headers, and blocks of rows. Rows are numbered
-through all shards in the order of the files' names.
+In: a folder of such files, one that `save_to_disk` of Hugging Face datasets wrote, or a single
+file. Out: a `Table`, or sizes from the headers and blocks of rows. Rows are numbered through all
+shards in the order of the files' names.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme._validation import FloatArray, InputError, check_number, check_option, first_few
-from polyseme.io import FEATURES, Table, Wanted, check_plain
+from polyseme.io import FEATURES, ReadOptions, Table, check_plain
 from polyseme.io.arrays import NumpyFile
 from polyseme.io.arrow_tables import SUFFIXES, ArrowFile, import_pyarrow
 from polyseme.io.columns import Roles, check_size, find_roles, table_of, texts
 from polyseme.io.folders import own_folder, replacing
 
 _WRITTEN = re.compile(r"part-\d{5,}\.(?:npy|parquet)")  # as `write_shards` names them
-_STATE, _SPLITS = "state.json", "dataset_dict.json"  # as Hugging Face datasets name them
+# File names of Hugging Face datasets.
+_STATE = "state.json"
+_SPLITS = "dataset_dict.json"
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,14 @@ def is_sharded(place: Path) -> bool:
     return any(_is_part(path) for path in place.iterdir())
 
 
-def read_table(place: Path, wanted: Wanted) -> Table:
+def read_table(place: Path, options: ReadOptions) -> Table:
     """Read a file or a folder of them; see `polyseme.io.read_table`."""
     is_folder = place.is_dir()
     files = _files_of(place)[0] if is_folder else [place]
     cells: dict[str, list[Any]] = defaultdict(list)
     blocks: list[FloatArray] = []
     n_rows = 0
-    for source, roles, width in _sources(files, wanted):
+    for source, roles, width in _sources(files, options):
         n_rows += source.n_rows
         check_size(n_rows, width, place.name)
         folder = source.path.parent
@@ -86,10 +88,10 @@ def read_table(place: Path, wanted: Wanted) -> Table:
             blocks += source.blocks(roles)
     matrix = np.concatenate(blocks) if blocks else None
     place_of = f"Row {{}} of {place.name}".format
-    return table_of(roles, cells, wanted, place_of, matrix)
+    return table_of(roles, cells, options, place_of, matrix)
 
 
-def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], list[str]]:
+def find_shards(place: Path, options: ReadOptions = FEATURES) -> tuple[list[Shard], list[str]]:
     """Find the shards of a table, in a folder or a single file, and the names of other files.
 
     A folder's `.npy`, `.parquet` or `.arrow` files are taken in the order of their names, letter by
@@ -110,7 +112,7 @@ def find_shards(place: Path, wanted: Wanted = FEATURES) -> tuple[list[Shard], li
     shards: list[Shard] = []
     n_rows = 0
     n_columns = 0
-    for source, roles, width in _sources(paths, wanted):
+    for source, roles, width in _sources(paths, options):
         shards.append(Shard(source.path.absolute(), n_rows, source.n_rows, roles))
         n_rows += source.n_rows
         n_columns = width
@@ -136,7 +138,7 @@ def read_blocks(
     if columns is not None:
         roles = roles._replace(numbers=columns)
     start = 0
-    for block in _opened(shard.path).blocks(roles, n_rows):
+    for block in _open(shard.path).blocks(roles, n_rows):
         _check_finite(block, start, shard.path.name)
         if len(block):
             yield start, block
@@ -190,17 +192,17 @@ def write_shards(
     return paths
 
 
-def _sources(paths: Sequence[Path], wanted: Wanted) -> Iterator[tuple[Any, Roles, int]]:
+def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any, Roles, int]]:
     """Yield opened files, with roles in the first one's order and the number of features."""
     first_roles: Roles | None = None
     first_width = 0
     for path in paths:
-        source = _opened(path)
-        if not source.kinds and wanted.features != "all":
+        source = _open(path)
+        if not source.kinds and options.features != "all":
             raise InputError(
                 f"{path.name} holds numbers only; tags need a file of another form, such as .jsonl."
             )
-        roles = find_roles(source.kinds, wanted, path.name)
+        roles = find_roles(source.kinds, options, path.name)
         width = len(roles.numbers)
         if roles.vector or not source.kinds:
             first_block = next(source.blocks(roles, 1))
@@ -222,9 +224,11 @@ def _sources(paths: Sequence[Path], wanted: Wanted) -> Iterator[tuple[Any, Roles
         yield source, first_roles, first_width
 
 
-def _opened(path: Path) -> Any:
+def _open(path: Path) -> Any:
     """Return a file of either kind, opened."""
-    return NumpyFile(path) if path.suffix.lower() == ".npy" else ArrowFile(path)
+    if path.suffix.lower() == ".npy":
+        return NumpyFile(path)
+    return ArrowFile(path)
 
 
 def _write_parquet(rows: NDArray[Any], stream: BinaryIO) -> None:
@@ -232,8 +236,10 @@ def _write_parquet(rows: NDArray[Any], stream: BinaryIO) -> None:
     arrow = import_pyarrow()
     columns: dict[str, NDArray[Any]] = {}
     for number, values in enumerate(rows.T):
-        columns[f"x{number}"] = np.ascontiguousarray(values)
-    arrow.parquet.write_table(arrow.table(columns), stream)
+        name = f"x{number}"
+        columns[name] = np.ascontiguousarray(values)
+    table = arrow.table(columns)
+    arrow.parquet.write_table(table, stream)
 
 
 def _is_part(path: Path) -> bool:
@@ -248,27 +254,34 @@ def _files_of(folder: Path) -> tuple[list[Path], list[str]]:
     A Hugging Face dataset names them itself, split by split; else they are the `.npy` files, or
     those of Arrow, in the order of their names.
     """
-    if (folder / _SPLITS).is_file():
+    splits = folder / _SPLITS
+    state = folder / _STATE
+    if splits.is_file():
         split_files: list[Path] = []
-        for split in _stated(folder / _SPLITS, "splits"):
-            split_files += _files_of(folder / split)[0]
+        for split in _read_parts(splits, "splits"):
+            files, _ = _files_of(folder / split)
+            split_files += files
         return split_files, []
-    if (folder / _STATE).is_file():
-        names = _stated(folder / _STATE, "_data_files")
+    if state.is_file():
+        names = _read_parts(state, "_data_files")
         return [folder / name for name in names], []
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     files = [path for path in entries if path.is_file() and _is_part(path)]
     if not files:
         suffixes = " or ".join((".npy", *SUFFIXES))
         raise InputError(f"There is no shard in '{folder}'; names must end in {suffixes}.")
-    if len({path.suffix.lower() for path in files}) > 1:
+    kinds = {path.suffix.lower() for path in files}
+    if len(kinds) > 1:
         raise InputError(f"'{folder}' mixes .npy, .parquet or .arrow shards; keep one kind.")
-    ignored = sorted(set(entries) - set(files))
-    ignored_names = [path.name for path in ignored if path.name[:1] not in "._"]
+    shards = set(files)
+    ignored_names: list[str] = []
+    for path in entries:
+        if path not in shards and path.name[:1] not in "._":
+            ignored_names.append(path.name)
     return files, ignored_names
 
 
-def _stated(path: Path, key: str) -> list[str]:
+def _read_parts(path: Path, key: str) -> list[str]:
     """Return the names of the files or folders that a Hugging Face dataset is made of."""
     try:
         state = json.loads(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Tag cells: what stands in a column of tags, as lists or as text, becomes lists of labels.
+"""Parse the cells of a column of tags, lists or text, into lists of labels.
 
 In: one cell per document, each a list of strings, or text (a JSON list, the way Python or numpy
 prints one, or tags with something between them). Out: one list of labels per document. Nothing is
@@ -93,7 +93,7 @@ def label_sets(
 
 
 def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
-    """Return what looks wrong about documents that were read, and the cure; None if nothing."""
+    """Return a doubt about the tags of documents, and its remedy; None if there is none."""
     tagged = [labels for labels in sets if len(labels)]
     uses = Counter(itertools.chain.from_iterable(tagged))
     broken = [label for label in uses if _is_broken(label)]
@@ -112,7 +112,7 @@ def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
                 f"every document has one label, most with blanks, such as {example}: if blanks "
                 "separate tags, say so by the delimiter ' '"
             )
-        return "every document has one label, and a label that stands beside no other tells little"
+        return "every document has one label, and labels that never occur together teach little"
     n_single = sum(count == 1 for count in uses.values())
     if len(uses) >= 20 and n_single > 0.9 * len(uses):
         return f"nearly all of the {len(uses)} labels occur once, and teach nothing"
@@ -122,12 +122,14 @@ def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
 def _is_broken(label: str) -> bool:
     """Return whether a label looks like a piece of a printed list."""
     text = label.strip()
-    first = text[:1]
-    last = text[-1:]
-    n_opening = text.count("[") + text.count("{")
-    n_closing = text.count("]") + text.count("}")
-    never_closed = first in ("[", "{") and n_closing == 0
-    never_opened = last in ("]", "}") and n_opening == 0
+    if not text:
+        return False
+    first = text[0]
+    last = text[-1]
+    has_opening = "[" in text or "{" in text
+    has_closing = "]" in text or "}" in text
+    never_closed = first in "[{" and not has_closing
+    never_opened = last in "]}" and not has_opening
     enclosed = len(text) > 1 and first in "['\"{" and last in "]'\"}"
     return never_closed or never_opened or enclosed
 
@@ -160,7 +162,7 @@ def _labels(cell: Any, delimiter: str | None, in_brackets: bool) -> list[str] | 
         return []
     if isinstance(cell, str):
         if in_brackets and cell.strip():
-            return _printed_list(_PRINTED_ARRAY.sub(r"\1", cell.strip()))
+            return _parse_printed_list(_PRINTED_ARRAY.sub(r"\1", cell.strip()))
         return _stripped([cell] if delimiter is None else cell.split(delimiter))
     if hasattr(cell, "tolist"):  # an array
         cell = cell.tolist()
@@ -181,7 +183,7 @@ def _stripped(pieces: Iterable[str]) -> list[str]:
     return [tag for tag in tags if tag]
 
 
-def _printed_list(text: str) -> list[str]:
+def _parse_printed_list(text: str) -> list[str]:
     """Return a list as JSON, Python or numpy print it, or of bare words between commas."""
     with suppress(ValueError, RecursionError):
         parsed = json.loads(text)
@@ -197,10 +199,10 @@ def _printed_list(text: str) -> list[str]:
     all_closed = all(len(piece) > 1 and piece[0] == piece[-1] for piece in quoted)
     if between.strip(", \t\r\n") or not all_closed:
         raise ValueError(f"holds {reprlib.repr(text)}, which is no list of strings")
-    return _stripped(map(_unquoted, quoted))
+    return _stripped(map(_unquote, quoted))
 
 
-def _unquoted(piece: str) -> str:
+def _unquote(piece: str) -> str:
     """Return a text without the quotes and escapes of Python."""
     if "\\" not in piece:
         return piece[1:-1]

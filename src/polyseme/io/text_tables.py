@@ -1,6 +1,6 @@
-"""Text tables: `.jsonl` files of one object a line, `.csv` and `.tsv` files with a header row.
+"""Read text tables: `.jsonl` files of one object a line, `.csv` and `.tsv` files with a header.
 
-In come rows with ids, tags and features, as cells of text or as JSON values; out goes a `Table`.
+In: rows with ids, tags and features, as cells of text or as JSON values. Out: a `Table`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from polyseme._text import in_words
 from polyseme._validation import InputError
-from polyseme.io import Table, Wanted, line_error, numbered_lines
+from polyseme.io import ReadOptions, Table, line_error, numbered_lines
 from polyseme.io.columns import (
     FIELDS,
     LIST,
@@ -39,7 +39,7 @@ _NUMBERS = (float, int, type(None))
 Record = tuple[int, Mapping[str, Any]]  # a line number, and the row's values by column
 
 
-def read_table(path: Path, wanted: Wanted) -> Table:
+def read_table(path: Path, options: ReadOptions) -> Table:
     """Read rows; see `polyseme.io.read_table`.
 
     A row is a JSON object, a plain JSON list of labels, or a table row. `id` (or `file`), `group`
@@ -49,7 +49,7 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     is_json = ".jsonl" in path.name.lower()
     header: list[str] = []
     if is_json:
-        records = _json_records(path, wanted)
+        records = _json_records(path, options)
     else:
         header, records = _table_records(path)
     first = next(records, None)
@@ -62,7 +62,7 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     kinds: dict[str, str] = {}
     for name in header or first_row:
         kinds[name] = _kind(first_row.get(name), as_text=not is_json)
-    roles = find_roles(kinds, wanted, path.name)
+    roles = find_roles(kinds, options, path.name)
     cells: dict[str, list[Any]] = {name: [] for name in FIELDS}
     if roles.tags is not None:
         cells[roles.tags] = []
@@ -94,7 +94,7 @@ def read_table(path: Path, wanted: Wanted) -> Table:
     def place_of(row: int) -> str:
         return f"Line {line_numbers[row]} of {path.name}"
 
-    return table_of(roles, cells, wanted, place_of, matrix)
+    return table_of(roles, cells, options, place_of, matrix)
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -106,7 +106,7 @@ def read_records(path: Path) -> Iterator[Record]:
         A `.jsonl`, `.csv` or `.tsv` file, gzipped or not.
     """
     if ".jsonl" in path.name.lower():
-        return _json_records(path, Wanted())
+        return _json_records(path, ReadOptions())
     return _table_records(path)[1]
 
 
@@ -138,7 +138,7 @@ def _as_floats(path: Path, number: int, values: Sequence[Any]) -> list[float]:
 
 
 def _kind(value: Any, *, as_text: bool = False) -> str:
-    """Return what a column is for us, by one of its values, or by the text that stands for it."""
+    """Return the kind of a column, by one of its values or the text of it."""
     value = _value(value) if as_text else value
     if value is None or isinstance(value, (bool, int, float)):
         return NUMBER
@@ -168,7 +168,7 @@ def _value(cell: Any) -> Any:
     return cell
 
 
-def _json_records(path: Path, wanted: Wanted) -> Iterator[Record]:
+def _json_records(path: Path, options: ReadOptions) -> Iterator[Record]:
     """Yield the objects of JSON lines; a plain list becomes its `labels`, and so do `tags`."""
     for number, text in numbered_lines(path):
         if not text.strip():
@@ -187,7 +187,7 @@ def _json_records(path: Path, wanted: Wanted) -> Iterator[Record]:
             raise line_error(path, number, problem)
         if isinstance(record, list):
             record = {"labels": record}
-        elif wanted.tags_column is None and wanted.tags and "tags" in record:
+        elif options.tags_column is None and options.tags and "tags" in record:
             tags = record.pop("tags")
             if record.get("labels") is None:
                 record["labels"] = tags

@@ -1,15 +1,15 @@
-"""XMP: the packets inside media files, and the sidecars beside them, that hold people's tags.
+"""Read and write tags in XMP: the packets inside media files, and the sidecars beside them.
 
-In come a packet, or the path of a sidecar and tags; out come its tags, or the same file with other
-ones and everything else kept. Tags are read from dc:subject and from the hierarchies of photo
-programs, of which the last part counts; they are written to dc:subject, and to each list of
-hierarchies that the file has, for programs that find one there look no further. Every tag added
-here is also noted in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``: what is there and in
-dc:subject is a suggestion that waits for an answer; what is in that list only was refused, or taken
-out by somebody, and is not suggested again; what is in dc:subject only is a person's.
+In: a packet, or the path of a sidecar and tags. Out: its tags, or the same file with other tags and
+everything else unchanged. Tags are read from dc:subject and from the hierarchies of photo programs,
+of which the last part counts; they are written to dc:subject, and to each list of hierarchies in
+the file, since programs that find one read nothing else. Every tag that is added here is also
+listed in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``. A tag there and in dc:subject is
+a suggestion that waits for an answer; a tag in that list only was refused or removed, and is not
+suggested again; a tag in dc:subject only is the user's own.
 
-A sidecar hides the keywords inside a picture from programs such as darktable. A new one therefore
-has them, too, and names them in ``copied`` of the same namespace.
+A sidecar hides the keywords inside a picture from programs such as darktable. A new sidecar
+therefore contains them as well, and lists them in ``copied`` of the same namespace.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from polyseme._validation import InputError
 from polyseme.io import locked, parse_xml, replacing
+from polyseme.io.folders import temporary_of
 
 __all__ = [
     "Tags",
@@ -108,8 +109,8 @@ class Tags(NamedTuple):
     """The tags of a sidecar or packet, in order, stripped, each in the first of its spellings."""
 
     tags: list[str]  # all of them; of a hierarchy such as `animal|bird` the last part
-    pending: Sequence[str] = ()  # those that were suggested and that nobody has answered
-    refused: Sequence[str] = ()  # those that somebody has refused or taken out
+    pending: Sequence[str] = ()  # suggestions without an answer
+    refused: Sequence[str] = ()  # suggestions that were refused or removed
     hierarchies: Sequence[str] = ()  # such as `animal|bird`, as Lightroom and darktable have them
 
     @property
@@ -121,7 +122,9 @@ class Tags(NamedTuple):
 def read_sidecar(path: Path) -> Tags:
     """Read the tags of a sidecar; none where it is missing."""
     rdf = _load(Path(path))
-    return Tags([]) if rdf is None else _tags(rdf, str(path))
+    if rdf is None:
+        return Tags([])
+    return _tags(rdf, str(path))
 
 
 def read_packet(packet: bytes, name: str) -> Tags:
@@ -166,7 +169,7 @@ def merge_tags(
     wanted = lacking(present, spaced_tags)
     if not wanted:
         return []
-    with _changing(path):
+    with _changing(path, dry_run):
         rdf = _load_writable(path)
         if rdf is None:
             rdf = _rdf(_EMPTY_PACKET, str(path))
@@ -220,7 +223,7 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
     is left but copies of what the picture holds is removed.
     """
     path = Path(path)
-    with _changing(path):
+    with _changing(path, dry_run):
         rdf = _load_writable(path)
         pending = [] if rdf is None else _pending(rdf)
         if pending and not dry_run:
@@ -234,10 +237,12 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[None]:
+def _changing(path: Path, dry_run: bool = False) -> Iterator[None]:
     """Lock the folder of a sidecar while it is changed; raise one sentence for a system error."""
     try:
         with locked(path.parent, _LOCK_SECONDS):
+            if not dry_run:
+                temporary_of(path).unlink(missing_ok=True)  # what a kill has left
             yield
     except OSError as error:
         raise InputError(
@@ -301,7 +306,7 @@ def _write(path: Path, rdf: Any) -> None:
 
 
 def _tags(rdf: Any, packet_name: str) -> Tags:
-    """Return the tags of a packet; somebody has removed those that were suggested and are gone."""
+    """Return the tags of a packet; suggestions that are gone from it count as refused."""
     subjects = _values(rdf, _SUBJECT)
     pending = _pending(rdf)
     # A tag such as AC/DC is no hierarchy where it is a subject as it stands.
@@ -402,7 +407,7 @@ def _holds_copies_alone(rdf: Any) -> bool:
     copied = _values(rdf, _COPIED)
     keywords = [*_values(rdf, _SUBJECT), *_values(rdf, _LIGHTROOM)]
     if lacking(keywords, copied):
-        return False  # somebody has removed a copied keyword
+        return False  # a copied keyword was removed
     packet = deepcopy(rdf)
     for name in (_SUBJECT, _LIGHTROOM, _COPIED):
         _remove(packet, name, copied)

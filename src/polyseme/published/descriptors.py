@@ -1,4 +1,4 @@
-"""Numbers for labels and for contexts.
+"""Descriptors of labels and of contexts.
 
 In: a document-label matrix. Out: `LabelDescriptor` gives one row per label (how it is used beside
 the others), `ContextDescriptor` one topic histogram per document (what its labels are about).
@@ -38,7 +38,9 @@ _FEW_PAIRS = 0.25
 # Sweeps that topics of however many documents get.
 _LEAST_SWEEPS = 100
 # Mean-field inference of a document's topics: iterations, when to stop, numbers worked on at once.
-_N_ITERATIONS, _TOLERANCE, _BLOCK = 100, 1e-6, 2**18
+_N_ITERATIONS = 100
+_TOLERANCE = 1e-6
+_BLOCK = 2**18
 
 
 class CentredRows(NamedTuple):
@@ -364,7 +366,9 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
 
     def _prior(self, n_topics: int) -> float:
         """Return the prior of a document's topics."""
-        return 1.0 / n_topics if self.document_prior is None else self.document_prior
+        if self.document_prior is None:
+            return 1.0 / n_topics
+        return self.document_prior
 
     def _sample_topics(
         self, documents: sp.csr_matrix, n_topics: int, n_sweeps: int, seed: int

@@ -1,7 +1,7 @@
-"""Labels in context become points in concept space.
+"""The concept embedding: points in concept space for labels in context.
 
-In: label documents. Out: a `ConceptEmbedding`, which turns every label of a document into a
-concept and every document into a target point.
+In: label documents. Out: a `ConceptEmbedding`, which turns every label of a document into a concept
+and every document into a target point.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ from polyseme.schema import (
 )
 
 _DOCUMENTS_AT_A_TIME = 32_768
-# Parameters that say how it was trained, not what it is, and parts with a state of their own.
+# Parameters of the training, which are not saved, and parts with a state of their own.
 _NOT_KEPT = {"checkpoint", "device", "verbose", "random_state"}
 _NOT_KEPT |= {"label_descriptor", "context_descriptor"}
 
@@ -374,7 +374,7 @@ class ConceptEmbedding(Estimator):
         labels. A document none of whose labels is in the vocabulary cannot be embedded: it is named
         in a warning and listed in `dropped`. Documents and labels are as in `fit`.
         """
-        vocabulary_matrix, oov_matrix, oov_labels, dropped = self._aligned(documents, labels)
+        vocabulary_matrix, oov_matrix, oov_labels, dropped = self._align(documents, labels)
         n_documents, n_vocabulary = vocabulary_matrix.shape
         points = self.encode(vocabulary_matrix)
         label_ids = vocabulary_matrix.indices.astype(np.int64)
@@ -403,7 +403,7 @@ class ConceptEmbedding(Estimator):
         It is the mean of its concepts; oov labels, which lie there themselves, do not move it. NaN,
         with a warning, for a document none of whose labels is in the vocabulary.
         """
-        vocabulary_matrix, *_ = self._aligned(documents, labels)
+        vocabulary_matrix, *_ = self._align(documents, labels)
         distinct, places = unique_rows(vocabulary_matrix)
         n_distinct = distinct.shape[0]
         means = np.empty((n_distinct, self.n_components), dtype=np.float32)
@@ -432,7 +432,7 @@ class ConceptEmbedding(Estimator):
         entries = offsets + np.arange(len(offsets))
         return np.asarray(points[entries])
 
-    def _aligned(
+    def _align(
         self, documents: Documents, labels: Sequence[str] | None
     ) -> tuple[sp.csr_matrix, sp.csr_matrix, tuple[str, ...], IntArray]:
         """Return documents over vocabulary and oov labels, these, and rows that hold only these."""

@@ -32,13 +32,14 @@ GAMMA_GRID = (1.0, 0.25, 4.0)
 _HEURISTIC_ROWS = 1000
 _BLOCK_ROWS = 4096
 # Numbers in a block that fits the cache, and fewer than another thread would wake up for.
-_BLOCK_SIZE, _SHARED_SIZE = 2**17, 2**18
+_BLOCK_SIZE = 2**17
+_SHARED_SIZE = 2**18
 # Multiplications of a product below which waking BLAS threads costs more than they gain.
 _SHARED_WORK = 2e8
 
 
 def column_statistics(X: Any, scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Learn from rows (n, n_features) what is subtracted from and divided out of each column.
+    """Compute the mean and the scale of each column of rows (n, n_features).
 
     The means, (n_features,), are zeros for sparse rows, which must stay sparse, and for "l2";
     distances do not depend on them, but lose no digits near the origin. The scales, (n_features,),
@@ -85,7 +86,7 @@ def scale_rows(
     scale: NDArray[np.float64],
     dtype: type[np.float32] | type[np.float64],
 ) -> Rows:
-    """Apply what `column_statistics` learned to rows (n, n_features), in float64.
+    """Centre and scale rows (n, n_features) by `column_statistics`, in float64.
 
     "l2" divides each row by its length; a zero row stays zero. Sparse rows are not centred.
     """
@@ -305,4 +306,6 @@ def like(array: Any, template: Array) -> Array:
 
 def to_numpy(array: Array) -> NDArray[Any]:
     """Bring an array back from wherever it is."""
-    return array if isinstance(array, np.ndarray) else np.asarray(array.cpu().numpy())
+    if isinstance(array, np.ndarray):
+        return array
+    return np.asarray(array.cpu().numpy())

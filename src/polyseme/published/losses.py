@@ -58,7 +58,7 @@ class PredictionTargets(NamedTuple):
     places: Tensor  # (..., m): of the labels inside in a table (n, V); beyond it they only fill up
     scale: Tensor  # (..., m): v / u
     offset: Tensor  # (..., m): added to v / u · p, so that u is the factor of labels inside too
-    inside: Tensor  # (..., m): v, or 0 for what only fills up
+    inside: Tensor  # (..., m): v, or 0 for padding
     instead: Tensor  # (..., m): u, likewise
     side: Tensor  # (..., m): 1 - 2q
 

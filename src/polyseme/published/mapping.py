@@ -1,4 +1,4 @@
-"""The instance mapping: instances find their place in the concept space.
+"""The instance mapping: from features to points in the concept space.
 
 In: features (n, n_features) of instances and their points (n, d) in concept space. Out: a model
 that predicts points for other instances: nu-support-vector or ridge regressions over one kernel.
@@ -94,11 +94,14 @@ PENALTY_GRID = (1.0, 0.1, 0.3, 3.0, 0.03, 10.0)
 _SETTINGS = ("nu", "C", "gamma", "penalty")
 _ARRAYS = ("mean", "scale", "support", "dual_coef", "intercept")
 # Up to this many rows float64 costs nothing worth saving, and a GPU gains nothing.
-_DOUBLE_ROWS, _GPU_ROWS = 512, 2000
+_DOUBLE_ROWS = 512
+_GPU_ROWS = 2000
 # The least sample of many instances that heuristics for gamma look at.
 _HEURISTIC_ROWS = 1000
 # Of the search, loose and few: neither moves the choice, and both save most of the time.
-_SEARCH_TOLERANCE, _SEARCH_ITER, _SEARCH_OUTPUTS = 3e-3, 500, 32
+_SEARCH_TOLERANCE = 3e-3
+_SEARCH_ITER = 500
+_SEARCH_OUTPUTS = 32
 
 
 @dataclass(repr=False, eq=False)  # both are scikit-learn's
@@ -212,7 +215,9 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         """
         if name not in ("default", "paper"):
             raise unknown_name("preset", name, ("default", "paper"))
-        return cls(C=1.0, gamma=1.0, scaling="l2") if name == "paper" else cls()
+        if name == "paper":
+            return cls(C=1.0, gamma=1.0, scaling="l2")
+        return cls()
 
     def fit(self, X: object, points: object, groups: ArrayLike | None = None) -> Self:
         """Learn the way from features to points.
@@ -247,7 +252,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         elif n > sample_size:
             sample = np.sort(generator.choice(n, sample_size, replace=False))
         self.mean_, self.scale_ = column_statistics(features, self.scaling)
-        rows = self._scaled(features[sample], dtype)
+        rows = self._scale(features[sample], dtype)
 
         # Choose the settings by cross-validation.
         if members is not None:
@@ -271,12 +276,12 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         landmarks = np.sort(landmarks).astype(np.int64)
 
         def take(block: slice) -> FloatArray:
-            return _dense(self._scaled(features[block], dtype))
+            return _dense(self._scale(features[block], dtype))
 
         kernel = LandmarkKernel(
             take,
             n,
-            self._scaled(features[landmarks], dtype),
+            self._scale(features[landmarks], dtype),
             self.gamma_,
             self.memory_mb * 2**20,
             device,
@@ -320,7 +325,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         feature_bytes = 24 * self.n_features_in_
         memory_bytes = self.memory_mb * 2**20
         for block in row_blocks(len(points), kernel_bytes + feature_bytes, memory_bytes):
-            scaled = self._scaled(_dense(features[block]), dtype)
+            scaled = self._scale(_dense(features[block]), dtype)
             queries = to_device(scaled, device)
             predicted = rbf_predict(queries, rows, self.gamma_, coefficients, bias)
             points[block] = to_numpy(predicted)
@@ -408,7 +413,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             return "cpu"
         return check_device(self.device, owner="InstanceMapper")
 
-    def _scaled(self, features: Rows, dtype: Precision) -> Rows:
+    def _scale(self, features: Rows, dtype: Precision) -> Rows:
         """Scale features as those of the training instances."""
         return scale_rows(features, self.scaling, self.mean_, self.scale_, dtype)
 

@@ -1,7 +1,7 @@
 """The sub-network of the Siamese architecture: its forward pass, and its gradient by hand.
 
 In: label ids and context histograms. Out: codes, which are the concepts. Both sides of a pair go
-through the one network, which is what ties their weights.
+through the same network, so that their weights are tied.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class ConceptNetwork:
         return self.descriptors[label_ids]
 
     def label_inputs(self) -> Tensor:
-        """Return what each label adds to the first layer in any context, (n_labels, n_units)."""
+        """Return each label's part of the first layer in any context, (n_labels, n_units)."""
         weight = self.layers[0].weight[:, : self.n_label_features]
         if isinstance(self.descriptors, CentredRows):
             return self.descriptors.times(weight.t())
@@ -198,7 +198,7 @@ class ConceptNetwork:
         return hidden
 
     def forward(self, label_ids: Tensor, contexts: Tensor) -> Activations:
-        """Do what `encode` does, by the fastest products, and keep every layer."""
+        """Encode as `encode` does, by the fastest products, and keep every layer."""
         first = self.layers[0]
         n_features = self.n_label_features
         label_weight = first.weight[:, :n_features].t()
@@ -273,7 +273,7 @@ class ConceptNetwork:
 
 
 def count_weights(sizes: Sequence[int]) -> int:
-    """Count the weights of layers with so many inputs, units and outputs."""
+    """Count the weights of layers with given numbers of inputs, units and outputs."""
     return sum((n_in + 1) * n_out for n_in, n_out in pairwise(sizes))
 
 

@@ -31,7 +31,7 @@ _DRAWN_TOGETHER = 256
 _MOST_PLACES = 2**20
 
 
-class Batch(NamedTuple):
+class PairBatch(NamedTuple):
     """Examples of one step; examples 0 and 1, 2 and 3, … are the two sides of a pair."""
 
     label_ids: IntArray  # (n,), n even
@@ -73,7 +73,7 @@ class PairSampler:
         n_before = entries - self.starts[document_ids]
         return np.where(n_absent > 0, absent_ranks + n_before, -1)
 
-    def epoch(self, generator: np.random.Generator) -> Iterator[Batch]:
+    def epoch(self, generator: np.random.Generator) -> Iterator[PairBatch]:
         """Iterate over the batches of a pass; without negatives, one positive may sit it out."""
         per_batch = max(1, self.batch_size // (1 + self.n_negatives))
         if not self.n_negatives:
@@ -89,7 +89,7 @@ class PairSampler:
         if last_batch.size:
             yield from self._batches(last_batch, generator)
 
-    def _batches(self, chosen: IntArray, generator: np.random.Generator) -> Iterator[Batch]:
+    def _batches(self, chosen: IntArray, generator: np.random.Generator) -> Iterator[PairBatch]:
         """Add the negatives of the chosen positives, a row for each batch, and pair both."""
         positive_documents = self.document_ids[chosen]
         negative_documents = np.repeat(positive_documents, self.n_negatives, axis=1)
@@ -104,22 +104,22 @@ class PairSampler:
         labels = np.take_along_axis(labels, order, 1)
         documents = np.take_along_axis(documents, order, 1)
         positive = order < chosen.shape[1]
-        for batch in map(Batch, labels, documents, positive):
+        for batch in map(PairBatch, labels, documents, positive):
             if n_examples % 2 or (batch.label_ids < 0).any():
                 batch = _even(batch)
             if len(batch.label_ids):
                 yield batch
 
 
-def _even(batch: Batch) -> Batch:
-    """Leave out what has no label, and one example more where one finds no partner."""
+def _even(batch: PairBatch) -> PairBatch:
+    """Leave out examples without a label, and one more where the number is odd."""
     rows = np.flatnonzero(batch.label_ids >= 0)
     if len(rows) % 2:
-        # A negative one if there is any: they are drawn anew.
+        # A negative one if there is any: they are drawn again.
         unpaired = np.flatnonzero(~batch.positive[rows])
         last = unpaired[-1] if len(unpaired) else -1
         rows = np.delete(rows, last)
-    return Batch(batch.label_ids[rows], batch.document_ids[rows], batch.positive[rows])
+    return PairBatch(batch.label_ids[rows], batch.document_ids[rows], batch.positive[rows])
 
 
 class StepInput(NamedTuple):
@@ -132,7 +132,7 @@ class StepInput(NamedTuple):
 
     @classmethod
     def of(cls, tensors: Sequence[Tensor]) -> StepInput:
-        """Make a step of what `tensors` lists."""
+        """Make a step of the tensors that `tensors` lists."""
         label_ids, contexts = tensors[:2]
         prediction = PredictionTargets(*tensors[2:11])
         distance = DistanceTargets(*tensors[11:])
@@ -163,7 +163,7 @@ class Collator:
         self.n_labels = int(matrix.shape[1])
 
     def __call__(
-        self, batches: Sequence[Batch], *, share: float, siamese: bool, one_size: bool = False
+        self, batches: Sequence[PairBatch], *, share: float, siamese: bool, one_size: bool = False
     ) -> Iterator[StepInput]:
         """Make the steps of batches with the same number of examples.
 

@@ -86,7 +86,7 @@ class PrimingStore:
     def of(
         cls, embedding: ConceptEmbedding, semantics: LabelCorpus, corpus: LabelCorpus
     ) -> tuple[PrimingStore, tuple[str, ...]]:
-        """Collect label sets, then instances' that are new: the store, and what a warning names."""
+        """Collect label sets, then new ones of instances; return the store and dropped ids."""
         store = cls.empty(embedding)
         store, _, dropped = store.add(embedding, semantics)
         n_documents = len(semantics)

@@ -37,7 +37,8 @@ from polyseme.published.kernels import (
 
 _OVER_RELAXATION = 1.8
 _GREATEST_RHO = 4.0
-_LOOK_EVERY, _CHECK_EVERY = 2, 20
+_LOOK_EVERY = 2
+_CHECK_EVERY = 20
 _REUSE_FACTOR = 5.0
 _TARGET_ROWS = 4096
 # Above this many rows the inverse costs more than it saves over two triangular solutions. On a GPU
@@ -49,10 +50,14 @@ MOST_LANDMARKS = 3000
 _LEAST_PIVOT = {"float32": 1e-5, "float64": 1e-10}
 # How a memory bound is shared out: blocks of rows, the kernel to the landmarks, the solver, which
 # holds eight arrays of n numbers for each output.
-_BLOCK_SHARE, _STORE_SHARE, _STATE_SHARE, _STATE_ARRAYS = 0.1, 0.45, 0.4, 8
-# Closer to the optimum than this, what landmarks leave out weighs far more.
+_BLOCK_SHARE = 0.1
+_STORE_SHARE = 0.45
+_STATE_SHARE = 0.4
+_STATE_ARRAYS = 8
+# Closer to the optimum than this, the error of the landmarks is far larger.
 _LEAST_TOLERANCE = 3e-3
-_MAX_ITER, _CHANGE_EVERY = 200, 5
+_MAX_ITER = 200
+_CHANGE_EVERY = 5
 
 
 def solve_kernel_ridge(
@@ -229,7 +234,7 @@ class SharedKernelSolver:
                     return solution, bias, n_iter, violations
                 if bool(done.any()):
                     state = state.keep(~done)
-            # A factorisation costs as much as about n / 2g iterations: first wait for so many.
+            # A factorisation costs as much as about n / 2g iterations: first wait for that many.
             factorisation_cost = self._n / (2 * len(state.rows))
             if n_iter >= max(adapt_at, factorisation_cost):
                 self._adapt(state)
@@ -283,7 +288,7 @@ class SharedKernelSolver:
         return done, errors[~met]
 
     def _adapt(self, state: _Outputs) -> None:
-        """Factorise anew when another rho would save many iterations."""
+        """Factorise again when another rho would save many iterations."""
         # Steps in both variables matter alike when rho is the ratio of their sizes; measured on
         # noisy and clean targets, pictures and toys, a power just below 1 serves best.
         xp = self._xp
@@ -565,7 +570,7 @@ def landmarks_within(n: int, memory_bytes: float, row_bytes: int = 0) -> int:
 
 
 class LandmarkKernel:
-    """The kernel between all rows and landmarks, block by block, and what regressions need of it.
+    """The kernel between all rows and landmarks, block by block, and its sums for regressions.
 
     `take` gives the rows of a slice, dense and scaled; landmarks, (m, n_features), are scaled too.
     Those that the others explain are left out: `kept`, (r,), says which are used, `landmarks` are
@@ -634,7 +639,7 @@ class LandmarkKernel:
         n_outputs = targets.shape[1]
         coefficients = np.empty((len(self.kept), n_outputs), self._dtype)
         bias = np.empty(n_outputs, self._dtype)
-        for outputs in _alike(targets, most_outputs):
+        for outputs in _groups_of_spreads(targets, most_outputs):
             y, centre, spread = _standardise(targets[:, outputs], self._dtype)
             bound = (C / spread).astype(self._dtype)
             weights, offset = self._iterate(y, bound, nu, tolerance)
@@ -687,7 +692,7 @@ class LandmarkKernel:
             q_sums = xp.sum(q, axis=1, dtype=xp.float64)
             total = -q_sums[:, None] * self._means
             for block, kernel in self._kernels():
-                # `ridge` magnifies what float32 would round off here a thousand times.
+                # `ridge` magnifies the rounding of float32 here a thousand times.
                 total += _double(q[:, block]) @ _double(kernel)
             features = total @ ridge
             self._subtract(q, features)
@@ -721,8 +726,8 @@ class LandmarkKernel:
             columns += mean_predictions[:, None]
 
 
-def _alike(targets: FloatArray, most: int) -> Iterator[IntArray]:
-    """Yield groups of at most so many outputs whose spreads, within a factor of 4, want one rho."""
+def _groups_of_spreads(targets: FloatArray, most: int) -> Iterator[IntArray]:
+    """Yield groups of outputs whose spreads, within a factor of 4, can share one rho."""
     every = max(len(targets) // 10_000, 1)
     spreads = targets[::every].std(axis=0, dtype=np.float64)
     order = np.argsort(spreads)

@@ -1,7 +1,7 @@
 """The published method: labels are ranked by known concepts around an instance's point.
 
-In: tag sets and features. Out: a `PublishedTagger`, which ranks, completes, explains, grows without
-re-training, and is kept on disk.
+In: tag sets and features. Out: a `PublishedTagger`, which ranks, completes and explains labels,
+takes new documents without re-training, and can be saved.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from polyseme._validation import (
     PolysemeWarning,
     RandomState,
     as_generator,
+    as_row,
     check_device,
     check_features,
     check_fitted,
@@ -35,7 +36,6 @@ from polyseme._validation import (
     draw_seed,
     in_order,
     warn_dropped,
-    without_ids,
 )
 from polyseme.checkpoints import unless_refused
 from polyseme.corpus import (
@@ -47,9 +47,11 @@ from polyseme.corpus import (
     normalize_label,
 )
 from polyseme.documents import label_column, teaching_corpora
+from polyseme.extractors import fitted_copy
 from polyseme.features import EXTRACTORS, extractor_of
-from polyseme.features.base import MediaFeatures, learned_copy, one_item
-from polyseme.persistence import State, joined, plain, within, write_model
+from polyseme.features.base import MediaFeatures
+from polyseme.io.join import without_ids
+from polyseme.persistence import SavedEstimator, State, joined, plain, within
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.priming import RELATEDNESS, Explanation, PrimingRanker, PrimingStore
@@ -74,7 +76,7 @@ StrArray = NDArray[np.object_]
 
 
 @dataclass(repr=False, eq=False)  # both are scikit-learn's
-class PublishedTagger(Estimator):
+class PublishedTagger(SavedEstimator, Estimator):
     """Rank every label for an instance by the known concepts around its point, as published.
 
     Label sets teach what labels mean in context, instances with features the way into that space.
@@ -187,7 +189,7 @@ class PublishedTagger(Estimator):
         semantics, documents = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
         if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
-        # The order in which seeds are drawn belongs to what a seed gives.
+        # The order in which seeds are drawn is part of the reproducible result of a seed.
         embedding_seed = draw_seed(generator)
         mapper_seed = draw_seed(generator)
         feature_seed = draw_seed(generator)
@@ -197,7 +199,7 @@ class PublishedTagger(Estimator):
         table = X
         if self.features is not None and X is not None:
             with working(f"learning {self.features.kind} features", shown=self.verbose):
-                extractor, table = learned_copy(self.features, X, feature_seed)
+                extractor, table = fitted_copy(self.features, X, feature_seed)
         features = None
         if table is not None:
             features = check_instances(table, len(corpus), owner=owner)
@@ -207,7 +209,7 @@ class PublishedTagger(Estimator):
         mapper = None
         if self.fit_embedding:
             if features is not None and not corpus.used(semantics.without_unused().labels):
-                raise _nothing_shared()
+                raise _no_shared_label_error()
             embedding = self._embedding_to_fit(template, embedding_seed)
         with unless_refused(embedding.checkpoint if self.fit_embedding else None):
             if self.fit_embedding:
@@ -269,7 +271,7 @@ class PublishedTagger(Estimator):
             targets = embedding.targets(corpus)
         placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
         if not len(placed):
-            raise _nothing_shared()
+            raise _no_shared_label_error()
         mapper = copy_of(self.mapper or InstanceMapper())
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
@@ -346,7 +348,7 @@ class PublishedTagger(Estimator):
         return np.array(self.classes_, dtype=object)[label_ids], scores
 
     def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
-        """Return the nearest known concepts of a label, from near to far: what its score rests on.
+        """Return the nearest known concepts of a label, from near to far, which explain its score.
 
         Parameters
         ----------
@@ -360,7 +362,8 @@ class PublishedTagger(Estimator):
         check_fitted(self, "store_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = label_column(self.classes_, label, normalize=self.normalize_labels_)
-        point = self.points(one_item(x, self.features_))
+        item = as_row(x) if self.features_ is None else self.features_.single(x)
+        point = self.points(item)
         if len(point) != 1:
             raise InputError(f"`explain` takes one instance; got {len(point)}.")
         return self.store_.nearest(point[0], column, k)
@@ -431,7 +434,7 @@ class PublishedTagger(Estimator):
     def save(self, path: str | Path) -> None:
         """Write the tagger to a folder; see `ZeroShotTagger.save`."""
         path = check_path(path, what="The folder of a model")
-        write_model(path, "tagger", *self.get_state())
+        self._write(path, self.get_state())
 
     def get_state(self) -> State:
         """Return the fitted tagger as JSON values and arrays; see `from_state`."""
@@ -550,8 +553,8 @@ def _check_parts_fit(
         require(sound, name, "what its other parts ask for")
 
 
-def _nothing_shared() -> InputError:
-    """Build the error for instances of which nothing can be learned."""
+def _no_shared_label_error() -> InputError:
+    """Build the error for instances that no label can be learned from."""
     return InputError(
         "No instance carries a label of the label sets, so none can be placed in the concept "
         "space; check that both use the same labels."

@@ -39,7 +39,7 @@ from polyseme.metrics import example_map
 from polyseme.persistence import joined, within, write_model
 from polyseme.published.losses import LossSettings, distance_loss, prediction_loss
 from polyseme.published.network import ConceptNetwork, encode_documents, row_means, uses_onednn
-from polyseme.published.pairs import Batch, Collator, PairSampler, StepInput
+from polyseme.published.pairs import Collator, PairBatch, PairSampler, StepInput
 from polyseme.schema import (
     Anything,
     Array,
@@ -62,12 +62,14 @@ from polyseme.schema import (
 
 Record = dict[str, Any]
 
-# Losses cost a pass of their own, so that those of one step in so many are computed.
+# Losses cost a pass of their own, so they are computed at some steps only.
 LOOK_EVERY = 16
 # Numbers of a table that may be new in each step; a larger one would come page by page.
 _MOST_NEW = 2**22
 # Documents whose labels are scored at a time, and the most that are held out or known.
-_SCORED_TOGETHER, _MOST_HELD_OUT, _MOST_KNOWN = 1000, 1000, 100_000
+_SCORED_TOGETHER = 1000
+_MOST_HELD_OUT = 1000
+_MOST_KNOWN = 100_000
 
 
 @dataclass(repr=False, eq=False)  # both are scikit-learn's
@@ -259,7 +261,7 @@ class ConceptTrainer:
             record["score"] = self.evaluate(self.network)
         return record
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[PairBatch]:
         """Iterate over an epoch's batches: a whole pass, more up to the least steps, or fewer."""
         n_steps = 0
         n_passes = 0
@@ -273,7 +275,9 @@ class ConceptTrainer:
                     return
             n_passes += 1
 
-    def take_steps(self, batches: Iterable[Batch], *, siamese: bool = True) -> tuple[float, float]:
+    def take_steps(
+        self, batches: Iterable[PairBatch], *, siamese: bool = True
+    ) -> tuple[float, float]:
         """Take one step for each batch; the distance loss counts only with `siamese`.
 
         Return the prediction and the distance loss of a pair, on average over one step in sixteen.
@@ -432,7 +436,7 @@ class ConceptTrainer:
 def pretrain_layer(
     network: ConceptNetwork,
     number: int,
-    batches: Iterable[Batch],
+    batches: Iterable[PairBatch],
     contexts: Tensor,
     generator: np.random.Generator,
     *,
@@ -523,7 +527,7 @@ def error_free_score(
     return score
 
 
-# What the state of a trainer holds, and what its checkpoint adds.
+# The schema of a trainer's state, and of its checkpoint.
 _TRAINER = Fields(
     {
         "stage": Whole(0),
@@ -614,7 +618,7 @@ class Checkpoint:
         return draw_seed(as_generator(random_state))
 
     def restore(self, trainer: ConceptTrainer) -> None:
-        """Put a trainer where the interrupted run stood; do nothing if there is none."""
+        """Resume a trainer from the state of an interrupted run, if there is one."""
         if self.config:
             assert self.path is not None
             with reading(self.path, "checkpoint"), part("trainer"):
@@ -632,7 +636,7 @@ class Checkpoint:
 def training_progress(
     trainer: ConceptTrainer, *, shown: bool
 ) -> Iterator[Callable[[Record], None]]:
-    """Show epoch, score and the time that may be left; yield what is called with each record."""
+    """Show epoch, score and the time left; yield the function to call with each record."""
     if not shown:
         yield lambda record: None
         return

@@ -1,6 +1,6 @@
-"""Who may do what: bearer tokens with a scope, of which only hashes are kept.
+"""Bearer tokens, each with a name and a scope; only their hashes are stored.
 
-In: a file of tokens, which `polyseme token` writes. Out: the name and scope of whoever sent one.
+In: the file that `polyseme token` writes. Out: the name and scope that belong to a token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme._validation import InputError
-from polyseme.io.folders import check_file, locked, replacing, sweep
+from polyseme.io.folders import check_file, locked, replacing
 
 # Each may do what those before it may.
 SCOPES = ("read", "review", "admin")
@@ -67,7 +67,7 @@ class Tokens:
         return len(self._callers)
 
     def caller(self, token: str) -> Caller | None:
-        """Return who sent a token; None where nobody has it."""
+        """Return the caller that a token belongs to; None for an unknown one."""
         sent_hash = _hash(token)
         caller = None
         for token_hash, token_caller in self._callers.items():  # all are compared, in the same time
@@ -96,7 +96,6 @@ def new_token(path: Path, name: str, scope: str) -> str:
     token = f"ps_{secrets.token_urlsafe(32)}"
     # Of two that are made at once, each would write the file without the other's.
     with locked(path.parent, _LOCK_SECONDS):
-        sweep(path.parent)
         entries = _entries(path) if path.exists() else []
         entries = [entry for entry in entries if entry["name"] != name]
         entries.append({"name": name, "scope": scope, "sha256": _hash(token)})

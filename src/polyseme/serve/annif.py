@@ -22,12 +22,11 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from polyseme._validation import InputError
-from polyseme.serve import api
 from polyseme.serve.access import Caller
-from polyseme.serve.api import Host, answer, body_of, caller_of
-from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
+from polyseme.serve.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
 from polyseme.serve.questions import JSON, row_of, sentence_of
 from polyseme.serve.references import known_tags
+from polyseme.serve.routes.http import PROBLEMS, Host, body_of, caller_of, json_response
 from polyseme.serve.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
 from polyseme.verdicts import Verdict
 
@@ -39,7 +38,7 @@ _URI = "urn:polyseme:"
 _NUMBERS = re.compile(r"[-+0-9.eE\s]+(,[-+0-9.eE\s]+)*")
 _PROBLEM = {"description": "Something in the request cannot be used."}
 
-router = APIRouter(prefix="/v1", tags=["annif"], responses={**api.router.responses, 400: _PROBLEM})
+router = APIRouter(prefix="/v1", tags=["annif"], responses={**PROBLEMS, 400: _PROBLEM})
 
 
 def uri_of(label: str) -> str:
@@ -48,8 +47,10 @@ def uri_of(label: str) -> str:
 
 
 def label_of(uri: str) -> str | None:
-    """Return the label of a URI; None where it is none of ours."""
-    return unquote(uri.removeprefix(_URI)) if uri.startswith(_URI) else None
+    """Return the label of a URI; None for URIs of others."""
+    if uri.startswith(_URI):
+        return unquote(uri.removeprefix(_URI))
+    return None
 
 
 class Document(BaseModel):
@@ -60,7 +61,7 @@ class Document(BaseModel):
     metadata: dict[str, str] = {}
 
 
-class Batch(BaseModel):
+class DocumentBatch(BaseModel):
     """Several documents."""
 
     documents: Annotated[list[Document], Field(max_length=MOST_DOCUMENTS)]
@@ -74,7 +75,7 @@ class Subject(BaseModel):
 
 
 class Indexed(Document):
-    """A document with the labels that somebody has found right."""
+    """A document with its accepted labels."""
 
     subjects: Annotated[list[Subject], Field(max_length=MOST_TAGS)] = []
 
@@ -85,14 +86,14 @@ class Learned(BaseModel):
     documents: Annotated[list[Indexed], Field(max_length=1000)]
 
 
-# ---------------------------------------------------------------------- what there is
+# ---------------------------------------------------------------------- projects and vocabularies
 
 
 @router.get("/vocabs", summary="Vocabularies, as Annif lists them")
 def vocabs(request: Request) -> Response:
     """List the labels of each model as a vocabulary."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
-    return answer({"vocabs": [_vocabulary(host) for host in hosts.values()]})
+    return json_response({"vocabs": [_vocabulary(host) for host in hosts.values()]})
 
 
 @router.get(
@@ -116,13 +117,13 @@ def subjects(host: Host) -> Response:
 def projects(request: Request) -> Response:
     """List the models as projects."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
-    return answer({"projects": [_project(host) for host in hosts.values()]})
+    return json_response({"projects": [_project(host) for host in hosts.values()]})
 
 
 @router.get("/projects/{model}", summary="A model, as Annif shows a project")
 def project(host: Host) -> Response:
     """Describe a model as a project."""
-    return answer(_project(host), host.now.version)
+    return json_response(_project(host), host.now.version)
 
 
 def _vocabulary(host: ModelHost) -> dict[str, Any]:
@@ -195,7 +196,7 @@ async def suggest(request: Request, host: Host) -> Response:
     document = Document(text=fields["text"], metadata=metadata)
     limit, threshold = _bounds(fields)
     results, version = await _suggest(host, [document], limit, threshold)
-    return answer(results[0], version)
+    return json_response(results[0], version)
 
 
 @router.post(
@@ -211,14 +212,14 @@ async def suggest(request: Request, host: Host) -> Response:
 async def suggest_batch(request: Request, host: Host) -> Response:
     """Suggest labels for several documents; metadata may have `features`."""
     try:
-        documents = Batch.model_validate_json(await request.body()).documents
+        documents = DocumentBatch.model_validate_json(await request.body()).documents
     except ValidationError as error:
         raise HTTPException(400, sentence_of(error)) from error
     limit, threshold = _bounds(request.query_params)
     results, version = await _suggest(host, documents, limit, threshold)
     for result, document in zip(results, documents, strict=True):
         result["document_id"] = document.document_id
-    return answer(results, version)
+    return json_response(results, version)
 
 
 async def _suggest(
@@ -226,19 +227,21 @@ async def _suggest(
 ) -> tuple[list[dict[str, Any]], str]:
     """Return the suggestions for each document, and the version that gave the last of them."""
     try:
-        asks = [_ask_of(host, document, limit, threshold) for document in documents]
+        queries = [_suggest_request_of(host, document, limit, threshold) for document in documents]
     except InputError as error:
         raise HTTPException(400, str(error)) from error
-    answers = await asyncio.gather(*(_submit(host, ask) for ask in asks))
+    answers = await asyncio.gather(*(_submit(host, query) for query in queries))
     version = host.now.version
     results: list[dict[str, Any]] = []
-    for now, suggestions in answers:
-        version = now.version
+    for snapshot, suggestions in answers:
+        version = snapshot.version
         results.append({"results": [_result(suggestion) for suggestion in suggestions]})
     return results, version
 
 
-def _ask_of(host: ModelHost, document: Document, limit: int, threshold: float) -> Ask | None:
+def _suggest_request_of(
+    host: ModelHost, document: Document, limit: int, threshold: float
+) -> SuggestRequest | None:
     """Return the question that a document asks; None where nothing is known of it."""
     row = _features(document.metadata.get("features"))
     if row is not None:
@@ -246,14 +249,16 @@ def _ask_of(host: ModelHost, document: Document, limit: int, threshold: float) -
     tags = tuple(known_tags(host, document.text))
     if limit == 0 or (row is None and not tags):
         return None
-    return Ask(row, tags, limit, threshold or None)
+    return SuggestRequest(row, tags, limit, threshold or None)
 
 
-async def _submit(host: ModelHost, ask: Ask | None) -> tuple[Snapshot, list[Suggestion]]:
+async def _submit(
+    host: ModelHost, query: SuggestRequest | None
+) -> tuple[Snapshot, list[Suggestion]]:
     """Return a model's answer; a question from which nothing follows gets no suggestion."""
-    if ask is not None:
+    if query is not None:
         with suppress(InputError):  # only tags that are newer than the space
-            return await host.scoring.submit(ask)
+            return await host.scoring.submit(query)
     return host.now, []
 
 

@@ -1,8 +1,8 @@
-"""The application: models behind HTTP, with limits on everything that a stranger can send.
+"""The application: models behind HTTP, with limits on everything that a client can send.
 
-In: hosts of models, and settings. Out: an ASGI application. Routes are in `api`, `annif`,
-`label_studio` and `photoprism`; here is what all of them share: who may ask, how much may be sent,
-how long it may take, how errors are told, what is counted and logged.
+In: hosts of models, and settings. Out: an ASGI application. Routes are in `routes`, `annif`,
+`label_studio` and `photoprism`; this module has what all of them share: access, limits of size and
+time, the form of errors, metrics and logs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Send = Callable[[Message], Awaitable[None]]
 Scope = MutableMapping[str, Any]
 
 STATIC = Path(__file__).with_name("static")
-_LEFT = 499  # what others log for somebody who went before all was sent
+_LEFT = 499  # nginx's status for a client that closed the connection
 _ID = re.compile(r"[\w.:-]{1,64}")
 _LOCAL = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 _PUBLIC = ("/health/", "/static/")
@@ -132,7 +132,7 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
         The models, each under a name of its own.
     settings : Settings, optional
     """
-    from polyseme.serve import annif, api, label_studio, photoprism
+    from polyseme.serve import annif, label_studio, photoprism, routes
 
     names = [host.name for host in hosts]
     if not names or len(set(names)) < len(names):
@@ -153,11 +153,13 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     app.state.ready = False
     for host in hosts:
         host.scoring.sizes = app.state.metrics.batch.observe
-    # Before the routers: what is asked most often goes without FastAPI's dependencies, which cost
+    # Before the routers: the most frequent request goes without FastAPI's dependencies, which cost
     # more than the scoring. The router has the same function, and describes it.
-    app.add_route(api.SUGGEST, api.suggest_directly, methods=["POST"], include_in_schema=False)
+    app.add_route(
+        routes.SUGGEST, routes.suggest_directly, methods=["POST"], include_in_schema=False
+    )
     _add_care(app)
-    for module in (api, annif, label_studio, photoprism):
+    for module in (*routes.MODULES, annif, label_studio, photoprism):
         app.include_router(module.router)
     _add_errors(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -169,7 +171,7 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
 def _schema(app: FastAPI) -> dict[str, Any]:
     """Describe the API, with bodies that have several forms, and with tokens where they count."""
     if app.openapi_schema is None:
-        from polyseme.serve.api import BODIES
+        from polyseme.serve.routes import BODIES
 
         schema = get_openapi(
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
@@ -362,8 +364,8 @@ def _add_care(app: FastAPI) -> None:
         counted.model.clear()
         for host in app.state.hosts.values():
             counted.waiting.labels(host.name).set(host.scoring.n_waiting)
-            now = host.now
-            counted.model.labels(host.name, now.version).set(len(now.tagger.classes_))
+            snapshot = host.now
+            counted.model.labels(host.name, snapshot.version).set(len(snapshot.tagger.classes_))
         return Response(
             generate_latest(counted.registry), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
@@ -422,7 +424,7 @@ class Frame:
             detail = f"This took longer than the {self.settings.deadline:g} s that are allowed."
             await self._fail(scope, receive, sending, answered, 503, detail)
         except ClientDisconnect:
-            answered[0] = answered[0] or _LEFT  # nobody is there to be told
+            answered[0] = answered[0] or _LEFT  # the client has gone
         except Exception:
             _log.exception("request %s failed", request_id)
             detail = f"Something went wrong here; the log has it under {request_id}."
@@ -444,7 +446,7 @@ class Frame:
             await problem(status, detail, scope["request_id"])(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
-        """Return why somebody may not ask, or note who it is."""
+        """Return why a caller is refused; None, and the caller noted, where they are let in."""
         path = scope["path"]
         name = scope["request_id"]
         host = headers.get(b"host", b"").decode("latin-1")
@@ -475,7 +477,7 @@ class Frame:
         return f"A request may send {self.settings.max_body / 2**20:g} MiB at the most."
 
     def _limited(self, receive: Receive) -> Receive:
-        """Count what is sent, whatever its length was said to be."""
+        """Count the bytes that arrive, whatever the declared length."""
         left = self.settings.max_body
 
         async def receiving() -> Message:
@@ -520,4 +522,6 @@ def _token(header: bytes) -> str:
 
 def _digits(value: bytes) -> bytes:
     """Return a length that is one, else 0."""
-    return value if value.isdigit() and len(value) < 16 else b"0"
+    if value.isdigit() and len(value) < 16:
+        return value
+    return b"0"

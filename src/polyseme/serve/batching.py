@@ -1,9 +1,9 @@
 """Micro-batches: requests that wait at the same time are scored together.
 
 In: rows, one by one, from an event loop. Out: each row's result, as soon as its batch is done. A
-batch is whatever waits when the worker is free, so that nobody waits for company; a row that fails
-is scored by itself, so that it harms no other. A single row is scored at once in the event loop, as
-long as single rows take less than changing threads does.
+batch is all rows that wait when the worker is free, so that no row waits for others; rows of a
+batch that fails are scored one by one. A single row is scored in the event loop itself, as long as
+that is faster than a change of threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class QueueFullError(RuntimeError):
 
 
 class Batcher(Generic[T, R]):
-    """Score what waits, many at a time, in one thread of its own; a quick single row at once.
+    """Score waiting rows in batches, in a thread of its own; a quick single row at once.
 
     Parameters
     ----------
@@ -55,7 +55,9 @@ class Batcher(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self._seconds_alone = math.inf  # that the last single row took
-        self.sizes: Callable[[int], object] = lambda size: None  # told of every batch
+        self.sizes: Callable[[int], object] = lambda size: (
+            None
+        )  # called with the size of every batch
 
     @property
     def n_waiting(self) -> int:

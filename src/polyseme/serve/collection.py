@@ -1,8 +1,8 @@
-"""The items that people review: what is known of each, and answers about all of them at once.
+"""The items that people review: their tags, files and suggestions.
 
-In: ids, features, tags and files of items. Out: what to look at next, what is suggested for one of
-them, and its picture or sound. Items are coded once for a space; an answer costs no more than the
-label it is about.
+In: ids, features, tags and files of items. Out: questions for active learning, suggestions for an
+item, and its picture or sound. Items are encoded once for a space; after an answer only the label
+that it is about is scored again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from polyseme.io import Table
 from polyseme.tagger import ZeroShotTagger
 from polyseme.verdicts import Verdict
 
-# What a browser is told of a sound, by the ending of its file's name.
+# Media types of sounds by the suffix of the file.
 SOUNDS = dict.fromkeys((".wav", ".wave"), "audio/wav")
 SOUNDS |= {".flac": "audio/flac", ".mp3": "audio/mpeg", ".aac": "audio/aac"}
 SOUNDS |= dict.fromkeys((".ogg", ".oga", ".opus"), "audio/ogg")
@@ -113,7 +113,7 @@ class Collection:
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
 
-    # ------------------------------------------------------------------ what is known of items
+    # ------------------------------------------------------------------ items and their tags
 
     def tags_of(self, name: str) -> tuple[str, ...]:
         """Return the tags that an item has already."""
@@ -134,7 +134,7 @@ class Collection:
         return self._tags.count(())
 
     def find(self, query: str = "", tagged: bool | None = None) -> list[str]:
-        """Return the items in whose id or tags all words of a query stand, in their order.
+        """Return the items whose id or tags contain all words of a query, in order.
 
         Parameters
         ----------
@@ -176,24 +176,31 @@ class Collection:
     def select(self, names: Sequence[str], tagger: ZeroShotTagger | None = None) -> Any:
         """Return some items with their ids, as taggers take them.
 
-        Where they are coded in the space of a tagger they are returned so, for this tagger alone.
+        Items that are encoded in the space of a given tagger are returned encoded, for this tagger
+        alone.
         """
         rows = [self._row(name) for name in names]
         items = self._items
-        if tagger is not None and items is not None and items.space == tagger.space_.digest_:
+        space_digest = None if tagger is None else tagger.space_.digest_
+        if items is not None and items.space == space_digest:
             return items[rows]
         X = self._X[rows]
+        ids = list(names)
         if isinstance(X, Extracted):
-            return Extracted(X.kind, X.preprocessing, tuple(names), X.raw)
+            return Extracted(X.kind, X.preprocessing, tuple(ids), X.raw)
         if isinstance(X, Table):
-            return Table(features=X.features, columns=X.columns, ids=list(names))
-        return Table(features=X, columns=None, ids=list(names))
+            return Table(features=X.features, columns=X.columns, ids=ids)
+        return Table(features=X, columns=None, ids=ids)
 
     def among(self, verdicts: Iterable[Verdict]) -> Any:
         """Return the items that verdicts are about, as taggers take them; None without any."""
-        item_names = dict.fromkeys(verdict.item for verdict in verdicts)
-        names = [name for name in item_names if name in self._rows]
-        return self.select(names) if names else None
+        names: dict[str, None] = {}
+        for verdict in verdicts:
+            if verdict.item in self._rows:
+                names[verdict.item] = None
+        if not names:
+            return None
+        return self.select(list(names))
 
     def _row(self, name: str) -> int:
         """Find an item."""
@@ -210,7 +217,7 @@ class Collection:
             texts.append(" ".join(words))
         return texts
 
-    # ------------------------------------------------------------------ what a model says of them
+    # ------------------------------------------------------------------ scores of a model
 
     def items(self, tagger: ZeroShotTagger) -> EncodedItems:
         """Return the items coded in a tagger's space; they are coded once, which may take long."""
@@ -221,13 +228,13 @@ class Collection:
             return self._items
 
     def warm(self, tagger: ZeroShotTagger) -> None:
-        """Code all items, and read all labels, so that nobody waits for it."""
+        """Encode all items and score all labels, so that no request has to wait for it."""
         tagger.ask(self.items(tagger), k=1, strategy="likeliest")
 
     def ask(
         self, tagger: ZeroShotTagger, label: str | None, k: int, strategy: str
     ) -> list[Question]:
-        """Return what to look at next; see `ZeroShotTagger.ask`."""
+        """Return the questions to ask next; see `ZeroShotTagger.ask`."""
         known_tags = None
         if self.tag_counts or strategy == "errors":
             known_tags = self._known_tags(tagger)
@@ -236,16 +243,19 @@ class Collection:
     def suggest(self, tagger: ZeroShotTagger, name: str, k: int) -> list[tuple[str, float, str]]:
         """Return the k likeliest labels that an item does not have, with probability and kind."""
         row = self._row(name)
-        resolve = tagger.vocabulary_.resolve
-        own_tags = {normalize_label(resolve(tag)) for tag in self._tags[row]}
+        own_keys: set[str] = set()
+        for tag in self._tags[row]:
+            label = tagger.vocabulary_.resolve(tag)
+            own_keys.add(normalize_label(label))
         items = self.items(tagger)
-        labels, scores = tagger.rank(items[row], k + len(own_tags))
+        labels, scores = tagger.rank(items[row], k + len(own_keys))
         kinds = dict(zip(tagger.classes_.tolist(), tagger.kinds_.tolist(), strict=True))
         suggestions: list[tuple[str, float, str]] = []
         item_labels = labels[0].tolist()
         item_scores = scores[0].tolist()
         for label, score in zip(item_labels, item_scores, strict=True):
-            if score > 0 and normalize_label(label) not in own_tags:
+            is_own = normalize_label(label) in own_keys
+            if score > 0 and not is_own:
                 suggestions.append((label, score, kinds[label]))
         return suggestions[:k]
 
@@ -312,7 +322,7 @@ class Collection:
             raise InputError(f"The file of '{name[:60]}' {reason}.") from error
 
     def _kind_of_media(self) -> str | None:
-        """Return what most files are: "image" or "audio"; None where there are none of either."""
+        """Return the kind of most files, "image" or "audio"; None where there are neither."""
         if isinstance(self._X, Extracted) and self._files:
             return self._X.kind
         counts = Counter(_kind_of(file) for file in self._files.values())
@@ -324,11 +334,13 @@ class Collection:
 
 def _n_rows(values: Any) -> int:
     """Count rows of anything that has some."""
-    return int(values.shape[0]) if hasattr(values, "shape") else len(values)
+    if hasattr(values, "shape"):
+        return int(values.shape[0])
+    return len(values)
 
 
 def _kind_of(file: Path) -> str | None:
-    """Return what a file is by its name: "image", "audio" or neither."""
+    """Return the kind of a file by its name: "image", "audio" or neither."""
     suffix = file.suffix.lower()
     if suffix in SOUNDS and suffix in AudioFeatures.suffixes:
         return "audio"
@@ -336,7 +348,7 @@ def _kind_of(file: Path) -> str | None:
 
 
 def _small_picture(file: Path, side: int) -> bytes:
-    """Return a picture file as JPEG, no larger than so many pixels a side."""
+    """Return a picture file as JPEG, of at most `size` pixels a side."""
     from polyseme.features.pictures import read_thumbnail
 
     return read_thumbnail(file, size=side, quality=_QUALITY)

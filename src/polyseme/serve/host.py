@@ -1,7 +1,7 @@
-"""A model in use: one tagger that answers, and how it is changed, saved and replaced.
+"""A served model: the tagger that answers, and how it is changed, saved and replaced.
 
-In: a model's folder. Out: answers by the tagger of the moment. Whoever asks holds a snapshot; a
-change is made to a copy, saved, and put in its place, so that no answer mixes two states.
+In: a model's folder. Out: answers by the current tagger. Each request holds a snapshot; a change is
+made to a copy, saved, and swapped in, so that no answer mixes two states.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -29,33 +29,33 @@ from polyseme._validation import InputError, PolysemeWarning
 from polyseme.corpus import normalize_label
 from polyseme.features.base import Extracted, MediaError, MediaFeatures
 from polyseme.io import Table
-from polyseme.persistence import MANIFEST
+from polyseme.model_state import tagger_from_state
+from polyseme.persistence import MODEL
 from polyseme.serve.batching import Batcher
 from polyseme.serve.collection import Collection, UnknownItemError
 from polyseme.serve.landscape import Anchor, Dots, Landscape, anchors, concept_positions
 from polyseme.serve.refit import Refitting
 from polyseme.serve.versions import Version, Versions
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 from polyseme.tagger import ZeroShotTagger, load
+from polyseme.tags import likely_tags
 from polyseme.verdicts import Undo, Verdict, VerdictLog
+from polyseme.vocabulary import similar_labels
 from polyseme.word_vectors import WordVectors
 
 Row = NDArray[np.float32]
 T = TypeVar("T")
 
-# Rows that a new model must answer for before it is used, and how many failures among the first
-# answers afterwards bring the old one back.
-_CANARY = 16
-_TRIAL = 50
-_FAILURES = 3
-_MOST_TYPED = 10_000
+# Labels without any chance are not suggested.
+_SMALLEST = 1e-300
+_MOST_UNKNOWN_TAGS = 10_000
 _MOST_SIMILAR = 500
 _MOST_PRECISIONS = 128
 _HINTS = 3  # labels that may have been meant
 
 
-class Ask(NamedTuple):
-    """One question: features, tags or both, and what is wanted."""
+class SuggestRequest(NamedTuple):
+    """A request for tags of one item: features, tags or both, and which tags to return."""
 
     features: Row | None
     tags: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Suggestion(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A tagger as it is at one moment, with what is looked up in it."""
+    """The state of a tagger at one moment, with its lookup tables."""
 
     tagger: ZeroShotTagger
     digest: str  # of the files it was read from
@@ -100,7 +100,7 @@ class Snapshot:
 
     @cached_property
     def answers(self) -> dict[str, tuple[int, int]]:
-        """How often yes and no were said of each label."""
+        """Numbers of yes and of no for each label."""
         yes_and_no: dict[str, list[int]] = {}
         for verdicts in self.said.values():
             for verdict in verdicts:
@@ -111,14 +111,14 @@ class Snapshot:
 
     @cached_property
     def said(self) -> dict[str, list[Verdict]]:
-        """The answers that stand, by item."""
+        """The standing verdicts by item."""
         by_item: dict[str, list[Verdict]] = {}
         for verdict in self.tagger.verdicts_.standing():
             by_item.setdefault(verdict.item, []).append(verdict)
         return by_item
 
     def named(self, label: str) -> str:
-        """Return a label's own name of now, or what it was called where it is unknown now."""
+        """Return a label's current name, or its former one where it is unknown now."""
         return self.known(label) or label
 
     def accepted(self, collection: Collection) -> Iterator[tuple[str, list[str]]]:
@@ -136,7 +136,7 @@ class Snapshot:
 
     @property
     def reviewed(self) -> KeysView[str]:
-        """Items that somebody has answered for."""
+        """Items with a standing verdict."""
         return self.said.keys()
 
     @cached_property
@@ -147,8 +147,9 @@ class Snapshot:
     @cached_property
     def similar(self) -> dict[str, list[tuple[str, float]]]:
         """Labels that are used alike, of both of each pair."""
+        store = self.tagger.store_
         similar: dict[str, list[tuple[str, float]]] = {}
-        for first, second, alike in self.tagger.similar_labels(_MOST_SIMILAR):
+        for first, second, alike in similar_labels(store.matrix, store.labels, _MOST_SIMILAR):
             similar.setdefault(first, []).append((second, alike))
             similar.setdefault(second, []).append((first, alike))
         return similar
@@ -163,7 +164,7 @@ class Snapshot:
         return {self.key(label): label for label in self.kinds}
 
     def key(self, label: str) -> str:
-        """Return what labels are compared by."""
+        """Return the key by which labels are compared."""
         return normalize_label(label) if self.tagger.normalize_labels_ else label
 
     def known(self, label: str) -> str | None:
@@ -187,7 +188,7 @@ class Snapshot:
         return {}
 
     def least(self, precision: float) -> dict[str, float]:
-        """Return how likely each label must be for a precision."""
+        """Return the threshold of each label for a precision."""
         thresholds = self._least.get(precision)
         if thresholds is None:
             with warnings.catch_warnings():
@@ -204,7 +205,7 @@ class Snapshot:
 class Map:
     """Known documents on a plane."""
 
-    store: ConceptStore
+    store: KnownDocuments
     landscape: Landscape
 
     @cached_property
@@ -237,32 +238,16 @@ class Map:
         return hashlib.sha256(self.points).hexdigest()[:16]
 
 
-class OnDisk(NamedTuple):
-    """What the folder of a model holds: the manifest's digest, and names, sizes and times."""
-
-    digest: str  # empty without a manifest
-    files: tuple[tuple[str, int, int], ...]
-
-
 class UnknownLabelError(InputError):
     """No label of that name is known."""
 
 
 @dataclass
-class Trial:
-    """A new model on trial: how it does, and what to go back to."""
+class Notices:
+    """What the administrators of a host should know."""
 
-    before: Snapshot
-    n_answers: int = 0
-    n_failures: int = 0
-
-
-@dataclass
-class Told:
-    """What the host has noticed, for people who look after it."""
-
-    typed: Counter[str] = field(default_factory=Counter)  # tags that were given and are not known
-    trouble: str | None = None  # why the last reload was not taken, or was taken back
+    typed: Counter[str] = field(default_factory=Counter)  # unknown tags in requests
+    trouble: str | None = None  # why the last reload was refused
 
 
 class ModelHost:
@@ -296,15 +281,15 @@ class ModelHost:
         self.collection = collection
         self.words = words
         self.versions = Versions(self.path)
-        self.told = Told()
+        self.told = Notices()
         self._writing = threading.RLock()
-        self._trial: Trial | None = None
-        self._refused: OnDisk | None = None  # what was there when it could not be used
         self._saved = 0.0
-        self._asked: deque[Row] = deque(maxlen=_CANARY)  # the latest, for the next canary
+        self._looked_at = self._stamp()
         self._now = self._read()
-        self.scoring: Batcher[Ask, tuple[Snapshot, list[Suggestion]]] = Batcher(self.suggest)
-        self.looking: Batcher[bytes, Row] = Batcher(self._look, largest=8, most_waiting=64)
+        self.scoring: Batcher[SuggestRequest, tuple[Snapshot, list[Suggestion]]] = Batcher(
+            self.suggest
+        )
+        self.looking: Batcher[bytes, Row] = Batcher(self._extract_files, largest=8, most_waiting=64)
         self._map: Map | None = None
         self.refitting = Refitting(self)
         tagger = self._now.tagger
@@ -323,8 +308,8 @@ class ModelHost:
     def changed(self) -> str:
         """When the model on disk was last saved, as far as one can see."""
         with suppress(OSError):
-            manifest = self.path / MANIFEST
-            self._saved = manifest.stat().st_mtime
+            file = self.path / MODEL
+            self._saved = file.stat().st_mtime
         saved_at = datetime.fromtimestamp(self._saved, UTC)
         return saved_at.isoformat(timespec="seconds")
 
@@ -334,7 +319,7 @@ class ModelHost:
         return self._now.tagger.features_
 
     def items(self, rows: Sequence[Row], names: Sequence[str] | None = None) -> Any:
-        """Return rows of features as the tagger takes items: a table, or what was extracted."""
+        """Return rows of features as a tagger takes items: a table or an extraction."""
         extractor = self.extractor
         if extractor is None:
             features = np.stack(rows)
@@ -348,65 +333,57 @@ class ModelHost:
         raw: Any = np.stack(rows) if extractor.kind == "image" else list(rows)
         return Extracted(extractor.kind, extractor.preprocessing(), tuple(names), raw)
 
-    def suggest(self, asks: Sequence[Ask]) -> list[tuple[Snapshot, list[Suggestion]]]:
-        """Answer several questions at once, all by the same state.
+    def suggest(self, queries: Sequence[SuggestRequest]) -> list[tuple[Snapshot, list[Suggestion]]]:
+        """Answer several requests at once, all by the same snapshot.
 
         Parameters
         ----------
-        asks : sequence of Ask
+        asks : sequence of SuggestRequest
             Checked by `check`.
         """
-        now = self._now
+        snapshot = self._now
         groups: dict[tuple[Any, ...], list[int]] = {}
-        for number, ask in enumerate(asks):
-            groups.setdefault((ask.features is None, ask.kinds), []).append(number)
-        suggestions: list[list[Suggestion]] = [[] for _ in asks]
-        try:
-            for (no_features, kinds), numbers in groups.items():
-                group = [asks[number] for number in numbers]
-                rows = [ask.features for ask in group if ask.features is not None]
-                X = None if no_features else self.items(rows)
-                has_tags = any(ask.tags for ask in group)
-                tags = [ask.tags for ask in group] if has_tags else None
-                # The item's own tags come first, and are taken out of the answer.
-                most = max(ask.k + len(ask.tags) for ask in group)
-                labels, scores = now.tagger.rank(X, most, tags, kinds=kinds)
-                for number, names, values in zip(numbers, labels, scores, strict=True):
-                    suggestions[number] = _chosen(
-                        now, asks[number], names.tolist(), values.tolist()
-                    )
-                self._asked.extend(rows[:_CANARY])
-        except InputError:
-            raise
-        except Exception:
-            self._answered(now, failed=True)
-            raise
-        self._answered(now, failed=False)
-        return [(now, item_suggestions) for item_suggestions in suggestions]
+        for number, query in enumerate(queries):
+            groups.setdefault((query.features is None, query.kinds), []).append(number)
+        suggestions: list[list[Suggestion]] = [[] for _ in queries]
+        for (no_features, kinds), numbers in groups.items():
+            group = [queries[number] for number in numbers]
+            rows = [query.features for query in group if query.features is not None]
+            X = None if no_features else self.items(rows)
+            has_tags = any(query.tags for query in group)
+            tags = [query.tags for query in group] if has_tags else None
+            # The item's own tags come first, and are taken out of the answer.
+            most = max(query.k + len(query.tags) for query in group)
+            labels, scores = snapshot.tagger.rank(X, most, tags, kinds=kinds)
+            for number, names, values in zip(numbers, labels, scores, strict=True):
+                suggestions[number] = _select_suggestions(
+                    snapshot, queries[number], names.tolist(), values.tolist()
+                )
+        return [(snapshot, item_suggestions) for item_suggestions in suggestions]
 
-    def check(self, ask: Ask) -> tuple[Ask, list[str]]:
-        """Check a question before it is queued; return it with known tags, and the unknown tags.
+    def check(self, query: SuggestRequest) -> tuple[SuggestRequest, list[str]]:
+        """Check a request before it is queued; return it with known tags, and the unknown tags.
 
         Raises
         ------
         InputError
             With one sentence about what is wrong.
         """
-        now = self._now
-        label_by_tag = {tag: now.known(tag) for tag in ask.tags}
+        snapshot = self._now
+        label_by_tag = {tag: snapshot.known(tag) for tag in query.tags}
         labels = [label for label in label_by_tag.values() if label is not None]
         unknown_tags = [tag for tag, label in label_by_tag.items() if label is None]
-        self._typed(unknown_tags)
-        if ask.features is None and not labels:
+        self._count_unknown_tags(unknown_tags)
+        if query.features is None and not labels:
             if unknown_tags:
                 raise InputError(f"None of the tags is known: {', '.join(unknown_tags[:5])}.")
             raise InputError("Give features, an item, a file or tags.")
-        if ask.features is not None:
-            self.check_row(ask.features)
-        if ask.precision is not None and ask.features is None:
+        if query.features is not None:
+            self.check_row(query.features)
+        if query.precision is not None and query.features is None:
             raise InputError("A precision is promised of items; for tags alone give a threshold.")
         distinct_labels = tuple(dict.fromkeys(labels))
-        return ask._replace(tags=distinct_labels), unknown_tags
+        return query._replace(tags=distinct_labels), unknown_tags
 
     def check_row(self, row: Row) -> None:
         """Raise unless a row of features fits the model."""
@@ -423,15 +400,15 @@ class ModelHost:
         if not np.isfinite(row).all():
             raise InputError("Features must be finite; got NaN or infinity.")
 
-    def _typed(self, unknown: Iterable[str]) -> None:
-        """Count tags that people send and the vocabulary lacks."""
+    def _count_unknown_tags(self, unknown: Iterable[str]) -> None:
+        """Count tags of requests that the vocabulary lacks."""
         typed = self.told.typed
         for tag in unknown:
-            if len(typed) < _MOST_TYPED or tag in typed:
+            if len(typed) < _MOST_UNKNOWN_TAGS or tag in typed:
                 typed[tag] += 1
 
-    def _look(self, files: Sequence[bytes]) -> list[Any]:
-        """Return the numbers of uploaded files, or why there are none."""
+    def _extract_files(self, files: Sequence[bytes]) -> list[Any]:
+        """Return the features of uploaded files, or the error for each."""
         extractor = self.extractor
         assert extractor is not None
         paths: list[Path] = []
@@ -454,29 +431,29 @@ class ModelHost:
         return results
 
     def warm(self) -> None:
-        """Load what the first request needs, so that nobody waits for it."""
+        """Load everything that the first request needs."""
         tagger = self._now.tagger
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
         tagger.rank(None, 1, [[tagger.store_.labels[0]]])
         extractor = self.extractor
         if extractor is not None and extractor.kind == "image":
-            with suppress(InputError):  # what looks at pictures may not be installed
+            with suppress(InputError):  # the libraries for pictures may not be installed
                 extractor.extract_batch([np.zeros((8, 8, 3), dtype=np.uint8)])
 
     async def close(self) -> None:
-        """Answer what waits, and end; a refit that is running is given up."""
+        """Answer the waiting requests, and end; a running refit is cancelled."""
         self.refitting.stop()
         await self.scoring.close()
         await self.looking.close()
 
     # ------------------------------------------------------------------ the map
 
-    def map(self, now: Snapshot | None = None) -> Map:
+    def map(self, snapshot: Snapshot | None = None) -> Map:
         """Return the known documents on a plane: at once by their axes, better when laid out."""
-        now = now or self._now
-        store = now.tagger.store_
-        space_digest = now.tagger.space_.digest_
+        snapshot = snapshot or self._now
+        store = snapshot.tagger.store_
+        space_digest = snapshot.tagger.space_.digest_
         current = self._map
         if current is not None and current.store is store:
             return current
@@ -502,7 +479,8 @@ class ModelHost:
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
         """Return where one item, or one tag set, lies on the map."""
-        points = self._now.tagger.points(X, tags)
+        tagger = self._now.tagger
+        points = tagger.space_.points(tagger.transform(X, tags))
         places = self.map().landscape.place(points)
         x, y = places[0].tolist()
         return x, y
@@ -532,11 +510,11 @@ class ModelHost:
         """
         with self._writing:
             clone = copy(self._now.tagger)
-            numbers = clone.learn(verdicts, self._answered_items(verdicts, rows or {}), seen)
+            numbers = clone.learn(verdicts, self._items_of_verdicts(verdicts, rows or {}), seen)
             self._use(clone, self._now.digest)
         return numbers
 
-    def _answered_items(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row]) -> Any:
+    def _items_of_verdicts(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row]) -> Any:
         """Return the items that verdicts are about, as the tagger takes them.
 
         Items are sent with their features or belong to the collection. Of items that were answered
@@ -545,7 +523,7 @@ class ModelHost:
         tagger = self._now.tagger
         collection = self.collection
         if not tagger.n_features_in_:
-            return None  # the tagger says that it knows no items
+            return None  # the tagger raises an error about it
         names = list(dict.fromkeys(verdict.item for verdict in verdicts))
         listed: list[str] = []
         if collection is not None:
@@ -596,23 +574,25 @@ class ModelHost:
         """
         with self._writing, self.versions.writing():
             if self.versions.current() != self._now.digest:
-                self._replace(self._read())  # somebody else has saved meanwhile
+                self._now = self._read()  # another process has saved meanwhile
             clone = copy(self._now.tagger)
             result = function(clone)
             clone.save(self.path)
             version = self._keep(action, detail, who, clone)
             self._use(clone, version.digest)
+            stamp = self._stamp()
+            if self.versions.current() == version.digest:
+                self._looked_at = stamp  # this is our own change
         return result
 
     def restore(self, number: int, who: str | None) -> None:
-        """Restore a former version; what people have answered stays."""
+        """Restore a former version; people's answers stay."""
         state = self.versions.state(number)
 
         def put_back(tagger: ZeroShotTagger) -> None:
-            former = ZeroShotTagger.from_state(*state)
+            former = tagger_from_state(*state)
             former.use_log(VerdictLog(self.path))
-            tagger.__dict__.clear()
-            tagger.__dict__.update(former.__dict__)
+            _take_over(tagger, former)
 
         self.change("restore", f"version {number}", who, put_back)
 
@@ -638,9 +618,8 @@ class ModelHost:
             log = VerdictLog(self.path)
             items = None if self.collection is None else self.collection.among(log.standing())
             fitted.use_log(log, items)
-            self._canary(Snapshot(fitted, before.digest, 0))
-            tagger.__dict__.clear()
-            tagger.__dict__.update(fitted.__dict__)
+            self._check_features(fitted)
+            _take_over(tagger, fitted)
 
         self.change("refit", f"{len(fitted.store_.ids)} tag sets", who, put_in_place)
 
@@ -661,9 +640,7 @@ class ModelHost:
     def refresh(self) -> bool:
         """Load what others have written to the model's folder; return whether anything changed."""
         with self._writing:
-            on_disk = self._on_disk()
-            changed = on_disk.digest != self._now.digest or self._refused is not None
-            if changed and on_disk != self._refused:
+            if self._stamp() != self._looked_at:
                 return self.reload()
             if self._now.tagger.verdicts_.count == self._now.n_events:
                 return False
@@ -673,7 +650,7 @@ class ModelHost:
             return True
 
     def reload(self) -> bool:
-        """Load the model on disk beside the one in use; swap them if it answers a canary.
+        """Load the model on disk beside the one in use, and swap them if it takes the same items.
 
         Raises
         ------
@@ -681,35 +658,29 @@ class ModelHost:
             Where the new one cannot be used; the old one goes on.
         """
         with self._writing:
-            on_disk = self._on_disk()
+            self._looked_at = self._stamp()  # `refresh` does not try it again until it changes
             try:
                 fresh = self._read()
-                self._canary(fresh)
+                self._check_features(fresh.tagger)
             except Exception as error:
                 reason = str(error) or type(error).__name__
-                self._refused = on_disk  # `refresh` does not try it again until something changes
                 self.told.trouble = f"A reload was refused, and the former model goes on: {reason}"
                 raise InputError(self.told.trouble) from error
             changed = fresh.version != self._now.version
-            self._replace(fresh)
-            self._refused = self.told.trouble = None
+            self._now = fresh
+            self.told.trouble = None
             if _can_write(self.path):
                 with self.versions.writing():
                     self._keep("reload", "found changed on disk", None, fresh.tagger)
             return changed
 
-    def _on_disk(self) -> OnDisk:
-        """Return the state of the model's folder; files may be missing during a save."""
-        digest = ""
-        files: list[tuple[str, int, int]] = []
-        with suppress(OSError, InputError):
-            digest = self.versions.current()
-        with suppress(OSError):
-            for file in self.path.iterdir():
-                if file.suffix in (".json", ".safetensors"):
-                    info = file.stat()
-                    files.append((file.name, info.st_size, info.st_mtime_ns))
-        return OnDisk(digest, tuple(sorted(files)))
+    def _stamp(self) -> tuple[int, ...]:
+        """Return what changes whenever the model on disk does; nothing where there is none."""
+        try:
+            info = (self.path / MODEL).stat()
+        except OSError:
+            return ()
+        return info.st_ino, info.st_size, info.st_mtime_ns
 
     def _read(self) -> Snapshot:
         """Read the model on disk."""
@@ -722,63 +693,32 @@ class ModelHost:
             )
         return Snapshot(tagger, digest, tagger.verdicts_.count)
 
-    def _canary(self, fresh: Snapshot) -> None:
-        """Raise unless a model takes the same features and gives finite answers."""
-        old = self._now.tagger
-        new = fresh.tagger
-        if new.n_features_in_ != old.n_features_in_:
+    def _check_features(self, tagger: ZeroShotTagger) -> None:
+        """Raise unless a tagger takes the features that callers send."""
+        n_before = self._now.tagger.n_features_in_
+        if tagger.n_features_in_ != n_before:
             raise InputError(
-                f"it takes {new.n_features_in_} features, and callers send {old.n_features_in_}."
+                f"it takes {tagger.n_features_in_} features, and callers send {n_before}."
             )
-        if new.n_features_in_:
-            shape = (_CANARY, new.n_features_in_)
-            rows = np.random.default_rng(0).normal(size=shape)
-            if self._asked and new.features_ is None:
-                rows = np.stack(self._asked).astype(np.float64)
-            scores: NDArray[Any] = new.space_.item_codes(rows)
-        else:
-            scores = new.predict_proba(None, [[new.store_.labels[0]]])
-        if not np.isfinite(scores).all():
-            raise InputError("its answers are not finite.")
-
-    def _replace(self, fresh: Snapshot) -> None:
-        """Use another model on trial; the former one stays at hand until the trial is over."""
-        self._trial = Trial(self._now)
-        self._now = fresh
-
-    def _answered(self, now: Snapshot, *, failed: bool) -> None:
-        """Count answers of a new model; after several failures the former one comes back."""
-        trial = self._trial
-        if trial is None or now is trial.before:
-            return
-        trial.n_answers += 1
-        trial.n_failures += failed
-        if trial.n_failures >= _FAILURES:
-            self._now = trial.before
-            self._trial = None
-            self._refused = self._on_disk()
-            self.told.trouble = "The last reload failed to answer and was taken back."
-        elif trial.n_answers >= _TRIAL:
-            self._trial = None
 
 
-def _chosen(
-    now: Snapshot, ask: Ask, labels: Sequence[str], scores: Sequence[float]
+def _take_over(tagger: ZeroShotTagger, other: ZeroShotTagger) -> None:
+    """Let a tagger have learned what another one has; it is still the one that was loaded."""
+    digests = tagger._digests
+    tagger.__dict__.clear()
+    tagger.__dict__.update(other.__dict__)
+    tagger._digests = digests
+
+
+def _select_suggestions(
+    snapshot: Snapshot, query: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
 ) -> list[Suggestion]:
     """Return the labels that are likely enough, without the item's own tags."""
-    own_tags = set(ask.tags)
-    least = None if ask.precision is None else now.least(ask.precision)
-    threshold = 0.0 if ask.threshold is None else ask.threshold
-    suggestions: list[Suggestion] = []
-    for label, score in zip(labels, scores, strict=True):
-        if label in own_tags or score <= 0 or score < threshold:
-            continue
-        if least and score < least[label]:
-            continue
-        suggestions.append(Suggestion(label, score, now.kinds[label]))
-        if len(suggestions) == ask.k:
-            break
-    return suggestions
+    thresholds = {} if query.precision is None else snapshot.least(query.precision)
+    lowest = max(query.threshold or 0.0, _SMALLEST)
+    own_tags = set(query.tags)
+    likely = likely_tags(labels, scores, thresholds, query.k, lowest=lowest, excluded=own_tags)
+    return [Suggestion(label, score, snapshot.kinds[label]) for label, score in likely]
 
 
 def _can_write(folder: Path) -> bool:

@@ -22,19 +22,19 @@ from starlette.concurrency import run_in_threadpool
 from polyseme._text import shown
 from polyseme._validation import InputError, first_few
 from polyseme.io import parse_xml
-from polyseme.serve import api
-from polyseme.serve.api import Host, Reviewer, answer
 from polyseme.serve.batching import QueueFullError
 from polyseme.serve.collection import UnknownItemError
-from polyseme.serve.host import Ask, ModelHost, Row, Snapshot, Suggestion
+from polyseme.serve.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
 from polyseme.serve.references import item_of, known_tags, row_of_reference
+from polyseme.serve.routes.http import PROBLEMS, Host, Reviewer, json_response
 from polyseme.serve.schemas import MOST_NUMBERS
 from polyseme.verdicts import Verdict
 
 MOST_TASKS = 256
 MOST_LABELS = 1000
 _LIKELY = 0.5
-_XML_BYTES, _DEEPEST = 2**21, 20
+_XML_BYTES = 2**21
+_DEEPEST = 20
 _KINDS = {"Choices": "choices", "Taxonomy": "taxonomy"}
 _MOST_WAITING = 1024  # annotations
 _log = logging.getLogger("polyseme.serve")
@@ -42,13 +42,11 @@ _log = logging.getLogger("polyseme.serve")
 _turns: WeakKeyDictionary[ModelHost, asyncio.Lock] = WeakKeyDictionary()
 _waiting: set[asyncio.Task[None]] = set()
 
-router = APIRouter(
-    prefix="/label-studio/{model}", tags=["label studio"], responses=api.router.responses
-)
+router = APIRouter(prefix="/label-studio/{model}", tags=["label studio"], responses=PROBLEMS)
 
 
 class Loose(BaseModel):
-    """What is sent; fields that nobody asks for are passed over."""
+    """A body of a request; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -82,7 +80,7 @@ class PredictBody(Loose):
 
 
 class Prediction(Loose):
-    """What was predicted, or what somebody made of it."""
+    """A prediction, or an annotation made from one."""
 
     id: int | str | None = None
     result: list[dict[str, Any]] = []
@@ -109,7 +107,7 @@ class WebhookBody(Loose):
 # ---------------------------------------------------------------------- labelling configurations
 
 
-class Choice(NamedTuple):
+class TagChoice(NamedTuple):
     """Something that can be chosen."""
 
     path: tuple[str, ...]  # as results have it, with all above it
@@ -118,7 +116,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Control:
-    """A tag of a configuration by which annotators say what labels something has.
+    """An element of a labelling configuration with which annotators choose labels.
 
     Attributes
     ----------
@@ -127,7 +125,7 @@ class Control:
         `from_name` and `to_name` of results.
     field : str
         The field of a task's data that is shown.
-    choices : tuple of Choice
+    choices : tuple of TagChoice
         What can be chosen.
     options : str
         The field of a task's data that lists what can be chosen; empty where the tag does.
@@ -139,20 +137,22 @@ class Control:
     name: str
     object_name: str
     field: str
-    choices: tuple[Choice, ...]
+    choices: tuple[TagChoice, ...]
     options: str
     single: bool
 
     def value(self, path: Sequence[str]) -> Any:
         """Return one choice as results have it."""
-        return path[-1] if self.kind == "choices" else list(path)
+        if self.kind == "choices":
+            return path[-1]
+        return list(path)
 
-    def labels(self, now: Snapshot, task: Task) -> dict[str, Choice]:
-        """Return what can be chosen for a task, by the label of a model that it is."""
-        choice_by_label: dict[str, Choice] = {}
-        listed_choices = _options(task.data.get(self.options))
+    def labels(self, snapshot: Snapshot, task: Task) -> dict[str, TagChoice]:
+        """Return the choices of a task by the model's labels that they stand for."""
+        choice_by_label: dict[str, TagChoice] = {}
+        listed_choices = _read_options(task.data.get(self.options))
         for choice in (*self.choices, *listed_choices):
-            label = now.known(choice.path[-1]) or now.known(choice.shown)
+            label = snapshot.known(choice.path[-1]) or snapshot.known(choice.shown)
             if label is not None:
                 choice_by_label[label] = choice
         return choice_by_label
@@ -231,14 +231,14 @@ def _read_control(element: Any, field_by_object: Mapping[str, str]) -> Control:
     )
 
 
-def _choices(element: Any, above: tuple[str, ...]) -> Iterator[Choice]:
-    """Yield what can be chosen below an element."""
+def _choices(element: Any, above: tuple[str, ...]) -> Iterator[TagChoice]:
+    """Yield the choices below an element."""
     for child in element.iterchildren("Choice"):
         alias = child.get("alias")
         text = child.get("value") or alias
         if text and len(above) < _DEEPEST:
             path = (*above, alias or text)
-            yield Choice(path, text)
+            yield TagChoice(path, text)
             yield from _choices(child, path)
 
 
@@ -262,37 +262,37 @@ def check_config(host: ModelHost, xml: str | None) -> None:
 @router.get("/health", summary="Whether the backend is there", operation_id="health_of_backend")
 async def health(host: Host) -> Response:
     """Return that the model answers."""
-    return answer({"status": "UP", "model_class": f"polyseme {host.name}"}, host.now.version)
+    return json_response({"status": "UP", "model_class": f"polyseme {host.name}"}, host.now.version)
 
 
 @router.get("/metrics", summary="Nothing; /metrics has all", operation_id="metrics_of_backend")
 async def metrics(host: Host) -> Response:
-    """Return nothing: what is counted is counted for all models together."""
-    return answer({})
+    """Return nothing: metrics are for all models together, at `/metrics`."""
+    return json_response({})
 
 
 @router.post("/setup", summary="Check a labelling configuration")
 def setup(body: SetupBody, host: Host) -> Response:
     """Return which version answers, or why its answers could not be shown."""
     check_config(host, body.schema_)
-    return answer({"model_version": host.now.version}, host.now.version)
+    return json_response({"model_version": host.now.version}, host.now.version)
 
 
 @router.post("/predict", summary="Predictions for tasks")
 async def predict(body: PredictBody, host: Host) -> Response:
-    """Predict labels for each task; one of which nothing is known has no result."""
+    """Predict labels for each task; a task without known features or tags has no result."""
     controls = read_config(body.label_config)
     threshold = _LIKELY
     if body.params is not None:
         threshold = body.params.threshold
-    predictions = [_predicted(host, controls, task, threshold) for task in body.tasks]
+    predictions = [_predict_task(host, controls, task, threshold) for task in body.tasks]
     results = await asyncio.gather(*predictions)
-    return answer({"results": results}, host.now.version)
+    return json_response({"results": results}, host.now.version)
 
 
 @router.post("/webhook", status_code=201, summary="What annotators did")
 async def webhook(body: WebhookBody, host: Host, caller: Reviewer) -> Any:
-    """Learn what annotators did; it is on disk when this answers.
+    """Learn the answers of annotators; they are on disk when this responds.
 
     Label Studio waits for a second and sends nothing twice. What has begun is therefore learned
     also where nobody waits for the answer any more.
@@ -303,7 +303,7 @@ async def webhook(body: WebhookBody, host: Host, caller: Reviewer) -> Any:
             raise QueueFullError
         learning = asyncio.create_task(_in_turn(host, body))
         _waiting.add(learning)
-        learning.add_done_callback(_forget)
+        learning.add_done_callback(_remove_waiting)
         await asyncio.shield(learning)
     return {"result": {}, "status": "ok"}
 
@@ -311,16 +311,16 @@ async def webhook(body: WebhookBody, host: Host, caller: Reviewer) -> Any:
 # ---------------------------------------------------------------------- predictions
 
 
-async def _predicted(
+async def _predict_task(
     host: ModelHost, controls: Sequence[Control], task: Task, threshold: float
 ) -> dict[str, Any]:
     """Predict the labels of one task, for every control."""
-    now = host.now
+    snapshot = host.now
     results: list[dict[str, Any]] = []
     scores: list[float] = []
     for control in controls:
-        now, suggestions = await _suggested(host, control, task)
-        choices = _chosen(now, control, task, suggestions, threshold)
+        snapshot, suggestions = await _suggest_for_control(host, control, task)
+        choices = _select_choices(snapshot, control, task, suggestions, threshold)
         if not choices:
             continue
         values = [value for value, _ in choices]
@@ -334,34 +334,34 @@ async def _predicted(
             }
         )
     score = float(np.mean(scores)) if scores else 0.0
-    return {"model_version": now.version, "score": round(score, 6), "result": results}
+    return {"model_version": snapshot.version, "score": round(score, 6), "result": results}
 
 
-async def _suggested(
+async def _suggest_for_control(
     host: ModelHost, control: Control, task: Task
 ) -> tuple[Snapshot, list[Suggestion]]:
-    """Return suggestions for what a control's object shows; none where that is not known."""
+    """Return suggestions for a control's object; none where it is unknown."""
     try:
         row, tags = await _row_and_tags(host, control.field, task)
         if row is not None or tags:
-            ask, _ = host.check(Ask(row, tuple(tags), MOST_LABELS))
-            now, suggestions = await host.scoring.submit(ask)
-            item_labels = [tag for tag in ask.tags if tag in now.kinds]
-            certain = [Suggestion(label, 1.0, now.kinds[label]) for label in item_labels]
-            return now, [*certain, *suggestions]
+            query, _ = host.check(SuggestRequest(row, tuple(tags), MOST_LABELS))
+            snapshot, suggestions = await host.scoring.submit(query)
+            item_labels = [tag for tag in query.tags if tag in snapshot.kinds]
+            certain = [Suggestion(label, 1.0, snapshot.kinds[label]) for label in item_labels]
+            return snapshot, [*certain, *suggestions]
     except InputError as error:
         _log.info("%s: task %s has no prediction: %s", host.name, task.id, error)
     return host.now, []
 
 
 async def _row_and_tags(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:
-    """Return the numbers of what a task shows, and the tags that it has."""
+    """Return the features of a task's object, and the task's tags."""
     content = task.data.get(field)
     item = task.data.get("item")
     tags = _tags_of(host, task)
     for features in (task.data.get("features"), content):
         if isinstance(features, list):
-            return _numbers(features), tags
+            return _row_of_features(features), tags
     if isinstance(item, str):
         return await row_of_reference(host, item), tags
     if not isinstance(content, str):
@@ -385,7 +385,7 @@ def _tags_of(host: ModelHost, task: Task) -> list[str]:
     return tags
 
 
-def _numbers(features: list[Any]) -> Row:
+def _row_of_features(features: list[Any]) -> Row:
     """Return features of a task as a row."""
     numbers = [feature for feature in features if isinstance(feature, (int, float))]
     if len(numbers) != len(features) or len(features) > MOST_NUMBERS:
@@ -395,21 +395,21 @@ def _numbers(features: list[Any]) -> Row:
         return row.astype(np.float32)
 
 
-def _chosen(
-    now: Snapshot,
+def _select_choices(
+    snapshot: Snapshot,
     control: Control,
     task: Task,
     suggestions: Iterable[Suggestion],
     threshold: float,
 ) -> list[tuple[Any, float]]:
-    """Return what a control may show of suggestions, as results have it, with probabilities."""
-    choice_by_label = control.labels(now, task)
+    """Return the suggestions that a control can show, as values of results, with probabilities."""
+    choice_by_label = control.labels(snapshot, task)
     likely: list[tuple[Any, float]] = []
     for suggestion in suggestions:
         label = suggestion.label
         choice = choice_by_label.get(label)
         if choice is None and control.kind == "taxonomy":
-            choice = Choice((label,), label)  # to which labels may be added
+            choice = TagChoice((label,), label)  # to which labels may be added
         if choice is None:
             continue
         if control.single or suggestion.probability >= threshold:
@@ -417,8 +417,8 @@ def _chosen(
     return likely[:1] if control.single else likely
 
 
-def _options(options: Any) -> Iterator[Choice]:
-    """Yield what can be chosen where a task's data list it."""
+def _read_options(options: Any) -> Iterator[TagChoice]:
+    """Yield the choices that a task's data list."""
     if not isinstance(options, list):
         return
     for option in options:
@@ -426,17 +426,17 @@ def _options(options: Any) -> Iterator[Choice]:
         text = fields.get("value") or fields.get("alias")
         name = fields.get("alias") or text
         if isinstance(name, str) and isinstance(text, str):
-            yield Choice((name,), text)
+            yield TagChoice((name,), text)
 
 
 # ---------------------------------------------------------------------- learning
 
 
-def _forget(learning: asyncio.Task[None]) -> None:
-    """Remove an annotation from those that wait; where it failed, the log says so already."""
+def _remove_waiting(learning: asyncio.Task[None]) -> None:
+    """Remove an annotation from the queue; its error has been logged."""
     _waiting.discard(learning)
     if not learning.cancelled():
-        learning.exception()  # else asyncio complains where nobody waits for it any more
+        learning.exception()  # retrieved, or asyncio would complain
 
 
 async def _in_turn(host: ModelHost, body: WebhookBody) -> None:
@@ -453,7 +453,7 @@ async def _in_turn(host: ModelHost, body: WebhookBody) -> None:
 
 
 async def _learn(host: ModelHost, body: WebhookBody) -> None:
-    """Learn what an annotation says of its item."""
+    """Learn the labels of an annotation."""
     controls = await run_in_threadpool(read_config, body.project.label_config)
     assert body.task is not None
     name, row = await _item(host, controls, body.task, body.project)
@@ -475,17 +475,17 @@ def _learn_answers(
     annotation = body.annotation
     assert task is not None and annotation is not None
     annotator = f"label-studio {body.project.id} {annotation.id}"
-    now = host.now
+    snapshot = host.now
     answers: dict[str, bool] = {}
     if body.action != "ANNOTATION_DELETED" and not annotation.was_cancelled:
         predicted = annotation.prediction or Prediction()
-        answers = dict.fromkeys(_labels(now, controls, task, predicted), False)
-        answers |= dict.fromkeys(_labels(now, controls, task, annotation), True)
+        answers = dict.fromkeys(_labels(snapshot, controls, task, predicted), False)
+        answers |= dict.fromkeys(_labels(snapshot, controls, task, annotation), True)
 
     standing: dict[str, Verdict] = {}
-    for verdict in now.said.get(name, ()):
+    for verdict in snapshot.said.get(name, ()):
         if verdict.who == annotator and verdict.number is not None:
-            standing[now.named(verdict.label)] = verdict
+            standing[snapshot.named(verdict.label)] = verdict
     withdrawn: list[int] = []
     for label, verdict in standing.items():
         if verdict.number is not None and answers.get(label) != verdict.answer:
@@ -493,7 +493,9 @@ def _learn_answers(
     new_verdicts: list[Verdict] = []
     for label, is_right in answers.items():
         if label not in standing or standing[label].answer != is_right:
-            new_verdicts.append(Verdict(name, label, is_right, model=now.version, who=annotator))
+            new_verdicts.append(
+                Verdict(name, label, is_right, model=snapshot.version, who=annotator)
+            )
 
     # In this order nothing is lost where the second step fails.
     if new_verdicts:
@@ -525,7 +527,7 @@ async def _item(
 
 
 def _labels(
-    now: Snapshot, controls: Sequence[Control], task: Task, prediction: Prediction
+    snapshot: Snapshot, controls: Sequence[Control], task: Task, prediction: Prediction
 ) -> Iterator[str]:
     """Yield the labels that a prediction or an annotation has, under their own names."""
     control_by_name = {control.name: control for control in controls}
@@ -535,7 +537,7 @@ def _labels(
         if control is None or not isinstance(value, Mapping):
             continue
         label_by_choice: dict[str, str] = {}
-        for label, choice in control.labels(now, task).items():
+        for label, choice in control.labels(snapshot, task).items():
             label_by_choice[choice.path[-1]] = label
         paths = value.get(control.kind)
         if not isinstance(paths, list):
@@ -546,4 +548,4 @@ def _labels(
                 continue
             stripped = name.strip()
             if 0 < len(stripped) <= 200:
-                yield label_by_choice.get(name) or now.known(stripped) or stripped
+                yield label_by_choice.get(name) or snapshot.known(stripped) or stripped

@@ -1,12 +1,12 @@
-"""The map of known documents: where each lies on a plane, and what stands where.
+"""The map of known documents: their positions on a plane, and captions for labels.
 
-In: points of tag sets, on the principal axes of a concept space. Out: places between -1 and 1, the
-same ones whenever they are asked for; a dot for each concept; captions for every zoom; what labels
-stand beside a label, and what labels some documents share.
+In: points of tag sets, on the principal axes of a concept space. Out: positions between -1 and 1,
+the same ones at every call; a dot for each concept; captions for every zoom level; the labels that
+stand beside a label, and those that some documents share.
 
-Some points are landmarks, which are laid out with regard to who is whose neighbour (t-SNE); all
-others lie among the landmarks that are nearest to them. What comes later is placed in the same way,
-so that nothing moves that was there before.
+Some points are landmarks, which are laid out by t-SNE; all others lie among their nearest
+landmarks. Points that are added later are placed in the same way, so that none of the earlier ones
+moves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from polyseme._validation import InputError, IntArray
 from polyseme.documents import label_column
 from polyseme.io import replacing
 from polyseme.persistence import State
-from polyseme.store import ConceptStore
+from polyseme.store import KnownDocuments
 
 Floats = NDArray[np.float32]
 
@@ -51,7 +51,7 @@ _DENSE = 0.2
 # Places of a label at the most, and zoom levels.
 _PLACES = 4
 LEVELS = 8
-# Of a caption at level 0: its height, and the width of a letter and of what is around.
+# Sizes of a caption at level 0: its height, the width of a letter, and the margin.
 _HEIGHT = 0.05
 _LETTER = 0.017
 _MARGIN = 0.03
@@ -88,8 +88,8 @@ class Landscape:
         """Lay out points by their principal axes, at once; for parameters see `learn`."""
         landmarks = _landmarks(points, _QUICK)
         with one_blas_thread():
-            places = _on_axes(landmarks)
-        return cls(digest, "axes", landmarks, _within_bounds(places))
+            places = _project_on_axes(landmarks)
+        return cls(digest, "axes", landmarks, _scale_to_bounds(places))
 
     @classmethod
     def learn(cls, points: Floats, digest: str) -> Self:
@@ -98,7 +98,7 @@ class Landscape:
         Parameters
         ----------
         points : float32 array, shape (n, n_axes)
-            Of length 1, as `ConceptStore.points`.
+            Of length 1, as `KnownDocuments.points`.
         digest : str
             Of their space.
         """
@@ -111,12 +111,12 @@ class Landscape:
         # In one thread sums have one order, and the same points the same places. OpenMP's limit is
         # this thread's alone, so that it may be set beside others.
         with one_blas_thread(), threadpool_limits(limits=1, user_api="openmp"):
-            start = _on_axes(landmarks)
+            start = _project_on_axes(landmarks)
             start *= 1e-4 / max(float(start[:, 0].std()), 1e-12)
             perplexity = min(_PERPLEXITY, (len(landmarks) - 1) / 3)
             model = TSNE(perplexity=perplexity, init=start, random_state=0, n_jobs=1)
             places = model.fit_transform(landmarks)
-        return cls(digest, "neighbours", landmarks, _within_bounds(places))
+        return cls(digest, "neighbours", landmarks, _scale_to_bounds(places))
 
     def place(self, points: Floats) -> Floats:
         """Return where points (n, n_axes) lie, (n, 2): among the landmarks nearest to them.
@@ -151,8 +151,8 @@ class Landscape:
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a landscape from `get_state`; what cannot be one is refused."""
-        wrong = InputError("This is no landscape of polyseme's; learn it anew.")
+        """Rebuild a landscape from `get_state`, or raise where the state is not one."""
+        wrong = InputError("This is not a landscape of polyseme; learn it anew.")
         layout = config.get("layout")
         if set(arrays) != {"landmarks", "places"} or layout not in _LAYOUTS:
             raise wrong
@@ -234,7 +234,7 @@ def _landmarks(points: Floats, most: int) -> Floats:
     return landmarks[np.sort(first_rows)]
 
 
-def _on_axes(landmarks: Floats) -> Floats:
+def _project_on_axes(landmarks: Floats) -> Floats:
     """Return points on their first two principal axes, (n, 2)."""
     places = np.zeros((len(landmarks), 2), dtype=np.float32)
     if len(landmarks) > 1:
@@ -250,7 +250,7 @@ def _on_axes(landmarks: Floats) -> Floats:
     return places
 
 
-def _within_bounds(places: Floats) -> Floats:
+def _scale_to_bounds(places: Floats) -> Floats:
     """Return places centred and scaled into the edges, by one factor for both directions."""
     if not len(places):
         return places
@@ -274,7 +274,7 @@ class Dots(NamedTuple):
     documents: NDArray[np.uint32]  # (n,): rows of the store
 
 
-def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
+def concept_positions(store: KnownDocuments, landscape: Landscape) -> Dots:
     """Return a dot for each label of each document, no two of them in one place.
 
     The dots of a document lie together, as the seeds of a sunflower do, and so do documents that
@@ -288,7 +288,7 @@ def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
     place_keys = places.view(np.uint64).ravel()
     _, spots = np.unique(place_keys, return_inverse=True)
     spots = spots[store.sets]
-    numbers, counts = _numbered(spots)
+    numbers, counts = _number_within_groups(spots)
     largest = np.zeros(len(counts), dtype=np.int64)
     np.maximum.at(largest, spots, sizes)
 
@@ -300,19 +300,19 @@ def concept_positions(store: ConceptStore, landscape: Landscape) -> Dots:
     scales = np.minimum(1.0, _SPREAD / (radii * np.sqrt(counts)))
     document_steps = (radii * scales)[spots]
     document_places = places[store.sets]
-    centres = document_places + _seeds(numbers, document_steps)
+    centres = document_places + _sunflower_offsets(numbers, document_steps)
 
     documents = np.repeat(np.arange(len(sizes)), sizes)
     first_dots = np.repeat(store.matrix.indptr[:-1], sizes)
     seeds = np.arange(len(documents)) - first_dots
     dot_steps = (step * scales)[spots][documents]
-    xy = centres[documents] + _seeds(seeds, dot_steps)
+    xy = centres[documents] + _sunflower_offsets(seeds, dot_steps)
     labels = store.matrix.indices.astype(np.uint32)
     separate_xy = _apart(xy.astype(np.float32))
     return Dots(separate_xy, labels, documents.astype(np.uint32))
 
 
-def _numbered(groups: IntArray) -> tuple[IntArray, IntArray]:
+def _number_within_groups(groups: IntArray) -> tuple[IntArray, IntArray]:
     """Return members' numbers in their groups, from 0, (n,), and groups' sizes, (n_groups,)."""
     counts = np.bincount(groups)
     order = np.argsort(groups, kind="stable")
@@ -322,7 +322,7 @@ def _numbered(groups: IntArray) -> tuple[IntArray, IntArray]:
     return numbers, counts.astype(np.int64)
 
 
-def _seeds(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sunflower_offsets(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the places of a sunflower's seeds by their numbers, (n, 2)."""
     radii = steps * np.sqrt(numbers)
     angles = _GOLDEN * numbers
@@ -332,7 +332,7 @@ def _seeds(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]
 
 
 def _apart(xy: Floats) -> Floats:
-    """Return dots of which no two coincide, each moved by as little as possible."""
+    """Move coinciding dots apart, each by as little as possible."""
     while True:
         keys = (xy + np.float32(0)).view(np.uint64).ravel()
         order = np.argsort(keys, kind="stable")
@@ -381,38 +381,47 @@ def anchors(dots: Dots, labels: Sequence[str], most: int = 4000) -> list[Anchor]
     for label, rows in enumerate(np.split(order, ends[:-1])):
         if not len(rows):
             continue
-        for island in _islands(cells[rows]):
+        for island in _find_islands(cells[rows]):
             island_dots = dots.xy[rows[island]]
             x, y = np.median(island_dots, axis=0).tolist()
             captions.append((-len(island), label, x, y))
     captions.sort()
-    return _levelled(captions[:most], labels)
+    return _assign_levels(captions[:most], labels)
 
 
-def _islands(cells: IntArray) -> list[IntArray]:
+def _find_islands(cells: IntArray) -> list[IntArray]:
     """Return the rows of dots (n, 2), by their cells, that lie around dense places."""
-    unassigned = np.arange(len(cells))
+    n_dots = len(cells)
+    unassigned = np.arange(n_dots)
     islands: list[IntArray] = []
     while len(unassigned) and len(islands) < _PLACES:
         dot_cells = cells[unassigned]
-        cell_numbers = dot_cells @ (_CELLS, 1)
-        counts = np.bincount(cell_numbers, minlength=_CELLS**2)
-        table = np.pad(counts.reshape(_CELLS, _CELLS), 1)
-        row_sums = table[:-2] + table[1:-1] + table[2:]
-        window_sums = row_sums[:, :-2] + row_sums[:, 1:-1] + row_sums[:, 2:]
-        # Of equally dense places the one whose own cell holds most.
-        density = window_sums * (len(cells) + 1) + table[1:-1, 1:-1]
-        dense_cell = divmod(int(density.argmax()), _CELLS)
+        dense_cell = _densest_cell(dot_cells, n_dots)
         distances = np.abs(dot_cells - dense_cell)
-        inside = (distances <= 1).all(axis=1)
-        if islands and inside.sum() < max(_DENSE * len(cells), 3):
+        is_near = (distances <= 1).all(axis=1)
+        n_least = max(_DENSE * n_dots, 3)
+        if islands and is_near.sum() < n_least:
             break
-        islands.append(unassigned[inside])
-        unassigned = unassigned[~inside]
+        islands.append(unassigned[is_near])
+        unassigned = unassigned[~is_near]
     return islands
 
 
-def _levelled(captions: list[tuple[int, int, float, float]], labels: Sequence[str]) -> list[Anchor]:
+def _densest_cell(cells: IntArray, n_dots: int) -> tuple[int, int]:
+    """Return the cell with most dots in it and around it; `n_dots` is at least their number."""
+    cell_numbers = cells @ (_CELLS, 1)
+    counts = np.bincount(cell_numbers, minlength=_CELLS**2)
+    table = np.pad(counts.reshape(_CELLS, _CELLS), 1)
+    row_sums = table[:-2] + table[1:-1] + table[2:]
+    window_sums = row_sums[:, :-2] + row_sums[:, 1:-1] + row_sums[:, 2:]
+    # Among equally dense places, the one with most dots in its own cell.
+    density = window_sums * (n_dots + 1) + table[1:-1, 1:-1]
+    return divmod(int(density.argmax()), _CELLS)
+
+
+def _assign_levels(
+    captions: list[tuple[int, int, float, float]], labels: Sequence[str]
+) -> list[Anchor]:
     """Return each caption at the first level at which it covers none that was placed before."""
     n = len(captions)
     x = np.zeros(n)
@@ -440,7 +449,7 @@ def _levelled(captions: list[tuple[int, int, float, float]], labels: Sequence[st
     return placed
 
 
-# ---------------------------------------------------------------------- what stands together
+# ---------------------------------------------------------------------- co-occurrence of labels
 
 
 @dataclass(frozen=True)
@@ -453,13 +462,13 @@ class Companion:
 
 
 def companions(
-    store: ConceptStore, label: str, k: int = 10, *, normalize: bool = True
+    store: KnownDocuments, label: str, k: int = 10, *, normalize: bool = True
 ) -> list[Companion]:
     """Return the labels that stand most often beside a label, the most frequent first.
 
     Parameters
     ----------
-    store : ConceptStore
+    store : KnownDocuments
     label : str
         One that documents hold, by any spelling with `normalize`.
     k : int
@@ -490,37 +499,38 @@ class Shared:
     lift: float  # how many times the share among all documents
 
 
-def shared_labels(store: ConceptStore, documents: Collection[int], k: int = 20) -> list[Shared]:
+def shared_labels(store: KnownDocuments, documents: Collection[int], k: int = 20) -> list[Shared]:
     """Return the labels that set some documents apart, by how far their share is above the usual.
 
     Parameters
     ----------
-    store : ConceptStore
+    store : KnownDocuments
     documents : collection of int
         Rows of the store; one that is named twice counts once.
     k : int
         How many at the most.
     """
+    n_documents = len(store.ids)
     rows = np.unique(np.asarray(list(documents), dtype=np.int64))
-    if len(rows) and not 0 <= rows[0] <= rows[-1] < len(store.ids):
-        wrong = rows[0] if rows[0] < 0 else rows[-1]
-        last = len(store.ids) - 1
-        raise InputError(f"There is no document {wrong}; they are numbered to {last}.")
+    out_of_range = rows[(rows < 0) | (rows >= n_documents)]
+    if len(out_of_range):
+        last = n_documents - 1
+        raise InputError(f"There is no document {out_of_range[0]}; they are numbered to {last}.")
     counts = _counts(store, rows)
-    base_rates = store.counts / max(len(store.ids), 1)
+    base_rates = store.counts / max(n_documents, 1)
     shares = counts / max(len(rows), 1)
     order = np.lexsort((-counts, base_rates - shares))
-    best = order[counts[order] > 0][:k]
-    lifts = shares[best] / base_rates[best]
+    occurs = counts[order] > 0
     labels: list[Shared] = []
-    for column, lift in zip(best.tolist(), lifts, strict=True):
+    for column in order[occurs][:k].tolist():
         count = int(counts[column])
         share = float(shares[column])
-        labels.append(Shared(store.labels[column], count, share, float(lift)))
+        lift = float(shares[column] / base_rates[column])
+        labels.append(Shared(store.labels[column], count, share, lift))
     return labels
 
 
-def _counts(store: ConceptStore, rows: IntArray) -> IntArray:
+def _counts(store: KnownDocuments, rows: IntArray) -> IntArray:
     """Count the labels of some documents, (n_labels,)."""
     counts = store.matrix[rows].sum(axis=0)
     return np.asarray(counts, dtype=np.int64).ravel()

@@ -17,18 +17,17 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from polyseme._validation import InputError
-from polyseme.serve import api
-from polyseme.serve.api import Host, answer
 from polyseme.serve.collection import UnknownItemError
-from polyseme.serve.host import Ask, ModelHost, Snapshot, Suggestion
+from polyseme.serve.host import ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.serve.references import row_of_reference
+from polyseme.serve.routes.http import PROBLEMS, Host, json_response
 from polyseme.serve.schemas import K, Precision, Share
 
 MOST_PICTURES = 8
 # Where no other is asked for, and the model can promise it: half of the labels should be true.
 _PRECISION = _LIKELY = 0.5
 
-router = APIRouter(prefix="/api/v1/vision", tags=["photoprism"], responses=api.router.responses)
+router = APIRouter(prefix="/api/v1/vision", tags=["photoprism"], responses=PROBLEMS)
 
 
 class Bounds(BaseModel):
@@ -94,8 +93,8 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
         if not pictures:
             raise InputError("Send `images` as data URLs.")
         rows = await asyncio.gather(*(row_of_reference(host, picture) for picture in pictures))
-        asks = [host.check(Ask(row, (), k, threshold, precision))[0] for row in rows]
-        answers = await asyncio.gather(*(host.scoring.submit(ask) for ask in asks))
+        queries = [host.check(SuggestRequest(row, (), k, threshold, precision))[0] for row in rows]
+        answers = await asyncio.gather(*(host.scoring.submit(query) for query in queries))
     except InputError as error:
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         if isinstance(error, UnknownItemError):
@@ -103,15 +102,15 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
         problem = {"id": body.id, "code": status, "error": str(error), "result": {}}
         problem |= {"status": status, "title": status.phrase, "detail": str(error)}
         return JSONResponse(problem, status, media_type="application/problem+json")
-    now = answers[-1][0]
+    snapshot = answers[-1][0]
     best = _likeliest(suggestions for _, suggestions in answers)
     content = {
         "id": body.id,
         "code": 200,
-        "model": {"type": "labels", "name": host.name, "version": now.version},
-        "result": {"labels": [_label(now, suggestion) for suggestion in best[:k]]},
+        "model": {"type": "labels", "name": host.name, "version": snapshot.version},
+        "result": {"labels": [_label(snapshot, suggestion) for suggestion in best[:k]]},
     }
-    return answer(content, now.version)
+    return json_response(content, snapshot.version)
 
 
 def _likeliest(rankings: Iterable[list[Suggestion]]) -> list[Suggestion]:
@@ -124,10 +123,10 @@ def _likeliest(rankings: Iterable[list[Suggestion]]) -> list[Suggestion]:
     return list(by_label.values())
 
 
-def _label(now: Snapshot, suggestion: Suggestion) -> dict[str, Any]:
-    """Return a suggestion as PhotoPrism takes it; its categories are what it implies."""
+def _label(snapshot: Snapshot, suggestion: Suggestion) -> dict[str, Any]:
+    """Return a suggestion in PhotoPrism's form; its categories are the implied labels."""
     probability = round(suggestion.probability, 6)
-    categories = now.tagger.vocabulary_.implied(suggestion.label)
+    categories = snapshot.tagger.vocabulary_.implied(suggestion.label)
     return {
         "name": suggestion.label,
         "source": "image",

@@ -1,4 +1,4 @@
-"""One process that serves: uvicorn with our limits, our log, and an end in order."""
+"""Run the service in one process: uvicorn with our limits, our log, and a clean shutdown."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from polyseme._threads import one_blas_thread
 # Seconds that a thread may hold Python's lock while another waits for it: with the usual 5 ms the
 # thread that scores waits so long after every product, where HTTP keeps the other one busy.
 _SWITCH = 0.0002
-# glibc keeps what was freed, and for each thread by itself: models that are replaced leave holes
+# glibc keeps freed memory, for each thread by itself: models that are replaced leave holes
 # that nothing fits into. One place for all threads, tidied up every so often, stays small.
-_M_ARENA_MAX, _TRIM_SECONDS = -8, 60.0
-# Until the head of a request is there; what follows has the deadline of a request.
+_M_ARENA_MAX = -8
+_TRIM_SECONDS = 60.0
+# Seconds until the head of a request has arrived; the rest has the deadline of a request.
 _HEAD_SECONDS = 30.0
 
 

@@ -1,6 +1,6 @@
-"""What is asked, in any form that HTTP carries: JSON, raw numbers, pictures, sounds, forms.
+"""Parse requests in any form that HTTP carries: JSON, raw numbers, pictures, sounds, forms.
 
-In: a request. Out: a `Question` that a model can be asked, or one sentence about what is wrong.
+In: a request. Out: a `ParsedRequest` for a model, or an error of one sentence.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from starlette.datastructures import QueryParams, UploadFile
 from starlette.requests import Request
 
 from polyseme._validation import InputError
-from polyseme.serve.host import Ask, ModelHost, Row
-from polyseme.serve.schemas import Encoded, Thing, Wanted
+from polyseme.serve.host import ModelHost, Row, SuggestRequest
+from polyseme.serve.schemas import Encoded, SuggestOptions, Thing
 
 B = TypeVar("B", bound=Thing)
 M = TypeVar("M", bound=BaseModel)
-JSON, NUMBERS, NUMPY = "application/json", "application/octet-stream", "application/x-npy"
+JSON = "application/json"
+NUMBERS = "application/octet-stream"
+NUMPY = "application/x-npy"
 FORM = "multipart/form-data"
 _FIELDS_BYTES = 2**16  # of the other fields of a form
 
@@ -31,23 +33,25 @@ class UnsupportedError(InputError):
     """The body is of a type that cannot be read."""
 
 
-class Question(NamedTuple):
-    """What is asked: the fields of a body, what the model is asked, and tags it does not know."""
+class ParsedRequest(NamedTuple):
+    """The fields of a body, the request to the model, and the tags that it does not know."""
 
     body: Any
-    ask: Ask
+    query: SuggestRequest
     unknown: list[str]
 
 
-def ask_of(row: Row | None, tags: Sequence[str], wanted: Wanted | None = None) -> Ask:
-    """Return the question that a model is asked about a row, tags or both."""
+def suggest_request_of(
+    row: Row | None, tags: Sequence[str], wanted: SuggestOptions | None = None
+) -> SuggestRequest:
+    """Return the request for tags of a row, of tags or of both."""
     tag_names = tuple(tags)
     if wanted is None:
-        return Ask(row, tag_names)
+        return SuggestRequest(row, tag_names)
     kinds = None
     if wanted.kinds is not None:
         kinds = tuple(sorted(set(wanted.kinds)))
-    return Ask(row, tag_names, wanted.k, wanted.threshold, wanted.precision, kinds)
+    return SuggestRequest(row, tag_names, wanted.k, wanted.threshold, wanted.precision, kinds)
 
 
 def row_of(features: list[float] | Encoded | None) -> Row | None:
@@ -58,7 +62,7 @@ def row_of(features: list[float] | Encoded | None) -> Row | None:
         try:
             data = base64.b64decode(features.base64, validate=True)
             return _row(data)
-        except ValueError:  # letters that are none of base64's, or too few
+        except ValueError:  # not base64
             raise InputError("`base64` of the features cannot be decoded.") from None
     return np.asarray(features, dtype=np.float32)
 
@@ -86,7 +90,7 @@ def table_of(data: bytes) -> Row:
         return np.atleast_2d(array).astype(np.float32)
 
 
-async def read_question(request: Request, kind: type[B], host: ModelHost) -> Question:
+async def read_question(request: Request, kind: type[B], host: ModelHost) -> ParsedRequest:
     """Read a question of any form; options that are not in a JSON body are in the query.
 
     Parameters
@@ -121,9 +125,9 @@ async def read_question(request: Request, kind: type[B], host: ModelHost) -> Que
                 f"image/*, audio/* or {FORM}."
             )
     row = row_of_thing(body, host, row)
-    wanted = body if isinstance(body, Wanted) else None
-    ask, unknown_tags = host.check(ask_of(row, body.tags, wanted))
-    return Question(body, ask, unknown_tags)
+    wanted = body if isinstance(body, SuggestOptions) else None
+    query, unknown_tags = host.check(suggest_request_of(row, body.tags, wanted))
+    return ParsedRequest(body, query, unknown_tags)
 
 
 def media_of(request: Request) -> str:
@@ -134,7 +138,7 @@ def media_of(request: Request) -> str:
 
 
 def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row | None:
-    """Return the numbers of what is asked about: of the body's fields, or sent beside them."""
+    """Return the features of a request's subject, from its fields or sent beside them."""
     if body.item is None:
         return row_of(body.features) if sent is None else sent
     if sent is not None or body.features is not None:
@@ -195,7 +199,7 @@ _BOOL = TypeAdapter(bool)
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return what reads JSON of a kind; making it takes longer than reading."""
+    """Return the JSON parser of a kind, cached: making one takes longer than parsing."""
     return TypeAdapter(kind)
 
 
@@ -217,7 +221,7 @@ def parsed(kind: type[M], data: bytes) -> M:
 
 
 def sentence_of(error: ValidationError) -> str:
-    """Return what is wrong with a body, in one sentence."""
+    """Return the first error of a body, in one sentence."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     first = errors[0]
     steps = [str(step) for step in first["loc"][:4]]

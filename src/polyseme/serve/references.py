@@ -1,7 +1,7 @@
-"""What other programs say of an item: its content as a data URL, a name or an address, or tags.
+"""Resolve references of other programs to items: data URLs, names, addresses, or tags.
 
-In: a text. Out: the item's numbers, or the tags that are known. Nothing is ever fetched: an address
-stands for an item of the collection whose name it ends with, or for nothing.
+In: a text. Out: the item's features, or the known tags. Nothing is ever fetched: an address stands
+for the item of the collection whose name it ends with, or for nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BETWEEN = re.compile(r"[,;\r\n\t]+")
 
 
 def data_of(reference: str) -> bytes | None:
-    """Return the content of a data URL; None for what is none."""
+    """Return the content of a data URL; None for other texts."""
     if not reference.startswith("data:"):
         return None
     start = _DATA.match(reference)
@@ -49,7 +49,7 @@ def item_of(collection: Collection | None, reference: str) -> str | None:
 
 
 def _names(reference: str) -> Iterator[str]:
-    """Yield what an item may be called, the most exact first."""
+    """Yield the names that an item may have, the most exact first."""
     yield reference
     try:
         address = urlsplit(reference)
@@ -71,7 +71,7 @@ def _names(reference: str) -> Iterator[str]:
 
 
 async def row_of_reference(host: ModelHost, reference: str) -> Row:
-    """Return the numbers of what a reference stands for: a data URL's content, or an item.
+    """Return the features of a reference: of a data URL's content, or of an item.
 
     Parameters
     ----------
@@ -92,13 +92,13 @@ async def row_of_reference(host: ModelHost, reference: str) -> Row:
 
 def known_tags(host: ModelHost, text: str) -> Iterator[str]:
     """Yield the tags of a text that a model knows; others are not taken for tags of people's."""
-    now = host.now
+    snapshot = host.now
     labels = set[str]()
     for tag in _BETWEEN.split(text):
         name = tag.strip()
         if not 0 < len(name) <= 200:
             continue
-        label = now.known(name)
+        label = snapshot.known(name)
         if label is not None and label not in labels and len(labels) < MOST_TAGS:
             labels.add(label)
             yield label

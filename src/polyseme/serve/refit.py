@@ -1,7 +1,7 @@
 """A refit in the background: a served model is fitted again to the items that people review.
 
-In: the model that answers, the collection with its tags, and what people have answered. Out: a
-fitted model in its place, or one sentence that says why not; meanwhile the former one answers.
+In: the current model, the collection with its tags, and people's answers. Out: a fitted model in
+its place, or one sentence that says why not; meanwhile the former one answers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from polyseme._estimator import copy_of
 from polyseme._validation import InputError
 from polyseme.corpus import LabelCorpus
+from polyseme.encoded import EncodedItems, item_names
 from polyseme.tagger import ZeroShotTagger
+from polyseme.warm_start import feature_digests, name_digests
 
 if TYPE_CHECKING:
     from polyseme.serve.collection import Collection
@@ -122,7 +126,7 @@ class Refitting:
             self._make_ready()
 
     def _make_ready(self) -> None:
-        """Code the items and lay out the map anew, so that nobody waits for it."""
+        """Encode the items and lay out the map, so that no request has to wait for it."""
         try:
             self.host.warm()
             self.host.lay_out()
@@ -148,7 +152,7 @@ def new_tagger(former: ZeroShotTagger) -> ZeroShotTagger:
     )
 
 
-def training_data(now: Snapshot, collection: Collection | None) -> dict[str, Any]:
+def training_data(snapshot: Snapshot, collection: Collection | None) -> dict[str, Any]:
     """Return the arguments of `ZeroShotTagger.fit` for a refit.
 
     Items have their own tags, with accepted ones and without refused ones. Items without any tag
@@ -164,21 +168,21 @@ def training_data(now: Snapshot, collection: Collection | None) -> dict[str, Any
     InputError
         Where items of the former fit are missing, so that what it learned of them would be lost.
     """
-    tagger = now.tagger
+    tagger = snapshot.tagger
     if collection is None or not tagger.n_features_in_:
         raise InputError("A refit needs the items with their tags; start the service with --items.")
-    tags = dict(now.accepted(collection))
+    tags = dict(snapshot.accepted(collection))
     if not tags:
         raise InputError("None of the items has a tag, so there is nothing to fit to.")
     by_command = "fit it by `polyseme fit --update` with all items"
     all_items = collection.select(collection.ids)
-    missing, n_former = tagger.missing_items(all_items)
-    if missing > _MISSING * n_former:
+    n_missing, n_former = missing_items(tagger, all_items)
+    if n_missing > _MISSING * n_former:
         raise InputError(
-            f"{missing:,} of the {n_former:,} items that this model was fitted to are not among "
+            f"{n_missing:,} of the {n_former:,} items that this model was fitted to are not among "
             f"the items of the service; {by_command}."
         )
-    label_sets = tagger.label_sets()
+    label_sets = own_label_sets(tagger)
     if label_sets is None:
         raise InputError(
             "What taught this model what labels mean cannot be told from its items' own tags; "
@@ -195,3 +199,39 @@ def training_data(now: Snapshot, collection: Collection | None) -> dict[str, Any
         "label_sets": label_sets if len(label_sets) else None,
         "unlabelled": collection.select(untagged) if untagged else None,
     }
+
+
+def missing_items(tagger: ZeroShotTagger, X: Any) -> tuple[int, int]:
+    """Count the items of the last fit that are not among some, and all that it had.
+
+    Items X, as the tagger takes them, are found by their features, names or files.
+    """
+    features: Any = tagger._features_of(X)
+    if isinstance(features, EncodedItems):
+        features = features.features
+    keys = tagger.document_keys_
+    are_items = keys.of_items
+    are_present = np.isin(keys.items[are_items], feature_digests(features))
+    are_present |= np.isin(keys.names[are_items], name_digests(item_names(X) or ()))
+    return int((~are_present).sum()), int(are_items.sum())
+
+
+def own_label_sets(tagger: ZeroShotTagger) -> LabelCorpus | None:
+    """Return the known tag sets that are no item's own; None where that is not known.
+
+    Those of the last fit without the ones of its items, and all that were added since.
+    """
+    store = tagger.store_
+    rows = tagger.document_keys_.documents
+    are_items = tagger.document_keys_.of_items[rows]
+    are_oov = tagger.space_.seen_columns >= tagger.n_vocabulary_
+    if int(rows.sum()) != tagger.n_fitted_ or are_oov.any():
+        return None
+    n_added = len(store.ids) - len(are_items)
+    are_sets = np.append(~are_items, np.ones(n_added, bool))
+    set_rows = np.flatnonzero(are_sets).tolist()
+    return LabelCorpus.from_documents(
+        [store.document(row) for row in set_rows],
+        ids=[store.ids[row] for row in set_rows],
+        normalize=tagger.normalize_labels_,
+    )

@@ -1,8 +1,8 @@
 """Many processes that serve, on one machine or many: Ray Serve runs the same application.
 
-In: what makes the application, from folders that all machines see. Out: an HTTP address behind
-which replicas answer; one that dies is replaced. What somebody answers reaches one replica, is on
-disk when it is acknowledged, and is taken up by the others when they next look.
+In: the arguments of the application, with folders that all machines see. Out: an HTTP address
+behind which replicas answer; one that dies is replaced. A verdict reaches one replica, is on disk
+when it is acknowledged, and the other replicas load it at their next refresh.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from polyseme._validation import InputError
 from polyseme.cluster import open_engine
 
 NAME = "polyseme"
-# The application refuses what it cannot take, with a sentence; Ray Serve's own bound stands above.
+# The application refuses excess requests with a sentence; Ray Serve's own limit is higher.
 _AT_ONCE = 2048
 _NAMED = re.compile(r"[\w.]*(Error|Exception): ")
-_LOOK_SECONDS, _END_SECONDS = 2.0, 15.0
+_LOOK_SECONDS = 2.0
+_END_SECONDS = 15.0
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -61,7 +62,7 @@ def replicas(
     for name, value in plan.items():
         if isinstance(value, Path):
             plan[name] = value.resolve()
-    # Once here: what is wrong is told in a sentence, and files are looked at by one, not by all.
+    # Built once here, so that errors are reported and files are extracted by one process only.
     make_app(**plan)
     with open_engine("ray", address, workers=n):
         if threading.current_thread() is threading.main_thread():
@@ -111,7 +112,7 @@ def _start(
 
 
 def _reason(serve: Any, error: Exception) -> str:
-    """Return the line that says why a start failed, from Ray Serve's messages."""
+    """Return the reason of a failed start from Ray Serve's messages."""
     text = str(error) or type(error).__name__
     with suppress(Exception):  # there may be no application yet
         application = serve.status().applications[NAME]

@@ -1,4 +1,4 @@
-"""What is sent and answered under `/v1`, as pydantic checks and documents it."""
+"""Bodies of requests and responses under `/v1`, checked and documented by pydantic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Precision = Annotated[float, Field(ge=0.01, le=0.99)]
 
 
 class Body(BaseModel):
-    """What is sent; fields that nobody knows are refused."""
+    """A body of a request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -36,15 +36,15 @@ class Encoded(Body):
 
 
 class Thing(Body):
-    """What is asked about: features, an item of the collection, tags, or several of these."""
+    """The subject of a request: features, an item of the collection, tags, or several of these."""
 
     features: Annotated[list[Number], Field(max_length=MOST_NUMBERS)] | Encoded | None = None
     item: Name | None = None
     tags: Annotated[list[Tag], Field(max_length=MOST_TAGS)] = []
 
 
-class Wanted(Body):
-    """Which tags are wanted: how many, how likely, of which kinds."""
+class SuggestOptions(Body):
+    """Which tags to return: how many, how likely, of which kinds."""
 
     k: K = 10
     threshold: Share | None = None
@@ -52,7 +52,7 @@ class Wanted(Body):
     kinds: Annotated[list[Kind], Field(min_length=1, max_length=3)] | None = None
 
 
-class SuggestBody(Thing, Wanted):
+class SuggestBody(Thing, SuggestOptions):
     """A question for tags."""
 
     model_config = ConfigDict(
@@ -66,7 +66,7 @@ class BatchItem(Thing):
     id: Name | None = None
 
 
-class BatchBody(Wanted):
+class BatchBody(SuggestOptions):
     """Many questions at once."""
 
     items: Annotated[list[BatchItem], Field(min_length=1, max_length=MOST_BATCH)]
@@ -87,7 +87,7 @@ class ExplainBody(Thing):
 
 
 class NeighboursBody(Thing):
-    """Something whose neighbours are wanted."""
+    """A subject whose neighbours to return."""
 
     k: Annotated[int, Field(ge=1, le=100)] = 10
 
@@ -99,7 +99,7 @@ class DocumentsBody(Body):
 
 
 class VerdictBody(Body):
-    """Yes or no to a label of an item, and what was shown."""
+    """Yes or no to a label of an item, with the score and rank that were shown."""
 
     item: Name
     label: Tag
@@ -114,7 +114,7 @@ class LearnBody(Body):
     verdicts: Annotated[list[VerdictBody], Field(min_length=1, max_length=MOST_VERDICTS)]
     features: dict[Name, Annotated[list[Number], Field(max_length=MOST_NUMBERS)]] | None = None
     who: Annotated[str, Field(max_length=64)] | None = None
-    # The last event that whoever answers has seen; answers that came later are not overwritten.
+    # The last event that the reviewer has seen; later answers are not overwritten.
     seen: Annotated[int, Field(ge=0, lt=2**53)] | None = None
 
 
@@ -231,14 +231,14 @@ class VersionOut(BaseModel):
 
 
 class AddedOut(VersionOut):
-    """What was taken in."""
+    """The labels and documents that were added."""
 
     added: list[str]
     documents: list[str]
 
 
 class RefitOut(BaseModel):
-    """How far a refit is."""
+    """The progress of a refit."""
 
     state: Literal["none", "running", "done", "failed"]
     rounds_done: int

@@ -1,0 +1,312 @@
+"""The command `fit`: read the data and options, fit a tagger, and save it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+import polyseme
+from polyseme._text import counted, in_words
+from polyseme.cli.app import LEARNING, EngineName, Preset, TableOptions, command, refuse, resumable
+from polyseme.cli.models import count_kinds, load_default_tagger
+from polyseme.cli.output import say, summarize_verdicts
+
+if TYPE_CHECKING:
+    from polyseme.corpus import LabelCorpus
+    from polyseme.features import MediaFeatures
+    from polyseme.published.tagger import PublishedTagger
+    from polyseme.tagger import Tagger, ZeroShotTagger
+    from polyseme.word_vectors import WordVectors
+
+_MOST_DIGITS = 18  # of a whole number
+
+
+@command(LEARNING)
+def fit(
+    model: Path,
+    documents: Path | None = None,
+    features: Path | None = None,
+    label_sets: Path | None = None,
+    preset: Preset = Preset.default,
+    mapper: Literal["nu-svr", "kernel-ridge"] | None = None,
+    relatedness: Literal["nearest", "density"] | None = None,
+    components: int | None = None,
+    topics: str | None = None,
+    words: int | None = None,
+    epochs: int | None = None,
+    device: str | None = None,
+    seed: int = 0,
+    split: str | None = None,
+    features_column: str | None = None,
+    *,
+    tables: TableOptions,
+    label_sets_only: bool = False,
+    normalize: bool = True,
+    label_vectors: Path | None = None,
+    vocabulary: Path | None = None,
+    validations: int = 2,
+    unlabelled: Path | None = None,
+    verdicts: Path | None = None,
+    update: Path | None = None,
+    engine: EngineName = "local",
+    address: str | None = None,
+    workers: int | None = None,
+) -> None:
+    """Learn a tagger. Interrupted? The same command goes on where it stopped."""
+    from polyseme.checkpoints import remove_checkpoint
+    from polyseme.cli.reading import (
+        TableReader,
+        extractor_of,
+        read_items,
+        read_label_sets,
+        read_pool,
+        verdicts_for,
+    )
+    from polyseme.cluster import RayTraining
+    from polyseme.persistence import check_destination
+
+    # Options that do not go together
+    if engine == "local" and not (address is None and workers is None):
+        raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
+    check_destination(model)
+    published_options: dict[str, Any] = {
+        "mapper": mapper,
+        "relatedness": relatedness,
+        "epochs": epochs,
+        "components": components,
+        "topics": topics,
+    }
+    default_options: dict[str, Any] = {
+        "label-vectors": label_vectors,
+        "vocabulary": vocabulary,
+        "unlabelled": unlabelled,
+        "verdicts": verdicts,
+        "update": update,
+    }
+    _check_method_options(preset, engine, published_options, default_options)
+
+    # The data
+    previous = None if update is None else load_default_tagger(update, "fit --update")
+    if previous is not None:
+        normalize = previous.normalize_labels_
+    reader = TableReader(tables, features_column, normalize)
+    items = read_items(features, documents, split, reader)
+    sets = read_label_sets(label_sets, items, reader, only=label_sets_only)
+    extractor = extractor_of(items.X, words)
+    vocabulary_to_use: Any = vocabulary
+    if previous is not None:
+        extractor = _extractor_to_update(previous, items.X, extractor, words)
+        if vocabulary is None:
+            vocabulary_to_use = previous.vocabulary_
+        say(_describe_update(previous, len(items.documents)))
+    pool = None
+    if unlabelled is not None:
+        if items.X is None:
+            refuse("`--unlabelled` goes beside items with tags; give theirs with --features.")
+        pool = read_pool(unlabelled, items.X, extractor, reader)
+
+    # The fit; the state of an interrupted run lies beside the model, never inside an older one
+    resolved = model.resolve()
+    checkpoint = resolved.with_name(resolved.name + ".checkpoint")
+    options: dict[str, Any] = {"features": extractor, "device": device, "random_state": seed}
+    trainer = None
+    tagger: Tagger
+    with resumable(), verdicts_for(model, verdicts, update) as log:
+        if preset != Preset.default:
+            tagger = _published_tagger(published_options, checkpoint, normalize, options)
+            tagger.fit(items.X, items.documents, sets, label_sets_only=label_sets_only)
+        else:
+            if engine == "ray":
+                # Beside the model: where that is a folder of all machines, this is one as well.
+                storage = checkpoint.with_suffix(".ray")
+                trainer = RayTraining(workers or 2, address, storage, device or "cpu")
+            tagger = polyseme.ZeroShotTagger(
+                vocabulary=vocabulary_to_use,
+                n_validations=validations,
+                checkpoint=checkpoint,
+                normalize_labels=normalize,
+                verbose=True,
+                **options,
+            )
+            word_vectors = _read_label_vectors(label_vectors, items.documents, sets)
+            if log.count:
+                _check_answered_rows(pool, items.X, (model, update, verdicts))
+                say(f"learned from, too: {summarize_verdicts(log.standing())}")
+            tagger.fit(
+                items.X,
+                items.documents,
+                sets,
+                word_vectors,
+                trainer,
+                pool,
+                log if log.count else None,
+                label_sets_only=label_sets_only,
+                warm_start_from=previous,
+            )
+        if trainer is not None:
+            trainer.forget()
+        tagger.save(model)
+    remove_checkpoint(checkpoint)
+    say(_summary(tagger))
+    typer.echo(str(model))
+
+
+def _check_method_options(
+    preset: Preset,
+    engine: EngineName,
+    published_options: dict[str, Any],
+    default_options: dict[str, Any],
+) -> None:
+    """Raise for options of the other method than the one that is fitted."""
+    if preset == Preset.default:
+        for name, value in published_options.items():
+            if value is not None:
+                refuse(f"`--{name}` belongs to the published method; add --preset paper.")
+        return
+    if engine == "ray":
+        refuse(
+            "`--engine ray` trains the default tagger; the published one trains in this process."
+        )
+    for name, value in default_options.items():
+        if value is not None:
+            refuse(f"`--{name}` belongs to the default tagger; leave out --preset.")
+
+
+def _read_label_vectors(
+    path: Path | None, documents: LabelCorpus, label_sets: LabelCorpus | None
+) -> WordVectors | None:
+    """Read the vectors of all labels in use, if a file of vectors is given."""
+    if path is None:
+        return None
+    labels = list(documents.labels)
+    if label_sets is not None:
+        labels += label_sets.labels
+    return polyseme.WordVectors.read(path, labels=labels)
+
+
+def _check_answered_rows(pool: Any, X: Any, sources: tuple[Path | None, ...]) -> None:
+    """Raise where rows without ids are other items than those that models have answers for.
+
+    Answers name such rows by their numbers in the pool, or in the items where there is no pool.
+    """
+    from polyseme.cli.reading import check_rows
+    from polyseme.persistence import MODEL
+
+    rows = X if pool is None else pool
+    if rows is None:
+        return
+    for source in sources:
+        if source is not None and (source / MODEL).exists():
+            check_rows(load_default_tagger(source, "learn"), rows)
+
+
+def _extractor_to_update(
+    previous: ZeroShotTagger, X: Any, extractor: MediaFeatures | None, words: int | None
+) -> MediaFeatures | None:
+    """Return an unfitted extractor like the previous model's; refuse items of another kind."""
+    from polyseme._estimator import copy_of
+    from polyseme._validation import in_order
+    from polyseme.features import Extracted
+
+    if (X is None) != (previous.n_features_in_ == 0):
+        model_features = "no features" if X is not None else "features"
+        item_features = "have some" if X is not None else "have none"
+        refuse(
+            f"The model of --update has {model_features}, and these items {item_features}; leave "
+            "out --update."
+        )
+    if (extractor is None) != (previous.features_ is None):
+        kind = "numbers" if previous.features_ is None else f"{previous.features_.kind} files"
+        refuse(f"The model of --update was fitted on {kind}, and these items are something else.")
+    if isinstance(X, Extracted) and previous.features_ is not None:
+        previous.features_.raw(X)  # raises where they were extracted in another way
+        return copy_of(previous.features_) if words is None else extractor
+    if X is not None:
+        fitted_names = getattr(previous, "feature_names_in_", None)
+        in_order(X, fitted_names, owner="fit --update")
+        if X.shape[1] != previous.n_features_in_:
+            refuse(
+                f"These items have {X.shape[1]} features, and the model of --update was fitted "
+                f"with {previous.n_features_in_}; leave out --update, or mend the features."
+            )
+    return extractor
+
+
+def _describe_update(previous: ZeroShotTagger, n_items: int) -> str:
+    """Describe what a fit carries over from the previous model."""
+    vocabulary = previous.vocabulary_
+    n_answers = len(previous.verdicts_.standing())
+    carried_over = [
+        counted(len(vocabulary.blocked), "blocked label"),
+        counted(len(vocabulary.aliases), "other name"),
+        counted(len(vocabulary.implies), "implication"),
+        counted(n_answers, "answer"),
+    ]
+    sentence = (
+        f"a fit to all {n_items:,} items that are given, from the older model's members; carried "
+        f"over: {', '.join(carried_over)}"
+    )
+    n_added = len(previous.store_.ids) - previous.n_fitted_
+    if n_added:
+        added = counted(n_added, "tag set")
+        sentence += f"; not {added} that came by `add`: give them with --label-sets"
+    return sentence
+
+
+def _published_tagger(
+    method_options: dict[str, Any], checkpoint: Path, normalize: bool, options: dict[str, Any]
+) -> PublishedTagger:
+    """Make the unfitted tagger of the published method."""
+    from polyseme.published.embedding import ConceptEmbedding
+    from polyseme.published.mapping import InstanceMapper
+
+    topics = method_options["topics"]
+    if topics not in (None, "hdp"):
+        if not topics.isdecimal() or len(topics) > _MOST_DIGITS:
+            refuse(f"`--topics` must be a whole number or 'hdp'; got '{in_words(topics, 60)}'.")
+        topics = int(topics)
+    embedding = ConceptEmbedding.from_preset(
+        "paper", checkpoint=checkpoint, verbose=True, normalize_labels=normalize
+    )
+    tagger = polyseme.PublishedTagger.from_preset(
+        "paper", embedding=embedding, verbose=True, **options
+    )
+    mapper = None
+    if method_options["mapper"] == "kernel-ridge":
+        mapper = InstanceMapper(kind="kernel-ridge")
+    # The preset has a nu-svr of its own, with constants that belong to it.
+    parameters = {
+        "embedding__n_components": method_options["components"],
+        "embedding__context_descriptor__n_topics": topics,
+        "embedding__training__max_epochs": method_options["epochs"],
+        "relatedness": method_options["relatedness"],
+        "mapper": mapper,
+    }
+    chosen = {name: value for name, value in parameters.items() if value is not None}
+    tagger.set_params(**chosen)
+    return tagger
+
+
+def _summary(tagger: Tagger) -> str:
+    """Return a sentence about a tagger that was just fitted."""
+    counts = [f"{count} {kind}" for kind, count in count_kinds(tagger).items()]
+    store = tagger.store_
+    n_labels = len(tagger.classes_)
+    summary = f"{n_labels} labels ({', '.join(counts)}) from {len(store.ids)} documents"
+    if isinstance(tagger, polyseme.PublishedTagger):
+        return summary
+    space = tagger.space_
+    summary += (
+        f" ({len(store.points)} different tag sets); {len(space.members_)} "
+        f"members of {space.plan_.code} dimensions, {space.plan_.n_steps} steps each"
+    )
+    if tagger.name_share_:
+        summary += f"; names of labels have a share of {tagger.name_share_:g} in unseen ones"
+    validation = tagger.validation_
+    if tagger.pooled_ and (validation is None or validation.pool_gain is None):
+        summary += "; it learned from items without tags, and their gain was not measured"
+    if validation is None:
+        return summary
+    return f"{summary}\nmeasured on held-out items, by smaller spaces:\n{validation}"

@@ -1,0 +1,167 @@
+"""The commands that measure: `evaluate` against true tags, `validate` for unseen tags."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+import polyseme
+from polyseme.cli.app import LEARNING, TableOptions, command, refuse
+from polyseme.cli.output import Form, emit, for_people, say
+
+if TYPE_CHECKING:
+    from polyseme.features import MediaFeatures
+    from polyseme.holdout import Validation
+
+_EXAMPLES = 6  # hidden tags whose likeliest items the page shows
+
+
+@command(LEARNING)
+def evaluate(
+    model: Path,
+    features: Path,
+    documents: Path | None = None,
+    split: str | None = None,
+    features_column: str | None = None,
+    *,
+    tables: TableOptions,
+    form: Form = Form.auto,
+) -> None:
+    """Measure rankings against true tags, over all tags and by kind."""
+    from polyseme.cli.reading import TableReader, read_items
+    from polyseme.metrics import evaluate_kinds, true_labels
+
+    tagger = polyseme.load(model)
+    # Labels are compared as the model does, whatever the command says elsewhere.
+    reader = TableReader(tables, features_column, tagger.normalize_labels_)
+    items = read_items(features, documents, split, reader)
+    truth = true_labels(tagger, items.X, items.documents)
+    if not truth.any():
+        refuse(f"No item in '{documents or features}' carries a label that the model knows.")
+
+    probabilistic = isinstance(tagger, polyseme.ZeroShotTagger)
+    scores = tagger.predict_proba(items.X) if probabilistic else tagger.decision_function(items.X)
+    measures_by_kind = evaluate_kinds(truth, scores, tagger.kinds_, probabilities=probabilistic)
+    records: list[dict[str, Any]] = []
+    if for_people(form):
+        # Many measures of few kinds: a row for each measure.
+        for name in measures_by_kind["all"]:
+            values = {kind: measures[name] for kind, measures in measures_by_kind.items()}
+            records.append({"measure": name} | values)
+    else:
+        for kind, measures in measures_by_kind.items():
+            records.append({"labels": kind} | measures)
+    emit(records, form)
+
+
+@command(LEARNING)
+def validate(
+    documents: Path | None = None,
+    features: Path | None = None,
+    label_sets: Path | None = None,
+    draws: int = 3,
+    page: Path | None = None,
+    device: str | None = None,
+    seed: int = 0,
+    words: int | None = None,
+    split: str | None = None,
+    features_column: str | None = None,
+    unlabelled: Path | None = None,
+    *,
+    tables: TableOptions,
+    label_sets_only: bool = False,
+    normalize: bool = True,
+    form: Form = Form.auto,
+) -> None:
+    """Hide some of your tags and measure how well such tags are ranked in your collection."""
+    from polyseme._progress import working
+    from polyseme._validation import check_device
+    from polyseme.cli.reading import (
+        TableReader,
+        extractor_of,
+        read_items,
+        read_label_sets,
+        read_pool,
+    )
+    from polyseme.cli.validation_page import validation_page
+    from polyseme.holdout import validate as validate_collection
+    from polyseme.io.folders import check_file, replacing
+
+    check_device(device, owner="validate")
+    if page is not None:
+        page_file = check_file(page)
+    reader = TableReader(tables, features_column, normalize)
+    items = read_items(features, documents, split, reader)
+    if items.X is None:
+        refuse("`validate` measures items; give their features with --features.")
+    sets = read_label_sets(label_sets, items, reader, only=label_sets_only)
+    extractor = extractor_of(items.X, words)
+    pool = None
+    if unlabelled is not None:
+        pool = read_pool(unlabelled, items.X, extractor, reader)
+    X, pool = _feature_matrices(items.X, pool, extractor, seed)
+
+    tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
+    with working(f"fitting to what is left, {draws} times", shown=True):
+        validations = validate_collection(
+            tagger,
+            X,
+            items.documents,
+            sets or items.documents,
+            draws,
+            seed,
+            n_examples=_EXAMPLES,
+            pool=pool,
+            label_sets_only=label_sets_only,
+        )
+    if not validations:
+        place = " that the label sets hold" if label_sets_only else ""
+        refuse(
+            f"There are too few items or tags to hold any out: it takes 40 items and 8 tags{place}."
+        )
+    validation = validations[0]
+    if pool is not None:
+        pool_gain = validations[-1].gain_over(validation)
+        validation = replace(validation, pool_gain=pool_gain)
+
+    _report_validation(validation, form)
+    if page is not None:
+        title = f"Tags of {documents or features}"
+        html = validation_page(validation, title)
+        with replacing(page_file) as stream:
+            stream.write(html.encode())
+        typer.echo(str(page))
+
+
+def _report_validation(validation: Validation, form: Form) -> None:
+    """Print the measures of seen and unseen labels, and the summary."""
+    records = []
+    for kind in ("seen", "unseen"):
+        measures = getattr(validation, kind)
+        records.append({"labels": kind} | asdict(measures))
+    emit(records, form)
+    lines = str(validation).splitlines()
+    say("\n".join(lines[2:]))
+
+
+def _feature_matrices(
+    X: Any, pool: Any, extractor: MediaFeatures | None, seed: int
+) -> tuple[Any, Any]:
+    """Return the numbers of tagged items and of the pool, in the same columns."""
+    from polyseme._validation import check_features, column_names, in_order
+    from polyseme.extractors import fitted_copy
+
+    if extractor is None:
+        matrix = X.to_numpy()
+        if pool is not None:
+            pool = in_order(pool, column_names(X), owner="validate")
+    else:
+        fitted, matrix = fitted_copy(extractor, X, seed)
+        if pool is not None:
+            pool = fitted.transform(pool)
+    if pool is not None:
+        pool = check_features(pool, owner="validate", n_features=matrix.shape[1])
+    return matrix, pool

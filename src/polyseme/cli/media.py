@@ -1,0 +1,306 @@
+"""The commands for media files: extract features, tag files, and review tags in sidecars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import typer
+
+from polyseme._text import counted
+from polyseme.cli.app import FILES, EngineName, Kind, LabelKind, command, resumable
+from polyseme.cli.app import refuse as raise_error
+from polyseme.cli.models import load_default_tagger, readable_record
+from polyseme.cli.output import Form, emit, for_people, say, summarize_verdicts
+
+if TYPE_CHECKING:
+    from polyseme.features import MediaFeatures
+    from polyseme.features.extraction import Summary
+
+_MOST_REASONS = 20  # reasons for skipped files that are printed
+
+
+@command(FILES)
+def extract(
+    kind: Kind,
+    folder: Path,
+    out: Path,
+    depth: Literal["pre-logit", "pooled", "convolution", "logits"] = "pre-logit",
+    size: int | None = None,
+    framing: Literal["stretch", "crop", "pad"] = "stretch",
+    max_seconds: float = 600.0,
+    network: str | None = None,
+    weights: Path | None = None,
+    device: str = "cpu",
+    engine: EngineName = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    strict: bool = False,
+) -> None:
+    """Turn a folder of media into numbers. Interrupted? The same command goes on."""
+    from polyseme._validation import first_few
+    from polyseme.cluster import open_engine
+    from polyseme.features import extractor_class
+
+    parameters: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
+    if kind == "audio":
+        parameters = {"max_seconds": max_seconds}
+        if weights is not None:
+            raise_error("`--weights` is for networks that look at pictures.")
+    if network is not None:
+        parameters["network"] = network
+    if weights is not None:
+        parameters["weights"] = weights
+    extractor = extractor_class(kind)(n_jobs=workers, device=device, **parameters)
+    trained_tags = extractor.trained_tags()
+    if trained_tags:
+        listed = first_few(trained_tags, most=3)
+        say(
+            f"{network} was trained on {len(trained_tags)} tags ({listed}): such a tag is not new "
+            "to it, even where no item here carries it; extraction.json lists them all"
+        )
+    with resumable(), open_engine(engine, address, workers, say) as ray_engine:
+        summary = extract_and_report(folder, out, extractor, ray_engine)
+    typer.echo(str(out))
+    if strict and (summary.skipped or summary.unread):
+        raise typer.Exit(1)
+
+
+def extract_and_report(
+    folder: Path, out: Path, extractor: MediaFeatures, engine: Any = None
+) -> Summary:
+    """Extract the features of a folder of media; report skipped files and keywords."""
+    from polyseme._progress import FileProgress
+    from polyseme.features import extract_folder
+    from polyseme.features.base import quiet_decoders
+    from polyseme.features.extraction import by_reason
+
+    with quiet_decoders(), FileProgress(f"extracting {extractor.kind}") as progress:
+        summary = extract_folder(folder, out, extractor, progress=progress.tell, engine=engine)
+    _report_skipped(summary.skipped)
+    unread = by_reason(summary.unread)
+    for names, reason in unread[:_MOST_REASONS]:
+        say(f"keywords of {names} cannot be read: {reason}")
+    say(summary.sentence())
+    sameness = summary.sameness()
+    if sameness:
+        say(sameness)
+    say(summary.keywords())
+    return summary
+
+
+def _report_skipped(skipped: Sequence[tuple[str, str]]) -> None:
+    """Print the files that could not be used, each reason once."""
+    from polyseme.features.extraction import by_reason
+
+    reasons = by_reason(skipped)
+    for names, reason in reasons[:_MOST_REASONS]:
+        say(f"skipped {names}: {reason}")
+    n_more = len(reasons) - _MOST_REASONS
+    if n_more > 0:
+        say(f"… and for {n_more:,} more reasons; files.jsonl of `extract` has all")
+
+
+@command(FILES)
+def tag(
+    model: Path,
+    paths: list[Path],
+    top: int | None = None,
+    precision: float | None = None,
+    kind: LabelKind | None = None,
+    features: Path | None = None,
+    form: Form = Form.auto,
+    sidecars: bool = False,
+    dry_run: bool = False,
+    undo: bool = False,
+    device: str = "cpu",
+    engine: EngineName = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    strict: bool = False,
+) -> None:
+    """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
+    if undo:
+        undone = _undo_suggestions(paths, dry_run)
+        if for_people(form):  # a sidecar is called like its file
+            for record in undone:
+                del record["sidecar"]
+        emit(undone, form)
+        return
+    from polyseme.cluster import Tagging, open_engine
+
+    with open_engine(engine, address, workers, say) as ray_engine:
+        tagging = Tagging(
+            model,
+            paths,
+            top,
+            precision=precision,
+            kind=kind,
+            extraction=features,
+            n_jobs=workers,
+            device=device,
+            engine=ray_engine,
+        )
+        if top is None and precision is None:
+            _report_default_precision(tagging.ranker.precision, tagging.ranker.leaves_out)
+        records: Iterable[dict[str, Any]] = tagging.records()
+        if sidecars or dry_run:
+            # All sidecars are written before any is printed: a closed pipe must not stop it.
+            records = list(tagging.sidecars(dry_run=dry_run))
+        emit(map(readable_record, records) if for_people(form) else records, form)
+    if dry_run:
+        say("nothing was written; --sidecars in place of --dry-run writes these tags")
+    _report_skipped(tagging.skipped)
+    if tagging.n_unwritten:
+        raise_error(
+            f"{counted(tagging.n_unwritten, 'sidecar')} could not be written; run again when the "
+            "reason is mended: what has been added is not added again."
+        )
+    all_skipped = len(tagging.skipped) >= len(tagging.files)
+    if tagging.skipped and (strict or all_skipped):
+        raise typer.Exit(1)
+
+
+def _report_default_precision(precision: float | None, leaves_out: bool) -> None:
+    """Print the precision that tags are given for, where the user asked for none."""
+    if precision is None:
+        return
+    say(f"tags for a precision of {precision:g}; --precision asks for another, --top for more")
+    if leaves_out:
+        say(
+            "tags that no training item carries are left out: the model cannot promise a precision "
+            "of them; --top 10 gives the ten best of all tags, --kind unseen these alone"
+        )
+
+
+def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
+    """Remove unanswered suggestions from sidecars; return the removed ones by file."""
+    from polyseme.io.xmp import undo_suggestions
+
+    sidecars = _find_sidecars(paths)
+    records: list[dict[str, Any]] = []
+    n_tags = 0
+    for file, sidecar in sidecars:
+        removed = undo_suggestions(sidecar, dry_run=dry_run)
+        if removed:
+            records.append({"file": file, "sidecar": str(sidecar), "removed": removed})
+            n_tags += len(removed)
+    would = "would be " if dry_run else ""
+    say(f"{counted(n_tags, 'suggestion')} {would}taken back from {counted(len(records), 'file')}")
+    return records
+
+
+def _find_sidecars(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return the file's name and the sidecar for each sidecar of media files and folders."""
+    from polyseme.features import EXTRACTORS
+    from polyseme.features.extraction import find_media
+    from polyseme.io.xmp import sidecars_of
+
+    suffixes: frozenset[str] = frozenset()
+    for extractor in EXTRACTORS.values():
+        suffixes |= extractor.suffixes
+    files, _ = find_media(paths, suffixes)
+    file_by_sidecar: dict[Path, str] = {}
+    for file in files:
+        for sidecar in sidecars_of(file.path):
+            file_by_sidecar[sidecar] = str(file.path)
+    return [(file, sidecar) for sidecar, file in file_by_sidecar.items()]
+
+
+class _PendingFile(NamedTuple):
+    """A media file whose sidecar has suggestions, or had some."""
+
+    name: str
+    sidecar: Path
+    pending: Sequence[str]  # suggested tags without an answer
+
+
+@command(FILES)
+def review(
+    paths: list[Path],
+    accept: list[str] | None = None,
+    refuse: list[str] | None = None,
+    model: Path | None = None,
+    features: Path | None = None,
+    form: Form = Form.auto,
+) -> None:
+    """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
+    from polyseme.cli.reading import TableReader, items_to_learn
+    from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
+    from polyseme.verdicts import Verdict
+
+    tagger = None if model is None else load_default_tagger(model, "review --model")
+    if tagger is not None and tagger.features_ is None:
+        raise_error("This model takes numbers; `review --model` needs one that takes files.")
+    files: list[_PendingFile] = []
+    for name, sidecar in _find_sidecars(paths):
+        files.append(_PendingFile(name, sidecar, read_sidecar(sidecar).pending))
+
+    if not (accept or refuse):
+        _list_pending(files, form)
+        return
+
+    accepted_tags = accept or []
+    refused_tags = refuse or []
+    # Items to learn from are read before any sidecar is changed.
+    item_by_file: dict[str, str] = {}
+    X: Any = None
+    if tagger is not None:
+        answered = _answered_files(files, [*accepted_tags, *refused_tags])
+        if answered:
+            items, X = items_to_learn(answered, tagger, features, TableReader())
+            item_by_file = dict(zip(answered, items, strict=True))
+
+    records: list[dict[str, Any]] = []
+    for file in files:
+        # A star stands for all tags that the other answer does not name.
+        to_accept = accepted_tags
+        if "*" in accepted_tags:
+            to_accept = lacking(refused_tags, file.pending)
+        to_refuse = refused_tags
+        if "*" in refused_tags:
+            to_refuse = lacking(accepted_tags, file.pending)
+        accepted, refused = answer_suggestions(file.sidecar, accept=to_accept, refuse=to_refuse)
+        if accepted or refused:
+            records.append({"file": file.name, "accepted": accepted, "refused": refused})
+    if not records:
+        raise_error(
+            "None of these tags waits for an answer there; `polyseme review` without --accept and "
+            "--refuse lists those that do."
+        )
+    emit(records, form)
+    if tagger is not None:
+        verdicts: list[Verdict] = []
+        for record in records:
+            item = item_by_file[record["file"]]
+            verdicts.extend(Verdict(item, label, True) for label in record["accepted"])
+            verdicts.extend(Verdict(item, label, False) for label in record["refused"])
+        tagger.learn(verdicts, X)
+        say(f"the model has learned from {summarize_verdicts(verdicts)}")
+    if any(record["accepted"] for record in records):
+        say("accepted tags are yours now: `polyseme extract` again, and the next `fit` learns them")
+
+
+def _list_pending(files: Sequence[_PendingFile], form: Form) -> None:
+    """Print the suggestions that wait for an answer."""
+    records: list[dict[str, Any]] = []
+    for file in files:
+        if file.pending:
+            records.append({"file": file.name, "suggested": file.pending})
+    emit(records, form)
+    if not records:
+        say("no suggestion waits for an answer; `polyseme tag --sidecars` makes some")
+
+
+def _answered_files(files: Sequence[_PendingFile], answers: Sequence[str]) -> list[str]:
+    """Return the files of which some pending tag is answered."""
+    from polyseme.io.xmp import lacking
+
+    names = []
+    for file in files:
+        n_unanswered = len(lacking(answers, file.pending))
+        is_answered = "*" in answers or n_unanswered < len(file.pending)
+        if file.pending and is_answered:
+            names.append(file.name)
+    return names

@@ -1,0 +1,65 @@
+"""What commands share about saved models: load one, change one, and count and print its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+import polyseme
+from polyseme.cli.app import refuse
+
+if TYPE_CHECKING:
+    from polyseme.tagger import Tagger, ZeroShotTagger
+
+_KINDS = ("seen", "unseen", "oov")
+
+
+def load_default_tagger(model: Path, command: str) -> ZeroShotTagger:
+    """Load a model that must be a default tagger."""
+    tagger = polyseme.load(model)
+    if not isinstance(tagger, polyseme.ZeroShotTagger):
+        refuse(f"`{command}` needs the default tagger.")
+    return tagger
+
+
+def change_model(
+    model: Path, out: Path | None, command: str, change: Callable[[ZeroShotTagger], object]
+) -> None:
+    """Change a model and write it, to its own folder or to another one."""
+    from polyseme.persistence import check_destination
+
+    destination = out or model
+    tagger = load_default_tagger(model, command)
+    check_destination(destination)
+    change(tagger)
+    tagger.save(destination)
+    typer.echo(str(destination))
+
+
+def count_kinds(tagger: Tagger) -> dict[str, int]:
+    """Count the labels of each kind that the model has."""
+    counts: dict[str, int] = {}
+    for kind in _KINDS:
+        count = int((tagger.kinds_ == kind).sum())
+        if count:
+            counts[kind] = count
+    return counts
+
+
+def readable_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record of ranked tags for people, with each tag beside its score."""
+    labels_field = "added" if "added" in record else "labels"
+    labels = record[labels_field]
+    kinds = record.get("kinds", ["seen"] * len(labels))
+    texts = []
+    for label, kind, score in zip(labels, kinds, record["scores"], strict=True):
+        text = f"{label} {score:.3g}"
+        if kind != "seen":
+            text += f" ({kind})"
+        texts.append(text)
+    id_field = next(name for name in ("file", "id", "row") if name in record)
+    column = "added" if "added" in record else "tags"
+    return {id_field: record[id_field], column: ", ".join(texts)}

@@ -1,0 +1,251 @@
+"""The commands that ask a model: rank, add, complete, explain, senses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+import polyseme
+from polyseme._text import counted
+from polyseme.cli.app import (
+    LEARNING,
+    EngineName,
+    LabelKind,
+    TableOptions,
+    command,
+    refuse,
+    resumable,
+)
+from polyseme.cli.models import load_default_tagger, readable_record
+from polyseme.cli.output import Form, emit, emit_evidence, for_people, say, summarize_verdicts
+
+
+@command(LEARNING)
+def rank(
+    model: Path,
+    features: Path,
+    top: int = 10,
+    precision: float | None = None,
+    kind: LabelKind | None = None,
+    tags: Path | None = None,
+    method: Literal["space", "priming"] = "space",
+    features_column: str | None = None,
+    *,
+    tables: TableOptions,
+    form: Form = Form.auto,
+    out: Path | None = None,
+    out_form: Literal["jsonl", "parquet"] = "jsonl",
+    engine: EngineName = "local",
+    address: str | None = None,
+    workers: int | None = None,
+) -> None:
+    """Rank tags for items."""
+    from polyseme._progress import FileProgress
+    from polyseme._validation import first_few
+    from polyseme.cli.reading import TableReader, tags_of_items
+    from polyseme.cluster import open_engine, rank_shards
+    from polyseme.cluster.ranking import RankingInput, SavedRanker, rank_table
+    from polyseme.features.extraction import is_extraction
+    from polyseme.io.shards import find_shards
+
+    reader = TableReader(tables, features_column)
+    if out is None:
+        ranker = SavedRanker(model, top, precision, method, kind)
+        tagger = ranker.tagger
+        table = RankingInput(features, reader.feature_options)
+        item_tags = None
+        if tags is not None:
+            reader = reader._replace(normalize=tagger.normalize_labels_)
+            corpus = reader.corpus(tags)
+            heads = list(table.names())
+            item_tags = tags_of_items(corpus, heads, tags, features, reader)
+        with open_engine(engine, address, workers, say) as ray_engine:
+            rankings = rank_table(table, ranker, item_tags, ray_engine, workers)
+            pairs = zip(table.names(), rankings, strict=True)
+            records = (head | ranking for head, ranking in pairs)
+            emit(map(readable_record, records) if for_people(form) else records, form)
+        return
+
+    if tags is not None or form != Form.auto:
+        raise typer.BadParameter("--tags and --form do not go with --out; see --out-form.")
+    if is_extraction(features):
+        refuse(
+            "`--out` is for .npy and .parquet shards; what `polyseme extract` wrote is ranked "
+            "without it."
+        )
+    _, ignored_files = find_shards(features, reader.feature_options)
+    if ignored_files:
+        listed = first_few(ignored_files)
+        say(f"files that are not shards are ignored ({len(ignored_files)}): {listed}")
+    with (
+        resumable(),
+        open_engine(engine, address, workers, say) as ray_engine,
+        FileProgress("ranking") as progress,
+    ):
+        summary = rank_shards(
+            model,
+            features,
+            out,
+            k=top,
+            precision=precision,
+            method=method,
+            kind=kind,
+            tags_column=tables.tags_column,
+            features_column=features_column,
+            form=out_form,
+            engine=ray_engine,
+            workers=workers,
+            progress=progress.tell,
+        )
+    before = f" ({summary.n_before:,} of them before)" if summary.n_before else ""
+    say(f"{summary.n_rows:,} rows of {counted(summary.n_shards, 'shard')} ranked{before}")
+    typer.echo(str(out))
+
+
+@command(LEARNING)
+def add(
+    model: Path,
+    items: list[str] | None = None,
+    documents: Path | None = None,
+    label: list[str] | None = None,
+    vectors: Path | None = None,
+    features: Path | None = None,
+    out: Path | None = None,
+    features_column: str | None = None,
+    *,
+    tables: TableOptions,
+) -> None:
+    """Add tag sets to a model, or tags by name or by items. Nothing is trained."""
+    from polyseme._validation import first_few
+    from polyseme.cli.reading import TableReader, items_to_learn
+    from polyseme.corpus import normalize_label
+    from polyseme.persistence import check_destination
+    from polyseme.verdicts import Verdict
+
+    labels = label or []
+    item_names = items or []
+    destination = out or model
+    if item_names and not labels:
+        refuse("Name the tag that these items carry with --label.")
+    if documents is None and not labels:
+        refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
+    has_source = bool(vectors is not None or item_names)
+    if bool(labels) != has_source:
+        refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
+    tagger: Any
+    if item_names:
+        tagger = load_default_tagger(model, "add ITEMS")
+    else:
+        tagger = polyseme.load(model)
+    check_destination(destination)
+    if item_names:
+        reader = TableReader(tables, features_column)
+        names, X = items_to_learn(item_names, tagger, features, reader)
+    labels_before = frozenset(tagger.classes_)
+    added = []
+    if documents is not None:
+        reader = TableReader(tables, normalize=tagger.normalize_labels_)
+        corpus = reader.corpus(documents)
+        n_documents = len(tagger.add_documents(corpus))
+        added.append(counted(n_documents, "document"))
+    if vectors is not None:
+        words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
+        named_labels = tagger.add_labels(labels, words)
+        named_keys = set(map(normalize_label, named_labels))
+        present = [name for name in labels if normalize_label(name) not in named_keys]
+        if present:
+            say(f"known already, so nothing is added by name: {first_few(present)}")
+        added.append(counted(len(named_labels), "label") + " by name")
+    tagger.save(destination)
+    if item_names:
+        # The verdicts belong into the log of the model that was just written.
+        tagger = load_default_tagger(destination, "add ITEMS")
+        verdicts: list[Verdict] = []
+        for label_name in labels:
+            verdicts.extend(Verdict(name, label_name, True) for name in names)
+        tagger.learn(verdicts, X)
+        added.append(summarize_verdicts(verdicts))
+    new_labels = [name for name in tagger.classes_ if name not in labels_before]
+    listed = first_few(new_labels) if new_labels else "none"
+    say(f"added {' and '.join(added)}; new labels: {listed}")
+    typer.echo(str(destination))
+
+
+@command(LEARNING)
+def complete(model: Path, tags: list[str], top: int = 10, form: Form = Form.auto) -> None:
+    """Suggest tags that go with the given ones."""
+    tagger = polyseme.load(model)
+    kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
+    labels, scores = tagger.complete(tags, k=top)
+    records = []
+    for label, score in zip(labels.tolist(), scores.tolist(), strict=True):
+        records.append({"label": label, "kind": kinds[label], "score": round(score, 6)})
+    emit(records, form, title=f"goes with {', '.join(tags)}")
+
+
+@command(LEARNING)
+def explain(
+    model: Path,
+    features: Path,
+    label: str,
+    row: str = "0",
+    tag: list[str] | None = None,
+    top: int = 5,
+    tags_column: str | None = None,
+    features_column: str | None = None,
+    form: Form = Form.auto,
+) -> None:
+    """Show where a tag's score comes from, in parts that add up to its logit."""
+    from polyseme.cli.reading import TableReader, read_item
+
+    tagger = polyseme.load(model)
+    x: Any = None
+    item: dict[str, Any] = {}
+    extractor = tagger.features_
+    if extractor is not None and features.suffix.lower() in extractor.suffixes:
+        x = features
+        item = {"file": str(features)}
+    elif str(features) != "-":
+        reader = TableReader(TableOptions(tags_column), features_column)
+        x, item = read_item(features, row, reader)
+    if not isinstance(tagger, polyseme.PublishedTagger):
+        evidence = tagger.explain(x, label, k=top, tags=tag or None)
+        emit_evidence(item, evidence, form)
+        return
+    if tag or x is None:
+        refuse("`--tag` needs the default tagger; the published method explains features alone.")
+    records = []
+    for concept in tagger.explain(x, label, k=top):
+        records.append(
+            {
+                "label": concept.label,
+                "distance": round(concept.distance, 6),
+                "document": list(concept.document),
+                "known_as": list(concept.document_ids[:3]),
+                "times": len(concept.document_ids),
+            }
+        )
+    emit(records, form)
+
+
+@command(LEARNING)
+def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
+    """Show the senses in which a tag is used, by the known tag sets that hold it."""
+    from polyseme.senses import label_senses
+
+    tagger = load_default_tagger(model, "senses")
+    sense_map = label_senses(tagger.store_, tag, normalize=tagger.normalize_labels_)
+    if sense_map is None:
+        say(f"the tag sets that hold '{tag}' do not fall apart: it has one sense here")
+        return
+    n_senses = len(sense_map.words)
+    sizes = [int((sense_map.senses == number).sum()) for number in range(n_senses)]
+    records = []
+    for number, (words, size) in enumerate(zip(sense_map.words, sizes, strict=True), start=1):
+        record: dict[str, Any] = {"sense": number, "tag_sets": size}
+        record["share"] = round(size / sum(sizes), 3)
+        record["set_apart_by"] = list(words)
+        records.append(record)
+    emit(records, form, title=f"senses of {sense_map.label}")

@@ -1,0 +1,193 @@
+"""A fitted tagger as JSON values and arrays, and back.
+
+In: a `ZeroShotTagger`. Out: its state, for saving without pickle; and a tagger of a state, whose
+every value and array is checked against what is declared of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from polyseme.answers import Corrections
+from polyseme.corpus import normalize_label
+from polyseme.extractors import MEDIA
+from polyseme.features import extractor_of
+from polyseme.feedback import Feedback
+from polyseme.holdout import Validation
+from polyseme.persistence import State, joined, within
+from polyseme.reading import NamedLabels
+from polyseme.schema import (
+    Anything,
+    Array,
+    Choice,
+    Fields,
+    Flag,
+    Maybe,
+    Number,
+    Several,
+    Table,
+    Text,
+    Whole,
+    check_arrays,
+    check_parts,
+    part,
+    require,
+)
+from polyseme.space import ConceptSpace
+from polyseme.store import KnownDocuments
+from polyseme.tagger import ZeroShotTagger
+from polyseme.verdicts import VerdictLog
+from polyseme.vocabulary import Vocabulary
+from polyseme.warm_start import DocumentKeys
+
+
+def tagger_state(tagger: ZeroShotTagger) -> State:
+    """Return a fitted tagger as JSON values and arrays."""
+    states = {"space": tagger.space_.get_state(), "store": tagger.store_.get_state()}
+    if tagger.features_ is not None:
+        states["features"] = tagger.features_.get_state()
+    config, arrays = joined(states)
+    config |= {
+        "method": "space",
+        "media": None if tagger.features_ is None else tagger.features_.kind,
+        "n_vocabulary": tagger.n_vocabulary_,
+        "n_fitted": tagger.n_fitted_,
+        "n_features_in": tagger.n_features_in_,
+        "feature_names": list(getattr(tagger, "feature_names_in_", ())) or None,
+        "normalize_labels": tagger.normalize_labels_,
+        "validation": None if tagger.validation_ is None else tagger.validation_.get_state(),
+        "vocabulary": tagger.vocabulary_.get_state(),
+        "seen": sorted(tagger.seen_),
+        "dropped": list(tagger.dropped_),
+        "indicator": None if tagger.indicator_ is None else list(tagger.indicator_),
+        "named": None if tagger.named_ is None else list(tagger.named_.labels),
+        "name_share": tagger.name_share_,
+        "pooled": tagger.pooled_,
+        "measured_on": list(tagger.measured_on_),
+    }
+    arrays["likeness"] = tagger._likeness
+    keys = tagger.document_keys_._asdict()
+    arrays |= {f"keys.{name}": array for name, array in keys.items()}
+    if tagger.named_ is not None:
+        arrays["named"] = tagger.named_.likeness
+    return config, arrays
+
+
+def tagger_from_state(
+    config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> ZeroShotTagger:
+    """Rebuild a fitted tagger from `tagger_state`."""
+    _VALUES.check(config)
+    array_names = ("likeness", "named", *_KEYS)
+    check_parts(arrays, config, ("space", "store", "features"), array_names)
+    tagger = ZeroShotTagger(normalize_labels=config["normalize_labels"])
+    with part("space"):
+        space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
+    tagger.space_ = tagger.space = space
+    with part("store"):
+        store = KnownDocuments.from_state(config["store"], within(arrays, "store"))
+    tagger.features_ = tagger.features = extractor_of(config, arrays)
+    _check_parts_fit(config, arrays, space, store)
+    tagger.n_vocabulary_ = config["n_vocabulary"]
+    tagger.n_fitted_ = config["n_fitted"]
+    tagger.seen_ = frozenset(config["seen"])
+    tagger.dropped_ = tuple(config["dropped"])
+    tagger.n_features_in_ = config["n_features_in"]
+    tagger._set_feature_names(config["feature_names"])
+    tagger.name_share_ = config["name_share"]
+    tagger._likeness = arrays["likeness"]
+    tagger.validation_ = None
+    if config["validation"] is not None:
+        with part("validation"):
+            tagger.validation_ = Validation.from_state(config["validation"])
+    tagger.normalize_labels_ = config["normalize_labels"]
+    tagger.vocabulary_ = tagger.vocabulary = Vocabulary.from_state(config["vocabulary"])
+    tagger.pooled_ = config["pooled"]
+    n_items, n_labels = config["measured_on"]
+    tagger.measured_on_ = (n_items, n_labels)
+    tagger.document_keys_ = DocumentKeys(**within(arrays, "keys"))
+    tagger._corrections = Corrections(Feedback(VerdictLog(), space.digest_))
+    tagger.indicator_ = None
+    if config["indicator"] is not None:
+        tagger.indicator_ = tuple(config["indicator"])
+    named = None
+    if config["named"] is not None:
+        named = NamedLabels(tuple(config["named"]), arrays["named"])
+    return tagger._update(store_=store, named_=named)
+
+
+# What the state of a tagger holds beside that of its parts; those check their own.
+_VALUES = Fields(
+    {
+        "space": Table(Anything()),
+        "store": Table(Anything()),
+        "features": Table(Anything()),
+        "method": Choice(("space",)),
+        "media": Maybe(Choice(MEDIA)),
+        "n_vocabulary": Whole(0),
+        "n_fitted": Whole(0),
+        "n_features_in": Whole(0),
+        "feature_names": Maybe(Several(Text())),
+        "normalize_labels": Flag(),
+        "validation": Maybe(Table(Anything())),
+        "vocabulary": Table(Anything()),
+        "seen": Several(Text()),
+        "dropped": Several(Text()),
+        "indicator": Maybe(Several(Text(), distinct=True)),
+        "named": Maybe(Several(Text(), distinct=True)),
+        "name_share": Number(0, 1),
+        "pooled": Flag(),
+        "measured_on": Several(Whole(1), 2),
+    },
+    optional=("features",),
+)
+_KEYS = ("keys.names", "keys.items", "keys.tags")
+_DECLARED = {
+    **{name: Array("uint64", ("n_in_folds",), 0, 2.0**64) for name in _KEYS},
+    "likeness": Array("float64", ("n_rows", "n_columns")),
+    "named": Array("float64", ("n_named", "n_seen")),
+}
+
+
+def _check_parts_fit(
+    config: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    space: ConceptSpace,
+    store: KnownDocuments,
+) -> None:
+    """Refuse parts that are sound by themselves but not made for each other."""
+    n_labels = len(space.order_)
+    n_features = space.members_.shape.n_features
+    labels = [*store.labels, *(config["named"] or ())]
+    feature_names = config["feature_names"]
+    extractor = config.get("features")
+    keys = store.labels
+    if config["normalize_labels"]:
+        keys = tuple(map(normalize_label, store.labels))
+    fits = {
+        "store.n_learned": store.n_learned == n_labels,
+        "store.labels": len(set(keys)) == len(keys),
+        "store.points": store.points.shape[1] == space.axes_.shape[1],
+        "n_vocabulary": config["n_vocabulary"] <= len(store.labels),
+        "n_fitted": config["n_fitted"] <= len(store.ids),
+        "n_features_in": config["n_features_in"] == n_features,
+        "feature_names": feature_names is None or len(feature_names) == n_features,
+        "media": extractor is None or extractor["n_features_out"] == n_features,
+        "seen": set(config["seen"]) <= set(labels),
+    }
+    for name, is_sound in fits.items():
+        require(is_sound, name, "what its other parts ask for")
+    tagger_arrays = {name: arrays[name] for name in _DECLARED if name in arrays}
+    has_named = "named" in tagger_arrays
+    declared = {name: _DECLARED[name] for name in _DECLARED if name != "named" or has_named}
+    sizes = {"n_seen": space.n_seen_, "n_named": len(config["named"] or ())}
+    check_arrays(tagger_arrays, declared, **sizes, n_in_folds=len(space.folds_))
+    # Where names have no share, nothing is kept of them.
+    shape = tagger_arrays["likeness"].shape
+    is_unused = shape == (0, 0) and not config["name_share"]
+    is_complete = shape == (n_labels - space.n_seen_, space.n_seen_)
+    require(is_unused or is_complete, "likeness", "that of all unseen labels to seen ones")
+    require((config["named"] is not None) == has_named, "named", "there for labels by name")

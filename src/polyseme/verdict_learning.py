@@ -1,0 +1,274 @@
+"""Learning from verdicts at once, and asking for more: yes and no to single labels of items.
+
+In: verdicts, and items. Out: a tagger whose scores agree with them, and questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme._validation import (
+    InputError,
+    RandomState,
+    as_generator,
+    check_fitted,
+    check_iterable,
+    check_number,
+    first_few,
+)
+from polyseme.answers import Corrections
+from polyseme.corpus import Documents
+from polyseme.encoded import item_names, item_vectors, table_rows
+from polyseme.feedback import Feedback, as_verdict
+from polyseme.fitted_tagger import FittedTagger
+from polyseme.reading import Items
+from polyseme.tags import carried_labels
+from polyseme.verdicts import Verdict, VerdictLog
+
+if TYPE_CHECKING:
+    from polyseme.active_learning import Question
+
+
+class VerdictLearning(FittedTagger):
+    """The methods of a tagger that are about verdicts."""
+
+    @property
+    def verdicts_(self) -> VerdictLog:
+        """What people said about its tags, as events."""
+        return self._corrections.feedback.log
+
+    def learn(
+        self,
+        verdicts: Iterable[Verdict | tuple[Any, ...]],
+        X: object = None,
+        seen: int | None = None,
+    ) -> tuple[int, ...]:
+        """Learn from yes or no to single labels of items, at once and without training.
+
+        A label's logits are corrected in closed form (`polyseme.corrections`); others stay as they
+        are. Labels may be seen, unseen, blocked or not known at all: then they are new, and known
+        by these answers alone. Verdicts are events in `verdicts_`, which the next fit learns from.
+
+        Parameters
+        ----------
+        verdicts : iterable of Verdict, or of tuples that begin with item, label and answer
+            Items are ids of X, its files, or numbers of its rows. Without X they are items that
+            verdicts were given on before; an item's name is never opened as a file.
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        seen : int, optional
+            The number of the last event of `verdicts_` that whoever answers has seen: where others
+            have since said otherwise, a `ConflictError` is raised and nothing is taken.
+
+        Returns
+        -------
+        tuple of int
+            The verdicts' numbers, for `undo`.
+        """
+        check_fitted(self, "store_")
+        self._check_featured()
+        check_iterable(verdicts, "verdicts")
+        digest = self.space_.digest_
+        checked = self._with_resolved_labels([as_verdict(verdict, digest) for verdict in verdicts])
+        self.refresh()  # others may have told of these items
+        items = list(dict.fromkeys(verdict.item for verdict in checked))
+        vectors = self._new_vectors(items, X)
+        numbers = self.verdicts_.append(checked, vectors, digest, seen, self._key_of_name)
+        self.refresh()
+        return tuple(numbers)
+
+    def _with_resolved_labels(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """Return verdicts under their labels' own names, tidied as those of documents are."""
+        if not verdicts:
+            return []
+        labels = list(dict.fromkeys(verdict.label for verdict in verdicts))
+        name_by_key = {self._key(name): name for name in self._names(labels)}
+        resolved = {}
+        for label in labels:
+            name = name_by_key[self._key(label)]
+            resolved[label] = self.vocabulary_.resolve(name)
+        return [verdict._replace(label=resolved[verdict.label]) for verdict in verdicts]
+
+    def _new_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
+        """Return the vectors of items that verdicts are about and that have none yet."""
+        vectors = self._corrections.feedback.vectors(names)
+        new = [name for name in names if name not in vectors]
+        if X is None:
+            if new:
+                raise InputError(
+                    f"Nothing is known of the item '{first_few(new[:1])}'; give `X` with its "
+                    "features, or its file."
+                )
+            return {}
+        features = self._features_of(X)
+        ids = item_names(X)
+        all_names = map(str, range(features.shape[0])) if ids is None else ids
+        rows = {name: row for row, name in enumerate(all_names)}
+        missing = [name for name in new if name not in rows]
+        if missing:
+            naming = "the numbers of their rows, from 0" if ids is None else "their ids"
+            raise InputError(
+                f"X has no item '{first_few(missing[:1])}'; verdicts name items by {naming}."
+            )
+        if ids is None:
+            repeated = {name: rows[name] for name in vectors if name in rows}
+            self._corrections.feedback.check_rows(repeated, partial(self._project, features))
+        if not new:
+            return {}
+        new_features = table_rows(features, [rows[name] for name in new])
+        return dict(zip(new, item_vectors(self.space_, new_features), strict=True))
+
+    def undo(self, numbers: Iterable[int]) -> Self:
+        """Undo verdicts; every score is then as if they had never been given.
+
+        Parameters
+        ----------
+        numbers : iterable of int
+            As `learn` gave them.
+        """
+        check_fitted(self, "store_")
+        self.verdicts_.undo(numbers)
+        self.refresh()
+        return self
+
+    def use_log(self, log: VerdictLog, X: object = None) -> Self:
+        """Learn from the verdicts of another log, in place of those it has.
+
+        Parameters
+        ----------
+        log : VerdictLog
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+            Items with ids: those of them that verdicts are about and that the space has not coded
+            yet are coded. By default verdicts on such items do not count.
+        """
+        check_fitted(self, "store_")
+        feedback = Feedback(log, self.space_.digest_)
+        names = None if X is None else item_names(X)
+        if names is not None:
+            items = feedback.items()
+            coded_items = log.vector_keys(self.space_.digest_, items)
+            to_code = items.keys() - coded_items.keys()
+            rows = [row for row, name in enumerate(names) if name in to_code]
+            if rows:
+                vectors = item_vectors(self.space_, table_rows(self._features_of(X), rows))
+                row_names = [names[row] for row in rows]
+                log.append([], dict(zip(row_names, vectors, strict=True)), self.space_.digest_)
+                feedback, _ = feedback.refreshed()
+        labels = {*self._corrections.feedback.labels, *feedback.labels}
+        self._use_corrections(self._corrections.with_feedback(feedback), labels)
+        return self
+
+    def refresh(self) -> bool:
+        """Learn from verdicts that others have added to `verdicts_` or taken back since.
+
+        Every score is then as if the tagger were loaded anew. `learn` and `undo` do this as well;
+        where nothing is new it costs next to nothing.
+
+        Returns
+        -------
+        bool
+            Whether anything has changed.
+
+        Notes
+        -----
+        This method, `learn`, `undo` and all that change labels or documents replace what they
+        change: a shallow copy of a tagger can learn while other threads rank and ask with the
+        original, and then take its place.
+        """
+        check_fitted(self, "store_")
+        corrections, labels = self._corrections.refreshed()
+        if corrections is not self._corrections:
+            self._use_corrections(corrections, labels)
+        return bool(labels)
+
+    def _use_corrections(self, corrections: Corrections, labels: Collection[str]) -> None:
+        """Correct labels by the verdicts that stand now; if that fails, nothing changes."""
+        self._update(labels, _corrections=corrections)
+        self._corrections = self._corrections.stored()
+
+    def _project(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Return the projections of some rows, (n, projection_size)."""
+        return self.space_.project(table_rows(features, rows))
+
+    def ask(
+        self,
+        X: object,
+        label: str | None = None,
+        k: int = 30,
+        strategy: str = "active",
+        tags: Documents | None = None,
+        random_state: RandomState = 0,
+    ) -> list[Question]:
+        """Select what to ask next: which label of which item is worth a yes or no.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
+        label : str, optional
+            Ask about this label alone; by default about any.
+        k : int
+            How many questions.
+        strategy : {"active", "likeliest", "random", "errors"}
+            Half of the items the likeliest, half those it is least certain of; the likeliest; any;
+            or tags that are perhaps missing or doubtful, for which `tags` must be given.
+        tags : as y of `fit`, optional
+            The tags that items have: they are not asked about, but where errors are looked for.
+        random_state : int, numpy Generator or None
+
+        Returns
+        -------
+        list of Question
+            What was answered before is not asked again.
+
+        Notes
+        -----
+        Errors are only what the model really disagrees with, which may be nothing. A tag that an
+        item has is doubtful where its probability is below one half and its logit two standard
+        deviations below the mean of the other items that have it. A tag is perhaps missing where
+        its probability is at least one half and its logit five standard deviations above the mean
+        of the other items without it. Items without any tag are left out: nobody has tagged them.
+        Items of the training are scored by all members of the ensemble, most of which have seen
+        their tags. On tags with errors made on purpose such lists are as precise as those of a
+        model that has not seen the items, or more so; see `Spread` in `polyseme.active_learning`.
+        """
+        from polyseme.active_learning import check_strategy
+        from polyseme.questions import select_questions
+
+        check_number("k", k, owner="ask", low=1, whole=True)
+        check_strategy(strategy, tagged=tags is not None)
+        check_fitted(self, "store_")
+        features = self._features_of(X)
+        n = features.shape[0]
+        ids = item_names(X)
+        names = [str(row) for row in range(n)] if ids is None else ids
+        column = None
+        if label is not None:
+            column = self._column(label)
+            if not self._scorer.in_use[column]:
+                raise InputError(
+                    f"'{label}' is blocked or was removed, so that nothing is asked about it."
+                )
+        carried = None
+        if tags is not None:
+            carried = carried_labels(
+                X, tags, self.classes_.tolist(), self.vocabulary_, normalize=self.normalize_labels_
+            )
+            if carried.shape[0] != n:
+                raise InputError(f"`tags` has {carried.shape[0]} collections for {n} instances.")
+        return select_questions(
+            self._scorer,
+            features,
+            names,
+            self.classes_,
+            column,
+            carried,
+            self._corrections.feedback.triples(),
+            self._answered_column,
+            k,
+            strategy,
+            as_generator(random_state),
+        )
