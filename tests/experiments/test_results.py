@@ -26,6 +26,7 @@ COLUMNS = ("E-MAP ZSL", "E-MAP ZSL only", "C-MAP ZSL", "C-MAP ZSL only")
 @pytest.fixture(scope="module")
 def made_again(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
+    shutil.copy(RESULTS / ".polyseme", folder)  # the mark of a folder of results
     shutil.copytree(RESULTS / "records", folder / "records")
     sections = reproduce(["all"], RunConfig(), out=folder, from_records=True)
     return folder, sections
@@ -47,6 +48,7 @@ def test_tables_are_those_of_the_records(made_again):
 
 def test_tables_of_the_published_training_are_those_of_its_records(tmp_path):
     recorded_folder = RESULTS / "paper"
+    shutil.copy(recorded_folder / ".polyseme", tmp_path)
     shutil.copytree(recorded_folder / "records", tmp_path / "records")
     config = RunConfig(preset="paper")
     reproduce(["fig7", "fig9"], config, out=tmp_path, from_records=True)
