@@ -35,7 +35,7 @@ lint: $(VENV)/.dev
 # The studio's types; needs Node.js, which nothing else does.
 lint-js:
 	npx --yes --package typescript@5.9 tsc --noEmit --allowJs --checkJs --strict --target es2022 \
-	  --module es2022 --moduleResolution bundler --lib es2022,dom,dom.iterable src/polyseme/serve/static/*.js
+	  --module es2022 --moduleResolution bundler --lib es2022,dom,dom.iterable src/polyseme/studio/static/*.js
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

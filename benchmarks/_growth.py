@@ -247,9 +247,9 @@ def _rank(embedding: Any, mapper: Any, corpus: Any, new: Any, asked: Any, stages
     """Know all documents and rank new instances."""
     from _synthetic import as_label_corpus
 
+    from polyseme.documents.tags import label_preference, rank_labels
     from polyseme.metrics import example_map
     from polyseme.published.priming import PrimingRanker, PrimingStore
-    from polyseme.tags import label_preference, rank_labels
 
     with stages.stage("known concepts"):
         known, _ = PrimingStore.of(embedding, corpus, corpus)

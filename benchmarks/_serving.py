@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from _synthetic import as_label_corpus, make_themes, synthetic_features, synthetic_matrix
 from numpy.typing import NDArray
 
-from polyseme.space import ConceptSpace
+from polyseme.space.concept_space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
 
 _READY_SECONDS, _END_SECONDS = 120.0, 30.0

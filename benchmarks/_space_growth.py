@@ -69,7 +69,7 @@ def measure_apart(point: SpacePoint) -> dict[str, Any]:
 def measure(point: SpacePoint) -> dict[str, Any]:
     """Fit and test at a point."""
     from polyseme import ConceptSpace, ZeroShotTagger
-    from polyseme.baselines import TunedCosta
+    from polyseme_experiments.baselines import TunedCosta
 
     themes = make_themes(
         point.labels, SEED, n_themes=max(60, point.labels // 20), n_features=point.features

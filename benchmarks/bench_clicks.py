@@ -15,10 +15,10 @@ import numpy as np
 from _reporting import Ratio, Report, Table, command_line, peak_mb, seconds_of
 from _synthetic import make_themes, synthetic_features, synthetic_matrix
 
-from polyseme.corpus import LabelCorpus
-from polyseme.space import ConceptSpace
+from polyseme.documents.corpus import LabelCorpus
+from polyseme.feedback.verdict_log import Verdict, VerdictLog
+from polyseme.space.concept_space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger, load
-from polyseme.verdicts import Verdict, VerdictLog
 
 
 class Amount(NamedTuple):

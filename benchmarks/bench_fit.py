@@ -40,7 +40,7 @@ import inspect, json, sys, time, warnings
 import numpy as np
 import torch
 from polyseme import LabelCorpus, ZeroShotTagger
-from polyseme.baselines import TunedCosta
+from polyseme_experiments.baselines import TunedCosta
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)

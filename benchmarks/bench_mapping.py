@@ -23,7 +23,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.svm import NuSVR
 
-from polyseme._validation import PolysemeWarning
+from polyseme.base.validation import PolysemeWarning
 from polyseme.published.mapping import InstanceMapper
 
 Array = NDArray[np.float64]

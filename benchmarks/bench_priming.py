@@ -172,7 +172,7 @@ def batch(
     world: World, slow_queries: int, repeats: int, title: str
 ) -> tuple[Table, dict[str, float]]:
     """Compare all ways on many queries; slow ones on fewer, scaled up."""
-    from polyseme.index import ConceptIndex
+    from polyseme.published.index import ConceptIndex
 
     queries, fewer = world.queries, world.queries[:slow_queries]
     index = ConceptIndex(world.points, world.labels, world.n_labels)
@@ -217,7 +217,7 @@ def batch(
 
 def single(world: World, repeats: int) -> list[list[Cell]]:
     """Compare ways on one query."""
-    from polyseme.index import ConceptIndex
+    from polyseme.published.index import ConceptIndex
 
     query = world.queries[:1]
     index = ConceptIndex(world.points, world.labels, world.n_labels)

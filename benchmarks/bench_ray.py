@@ -22,17 +22,17 @@ import numpy as np
 from _reporting import Report, Table, command_line
 from _synthetic import make_themes, synthetic_features, synthetic_matrix
 
-from polyseme.cluster import RayEngine, RayTraining, open_engine, rank_shards
-from polyseme.corpus import LabelCorpus
-from polyseme.features.extraction import FeatureStore
+from polyseme.batch import RayEngine, RayTraining, open_engine, rank_shards
+from polyseme.documents.corpus import LabelCorpus
 from polyseme.io.shards import write_shards
-from polyseme.io.xmp import merge_tags
+from polyseme.media.extraction import FeatureStore
+from polyseme.media.xmp import merge_tags
 from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.tagger import PublishedTagger
 from polyseme.published.training import TrainingPlan
-from polyseme.space import ConceptSpace
+from polyseme.space.concept_space import ConceptSpace
 from polyseme.tagger import ZeroShotTagger
 
 
@@ -197,8 +197,8 @@ def _pieces(amount: Amount, ways: Ways) -> Table:
 
 def _extraction(amount: Amount, folder: Path, ways: Ways) -> Table:
     """Extract drawn emoji in every way, in turn; compare seconds and bytes."""
-    from polyseme.datasets import known_specs
-    from polyseme.features import ImageFeatures, extract_folder
+    from polyseme.media import ImageFeatures, extract_folder
+    from polyseme_experiments.datasets import known_specs
 
     spec = known_specs()["emoji"]
     assert spec.embedded is not None and spec.write_media is not None

@@ -13,10 +13,10 @@ import numpy as np
 from _reporting import Ratio, Report, Table, command_line, peak_mb
 from _synthetic import make_themes, synthetic_features, synthetic_matrix
 
-from polyseme.corpus import LabelCorpus
-from polyseme.serve.landscape import Landscape, anchors, concept_positions
-from polyseme.space import ConceptSpace
-from polyseme.store import KnownDocuments
+from polyseme.documents.corpus import LabelCorpus
+from polyseme.scoring.known_documents import KnownDocuments
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.studio.landscape import Landscape, anchors, concept_positions
 from polyseme.tagger import ZeroShotTagger
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from _reporting import Ratio, Report, Table, command_line
 from _serving import Made, Server, load, make_tagger, serving
 
-from polyseme._threads import one_blas_thread
-from polyseme.serve.host import ModelHost, SuggestRequest
+from polyseme.base.threads import one_blas_thread
+from polyseme.studio.host import ModelHost, SuggestRequest
 
 
 class Amount(NamedTuple):
@@ -190,8 +190,8 @@ def _pictures(report: Report, folder: Path, amount: Amount) -> None:
     """Upload pictures, beside what the network alone looks at."""
     from bench_extraction import photographs
 
-    from polyseme.features import ImageFeatures
-    from polyseme.space import ConceptSpace
+    from polyseme.media import ImageFeatures
+    from polyseme.space.concept_space import ConceptSpace
     from polyseme.tagger import ZeroShotTagger
 
     files = photographs(folder / "pictures", amount.pictures)

@@ -26,7 +26,7 @@ import httpx
 from _reporting import Ratio, Report, Table, command_line
 from _serving import Made, Server, make_tagger, serving
 
-from polyseme.verdicts import Undo, Verdict, VerdictLog
+from polyseme.feedback.verdict_log import Undo, Verdict, VerdictLog
 
 
 class Amount(NamedTuple):

@@ -20,12 +20,12 @@ import numpy as np
 from _reporting import Ratio, Report, Table, command_line
 from _synthetic import make_themes, synthetic_matrix
 
-from polyseme.datasets.toy import toy_world
-from polyseme.serve.app import Settings, create_app
-from polyseme.serve.host import Map, ModelHost
-from polyseme.serve.landscape import Landscape
-from polyseme.space import ConceptSpace
-from polyseme.store import KnownDocuments
+from polyseme.documents.toy import toy_world
+from polyseme.scoring.known_documents import KnownDocuments
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.studio.app import Settings, create_app
+from polyseme.studio.host import Map, ModelHost
+from polyseme.studio.landscape import Landscape
 from polyseme.tagger import ZeroShotTagger
 
 

@@ -168,7 +168,7 @@ def step_rows(name: str, matrix: sp.csr_matrix, repeats: int) -> tuple[list[list
 
 def filled_documents(corpus: str) -> sp.csr_matrix:
     """Return the documents of a corpus, without empty ones and without labels that none holds."""
-    from polyseme.datasets import load_dataset
+    from polyseme_experiments.datasets import load_dataset
 
     matrix = load_dataset(corpus, os.environ["POLYSEME_DATA"]).corpus.without_unused().matrix
     return sp.csr_matrix(matrix[np.diff(matrix.indptr) > 0])
@@ -213,9 +213,9 @@ def whole_training(
 ) -> dict[str, Any]:
     """Train on a corpus to its early-stopping point; hold 1,000 documents out of everything."""
     from polyseme import LabelCorpus
-    from polyseme.datasets import load_dataset
     from polyseme.published.embedding import ConceptEmbedding
     from polyseme.published.training import error_free_score
+    from polyseme_experiments.datasets import load_dataset
 
     documents = load_dataset(corpus, os.environ["POLYSEME_DATA"]).corpus
     filled = np.flatnonzero(np.diff(documents.matrix.indptr))

@@ -15,7 +15,7 @@ from _reporting import Report, Table, machine, show
 from bench_mapping import world
 from numpy.typing import NDArray
 
-from polyseme._validation import PolysemeWarning
+from polyseme.base.validation import PolysemeWarning
 from polyseme.published.mapping import InstanceMapper
 
 Array = NDArray[np.float64]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from _reporting import machine
 
-from polyseme.index import ConceptIndex
+from polyseme.published.index import ConceptIndex
 
 D = 200
 

@@ -18,7 +18,7 @@ import torch
 import polyseme
 from polyseme import ConceptSpace, PublishedTagger, SpacePlan, ZeroShotTagger
 from polyseme.cli import main
-from polyseme.datasets.toy import ToyWorld, toy_world
+from polyseme.documents.toy import ToyWorld, toy_world
 from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polyseme.io.xmp import merge_tags
+from polyseme.media.xmp import merge_tags
 
 
 def write_sidecar(path: Path, tags: list[str]) -> None:

@@ -22,8 +22,8 @@ from sklearn.base import BaseEstimator
 
 import polyseme
 from polyseme import ZeroShotTagger
-from polyseme.serve.app import Settings, create_app
-from polyseme.serve.host import ModelHost
+from polyseme.studio.app import Settings, create_app
+from polyseme.studio.host import ModelHost
 
 PACKAGE = str(Path(polyseme.__file__).parent) + "/"
 # What a tagger does not need in order to rank: media, rivals, commands, the service.

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from sklearn import metrics as sklearn_metrics
 
 from polyseme import metrics
-from polyseme._validation import InputError, PolysemeWarning
+from polyseme.base.validation import InputError, PolysemeWarning
 
 NAMES = [
     "example_map",

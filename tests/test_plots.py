@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme.plots import plot_label, plot_reliability, plot_space
 
 matplotlib = pytest.importorskip("matplotlib")

@@ -13,9 +13,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polyseme import ConceptSpace, PublishedTagger, SpacePlan, ZeroShotTagger, load
-from polyseme._validation import InputError
-from polyseme.baselines import NearestInstances
+from polyseme.base.validation import InputError
 from polyseme.metrics import evaluate, evaluate_tagger, example_map
+from polyseme_experiments.baselines import NearestInstances
 
 SMALL = SpacePlan(hidden=8, code=8, document_batch=24, item_batch=16, probable_batch=8)
 

@@ -20,24 +20,24 @@ from sklearn.kernel_ridge import KernelRidge
 
 import polyseme
 from polyseme import ConceptSpace, LabelCorpus, SpacePlan, ZeroShotTagger
-from polyseme import tags as tags_module
-from polyseme._progress import FileProgress
-from polyseme._validation import InputError, NotFittedError, PolysemeWarning
-from polyseme.answers import Corrections, _cache_key, _reference_sample
-from polyseme.datasets.toy import toy_world
-from polyseme.features import Extracted, MediaError
-from polyseme.features.base import MediaFeatures
+from polyseme.base.progress import FileProgress
+from polyseme.base.validation import InputError, NotFittedError, PolysemeWarning
+from polyseme.documents import tags as tags_module
+from polyseme.documents.tags import label_preference, rank_blocks, rank_labels
+from polyseme.documents.toy import toy_world
+from polyseme.documents.word_vectors import WordVectors, name_likeness
+from polyseme.feedback.corrections import Corrections, _cache_key, _reference_sample
+from polyseme.feedback.verdict_log import Verdict, VerdictLog
+from polyseme.media import Extracted, MediaError
+from polyseme.media.base import MediaFeatures
 from polyseme.metrics import example_map
-from polyseme.persistence import (
+from polyseme.scoring.scorer import LabelScorer
+from polyseme.scoring.senses import label_senses
+from polyseme.space.training import SpaceTraining
+from polyseme.storage.model_file import (
     ModelFileError,
     write_model,
 )
-from polyseme.reading import LabelScorer
-from polyseme.senses import label_senses
-from polyseme.tags import label_preference, rank_blocks, rank_labels
-from polyseme.training import SpaceTraining
-from polyseme.verdicts import Verdict, VerdictLog
-from polyseme.word_vectors import WordVectors, name_likeness
 
 
 def points_of(tagger, X):
@@ -1238,7 +1238,7 @@ def told(own_tagger, world):
 
 def test_cached_corrections_are_not_fitted_again(told, world, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("polyseme.answers.fit_correction", fail)
+        patched.setattr("polyseme.feedback.corrections.fit_correction", fail)
         loaded = polyseme.load(folder_of(told))
         loaded.block(["sea"]).block(["sea"], undo=True)
     assert len(loaded._corrections.by_column) == 3
@@ -1298,7 +1298,7 @@ def test_a_damaged_cache_is_ignored_and_written_again(told, world, monkeypatch, 
         database.execute(damage)
     database.close()
     assert_same(polyseme.load(folder), told, world)
-    monkeypatch.setattr("polyseme.answers.fit_correction", fail)
+    monkeypatch.setattr("polyseme.feedback.corrections.fit_correction", fail)
     assert_same(polyseme.load(folder), told, world)
 
 
@@ -1408,7 +1408,7 @@ def test_an_item_that_another_has_placed_again_moves_its_labels(told, world):
 def test_answers_that_could_not_be_learned_are_learned_later(told, world, monkeypatch):
     before = told.decision_function(world.X_test)
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
-        patched.setattr("polyseme.answers.fit_correction", fail)
+        patched.setattr("polyseme.feedback.corrections.fit_correction", fail)
         told.learn([("1", "canoe", True)])
     np.testing.assert_array_equal(told.decision_function(world.X_test), before)
     assert "canoe" not in told.classes_ and told.refresh()
@@ -1510,7 +1510,7 @@ def test_without_validation_the_pool_is_used_as_told(world):
 
 @pytest.mark.parametrize(("gain", "used"), [(0.02, True), (-0.02, False), (0.0, False)])
 def test_the_pool_is_used_where_it_helps_on_labels_made_unseen(world, monkeypatch, gain, used):
-    monkeypatch.setattr("polyseme.holdout.Validation.gain_over", lambda *_: gain)
+    monkeypatch.setattr("polyseme.fitting.holdout_validation.Validation.gain_over", lambda *_: gain)
     fitted = tiny().fit(
         world.X, world.documents, world.label_sets, unlabelled=world.X_test, label_sets_only=True
     )
@@ -1582,7 +1582,7 @@ def test_a_fit_that_fails_leaves_scores_and_verdicts(own_tagger, world, monkeypa
     own_tagger.set_params(space=tiny().space, n_validations=0)
     own_tagger.learn(answers_of(world, "beach", "phone"), world.X_test)
     before, log = own_tagger.decision_function(world.X_test), own_tagger.verdicts_
-    monkeypatch.setattr("polyseme.training_set.TrainingSet.place_answered", fail)
+    monkeypatch.setattr("polyseme.fitting.training_set.TrainingSet.place_answered", fail)
     with pytest.raises(MemoryError):
         own_tagger.fit(world.X, world.documents, verdicts=[])
     assert own_tagger.verdicts_ is log

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from polyseme._validation import InputError, PolysemeWarning
-from polyseme.verdict_files import read_verdicts, write_verdicts
-from polyseme.verdicts import Verdict
+from polyseme.base.validation import InputError, PolysemeWarning
+from polyseme.feedback.verdict_files import read_verdicts, write_verdicts
+from polyseme.feedback.verdict_log import Verdict
 
 FULL = Verdict("a.jpg", "canoe", True, 0.25, 3, "1f0c", "Ännä", "2026-01-31T12:00:00+00:00")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polyseme import ConceptSpace, ZeroShotTagger
-from polyseme.datasets.toy import ToyWorld
+from polyseme.documents.toy import ToyWorld
 
 
 def tiny_tagger(tiny_space: Callable[..., ConceptSpace], **parameters: Any) -> ZeroShotTagger:

@@ -101,7 +101,7 @@ def _text(path: Path | None) -> str | None:
 
 def _print_tables(tables: Sequence[Table], form: Form, folder: Path) -> None:
     """Print tables: as they stand in the report for people, cell by cell for programs."""
-    from polyseme._validation import InputError
+    from polyseme.base.validation import InputError
     from polyseme_experiments.report.tables import legend, long_records, wide_records
 
     if form == Form.csv and len(tables) > 1:
@@ -197,7 +197,7 @@ def sample(
     ] = None,
 ) -> None:
     """Write sample files to try the next commands on: drawn emoji, or rendered music."""
-    from polyseme.datasets import known_specs
+    from polyseme_experiments.datasets import known_specs
 
     dataset_names = {"image": "emoji", "audio": "clips"}
     spec = known_specs()[dataset_names[kind]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from polyseme._validation import unknown_name
+from polyseme.base.validation import unknown_name
 
 T = TypeVar("T")
 

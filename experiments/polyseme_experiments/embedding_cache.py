@@ -13,18 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from polyseme._validation import PolysemeWarning
-from polyseme.persistence import remove_model
+from polyseme.base.validation import PolysemeWarning
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.tagger import PublishedTagger
 from polyseme.published.training import TrainingPlan
-from polyseme.space import ConceptSpace
-from polyseme.splits import ZeroShotSplit
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.storage.model_file import remove_model
 from polyseme.tagger import load
 from polyseme_experiments.records import config_hash, locked
 from polyseme_experiments.sampling import RunConfig
+from polyseme_experiments.splits import ZeroShotSplit
 
 
 def make_space(config: RunConfig, **parameters: Any) -> ConceptSpace:

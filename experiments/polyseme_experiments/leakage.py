@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._estimator import copy_of
-from polyseme._validation import FloatArray, InputError, check_features
-from polyseme.corpus import LabelCorpus
+from polyseme.base.estimator import copy_of
+from polyseme.base.validation import FloatArray, InputError, check_features
+from polyseme.documents.corpus import LabelCorpus
 from polyseme.published.descriptors import CentredRows
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.kernels import column_statistics, scale_rows
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.priming import PrimingStore
 from polyseme.published.tagger import PublishedTagger
-from polyseme.splits import INSTANCES, SEMANTICS, ZeroShotSplit, carries
-from polyseme.store import KnownDocuments
+from polyseme.scoring.known_documents import KnownDocuments
+from polyseme_experiments.splits import INSTANCES, SEMANTICS, ZeroShotSplit, carries
 
 Features = NDArray[np.generic]
 _SAME = "the same when learned again, bit for bit"

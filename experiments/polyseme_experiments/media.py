@@ -15,18 +15,18 @@ from pathlib import Path
 
 import numpy as np
 
-from polyseme._validation import InputError
-from polyseme.corpus import LabelCorpus
-from polyseme.datasets import Dataset
-from polyseme.datasets.loading import folder_spec
-from polyseme.features import (
+from polyseme.base.validation import InputError
+from polyseme.documents.corpus import LabelCorpus
+from polyseme.io.join import match_files
+from polyseme.media import (
     Extracted,
     ImageFeatures,
     MediaFeatures,
     extract_folder,
     read_extraction,
 )
-from polyseme.io.join import match_files
+from polyseme_experiments.datasets import Dataset
+from polyseme_experiments.datasets.loading import folder_spec
 from polyseme_experiments.records import locked
 
 # How documents that lie beside pictures may be called.

@@ -18,8 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from polyseme._validation import InputError, PolysemeWarning
-from polyseme.io.folders import check_regular, replacing
+from polyseme.base.validation import InputError, PolysemeWarning
+from polyseme.storage.atomic_files import check_regular, replacing
 
 Record = dict[str, Any]
 FIELDS: dict[str, type | tuple[type, ...]] = {

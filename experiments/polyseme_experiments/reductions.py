@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._estimator import Estimator, TransformerMixin
-from polyseme._threads import one_thread
-from polyseme._validation import FloatArray, IntArray, RandomState, as_generator
+from polyseme.base.estimator import Estimator, TransformerMixin
+from polyseme.base.threads import one_thread
+from polyseme.base.validation import FloatArray, IntArray, RandomState, as_generator
 from polyseme_experiments.definitions import find
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from polyseme._validation import InputError, check_number, unknown_name
-from polyseme.datasets import known_specs
-from polyseme.io.folders import mark_folder
+from polyseme.base.validation import InputError, check_number, unknown_name
+from polyseme.storage.atomic_files import mark_folder
 from polyseme_experiments import EXPERIMENTS, SEED
+from polyseme_experiments.datasets import known_specs
 from polyseme_experiments.embedding_cache import clear_cache
 from polyseme_experiments.figures import get_experiment
 from polyseme_experiments.figures.base import Experiment, Results

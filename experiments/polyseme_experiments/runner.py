@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from polyseme._threads import one_thread
-from polyseme._validation import InputError, PolysemeWarning
+from polyseme.base.threads import one_thread
+from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme_experiments.methods import get_method
 from polyseme_experiments.records import Record, RecordStore, config_hash, environment
 from polyseme_experiments.sampling import RunConfig, chosen_pair, load_pair

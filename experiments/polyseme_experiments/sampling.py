@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from polyseme._validation import InputError
-from polyseme.corpus import LabelCorpus
-from polyseme.datasets import Dataset, choose, load_dataset
-from polyseme.splits import (
+from polyseme.base.validation import InputError
+from polyseme.documents.corpus import LabelCorpus
+from polyseme.documents.word_vectors import WordVectors
+from polyseme_experiments import SEED
+from polyseme_experiments.datasets import Dataset, choose, load_dataset
+from polyseme_experiments.media import NAMED, load_pictures
+from polyseme_experiments.settings import Setting, get_setting
+from polyseme_experiments.splits import (
     LabelSplit,
     ZeroShotSplit,
     cross_corpora,
@@ -24,10 +28,6 @@ from polyseme.splits import (
     random_labels,
     within_corpus,
 )
-from polyseme.word_vectors import WordVectors
-from polyseme_experiments import SEED
-from polyseme_experiments.media import NAMED, load_pictures
-from polyseme_experiments.settings import Setting, get_setting
 
 N_ATTEMPTS = 20
 

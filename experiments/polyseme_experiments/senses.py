@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import IntArray, RandomState, as_generator, draw_seed
-from polyseme.concepts import Concepts
-from polyseme.senses import SenseMap, sense_map, split_senses
+from polyseme.base.validation import IntArray, RandomState, as_generator, draw_seed
+from polyseme.documents.concepts import Concepts
+from polyseme.scoring.senses import SenseMap, sense_map, split_senses
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,14 +14,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, PolysemeWarning
-from polyseme.baselines import SeenClassifiers, TunedCosta
-from polyseme.corpus import LabelCorpus, Labels
-from polyseme.features import MediaFeatures, extractor_class
+from polyseme.base.validation import InputError, PolysemeWarning
+from polyseme.documents.corpus import LabelCorpus, Labels
+from polyseme.documents.word_vectors import WordVectors, words_of
+from polyseme.media import MediaFeatures, extractor_class
 from polyseme.published.tagger import PublishedTagger
-from polyseme.splits import evaluation_columns, measure
 from polyseme.tagger import ZeroShotTagger
-from polyseme.word_vectors import WordVectors, words_of
+from polyseme_experiments.baselines import SeenClassifiers, TunedCosta
 from polyseme_experiments.embedding_cache import cached_space, make_mapper, make_space
 from polyseme_experiments.leakage import FitInputs, LeakageReport, audit
 from polyseme_experiments.media import raw_numbers
@@ -33,6 +32,7 @@ from polyseme_experiments.sampling import (
     word_vectors,
 )
 from polyseme_experiments.settings import Setting
+from polyseme_experiments.splits import evaluation_columns, measure
 
 T = TypeVar("T")
 

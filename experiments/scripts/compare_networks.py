@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from polyseme.features import extractor_class
-from polyseme.splits import measure
+from polyseme.media import extractor_class
 from polyseme_experiments.methods import get_method
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.settings import Setting, get_setting
+from polyseme_experiments.splits import measure
 from polyseme_experiments.trials import Trial
 
 # By setting: the kind of its files, and what `ImageFeatures` or `AudioFeatures` is made with; None

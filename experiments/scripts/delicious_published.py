@@ -22,10 +22,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme import LabelCorpus, ZeroShotTagger
-from polyseme.baselines import TunedCosta
-from polyseme.datasets import load_dataset
-from polyseme.space import ConceptSpace
-from polyseme.training import SpacePlan
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.space.training import SpacePlan
+from polyseme_experiments.baselines import TunedCosta
+from polyseme_experiments.datasets import load_dataset
 
 DEPTHS = (1, 3, 5)
 SEED = 0

@@ -1,4 +1,4 @@
-"""Fits of growing sizes: what they really take beside what `polyseme.growth` foretells.
+"""Fits of growing sizes: what they really take beside what `polyseme.fitting.cost` foretells.
 
     python experiments/scripts/growth_of_fits.py            # the grid, a table
     python experiments/scripts/growth_of_fits.py --records  # what constants are calibrated by
@@ -49,7 +49,7 @@ def tag_sets(count):
     return [[f"label {one}" for one in set(row)] for row in drawn.tolist()]
 X, documents, others = rng.normal(size=(n, n_features)), tag_sets(n), tag_sets(n_others)
 from polyseme import ZeroShotTagger
-from polyseme.growth import cost_of_fit
+from polyseme.fitting.cost import cost_of_fit
 import torch
 torch.set_num_threads(1)
 tagger = ZeroShotTagger(random_state=0)
@@ -81,7 +81,7 @@ documents = [[f"label {number}" for number in row] for row in numbers.tolist()]
 X = rng.normal(size=(n // 2, 32))
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger, load
 from polyseme.metrics import evaluate_tagger
-from polyseme.vocabulary import similar_labels
+from polyseme.documents.vocabulary import similar_labels
 import torch
 torch.set_num_threads(1)
 plan = SpacePlan(

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from polyseme.features import ImageFeatures
+from polyseme.media import ImageFeatures
 
 TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 OUT = Path(__file__).parents[1] / "polyseme_experiments" / "datasets" / "emoji_data"

@@ -31,8 +31,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme import LabelCorpus, ZeroShotTagger
-from polyseme.baselines import Popularity, TunedCosta
 from polyseme.metrics import concept_map, example_map
+from polyseme_experiments.baselines import Popularity, TunedCosta
 
 Floats = NDArray[np.float64]
 

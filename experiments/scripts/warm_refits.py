@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme import ZeroShotTagger
-from polyseme.corpus import LabelCorpus
-from polyseme.verdicts import Verdict
+from polyseme.documents.corpus import LabelCorpus
+from polyseme.feedback.verdict_log import Verdict
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.settings import get_setting
 from polyseme_experiments.trials import Trial

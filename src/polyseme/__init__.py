@@ -1,10 +1,10 @@
 """Multi-label zero-shot tagging in one concept space.
 
-The pipeline, one file a step: `corpus` (tag sets) -> `space`, learned by `training` and used by
-`members` (tag sets and items become codes, every label is read from a code) -> `calibration`
-(probabilities) -> `store` (known tag sets near a code vote) -> `corrections` (what answers change)
--> `evidence` (the parts of a score) -> `metrics` (how good the rankings are). `tagger` puts them
-together; `published` is the paper's own method.
+The pipeline, one folder a layer: `documents` (tag sets) -> `space` (tag sets and items become
+codes, every label is read from a code) -> `scoring` (logits; known documents near a code vote) ->
+`feedback` (what answers change) -> `fitting` (what surrounds a fit) -> `tagger`, which puts them
+together. `media` makes features of files, `published` is the paper's own method, `batch`, `studio`
+and `cli` are for use.
 
 Names are imported when first used, so that `import polyseme` costs next to nothing.
 """
@@ -17,15 +17,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from polyseme.corpus import LabelCorpus
-    from polyseme.features import AudioFeatures, ImageFeatures, extract_folder
+    from polyseme.documents.corpus import LabelCorpus
+    from polyseme.documents.word_vectors import WordVectors
     from polyseme.io import read_features
+    from polyseme.media import AudioFeatures, ImageFeatures, extract_folder
     from polyseme.metrics import evaluate
     from polyseme.published.tagger import PublishedTagger
-    from polyseme.space import ConceptSpace
+    from polyseme.space.concept_space import ConceptSpace
+    from polyseme.space.training import SpacePlan
     from polyseme.tagger import ZeroShotTagger, load
-    from polyseme.training import SpacePlan
-    from polyseme.word_vectors import WordVectors
 
     __version__: str
 
@@ -45,16 +45,16 @@ __all__ = [
 ]
 
 _HOME = {
-    "AudioFeatures": "features",
-    "ConceptSpace": "space",
-    "ImageFeatures": "features",
-    "LabelCorpus": "corpus",
+    "AudioFeatures": "media",
+    "ConceptSpace": "space.concept_space",
+    "ImageFeatures": "media",
+    "LabelCorpus": "documents.corpus",
     "PublishedTagger": "published.tagger",
-    "SpacePlan": "training",
-    "WordVectors": "word_vectors",
+    "SpacePlan": "space.training",
+    "WordVectors": "documents.word_vectors",
     "ZeroShotTagger": "tagger",
     "evaluate": "metrics",
-    "extract_folder": "features",
+    "extract_folder": "media",
     "load": "tagger",
     "read_features": "io",
 }

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from polyseme import _interrupts
+from polyseme.base import interrupts
 
 
 def main() -> None:
     """Run the command; see `polyseme.cli.main`."""
     try:
-        _interrupts.heed()
+        interrupts.heed()
         from polyseme.cli import main as run
 
         run()
     except KeyboardInterrupt:
-        _interrupts.leave()
+        interrupts.leave()
     except SystemExit as ended:
         # Everything has been put down by now; threads that still work are not waited for.
-        if ended.code == _interrupts.CODE:
-            _interrupts.leave()
-        _interrupts.end()
+        if ended.code == interrupts.CODE:
+            interrupts.leave()
+        interrupts.end()
         raise
 
 

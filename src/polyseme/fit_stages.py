@@ -16,9 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._estimator import copy_of
-from polyseme._progress import FileProgress, working
-from polyseme._validation import (
+from polyseme.base.estimator import copy_of
+from polyseme.base.extractors import FeatureExtractor
+from polyseme.base.progress import FileProgress, working
+from polyseme.base.validation import (
     IntArray,
     check_device,
     check_fitted,
@@ -27,16 +28,12 @@ from polyseme._validation import (
     check_path,
     draw_seed,
 )
-from polyseme.checkpoints import check_room_for
-from polyseme.extractors import FeatureExtractor
-from polyseme.growth import cost_of_fit, warn_about_cost
-from polyseme.holdout import MOST_TRAINED, Validation, validate
-from polyseme.space import ConceptSpace, Trainer, WarmStart
-from polyseme.tagger import ZeroShotTagger
-from polyseme.training import VALIDATION_STEPS
-from polyseme.training_set import Features, TrainingSet
-from polyseme.verdicts import Verdict, VerdictLog
-from polyseme.warm_start import (
+from polyseme.documents.word_vectors import WordVectors, name_likeness
+from polyseme.feedback.verdict_log import Verdict, VerdictLog
+from polyseme.fitting.cost import cost_of_fit, warn_about_cost
+from polyseme.fitting.holdout_validation import MOST_TRAINED, Validation, validate
+from polyseme.fitting.training_set import Features, TrainingSet
+from polyseme.fitting.warm_start import (
     ColdStartError,
     DocumentKeys,
     check_known,
@@ -44,7 +41,10 @@ from polyseme.warm_start import (
     extractor_parameters,
     placed_groups,
 )
-from polyseme.word_vectors import WordVectors, name_likeness
+from polyseme.space.concept_space import ConceptSpace, Trainer, WarmStart
+from polyseme.space.training import VALIDATION_STEPS
+from polyseme.storage.checkpoints import check_room_for
+from polyseme.tagger import ZeroShotTagger
 
 Matrix = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator
-from polyseme._validation import (
+from polyseme.base.estimator import Estimator
+from polyseme.base.validation import (
     InputError,
     IntArray,
     as_names,
@@ -23,21 +23,21 @@ from polyseme._validation import (
     check_fitted,
     in_order,
 )
-from polyseme.answers import Corrections
-from polyseme.corpus import LabelCorpus, normalize_label
-from polyseme.documents import label_column
-from polyseme.encoded import EncodedItems
+from polyseme.documents.corpus import LabelCorpus, normalize_label
+from polyseme.documents.label_sets import label_column
+from polyseme.documents.tags import label_kinds
+from polyseme.documents.vocabulary import Vocabulary
+from polyseme.feedback.corrections import Corrections
 from polyseme.io.join import without_ids
-from polyseme.reading import Items, LabelScorer, NamedLabels
-from polyseme.space import ConceptSpace
-from polyseme.store import KnownDocuments
-from polyseme.tags import label_kinds
-from polyseme.vocabulary import Vocabulary
+from polyseme.scoring.encoded import EncodedItems
+from polyseme.scoring.known_documents import KnownDocuments
+from polyseme.scoring.scorer import Items, LabelScorer, NamedLabels
+from polyseme.space.concept_space import ConceptSpace
 
 if TYPE_CHECKING:
-    from polyseme.features.base import MediaFeatures
-    from polyseme.holdout import Validation
-    from polyseme.warm_start import DocumentKeys
+    from polyseme.fitting.holdout_validation import Validation
+    from polyseme.fitting.warm_start import DocumentKeys
+    from polyseme.media.base import MediaFeatures
 
 Matrix = NDArray[np.float64]
 # Labels, of any length each: an array of fixed width would have the longest one's everywhere.

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from polyseme._text import shown
-from polyseme._validation import InputError, check_fitted, warn_dropped
-from polyseme.corpus import Documents, as_corpus
+from polyseme.base.text import shown
+from polyseme.base.validation import InputError, check_fitted, warn_dropped
+from polyseme.documents.corpus import Documents, as_corpus
+from polyseme.documents.vocabulary import Vocabulary
 from polyseme.fitted_tagger import FittedTagger
-from polyseme.reading import NamedLabels
-from polyseme.vocabulary import Vocabulary
+from polyseme.scoring.scorer import NamedLabels
 
 if TYPE_CHECKING:
-    from polyseme.word_vectors import WordVectors
+    from polyseme.documents.word_vectors import WordVectors
 
 
 class LabelChanges(FittedTagger):
@@ -82,7 +82,7 @@ class LabelChanges(FittedTagger):
         tuple of str
             The labels taken in, of the kind "oov".
         """
-        from polyseme.word_vectors import as_word_vectors, name_likeness
+        from polyseme.documents.word_vectors import as_word_vectors, name_likeness
 
         check_fitted(self, "store_")
         words = as_word_vectors(vectors)

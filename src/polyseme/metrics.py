@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._validation import (
+from polyseme.base.validation import (
     InputError,
     PolysemeWarning,
     RandomState,
@@ -34,9 +34,9 @@ from polyseme._validation import (
     first_few,
     in_order,
 )
-from polyseme.corpus import Documents
-from polyseme.tags import carried_labels
-from polyseme.vocabulary import Vocabulary
+from polyseme.documents.corpus import Documents
+from polyseme.documents.tags import carried_labels
+from polyseme.documents.vocabulary import Vocabulary
 
 Ties: TypeAlias = Literal["worst", "index"]
 Truth: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix

@@ -11,15 +11,19 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from polyseme.answers import Corrections
-from polyseme.corpus import normalize_label
-from polyseme.extractors import MEDIA
-from polyseme.features import extractor_of
-from polyseme.feedback import Feedback
-from polyseme.holdout import Validation
-from polyseme.persistence import State, joined, within
-from polyseme.reading import NamedLabels
-from polyseme.schema import (
+from polyseme.base.extractors import MEDIA
+from polyseme.documents.corpus import normalize_label
+from polyseme.documents.vocabulary import Vocabulary
+from polyseme.feedback.corrections import Corrections
+from polyseme.feedback.standing_verdicts import Feedback
+from polyseme.feedback.verdict_log import VerdictLog
+from polyseme.fitting.holdout_validation import Validation
+from polyseme.fitting.warm_start import DocumentKeys
+from polyseme.media import extractor_of
+from polyseme.scoring.known_documents import KnownDocuments
+from polyseme.scoring.scorer import NamedLabels
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.storage.array_checks import (
     Anything,
     Array,
     Choice,
@@ -36,12 +40,8 @@ from polyseme.schema import (
     part,
     require,
 )
-from polyseme.space import ConceptSpace
-from polyseme.store import KnownDocuments
+from polyseme.storage.model_file import State, joined, within
 from polyseme.tagger import ZeroShotTagger
-from polyseme.verdicts import VerdictLog
-from polyseme.vocabulary import Vocabulary
-from polyseme.warm_start import DocumentKeys
 
 
 def tagger_state(tagger: ZeroShotTagger) -> State:

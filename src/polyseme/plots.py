@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polyseme._validation import InputError, IntArray
-from polyseme.senses import label_senses
+from polyseme.base.validation import InputError, IntArray
+from polyseme.scoring.senses import label_senses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,9 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._estimator import ClassNamePrefixFeaturesOutMixin, Estimator, TransformerMixin
-from polyseme._text import shown
-from polyseme._validation import (
+from polyseme.base.estimator import ClassNamePrefixFeaturesOutMixin, Estimator, TransformerMixin
+from polyseme.base.text import shown
+from polyseme.base.validation import (
     InputError,
     PolysemeWarning,
     RandomState,
@@ -33,31 +33,12 @@ from polyseme._validation import (
     check_path,
     draw_seed,
 )
-from polyseme.answers import Corrections
-from polyseme.calibration import sigmoid
-from polyseme.checkpoints import unless_refused
-from polyseme.corpus import (
+from polyseme.documents.corpus import (
     Documents,
     is_indicator,
     normalize_label,
 )
-from polyseme.encoded import EncodedItems, item_names
-from polyseme.feedback import Feedback
-from polyseme.fitted_tagger import StrArray
-from polyseme.label_changes import LabelChanges
-from polyseme.persistence import (
-    ModelFileError,
-    SavedEstimator,
-    model_file,
-    read_file,
-)
-from polyseme.reading import METHODS, Items, n_rows
-from polyseme.schema import (
-    reading,
-)
-from polyseme.space import ConceptSpace, Trainer
-from polyseme.store import KnownDocuments
-from polyseme.tags import (
+from polyseme.documents.tags import (
     check_tags,
     complete_each,
     rank_labels,
@@ -65,15 +46,34 @@ from polyseme.tags import (
     tag_sets,
     tag_table,
 )
+from polyseme.documents.vocabulary import Vocabulary, as_vocabulary
+from polyseme.feedback.corrections import Corrections
+from polyseme.feedback.standing_verdicts import Feedback
+from polyseme.feedback.verdict_log import Verdict, VerdictLog
+from polyseme.fitted_tagger import StrArray
+from polyseme.label_changes import LabelChanges
+from polyseme.scoring.encoded import EncodedItems, item_names
+from polyseme.scoring.known_documents import KnownDocuments
+from polyseme.scoring.scorer import METHODS, Items, n_rows
+from polyseme.space.calibration import sigmoid
+from polyseme.space.concept_space import ConceptSpace, Trainer
+from polyseme.storage.array_checks import (
+    reading,
+)
+from polyseme.storage.checkpoints import unless_refused
+from polyseme.storage.model_file import (
+    ModelFileError,
+    SavedEstimator,
+    model_file,
+    read_file,
+)
 from polyseme.verdict_learning import VerdictLearning
-from polyseme.verdicts import Verdict, VerdictLog
-from polyseme.vocabulary import Vocabulary, as_vocabulary
 
 if TYPE_CHECKING:
-    from polyseme.evidence import Evidence
-    from polyseme.features.base import MediaFeatures
+    from polyseme.documents.word_vectors import WordVectors
+    from polyseme.media.base import MediaFeatures
     from polyseme.published.tagger import PublishedTagger
-    from polyseme.word_vectors import WordVectors
+    from polyseme.scoring.evidence import Evidence
 
 Matrix = NDArray[np.float64]
 KINDS = ("seen", "unseen", "oov")
@@ -227,7 +227,7 @@ class ZeroShotTagger(
             labels by the share that does best on labels made unseen, which may be none: see
             `name_share_`. They are not kept.
         trainer : callable, optional
-            Who trains the space; by default this process. `polyseme.cluster.RayTraining(workers=2)`
+            Who trains the space; by default this process. `polyseme.batch.RayTraining(workers=2)`
             has it trained by a Ray cluster, with the same outcome.
         unlabelled : as X, optional
             Items without tags, the pool. They are learned from where labels that are made unseen
@@ -261,9 +261,9 @@ class ZeroShotTagger(
         starts from nothing.
         """
         from polyseme import fit_stages
-        from polyseme.training_set import gather, warn_of_lost_features
-        from polyseme.warm_start import ColdStartError, DocumentKeys
-        from polyseme.word_vectors import as_word_vectors
+        from polyseme.documents.word_vectors import as_word_vectors
+        from polyseme.fitting.training_set import gather, warn_of_lost_features
+        from polyseme.fitting.warm_start import ColdStartError, DocumentKeys
 
         if y is None:
             owner = type(self).__name__
@@ -721,7 +721,7 @@ class ZeroShotTagger(
         -------
         Evidence
         """
-        from polyseme.evidence import explain_label
+        from polyseme.scoring.evidence import explain_label
 
         check_fitted(self, "space_")
         check_number("k", k, owner="explain", low=1, whole=True)

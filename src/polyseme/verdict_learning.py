@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import (
+from polyseme.base.validation import (
     InputError,
     RandomState,
     as_generator,
@@ -21,17 +21,17 @@ from polyseme._validation import (
     check_number,
     first_few,
 )
-from polyseme.answers import Corrections
-from polyseme.corpus import Documents
-from polyseme.encoded import item_names, item_vectors, table_rows
-from polyseme.feedback import Feedback, as_verdict
+from polyseme.documents.corpus import Documents
+from polyseme.documents.tags import carried_labels
+from polyseme.feedback.corrections import Corrections
+from polyseme.feedback.standing_verdicts import Feedback, as_verdict
+from polyseme.feedback.verdict_log import Verdict, VerdictLog
 from polyseme.fitted_tagger import FittedTagger
-from polyseme.reading import Items
-from polyseme.tags import carried_labels
-from polyseme.verdicts import Verdict, VerdictLog
+from polyseme.scoring.encoded import item_names, item_vectors, table_rows
+from polyseme.scoring.scorer import Items
 
 if TYPE_CHECKING:
-    from polyseme.active_learning import Question
+    from polyseme.feedback.active_learning import Question
 
 
 class VerdictLearning(FittedTagger):
@@ -50,9 +50,10 @@ class VerdictLearning(FittedTagger):
     ) -> tuple[int, ...]:
         """Learn from yes or no to single labels of items, at once and without training.
 
-        A label's logits are corrected in closed form (`polyseme.corrections`); others stay as they
-        are. Labels may be seen, unseen, blocked or not known at all: then they are new, and known
-        by these answers alone. Verdicts are events in `verdicts_`, which the next fit learns from.
+        A label's logits are corrected in closed form (see `polyseme.scoring.correction_fit`);
+        others stay as they are. Labels may be seen, unseen, blocked or not known at all: then they
+        are new, and known by these answers alone. Verdicts are events in `verdicts_`, which the
+        next fit learns from.
 
         Parameters
         ----------
@@ -233,10 +234,11 @@ class VerdictLearning(FittedTagger):
         of the other items without it. Items without any tag are left out: nobody has tagged them.
         Items of the training are scored by all members of the ensemble, most of which have seen
         their tags. On tags with errors made on purpose such lists are as precise as those of a
-        model that has not seen the items, or more so; see `Spread` in `polyseme.active_learning`.
+        model that has not seen the items, or more so; see `Spread` in
+        `polyseme.feedback.active_learning`.
         """
-        from polyseme.active_learning import check_strategy
-        from polyseme.questions import select_questions
+        from polyseme.feedback.active_learning import check_strategy
+        from polyseme.feedback.questions import select_questions
 
         check_number("k", k, owner="ask", low=1, whole=True)
         check_strategy(strategy, tagged=tags is not None)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import pdist
 
 from html_pages import Parsed
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme_experiments.datasets import load_emoji
 from polyseme_experiments.demo import run_demo
 from polyseme_experiments.demo.experiment import COLUMNS, LEAST_PART, group_means, run_experiment

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from polyseme._validation import InputError
-from polyseme.corpus import LabelCorpus
-from polyseme.io.folders import MARK
+from polyseme.base.validation import InputError
+from polyseme.documents.corpus import LabelCorpus
+from polyseme.storage.atomic_files import MARK
 from polyseme_experiments.datasets import ClipCorpus, EmojiCorpus
 from polyseme_experiments.datasets import clips as clips_module
 from polyseme_experiments.datasets import emoji as emoji_module

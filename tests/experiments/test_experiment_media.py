@@ -7,9 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme import AudioFeatures, ImageFeatures
-from polyseme._validation import InputError
-from polyseme.datasets import load_dataset
-from polyseme_experiments.datasets import load_emoji
+from polyseme.base.validation import InputError
+from polyseme_experiments.datasets import load_dataset, load_emoji
 from polyseme_experiments.media import load_pictures, raw_numbers
 from polyseme_experiments.reproduce import reproduce
 from polyseme_experiments.sampling import RunConfig

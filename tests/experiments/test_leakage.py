@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from polyseme import LabelCorpus
-from polyseme._validation import InputError
-from polyseme.baselines import TunedCosta
+from polyseme.base.validation import InputError
 from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.tagger import PublishedTagger
-from polyseme.splits import LabelSplit, carries, cross_corpora, oov_test, within_corpus
+from polyseme_experiments.baselines import TunedCosta
 from polyseme_experiments.leakage import FitInputs, audit
+from polyseme_experiments.splits import LabelSplit, carries, cross_corpora, oov_test, within_corpus
 
 SEEN = tuple(f"s{i}" for i in range(9))
 UNSEEN = ("u0", "u1", "u2")

@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from polyseme._validation import InputError, PolysemeWarning
+from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme_experiments.records import RecordStore, config_hash, environment, sealed
 
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 from scipy.special import expit, logsumexp
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme_experiments import reductions
 from polyseme_experiments.reductions import (
     BoltzmannStack,

@@ -18,9 +18,9 @@ from joblib.externals.loky import reusable_executor
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from html_pages import Parsed
-from polyseme._validation import InputError
-from polyseme.datasets import load_dataset
+from polyseme.base.validation import InputError
 from polyseme_experiments import EXPERIMENTS
+from polyseme_experiments.datasets import load_dataset
 from polyseme_experiments.figures import get_experiment
 from polyseme_experiments.records import RecordStore
 from polyseme_experiments.reproduce import reproduce

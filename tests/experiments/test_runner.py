@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from polyseme import WordVectors
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme_experiments import EXPERIMENTS
 from polyseme_experiments.figures import experiments, get_experiment
 from polyseme_experiments.methods import METHODS, RANKERS, get_method
@@ -104,10 +104,10 @@ def test_only_digests_of_what_learns_a_concept_space_follow_its_training():
         ("polyseme", "polyseme.published.training.TrainingPlan", "patience"),
         ("polyseme", "polyseme.published.embedding.ConceptEmbedding", "context_sensitivity"),
         ("polyseme", "polyseme.published.mapping.InstanceMapper", "tolerance"),
-        ("default", "polyseme.space.ConceptSpace", "context"),
-        ("default-mix", "polyseme.training.SpacePlan", "hidden_tags"),
-        ("calibration", "polyseme.training.SpacePlan", "decays"),
-        ("costa-mix", "polyseme.baselines.TunedCosta", "penalties"),
+        ("default", "polyseme.space.concept_space.ConceptSpace", "context"),
+        ("default-mix", "polyseme.space.training.SpacePlan", "hidden_tags"),
+        ("calibration", "polyseme.space.training.SpacePlan", "decays"),
+        ("costa-mix", "polyseme_experiments.baselines.TunedCosta", "penalties"),
     ],
 )
 def test_the_digest_follows_defaults_that_nobody_names(method, owner, parameter, monkeypatch):
@@ -123,7 +123,10 @@ def test_the_digest_follows_defaults_that_nobody_names(method, owner, parameter,
     assert digest_of(run, RunConfig()) != digest
 
 
-@pytest.mark.parametrize("constant", ["space.SLOPES", "space.TEMPERATURE", "calibration._USUAL"])
+@pytest.mark.parametrize(
+    "constant",
+    ["space.concept_space.SLOPES", "space.concept_space.TEMPERATURE", "space.calibration._USUAL"],
+)
 @pytest.mark.parametrize("method", ["default", "default-no-soft", "calibration"])
 def test_the_digest_of_the_default_follows_its_constants(method, constant, monkeypatch):
     monkeypatch.setattr(*NO_DATA)
@@ -133,7 +136,10 @@ def test_the_digest_of_the_default_follows_its_constants(method, constant, monke
     assert digest_of(run, RunConfig()) != digest
 
 
-@pytest.mark.parametrize("constant", ["space.SLOPES", "space.TEMPERATURE", "calibration._USUAL"])
+@pytest.mark.parametrize(
+    "constant",
+    ["space.concept_space.SLOPES", "space.concept_space.TEMPERATURE", "space.calibration._USUAL"],
+)
 def test_the_digest_of_costa_does_not_follow_constants_of_the_default(constant, monkeypatch):
     monkeypatch.setattr(*NO_DATA)
     run = Run("hsun", "costa-mix", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyseme.concepts import Concepts
+from polyseme.documents.concepts import Concepts
 from polyseme_experiments.senses import SenseRule, find_senses
 
 

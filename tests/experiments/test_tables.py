@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme_experiments.report.page import render
 from polyseme_experiments.report.statistics import (
     ABOVE,

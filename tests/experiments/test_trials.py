@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from polyseme.corpus import LabelCorpus
+from polyseme.documents.corpus import LabelCorpus
 from polyseme.published.priming import PrimingRanker
-from polyseme.splits import carries
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments import sampling
 from polyseme_experiments.embedding_cache import make_space
@@ -22,6 +21,7 @@ from polyseme_experiments.methods.published import error_free_scores, known_rows
 from polyseme_experiments.runner import run_method
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.settings import SETTINGS, get_setting
+from polyseme_experiments.splits import carries
 from polyseme_experiments.trials import Trial
 
 QUICK = RunConfig(quick=True)

@@ -20,7 +20,7 @@ import numpy as np
 from golden import Case, models
 from golden.compare import without_volatile
 from polyseme.cli import main
-from polyseme.datasets import load_dataset
+from polyseme_experiments.datasets import load_dataset
 
 PAPER = "--preset paper --components 8 --topics 5 --epochs 2 --mapper kernel-ridge --seed 0"
 

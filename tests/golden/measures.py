@@ -9,8 +9,9 @@ import numpy as np
 
 from golden import Case, models
 from golden.compare import Exact
-from polyseme import LabelCorpus, metrics, splits
-from polyseme.datasets import load_dataset
+from polyseme import LabelCorpus, metrics
+from polyseme_experiments import splits
+from polyseme_experiments.datasets import load_dataset
 
 
 def cases(folder: Path) -> dict[str, Case]:

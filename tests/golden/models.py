@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyseme import ConceptSpace, PublishedTagger, SpacePlan, ZeroShotTagger
-from polyseme.datasets.toy import ToyWorld, toy_world
+from polyseme.documents.toy import ToyWorld, toy_world
 from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper

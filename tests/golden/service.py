@@ -16,9 +16,9 @@ from fastapi.testclient import TestClient
 from golden import Case, models
 from golden.compare import without_volatile
 from polyseme.io import Table
-from polyseme.serve.app import Settings, create_app
-from polyseme.serve.collection import Collection
-from polyseme.serve.host import ModelHost
+from polyseme.studio.app import Settings, create_app
+from polyseme.studio.collection import Collection
+from polyseme.studio.host import ModelHost
 
 MODEL = "/v1/models/toy"
 # Versions, times, sentences, and places on a map that is laid out by chance.

@@ -9,8 +9,8 @@ from typing import Any
 import polyseme
 from golden import Case, models
 from golden.command_line import run
-from polyseme.serve.app import create_app
-from polyseme.serve.host import ModelHost
+from polyseme.studio.app import create_app
+from polyseme.studio.host import ModelHost
 
 _COMMAND = re.compile(r"^│ ([a-z]+)  ", re.MULTILINE)
 _OPTIONS = re.compile(r"^│[ *]*((?:--?[a-z][a-z-]*[ ,]+)+)", re.MULTILINE)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import polyseme
 from golden import Case, models
 from polyseme import ZeroShotTagger
-from polyseme.datasets import load_dataset
+from polyseme_experiments.datasets import load_dataset
 
 TAGS = [["keyboard"], [], ["sea", "sand"], ["oven"], []]
 ANSWERS = [

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme.io import read_documents, read_features
 
 pytest.importorskip("lxml", reason="the extra `arff` is not installed")

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from polyseme._validation import InputError
-from polyseme.corpus import as_corpus, check_corpus
+from polyseme.base.validation import InputError
+from polyseme.documents.corpus import as_corpus, check_corpus
 
 TABLE = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 1]])
 MATRICES = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from polyseme.cli.reading import TableReader, read_items
+from polyseme.cli.inputs import TableReader, read_items
 from polyseme.io import read_table
 
 # A module of it: a folder of these tests has the same name.

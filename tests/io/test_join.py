@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme.io.join import join_rows, match_ids
 
 SOURCES = (Path("features.npy"), Path("tags.jsonl"))

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme.cli import app
-from polyseme.corpus import LabelCorpus
+from polyseme.documents.corpus import LabelCorpus
 from polyseme.io import read_documents, read_features, unpacking
 
 INDICATOR = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]])

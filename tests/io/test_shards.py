@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme.io import read_features
 from polyseme.io.shards import find_shards, is_sharded, read_blocks, write_shards
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from polyseme import io as readers
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme.io import Table, read_documents, read_features, read_table, unpacking
 from polyseme.io.records import write_records
+from polyseme.storage.atomic_files import replacing
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 TAGS = WORDS.map(lambda word: word.replace(";", "").strip()).filter(bool)
@@ -82,12 +83,12 @@ def test_damaged_gzip_is_one_sentence(tmp_path, damage):
 def test_a_replaced_file_is_whole_or_as_before(tmp_path):
     path = put(tmp_path / "a", "old")
     path.chmod(0o640)
-    with readers.replacing(path) as stream:
+    with replacing(path) as stream:
         stream.write(b"new")
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o640
-    with pytest.raises(KeyError), readers.replacing(path) as stream:
+    with pytest.raises(KeyError), replacing(path) as stream:
         stream.write(b"half")
         raise KeyError
     assert path.read_bytes() == b"new"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import digamma
 
-from polyseme._validation import InputError, NotFittedError
+from polyseme.base.validation import InputError, NotFittedError
 from polyseme.published import descriptors
 from polyseme.published.descriptors import CentredRows, ContextDescriptor, LabelDescriptor
 

@@ -13,11 +13,11 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from polyseme import LabelCorpus
-from polyseme._validation import InputError, NotFittedError, PolysemeWarning
-from polyseme.index import ConceptIndex
+from polyseme.base.validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.metrics import example_map
 from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.index import ConceptIndex
 from polyseme.published.training import Checkpoint, TrainingPlan, error_free_score
 
 

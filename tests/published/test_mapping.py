@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from polyseme._validation import InputError, NotFittedError, PolysemeWarning
+from polyseme.base.validation import InputError, NotFittedError, PolysemeWarning
 from polyseme.published.kernels import GAMMA_GRID, rbf_kernel
 from polyseme.published.mapping import C_GRID, NU_GRID, PENALTY_GRID, InstanceMapper, cross_validate
 from polyseme.published.regression import landmarks_within, solve_kernel_ridge

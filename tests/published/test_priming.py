@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme import LabelCorpus
-from polyseme import tags as tags_module
-from polyseme._validation import InputError
-from polyseme.index import ConceptIndex
+from polyseme.base.validation import InputError
+from polyseme.documents import tags as tags_module
+from polyseme.documents.tags import label_preference, rank_labels
 from polyseme.published import priming
+from polyseme.published.index import ConceptIndex
 from polyseme.published.priming import PrimingRanker, PrimingStore
-from polyseme.tags import label_preference, rank_labels
 
 ARRAYS = ("sets", "points", "label_ids", "set_ids")
 

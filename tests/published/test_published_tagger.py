@@ -10,8 +10,8 @@ from sklearn.base import clone
 
 import polyseme
 from polyseme import AudioFeatures, LabelCorpus, PublishedTagger
-from polyseme._validation import InputError, NotFittedError, PolysemeWarning
-from polyseme.features import Extracted
+from polyseme.base.validation import InputError, NotFittedError, PolysemeWarning
+from polyseme.media import Extracted
 from polyseme.metrics import example_map
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper

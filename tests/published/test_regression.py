@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 from sklearn.svm import NuSVR
 
-from polyseme._validation import InputError, PolysemeWarning
+from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.published import regression
 from polyseme.published.kernels import (
     column_statistics,

@@ -61,11 +61,11 @@ _ABSENT = "absent"
 # States of a `Reference` in which files may be.
 UNTOUCHED, BEGUN, DONE = slice(1), slice(2), slice(1, 2)
 _LOADED = ["pydantic", "lxml.etree", "safetensors.numpy", "rich.status", "pillow_heif"]
-_LOADED += [f"polyseme.{name}" for name in ("cli.reading", "cli.postponed", "cluster", "steps")]
+_LOADED += [f"polyseme.{name}" for name in ("cli.inputs", "cli.postponed", "batch", "space.steps")]
 _LOADED += [f"polyseme.{name}" for name in ("io.text_tables", "io.shards", "published.tagger")]
-_LOADED += [f"polyseme.{name}" for name in ("features.efficientnet", "features.pictures")]
-_LOADED += ["polyseme.serve.app", "polyseme.serve.access", "polyseme.index", "uvicorn"]
-_LOADED += ["polyseme.serve.routes", "polyseme.serve.annif", "uvicorn.protocols.http.auto"]
+_LOADED += [f"polyseme.{name}" for name in ("media.efficientnet", "media.pictures")]
+_LOADED += ["polyseme.studio.app", "polyseme.studio.access", "polyseme.published.index", "uvicorn"]
+_LOADED += ["polyseme.studio.routes", "polyseme.studio.annif", "uvicorn.protocols.http.auto"]
 _MINE = {"diary.txt": "mine", "thesis.tmp": "mine", f".{'0' * 16}.tmp": "mine"}
 
 
@@ -95,7 +95,7 @@ def load_everything() -> None:
 
 
 def _open(model: str) -> Any:
-    from polyseme.serve.host import ModelHost
+    from polyseme.studio.host import ModelHost
 
     return ModelHost(Path(model))
 
@@ -233,7 +233,7 @@ def _read(read: Callable[[Path], Any], file: Path, beside: frozenset[tuple[str, 
 
 def _manifest(file: Path) -> Any:
     """Read rankings by their manifest."""
-    from polyseme.io.folders import is_intact, unsealed
+    from polyseme.storage.atomic_files import is_intact, unsealed
 
     rankings = unsealed(file.read_bytes())
     if rankings is None:
@@ -247,12 +247,12 @@ def _manifest(file: Path) -> Any:
 
 def _model(file: Path) -> Any:
     """Read a model, a version of it, or a checkpoint."""
-    from polyseme import persistence
+    from polyseme.storage import model_file
 
-    identity = persistence._identify(file)
+    identity = model_file._identify(file)
     if identity is None:
         raise ValueError(f"'{file}' is no model")
-    config, arrays, _ = persistence.read_file(file, identity["kind"].decode())
+    config, arrays, _ = model_file.read_file(file, identity["kind"].decode())
     return config, {name: _bytes(array) for name, array in arrays.items()}
 
 
@@ -262,7 +262,7 @@ def _bytes(array: Any) -> str:
 
 
 def _log(file: Path) -> Any:
-    from polyseme.verdicts import VerdictLog
+    from polyseme.feedback.verdict_log import VerdictLog
 
     with tempfile.TemporaryDirectory(prefix="seen-") as place:
         for one in file.parent.glob("verdicts.sqlite*"):
@@ -274,14 +274,14 @@ def _log(file: Path) -> Any:
 
 
 def _extraction(file: Path) -> Any:
-    from polyseme.features import read_extraction
+    from polyseme.media import read_extraction
 
     found = read_extraction(file.parent)
     return found.ids, found.tags, _bytes(found.raw), found.skipped
 
 
 def _sidecar(file: Path) -> Any:
-    from polyseme.io.xmp import read_sidecar
+    from polyseme.media.xmp import read_sidecar
 
     return read_sidecar(file)
 
@@ -293,7 +293,7 @@ def _change(file: Path) -> Any:
 
 
 def _tokens(file: Path) -> Any:
-    from polyseme.serve.access import Tokens
+    from polyseme.studio.access import Tokens
 
     known = Tokens.read(file)
     return sorted(str(caller) for caller in known._callers.values())

@@ -25,14 +25,14 @@ from torture import Tried, environment
 _RUN = """
 import sys
 from polyseme.__main__ import main
-from polyseme import _interrupts
-_interrupts.heed()
+from polyseme.base import interrupts
+interrupts.heed()
 try:
     sys.stdout.write("begun\\n")
     sys.stdout.flush()
     main()
 except KeyboardInterrupt:
-    _interrupts.leave()
+    interrupts.leave()
 """
 
 

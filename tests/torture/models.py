@@ -72,8 +72,8 @@ def _space_model(folder: Path, **options: Any) -> None:
 
 def _media_items(kind: str, n: int) -> Any:
     """Return raw numbers of clips or pictures, as they are extracted."""
-    from polyseme.features import extractor_class
-    from polyseme.features.base import Extracted
+    from polyseme.media import extractor_class
+    from polyseme.media.base import Extracted
 
     shape = (n, 6, 36) if kind == "audio" else (n, 6)
     raw = np.random.default_rng(1).normal(size=shape).astype(np.float32)
@@ -342,20 +342,20 @@ def mutated(state: State, rng: random.Random) -> tuple[State, str]:
 
 def sealed(data: bytes) -> bytes:
     """Return the bytes of a model file with a digest that fits them, whatever they are."""
-    from polyseme import persistence
+    from polyseme.storage import model_file
 
-    identity = persistence._START.match(data)
+    identity = model_file._START.match(data)
     if identity is None:
         return data
     start, stop = identity.span("digest")
-    return data[:start] + persistence._digest(data, identity).encode() + data[stop:]
+    return data[:start] + model_file._digest(data, identity).encode() + data[stop:]
 
 
 def craft(folder: Path, kind: str, state: State) -> None:
     """Write a state as a model, with a digest that fits it."""
     from safetensors.numpy import save
 
-    from polyseme.persistence import MODEL
+    from polyseme.storage.model_file import MODEL
 
     # JSON has no infinity, but numbers so large that Python reads one.
     config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999")
@@ -380,7 +380,7 @@ def _check_scores(labels: np.ndarray, scores: np.ndarray) -> None:
 def use(base: str, folder: Path) -> list[str]:
     """Load a model and ask it everything; give what was refused on the way."""
     import polyseme
-    from polyseme._validation import InputError
+    from polyseme.base.validation import InputError
 
     if base == "training":
         space = _go_on(folder)
@@ -425,8 +425,8 @@ def use(base: str, folder: Path) -> list[str]:
             attempt(lambda: tagger.space_.points(tagger.transform(None, [["tag a"]])))
 
     ask()
-    from polyseme.senses import label_senses
-    from polyseme.vocabulary import similar_labels
+    from polyseme.documents.vocabulary import similar_labels
+    from polyseme.scoring.senses import label_senses
 
     one = X[:1] if media else X[0]
     for name in (label, "later", "by name"):
@@ -469,7 +469,7 @@ def _work(bases: Path) -> None:
     import torch
 
     import polyseme
-    from polyseme.persistence import read_model
+    from polyseme.storage.model_file import read_model
 
     torch.set_num_threads(1)
     polyseme.load(bases / "space")
@@ -490,7 +490,7 @@ def main() -> None:
     if sys.argv[1] == "--work":
         _work(Path(sys.argv[2]))
         return
-    from polyseme.persistence import read_model
+    from polyseme.storage.model_file import read_model
 
     base, _, number = sys.argv[1].partition(":")
     with tempfile.TemporaryDirectory() as folder:

@@ -41,7 +41,7 @@ class Attempts:
 
     def __call__(self, read: Callable[[], Any]) -> Any:
         """Return what a way gives; None where it is refused with a sentence."""
-        from polyseme._validation import InputError
+        from polyseme.base.validation import InputError
 
         try:
             found = read()
@@ -70,7 +70,7 @@ def _check(holds: object, what: str) -> None:
 def _read_table(path: Path) -> str:
     """Read a table in all ways that commands do, and take its documents and features."""
     from polyseme import LabelCorpus
-    from polyseme._validation import check_features
+    from polyseme.base.validation import check_features
     from polyseme.io import read_documents, read_features, read_table
     from polyseme.io.shards import find_shards, is_sharded, read_blocks
 
@@ -107,7 +107,7 @@ def _read_table(path: Path) -> str:
 def _check_keywords(path: Path, kind: str) -> None:
     """Read keywords, which a corpus must be able to take as they are."""
     from polyseme import LabelCorpus
-    from polyseme.features.keywords import keywords_of
+    from polyseme.media.keywords import keywords_of
 
     found = keywords_of(path, kind)
     for reason in found.unread:
@@ -116,8 +116,8 @@ def _check_keywords(path: Path, kind: str) -> None:
 
 
 def _read_picture(path: Path) -> str:
-    from polyseme.features.base import MediaError
-    from polyseme.features.pictures import read_picture, read_thumbnail
+    from polyseme.media.base import MediaError
+    from polyseme.media.pictures import read_picture, read_thumbnail
 
     _check_keywords(path, "image")
     try:
@@ -131,7 +131,7 @@ def _read_picture(path: Path) -> str:
 
 def _read_sound(path: Path) -> str:
     from polyseme import AudioFeatures
-    from polyseme.features.base import MediaError
+    from polyseme.media.base import MediaError
 
     _check_keywords(path, "audio")
     (raw,) = AudioFeatures(max_seconds=5, n_jobs=1).extract([path])
@@ -143,13 +143,13 @@ def _read_sound(path: Path) -> str:
 
 def _skipped(error: Exception) -> Exception:
     """Return the sentence that commands make of why a file is skipped."""
-    from polyseme._validation import InputError
+    from polyseme.base.validation import InputError
 
     return InputError(f"skipped FILE: {phrase(str(error))}.")
 
 
 def _read_sidecar(path: Path) -> str:
-    from polyseme.io import xmp
+    from polyseme.media import xmp
 
     attempt = Attempts()
     attempt(lambda: xmp.read_packet(path.read_bytes(), "its XMP block"))
@@ -174,8 +174,8 @@ def _read_words(path: Path) -> str:
 
 
 def _read_verdicts(path: Path) -> str:
-    from polyseme.verdict_files import read_verdicts
-    from polyseme.verdicts import VerdictLog
+    from polyseme.feedback.verdict_files import read_verdicts
+    from polyseme.feedback.verdict_log import VerdictLog
 
     verdicts = read_verdicts(path)
     with VerdictLog() as log:
@@ -186,7 +186,7 @@ def _read_verdicts(path: Path) -> str:
 
 def _read_vocabulary(path: Path) -> str:
     from polyseme import LabelCorpus
-    from polyseme.vocabulary import Vocabulary
+    from polyseme.documents.vocabulary import Vocabulary
 
     words = Vocabulary.read(path)
     words.apply(LabelCorpus.from_documents([["ships", "sea"], ["junk", "ship"]]))
@@ -195,7 +195,7 @@ def _read_vocabulary(path: Path) -> str:
 
 
 def _read_tokens(path: Path) -> str:
-    from polyseme.serve.access import Tokens, new_token
+    from polyseme.studio.access import Tokens, new_token
 
     path.chmod(0o600)
     attempt = Attempts()
@@ -208,7 +208,7 @@ def _read_tokens(path: Path) -> str:
 
 
 def _read_model(folder: Path) -> str:
-    from polyseme.serve.landscape import FILE, Landscape
+    from polyseme.studio.landscape import FILE, Landscape
 
     told = json.loads((folder / "told.json").read_text())
     (folder / "told.json").unlink()
@@ -219,7 +219,7 @@ def _read_model(folder: Path) -> str:
 
 
 def _read_log(folder: Path) -> str:
-    from polyseme.verdicts import VerdictLog
+    from polyseme.feedback.verdict_log import VerdictLog
 
     attempt = Attempts()
     with VerdictLog(folder) as log:
@@ -238,7 +238,7 @@ def _read_log(folder: Path) -> str:
 def _read_extraction(folder: Path) -> str:
     """Read an extraction; then extract again, which must put right whatever was damaged."""
     from polyseme import AudioFeatures, extract_folder
-    from polyseme.features import read_extraction
+    from polyseme.media import read_extraction
 
     attempt, extractor = Attempts(), AudioFeatures(n_words=2, n_jobs=1, random_state=0)
     found = attempt(lambda: read_extraction(folder / "numbers"))
@@ -254,7 +254,7 @@ def _read_extraction(folder: Path) -> str:
 def _read_pictures(folder: Path) -> str:
     """Read an extraction of pictures, and use it as features."""
     from polyseme import ImageFeatures
-    from polyseme.features import read_extraction
+    from polyseme.media import read_extraction
 
     found = read_extraction(folder)
     features = ImageFeatures().fit_transform(found)
@@ -264,7 +264,7 @@ def _read_pictures(folder: Path) -> str:
 
 def _read_ranking(folder: Path) -> str:
     """Go on with a folder of rankings, whatever is in it."""
-    from polyseme.cluster.ranking import rank_shards
+    from polyseme.batch.ranking import rank_shards
 
     return str(rank_shards(folder / "model", folder / "shards", folder / "ranked", k=3, workers=1))
 
@@ -292,10 +292,10 @@ def make_folders(place: Path) -> None:
     """Make the folders that the package writes, each below the name of its reader."""
     import polyseme
     from polyseme import AudioFeatures, ImageFeatures, extract_folder
-    from polyseme.cluster.ranking import rank_shards
+    from polyseme.batch.ranking import rank_shards
+    from polyseme.feedback.verdict_log import VerdictLog
     from polyseme.io import Table
-    from polyseme.serve.landscape import Landscape
-    from polyseme.verdicts import VerdictLog
+    from polyseme.studio.landscape import Landscape
 
     for name, base in (("model", "space"), ("training", "training"), ("checkpoint", "checkpoint")):
         BASES[base][1](place / name / "made")
@@ -338,7 +338,7 @@ def make_folders(place: Path) -> None:
 
 def _sealed_anew(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Write a sealed file with other values, under a digest that fits them."""
-    from polyseme.io import folders
+    from polyseme.storage import atomic_files as folders
 
     content = folders.unsealed(file.read_bytes())
     if content is not None:
@@ -348,7 +348,7 @@ def _sealed_anew(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 def _fit_checksums(file: Path) -> None:
     """Make the checksums of a folder fit one file of it that was changed."""
-    from polyseme.io.folders import summary_of
+    from polyseme.storage.atomic_files import summary_of
 
     beside = file.parent
     if (beside / "manifest.json").exists() and file.name.startswith(("config-", "arrays-")):
@@ -380,7 +380,7 @@ def _change_values(rng: random.Random, file: Path) -> None:
 
 def _change_cell(rng: random.Random, file: Path) -> None:
     """Change a cell of a database, and make the digests of its rows fit."""
-    from polyseme.features import extraction
+    from polyseme.media import extraction
 
     with closing(sqlite3.connect(file)) as database:
         database.executescript("PRAGMA locking_mode = NORMAL; PRAGMA journal_mode = DELETE;")
@@ -453,7 +453,7 @@ def _beside(seed: str) -> list[bytes]:
 
 def _attacked(seed: str, number: int, made: Path) -> Outcome:
     """Make one file wrong, read it, and say what came of it."""
-    from polyseme._validation import PolysemeWarning
+    from polyseme.base.validation import PolysemeWarning
 
     rng, read = random.Random(number), _READ[seed.partition("/")[0]]
     with tempfile.TemporaryDirectory(prefix="fuzzed-") as folder:

@@ -20,7 +20,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Self
 
-from polyseme.persistence import MODEL
+from polyseme.storage.model_file import MODEL
 from torture import Tried
 from torture.commands import State, Workshop, workshop
 from torture.faults import FULL, KILL, NOTHING, Ended, Fault
@@ -123,7 +123,7 @@ class Service:
 
     def check(self) -> None:
         """See that the model is whole and everything is there that was acknowledged."""
-        from polyseme.verdicts import VerdictLog
+        from polyseme.feedback.verdict_log import VerdictLog
 
         state = State.of(self.model)
         broken = {name: what for name, what in state.seen.items() if what.startswith("refused")}
@@ -280,7 +280,7 @@ def _flipped(model: Path, rng: random.Random) -> None:
 
 def _crafted(model: Path, rng: random.Random) -> None:
     """A digest that fits arrays which do not fit each other."""
-    from polyseme.persistence import read_model, write_model
+    from polyseme.storage.model_file import read_model, write_model
 
     config, arrays = read_model(model, "tagger")
     name = rng.choice([name for name in arrays if arrays[name].size > 1])

@@ -48,7 +48,7 @@ def sentence(error: object) -> str:
 
 def phrase(text: str) -> str:
     """Return a text of one line that can be printed."""
-    from polyseme._text import printable
+    from polyseme.base.text import printable
 
     if not text.strip() or len(text) > 1000 or printable(text) != text:
         raise AssertionError(f"no sentence: {text!r:.300}")
@@ -57,7 +57,7 @@ def phrase(text: str) -> str:
 
 def judged(use: Callable[[], str]) -> Outcome:
     """Do one job, whose words say what came of it, and say whether it worked."""
-    from polyseme._validation import InputError
+    from polyseme.base.validation import InputError
 
     try:
         try:

@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from polyseme._validation import InputError
-from polyseme.io.folders import make_folder, mark_folder, replacing
+from polyseme.base.validation import InputError
+from polyseme.storage.atomic_files import make_folder, mark_folder, replacing
 
 TAGS_FILE, LICENCE_FILE = "tags.jsonl", "LICENCE.txt"
 

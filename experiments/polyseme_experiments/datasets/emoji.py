@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import check_number
-from polyseme.corpus import LabelCorpus
-from polyseme.datasets.base import DatasetContent, DatasetSpec
+from polyseme.base.validation import check_number
+from polyseme.documents.corpus import LabelCorpus
+from polyseme_experiments.datasets.base import DatasetContent, DatasetSpec
 from polyseme_experiments.datasets.embedded import (
     EmbeddedFiles,
     frequent,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polyseme.io.folders import check_file, make_folder, replacing
+from polyseme.storage.atomic_files import check_file, make_folder, replacing
 from polyseme_experiments.datasets import EmojiCorpus, load_emoji
 
 __all__ = ["run_demo"]
@@ -44,7 +44,7 @@ def run_demo(
 
 def _with_new_features(emoji: EmojiCorpus, log: Callable[[str], None]) -> EmojiCorpus:
     """Write all drawings as files, extract their features, and say how these compare."""
-    from polyseme.features import ImageFeatures
+    from polyseme.media import ImageFeatures
 
     log(f"extracting features of {2 * len(emoji.ids):,} picture files")
     start = time.perf_counter()

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._threads import one_thread
-from polyseme.baselines import Popularity, TunedCosta
-from polyseme.evidence import Evidence
+from polyseme.base.threads import one_thread
 from polyseme.metrics import concept_precision, example_precision
-from polyseme.store import Neighbour
+from polyseme.scoring.evidence import Evidence
+from polyseme.scoring.known_documents import Neighbour
 from polyseme.tagger import ZeroShotTagger
+from polyseme_experiments.baselines import Popularity, TunedCosta
 from polyseme_experiments.datasets import EmojiCorpus
 from polyseme_experiments.demo.split import EmojiSplit, SplitSettings, draw_split
 from polyseme_experiments.report.tables import Cell

@@ -16,7 +16,7 @@ import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.evidence import Evidence
+from polyseme.scoring.evidence import Evidence
 from polyseme_experiments.datasets import EmojiCorpus
 from polyseme_experiments.demo.experiment import COLUMNS, DemoResults
 from polyseme_experiments.report.tables import Cell

@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError, RandomState, as_generator
-from polyseme.corpus import LabelCorpus
-from polyseme.splits import carries, labels_by_document_share
+from polyseme.base.validation import InputError, RandomState, as_generator
+from polyseme.documents.corpus import LabelCorpus
 from polyseme_experiments.datasets.emoji import DRAWINGS, EmojiCorpus
+from polyseme_experiments.splits import carries, labels_by_document_share
 
 _PERSONS = {"man", "woman", "men", "women", "person", "people", "boy", "girl", "male", "female"}
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from polyseme.features import Extracted, ImageFeatures
-from polyseme.persistence import MODEL
-from polyseme.serve import needs_extra
+from polyseme.media import Extracted, ImageFeatures
+from polyseme.storage.model_file import MODEL
+from polyseme.studio import needs_extra
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments.datasets import load_emoji
 from polyseme_experiments.demo.split import EmojiSplit, SplitSettings, draw_split
@@ -32,7 +32,7 @@ def run_studio(
     Test emoji are written to the folder as pictures, which are the items to review.
     """
     needs_extra()
-    from polyseme.serve.process import run
+    from polyseme.studio.process import run
 
     app = studio_app(folder, seed=seed, log=log)
     address = f"http://127.0.0.1:{port}/"
@@ -43,9 +43,9 @@ def run_studio(
 
 def studio_app(folder: Path, *, seed: int, log: Callable[[str], None], **parameters: Any) -> Any:
     """Make the application; the tagger's parameters may be others than the demo's."""
-    from polyseme.serve.app import create_app
-    from polyseme.serve.collection import Collection
-    from polyseme.serve.host import ModelHost
+    from polyseme.studio.app import create_app
+    from polyseme.studio.collection import Collection
+    from polyseme.studio.host import ModelHost
 
     emoji = load_emoji()
     split_seed = np.random.SeedSequence(seed).spawn(3)[0]

@@ -12,20 +12,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-import polyseme.baselines
-from polyseme._validation import as_generator, draw_seed
-from polyseme.baselines import SeenClassifiers
-from polyseme.features import ImageFeatures
-from polyseme.splits import measure
+import polyseme_experiments.baselines
+from polyseme.base.validation import as_generator, draw_seed
+from polyseme.media import ImageFeatures
+from polyseme_experiments.baselines import SeenClassifiers
 from polyseme_experiments.methods.base import Matrix, Method, Metrics, Outcome, System, reprs
 from polyseme_experiments.reductions import make_reduction
 from polyseme_experiments.sampling import RunConfig, word_vectors
+from polyseme_experiments.splits import measure
 from polyseme_experiments.trials import Trial
 
 
 @dataclass(frozen=True)
 class BaselineSystem(System):
-    """A class of `polyseme.baselines`.
+    """A class of `polyseme_experiments.baselines`.
 
     A trial gives it what it has a parameter for: the seed, the word vectors, the classifiers that
     all forms of COSTA share.
@@ -35,7 +35,7 @@ class BaselineSystem(System):
     parameters: Mapping[str, Any] = field(default_factory=dict)  # where they are not the defaults
 
     def _make(self, **parameters: Any) -> Any:
-        estimator = getattr(polyseme.baselines, self.estimator)
+        estimator = getattr(polyseme_experiments.baselines, self.estimator)
         return estimator(**self.parameters, **parameters)
 
     def config(self, config: RunConfig) -> dict[str, Any]:

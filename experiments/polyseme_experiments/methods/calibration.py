@@ -16,13 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme import holdout
-from polyseme._validation import IntArray, PolysemeWarning
-from polyseme.corpus import LabelCorpus, Labels
+from polyseme.base.validation import IntArray, PolysemeWarning
+from polyseme.documents.corpus import LabelCorpus, Labels
+from polyseme.documents.word_vectors import NOISE, SPREAD
+from polyseme.fitting import holdout_validation
 from polyseme.metrics import concept_map, example_map, log_loss, reliability
-from polyseme.splits import evaluation_columns
 from polyseme.tagger import ZeroShotTagger
-from polyseme.word_vectors import NOISE, SPREAD
 from polyseme_experiments.embedding_cache import make_space
 from polyseme_experiments.methods.base import Matrix, Method, Metrics, Outcome
 from polyseme_experiments.methods.costa import (
@@ -33,6 +32,7 @@ from polyseme_experiments.methods.costa import (
 )
 from polyseme_experiments.methods.default import default_config
 from polyseme_experiments.sampling import RunConfig, word_vectors
+from polyseme_experiments.splits import evaluation_columns
 from polyseme_experiments.trials import Trial
 
 PRECISIONS = (0.2, 0.3, 0.5, 0.7, 0.9)
@@ -50,7 +50,7 @@ class Precision(Method):
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
         constants = {}
-        for name, value in vars(holdout).items():
+        for name, value in vars(holdout_validation).items():
             if name.startswith("_") and isinstance(value, (int, float)):
                 constants[name] = value
         described = super().config(config)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._folds import fold_numbers
-from polyseme._validation import check_instances
-from polyseme.baselines import TunedCosta
-from polyseme.baselines.base import out_of_fold
-from polyseme.baselines.costa import ridge
-from polyseme.calibration import expected_frequencies, logit, match_frequencies
-from polyseme.documents import training_tables
+from polyseme.base.folds import fold_numbers
+from polyseme.base.validation import check_instances
+from polyseme.documents.label_sets import training_tables
+from polyseme.space.calibration import expected_frequencies, logit, match_frequencies
+from polyseme_experiments.baselines import TunedCosta
+from polyseme_experiments.baselines.base import out_of_fold
+from polyseme_experiments.baselines.costa import ridge
 from polyseme_experiments.methods.base import Matrix, System, reprs
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.trials import Trial

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import polyseme.calibration
-import polyseme.linear_path
-import polyseme.space
-import polyseme.training
-import polyseme.votes
-from polyseme._threads import one_blas_thread
-from polyseme._validation import check_instances
-from polyseme.documents import training_tables
-from polyseme.space import ConceptSpace
-from polyseme.store import KnownDocuments
+import polyseme.space.calibration
+import polyseme.space.concept_space
+import polyseme.space.linear_path
+import polyseme.space.training
+import polyseme.space.votes
+from polyseme.base.threads import one_blas_thread
+from polyseme.base.validation import check_instances
+from polyseme.documents.label_sets import training_tables
+from polyseme.scoring.known_documents import KnownDocuments
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.space.training import SpacePlan, TrainingData
 from polyseme.tagger import ZeroShotTagger
-from polyseme.training import SpacePlan, TrainingData
 from polyseme_experiments.embedding_cache import make_space
 from polyseme_experiments.methods.base import Matrix, System
 from polyseme_experiments.sampling import RunConfig
@@ -39,15 +39,15 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     left_out = {"checkpoint", "device", "plan", "random_state"}
     # Named by what they are about, so that a file may be moved without making records stale.
     modules = [
-        ("calibration", polyseme.calibration),
-        ("space", polyseme.space),
-        ("space", polyseme.votes),
-        ("training", polyseme.training),
+        ("calibration", polyseme.space.calibration),
+        ("space", polyseme.space.concept_space),
+        ("space", polyseme.space.votes),
+        ("training", polyseme.space.training),
     ]
     if space.linear == 0:
         left_out.add("linear")
     else:
-        modules.append(("linear_path", polyseme.linear_path))
+        modules.append(("linear_path", polyseme.space.linear_path))
 
     space_parameters = {}
     for name, value in space.get_params().items():

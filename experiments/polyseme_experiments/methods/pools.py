@@ -18,16 +18,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme import active_learning, baselines, corrections
-from polyseme._validation import IntArray, PolysemeWarning
-from polyseme.active_learning import Block, choose
-from polyseme.calibration import sigmoid
-from polyseme.corrections import fit_correction
+from polyseme.base.validation import IntArray, PolysemeWarning
+from polyseme.feedback import active_learning
+from polyseme.feedback.active_learning import Block, choose
+from polyseme.feedback.verdict_log import Verdict
 from polyseme.metrics import concept_map, example_map, reliability
-from polyseme.space import ConceptSpace
+from polyseme.scoring import correction_fit
+from polyseme.scoring.correction_fit import fit_correction
+from polyseme.space import projection
+from polyseme.space.calibration import sigmoid
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.space.training import pool_targets
 from polyseme.tagger import ZeroShotTagger
-from polyseme.training import pool_targets
-from polyseme.verdicts import Verdict
+from polyseme_experiments import baselines
 from polyseme_experiments.embedding_cache import make_space
 from polyseme_experiments.leakage import FitInputs
 from polyseme_experiments.methods.base import Matrix, Method, Metrics, Outcome, System
@@ -48,7 +51,7 @@ REFIT = 30
 # Constants of corrections that decide what answers teach; and how their optimum was looked for when
 # the first records were made. It is looked for in a quicker way since, and found within the same
 # tolerance, so that those records still say what is learned.
-_DECIDE = {"STRENGTHS": "STRENGTHS", "OFFSET": "OFFSET", "SKETCH": "PROJECTION_SIZE"}
+_DECIDE = ("STRENGTHS", "OFFSET")
 _SOLVED = {"_STEPS": "30", "_SMALL": "1e-06", "_DUAL": "600"}
 
 
@@ -88,9 +91,8 @@ def tagger_config(config: RunConfig) -> dict[str, Any]:
 
 def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
     """Return all that decides what is learned with a pool and answers."""
-    constants = {}
-    for recorded_name, name in _DECIDE.items():
-        constants[recorded_name] = repr(getattr(corrections, name))
+    constants = {name: repr(getattr(correction_fit, name)) for name in _DECIDE}
+    constants["SKETCH"] = repr(projection.PROJECTION_SIZE)
     constants |= _SOLVED
     constants["STRATEGIES"] = repr(active_learning.STRATEGIES)
     plan = make_space(config).planned(10_000)
@@ -353,7 +355,7 @@ class Game:
                 verdicts.append(verdict)
         return verdicts
 
-    def correction(self, column: int, rows: IntArray) -> corrections.Correction:
+    def correction(self, column: int, rows: IntArray) -> correction_fit.Correction:
         """Learn from the answers for some pool items about a label."""
         sample = self.space.reference_sample_
         return fit_correction(

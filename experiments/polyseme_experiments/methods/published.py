@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from polyseme._validation import PolysemeWarning
-from polyseme.corpus import LabelCorpus
+from polyseme.base.validation import PolysemeWarning
+from polyseme.documents.corpus import LabelCorpus
 from polyseme.metrics import regression_error, scattering
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.priming import PrimingRanker, PrimingStore

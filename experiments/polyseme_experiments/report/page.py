@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from polyseme.io.folders import make_folder, replacing
+from polyseme.storage.atomic_files import make_folder, replacing
 from polyseme_experiments.report.statistics import ABOVE
 from polyseme_experiments.report.tables import (
     Table,

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 
 ABOVE, BELOW = "▲", "▼"
 ALPHA = 0.05

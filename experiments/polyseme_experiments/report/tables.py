@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme_experiments.report.statistics import ABOVE, ALPHA, BELOW, mean_and_error, measured
 
 NOTHING = "\u2013"  # an en dash

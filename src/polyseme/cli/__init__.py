@@ -7,8 +7,8 @@ import re
 import warnings
 from importlib import import_module
 
-from polyseme import _interrupts
-from polyseme._plugins import load_plugins
+from polyseme.base import interrupts
+from polyseme.base.plugins import load_plugins
 from polyseme.cli.app import app
 from polyseme.cli.output import end_output, kept_streams, reader_gone, say
 
@@ -45,23 +45,23 @@ def main() -> None:
 def _run() -> None:
     """Run the command, and turn whatever it raises into a sentence and an exit code."""
     try:
-        _interrupts.begin()
+        interrupts.begin()
         app(prog_name="polyseme")
     except SystemExit as ended:
-        if ended.code == _interrupts.CODE:
+        if ended.code == interrupts.CODE:
             _end_interrupted()
         # The frame of commands takes a reader that has gone for a failure.
         if isinstance(ended.__context__, BrokenPipeError) and reader_gone():
             ended.code = 0
         end_output()
         # What swallowed the interrupt did not know that it was meant for us.
-        if _interrupts.asked():
+        if interrupts.asked():
             _end_interrupted()
         raise
     except KeyboardInterrupt:
         _end_interrupted()
     except BaseException as error:  # a panic in Rust code is not an Exception
-        if _interrupts.asked():
+        if interrupts.asked():
             _end_interrupted()  # an import that was interrupted may end in anything
         if os.environ.get("POLYSEME_DEBUG"):
             raise
@@ -82,8 +82,8 @@ def _run() -> None:
 
 def _end_interrupted() -> None:
     """Print the interruption, unless it was printed, and exit with 130."""
-    _interrupts.tell()
-    raise SystemExit(_interrupts.CODE) from None
+    interrupts.tell()
+    raise SystemExit(interrupts.CODE) from None
 
 
 def _fail(message: str) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from polyseme._text import counted
+from polyseme.base.text import counted
 from polyseme.cli.app import ANSWERING, TableOptions, command, refuse
 from polyseme.cli.models import load_default_tagger
 from polyseme.cli.output import Form, emit, for_people, say, summarize_verdicts
 
 if TYPE_CHECKING:
-    from polyseme.verdicts import Verdict
+    from polyseme.feedback.verdict_log import Verdict
 
 # Limits of a word of `--undo`: hexadecimal digits of an id, and the largest number of a verdict.
 _DIGITS = 24
@@ -36,9 +36,9 @@ def ask(
     form: Form = Form.auto,
 ) -> None:
     """Suggest questions: which tag of which item is worth a yes or no."""
-    from polyseme._progress import working
-    from polyseme.cli.reading import TableReader, read_untagged, tags_of_items
-    from polyseme.features import Extracted
+    from polyseme.base.progress import working
+    from polyseme.cli.inputs import TableReader, read_untagged, tags_of_items
+    from polyseme.media import Extracted
 
     tagger = load_default_tagger(model, "ask")
     reader = TableReader(tables, features_column, tagger.normalize_labels_)
@@ -85,8 +85,8 @@ def learn(
     features_column: str | None = None,
 ) -> None:
     """Learn yes or no to tags of items at once: nothing is trained, and all can be undone."""
-    from polyseme._validation import first_few
-    from polyseme.cli.reading import TableReader, items_to_learn
+    from polyseme.base.validation import first_few
+    from polyseme.cli.inputs import TableReader, items_to_learn
 
     words = given or []
     if undo or undo_last is not None:
@@ -121,8 +121,8 @@ def learn(
 
 def _read_verdicts(words: Sequence[str], yes: Sequence[str], no: Sequence[str]) -> list[Verdict]:
     """Return verdicts on items, for labels of yes and no, or those of files of answers."""
-    from polyseme.cli.reading import read_answers
-    from polyseme.verdicts import Verdict
+    from polyseme.cli.inputs import read_answers
+    from polyseme.feedback.verdict_log import Verdict
 
     verdicts: list[Verdict] = []
     if yes or no:

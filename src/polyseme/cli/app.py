@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
-from polyseme._interrupts import CODE, tell
+from polyseme.base.interrupts import CODE, tell
 from polyseme.cli.output import Form
 
 app = typer.Typer(
@@ -119,7 +119,7 @@ KindOfMedia = Annotated[Kind, typer.Argument(**_OPTIONS["extract"]["kind"])]
 
 def refuse(message: str) -> NoReturn:
     """Raise an `InputError`; the module that it comes from is heavy."""
-    from polyseme._validation import InputError
+    from polyseme.base.validation import InputError
 
     raise InputError(message)
 

@@ -14,9 +14,9 @@ from polyseme.cli.models import count_kinds
 from polyseme.cli.output import Form, emit, for_people
 
 if TYPE_CHECKING:
+    from polyseme.feedback.verdict_log import VerdictLog
     from polyseme.published.tagger import PublishedTagger
     from polyseme.tagger import ZeroShotTagger
-    from polyseme.verdicts import VerdictLog
 
 _COMMON = 10  # labels listed as the most frequent
 
@@ -29,7 +29,7 @@ def info(
     form: Form = Form.auto,
 ) -> None:
     """Show what a model or a table of documents holds."""
-    from polyseme.cli.reading import is_table
+    from polyseme.cli.inputs import is_table
 
     if path.is_dir() and not is_table(path):
         facts = _describe_model(path)
@@ -135,7 +135,7 @@ def _describe_published_model(tagger: PublishedTagger) -> dict[str, Any]:
 
 def _describe_log(log: VerdictLog) -> dict[str, Any]:
     """Count the answers in the log of a model."""
-    from polyseme.verdicts import Undo
+    from polyseme.feedback.verdict_log import Undo
 
     standing = log.standing()
     counts = Counter(verdict.label for verdict in standing)
@@ -149,7 +149,7 @@ def _describe_log(log: VerdictLog) -> dict[str, Any]:
 
 def _time_of_save(path: Path) -> str:
     """Return when a model was saved, by the time of its file."""
-    from polyseme.persistence import MODEL
+    from polyseme.storage.model_file import MODEL
 
     seconds = (path / MODEL).stat().st_mtime
     saved_at = datetime.fromtimestamp(seconds).astimezone()

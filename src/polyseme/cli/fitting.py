@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 import polyseme
-from polyseme._text import counted, in_words
+from polyseme.base.text import counted, in_words
 from polyseme.cli.app import LEARNING, EngineName, Preset, TableOptions, command, refuse, resumable
 from polyseme.cli.models import count_kinds, load_default_tagger
 from polyseme.cli.output import say, summarize_verdicts
 
 if TYPE_CHECKING:
-    from polyseme.corpus import LabelCorpus
-    from polyseme.features import MediaFeatures
+    from polyseme.documents.corpus import LabelCorpus
+    from polyseme.documents.word_vectors import WordVectors
+    from polyseme.media import MediaFeatures
     from polyseme.published.tagger import PublishedTagger
     from polyseme.tagger import Tagger, ZeroShotTagger
-    from polyseme.word_vectors import WordVectors
 
 _MOST_DIGITS = 18  # of a whole number
 
@@ -55,8 +55,8 @@ def fit(
     workers: int | None = None,
 ) -> None:
     """Learn a tagger. Interrupted? The same command goes on where it stopped."""
-    from polyseme.checkpoints import remove_checkpoint
-    from polyseme.cli.reading import (
+    from polyseme.batch import RayTraining
+    from polyseme.cli.inputs import (
         TableReader,
         extractor_of,
         read_items,
@@ -64,8 +64,8 @@ def fit(
         read_pool,
         verdicts_for,
     )
-    from polyseme.cluster import RayTraining
-    from polyseme.persistence import check_destination
+    from polyseme.storage.checkpoints import remove_checkpoint
+    from polyseme.storage.model_file import check_destination
 
     # Options that do not go together
     if engine == "local" and not (address is None and workers is None):
@@ -191,8 +191,8 @@ def _check_answered_rows(pool: Any, X: Any, sources: tuple[Path | None, ...]) ->
 
     Answers name such rows by their numbers in the pool, or in the items where there is no pool.
     """
-    from polyseme.cli.reading import check_rows
-    from polyseme.persistence import MODEL
+    from polyseme.cli.inputs import check_rows
+    from polyseme.storage.model_file import MODEL
 
     rows = X if pool is None else pool
     if rows is None:
@@ -206,9 +206,9 @@ def _extractor_to_update(
     previous: ZeroShotTagger, X: Any, extractor: MediaFeatures | None, words: int | None
 ) -> MediaFeatures | None:
     """Return an unfitted extractor like the previous model's; refuse items of another kind."""
-    from polyseme._estimator import copy_of
-    from polyseme._validation import in_order
-    from polyseme.features import Extracted
+    from polyseme.base.estimator import copy_of
+    from polyseme.base.validation import in_order
+    from polyseme.media import Extracted
 
     if (X is None) != (previous.n_features_in_ == 0):
         model_features = "no features" if X is not None else "features"

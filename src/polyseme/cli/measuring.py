@@ -13,8 +13,8 @@ from polyseme.cli.app import LEARNING, TableOptions, command, refuse
 from polyseme.cli.output import Form, emit, for_people, say
 
 if TYPE_CHECKING:
-    from polyseme.features import MediaFeatures
-    from polyseme.holdout import Validation
+    from polyseme.fitting.holdout_validation import Validation
+    from polyseme.media import MediaFeatures
 
 _EXAMPLES = 6  # hidden tags whose likeliest items the page shows
 
@@ -31,7 +31,7 @@ def evaluate(
     form: Form = Form.auto,
 ) -> None:
     """Measure rankings against true tags, over all tags and by kind."""
-    from polyseme.cli.reading import TableReader, read_items
+    from polyseme.cli.inputs import TableReader, read_items
     from polyseme.metrics import evaluate_kinds, true_labels
 
     tagger = polyseme.load(model)
@@ -77,9 +77,9 @@ def validate(
     form: Form = Form.auto,
 ) -> None:
     """Hide some of your tags and measure how well such tags are ranked in your collection."""
-    from polyseme._progress import working
-    from polyseme._validation import check_device
-    from polyseme.cli.reading import (
+    from polyseme.base.progress import working
+    from polyseme.base.validation import check_device
+    from polyseme.cli.inputs import (
         TableReader,
         extractor_of,
         read_items,
@@ -87,8 +87,8 @@ def validate(
         read_pool,
     )
     from polyseme.cli.validation_page import validation_page
-    from polyseme.holdout import validate as validate_collection
-    from polyseme.io.folders import check_file, replacing
+    from polyseme.fitting.holdout_validation import validate as validate_collection
+    from polyseme.storage.atomic_files import check_file, replacing
 
     check_device(device, owner="validate")
     if page is not None:
@@ -151,8 +151,8 @@ def _feature_matrices(
     X: Any, pool: Any, extractor: MediaFeatures | None, seed: int
 ) -> tuple[Any, Any]:
     """Return the numbers of tagged items and of the pool, in the same columns."""
-    from polyseme._validation import check_features, column_names, in_order
-    from polyseme.extractors import fitted_copy
+    from polyseme.base.extractors import fitted_copy
+    from polyseme.base.validation import check_features, column_names, in_order
 
     if extractor is None:
         matrix = X.to_numpy()

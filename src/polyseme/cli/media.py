@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
-from polyseme._text import counted
+from polyseme.base.text import counted
 from polyseme.cli.app import FILES, EngineName, Kind, LabelKind, command, resumable
 from polyseme.cli.app import refuse as raise_error
 from polyseme.cli.models import load_default_tagger, readable_record
 from polyseme.cli.output import Form, emit, for_people, say, summarize_verdicts
 
 if TYPE_CHECKING:
-    from polyseme.features import MediaFeatures
-    from polyseme.features.extraction import Summary
+    from polyseme.media import MediaFeatures
+    from polyseme.media.extraction import Summary
 
 _MOST_REASONS = 20  # reasons for skipped files that are printed
 
@@ -39,9 +39,9 @@ def extract(
     strict: bool = False,
 ) -> None:
     """Turn a folder of media into numbers. Interrupted? The same command goes on."""
-    from polyseme._validation import first_few
-    from polyseme.cluster import open_engine
-    from polyseme.features import extractor_class
+    from polyseme.base.validation import first_few
+    from polyseme.batch import open_engine
+    from polyseme.media import extractor_class
 
     parameters: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
     if kind == "audio":
@@ -71,10 +71,10 @@ def extract_and_report(
     folder: Path, out: Path, extractor: MediaFeatures, engine: Any = None
 ) -> Summary:
     """Extract the features of a folder of media; report skipped files and keywords."""
-    from polyseme._progress import FileProgress
-    from polyseme.features import extract_folder
-    from polyseme.features.base import quiet_decoders
-    from polyseme.features.extraction import by_reason
+    from polyseme.base.progress import FileProgress
+    from polyseme.media import extract_folder
+    from polyseme.media.base import quiet_decoders
+    from polyseme.media.extraction import by_reason
 
     with quiet_decoders(), FileProgress(f"extracting {extractor.kind}") as progress:
         summary = extract_folder(folder, out, extractor, progress=progress.tell, engine=engine)
@@ -92,7 +92,7 @@ def extract_and_report(
 
 def _report_skipped(skipped: Sequence[tuple[str, str]]) -> None:
     """Print the files that could not be used, each reason once."""
-    from polyseme.features.extraction import by_reason
+    from polyseme.media.extraction import by_reason
 
     reasons = by_reason(skipped)
     for names, reason in reasons[:_MOST_REASONS]:
@@ -128,7 +128,7 @@ def tag(
                 del record["sidecar"]
         emit(undone, form)
         return
-    from polyseme.cluster import Tagging, open_engine
+    from polyseme.batch import Tagging, open_engine
 
     with open_engine(engine, address, workers, say) as ray_engine:
         tagging = Tagging(
@@ -176,7 +176,7 @@ def _report_default_precision(precision: float | None, leaves_out: bool) -> None
 
 def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
     """Remove unanswered suggestions from sidecars; return the removed ones by file."""
-    from polyseme.io.xmp import undo_suggestions
+    from polyseme.media.xmp import undo_suggestions
 
     sidecars = _find_sidecars(paths)
     records: list[dict[str, Any]] = []
@@ -193,9 +193,9 @@ def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, An
 
 def _find_sidecars(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     """Return the file's name and the sidecar for each sidecar of media files and folders."""
-    from polyseme.features import EXTRACTORS
-    from polyseme.features.extraction import find_media
-    from polyseme.io.xmp import sidecars_of
+    from polyseme.media import EXTRACTORS
+    from polyseme.media.extraction import find_media
+    from polyseme.media.xmp import sidecars_of
 
     suffixes: frozenset[str] = frozenset()
     for extractor in EXTRACTORS.values():
@@ -226,9 +226,9 @@ def review(
     form: Form = Form.auto,
 ) -> None:
     """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
-    from polyseme.cli.reading import TableReader, items_to_learn
-    from polyseme.io.xmp import answer_suggestions, lacking, read_sidecar
-    from polyseme.verdicts import Verdict
+    from polyseme.cli.inputs import TableReader, items_to_learn
+    from polyseme.feedback.verdict_log import Verdict
+    from polyseme.media.xmp import answer_suggestions, lacking, read_sidecar
 
     tagger = None if model is None else load_default_tagger(model, "review --model")
     if tagger is not None and tagger.features_ is None:
@@ -295,7 +295,7 @@ def _list_pending(files: Sequence[_PendingFile], form: Form) -> None:
 
 def _answered_files(files: Sequence[_PendingFile], answers: Sequence[str]) -> list[str]:
     """Return the files of which some pending tag is answered."""
-    from polyseme.io.xmp import lacking
+    from polyseme.media.xmp import lacking
 
     names = []
     for file in files:

@@ -29,7 +29,7 @@ def change_model(
     model: Path, out: Path | None, command: str, change: Callable[[ZeroShotTagger], object]
 ) -> None:
     """Change a model and write it, to its own folder or to another one."""
-    from polyseme.persistence import check_destination
+    from polyseme.storage.model_file import check_destination
 
     destination = out or model
     tagger = load_default_tagger(model, command)

@@ -12,14 +12,14 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
-from polyseme._progress import Quiet
-from polyseme._text import counted, printable
+from polyseme.base.progress import Quiet
+from polyseme.base.text import counted, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from polyseme.evidence import Evidence
-    from polyseme.verdicts import Verdict
+    from polyseme.feedback.verdict_log import Verdict
+    from polyseme.scoring.evidence import Evidence
 
 _HALF = 9  # letters of a bar on either side of zero
 _NAMED = 3  # documents that a known tag set names

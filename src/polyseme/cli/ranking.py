@@ -8,7 +8,7 @@ from typing import Any, Literal
 import typer
 
 import polyseme
-from polyseme._text import counted
+from polyseme.base.text import counted
 from polyseme.cli.app import (
     LEARNING,
     EngineName,
@@ -42,13 +42,13 @@ def rank(
     workers: int | None = None,
 ) -> None:
     """Rank tags for items."""
-    from polyseme._progress import FileProgress
-    from polyseme._validation import first_few
-    from polyseme.cli.reading import TableReader, tags_of_items
-    from polyseme.cluster import open_engine, rank_shards
-    from polyseme.cluster.ranking import RankingInput, SavedRanker, rank_table
-    from polyseme.features.extraction import is_extraction
+    from polyseme.base.progress import FileProgress
+    from polyseme.base.validation import first_few
+    from polyseme.batch import open_engine, rank_shards
+    from polyseme.batch.ranking import RankingInput, SavedRanker, rank_table
+    from polyseme.cli.inputs import TableReader, tags_of_items
     from polyseme.io.shards import find_shards
+    from polyseme.media.extraction import is_extraction
 
     reader = TableReader(tables, features_column)
     if out is None:
@@ -118,11 +118,11 @@ def add(
     tables: TableOptions,
 ) -> None:
     """Add tag sets to a model, or tags by name or by items. Nothing is trained."""
-    from polyseme._validation import first_few
-    from polyseme.cli.reading import TableReader, items_to_learn
-    from polyseme.corpus import normalize_label
-    from polyseme.persistence import check_destination
-    from polyseme.verdicts import Verdict
+    from polyseme.base.validation import first_few
+    from polyseme.cli.inputs import TableReader, items_to_learn
+    from polyseme.documents.corpus import normalize_label
+    from polyseme.feedback.verdict_log import Verdict
+    from polyseme.storage.model_file import check_destination
 
     labels = label or []
     item_names = items or []
@@ -198,7 +198,7 @@ def explain(
     form: Form = Form.auto,
 ) -> None:
     """Show where a tag's score comes from, in parts that add up to its logit."""
-    from polyseme.cli.reading import TableReader, read_item
+    from polyseme.cli.inputs import TableReader, read_item
 
     tagger = polyseme.load(model)
     x: Any = None
@@ -233,7 +233,7 @@ def explain(
 @command(LEARNING)
 def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
     """Show the senses in which a tag is used, by the known tag sets that hold it."""
-    from polyseme.senses import label_senses
+    from polyseme.scoring.senses import label_senses
 
     tagger = load_default_tagger(model, "senses")
     sense_map = label_senses(tagger.store_, tag, normalize=tagger.normalize_labels_)

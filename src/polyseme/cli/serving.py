@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from polyseme._text import counted
+from polyseme.base.text import counted
 from polyseme.cli.app import SERVING, EngineName, TableOptions, command, refuse, resumable
 from polyseme.cli.fitting import fit
 from polyseme.cli.media import extract_and_report
 from polyseme.cli.output import say
 
 if TYPE_CHECKING:
-    from polyseme.features import MediaFeatures
-    from polyseme.serve.collection import Collection
+    from polyseme.media import MediaFeatures
+    from polyseme.studio.collection import Collection
     from polyseme.tagger import ZeroShotTagger
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -46,8 +46,8 @@ def serve(
 
     A missing model is learned from the items, such as pictures with keywords.
     """
-    from polyseme.io.folders import check_link
-    from polyseme.serve import needs_extra
+    from polyseme.storage.atomic_files import check_link
+    from polyseme.studio import needs_extra
 
     needs_extra()
     if tokens is None and host not in _LOOPBACK:
@@ -80,14 +80,14 @@ def serve(
     url = f"http://{url_host}:{port}"
     addresses = f"the studio: {url}/   the API: {url}/openapi.json"
     if engine == "ray":
-        from polyseme.serve.replicas import replicas
+        from polyseme.studio.replicas import replicas
 
         say(addresses)
         serving = replicas(make_app, plan, host, port, workers or 2, address)
         with serving, suppress(KeyboardInterrupt):
             Event().wait()
         return
-    from polyseme.serve.process import run
+    from polyseme.studio.process import run
 
     app = make_app(**plan)
     say(f"{addresses}   (Ctrl-C ends it)")
@@ -109,9 +109,9 @@ def make_app(
     `fitted_features` has the features of the items for models that were fitted to them just now.
     """
     from polyseme import WordVectors
-    from polyseme.serve.access import Tokens
-    from polyseme.serve.app import Settings, create_app
-    from polyseme.serve.host import ModelHost
+    from polyseme.studio.access import Tokens
+    from polyseme.studio.app import Settings, create_app
+    from polyseme.studio.host import ModelHost
 
     known_tokens = None if tokens is None else Tokens.read(tokens)
     words = None if word_vectors is None else WordVectors.read(word_vectors)
@@ -134,10 +134,10 @@ def read_collection(
     tagger: ZeroShotTagger, model: Path, items: Path, media: Path | None, documents: Path | None
 ) -> Collection:
     """Read the items that people review: a table, an extraction, or a folder of files."""
-    from polyseme.cli.reading import TableReader, is_table, read_untagged, tags_of_items
-    from polyseme.features import Extracted
-    from polyseme.features.extraction import is_extraction
-    from polyseme.serve.collection import Collection
+    from polyseme.cli.inputs import TableReader, is_table, read_untagged, tags_of_items
+    from polyseme.media import Extracted
+    from polyseme.media.extraction import is_extraction
+    from polyseme.studio.collection import Collection
 
     reader = TableReader(TableOptions(), None, tagger.normalize_labels_)
     media_folder = media
@@ -169,8 +169,8 @@ def read_collection(
 
 def _find_files(folder: Path, ids: Sequence[str]) -> dict[str, Path]:
     """Return the media file of each item that has one."""
-    from polyseme.features import EXTRACTORS
-    from polyseme.features.extraction import find_media
+    from polyseme.media import EXTRACTORS
+    from polyseme.media.extraction import find_media
 
     suffixes: frozenset[str] = frozenset()
     for extractor_class in EXTRACTORS.values():
@@ -196,8 +196,8 @@ def _fit_missing(model: Path, items: Path | None, documents: Path | None) -> Pat
     """Fit a missing model to the items and their keywords; return the features' folder."""
     if items is None or not items.is_dir():
         refuse(f"There is no model at '{model}'; give --items a folder to learn it from.")
-    from polyseme.features import EXTRACTORS
-    from polyseme.features.extraction import find_media, is_extraction
+    from polyseme.media import EXTRACTORS
+    from polyseme.media.extraction import find_media, is_extraction
 
     features = items
     if not is_extraction(items):
@@ -218,7 +218,7 @@ def _fit_missing(model: Path, items: Path | None, documents: Path | None) -> Pat
 @command(SERVING)
 def token(tokens: Path, name: str, scope: Literal["read", "review", "admin"] = "review") -> None:
     """Make a token for a user, and print it once: only its hash is kept."""
-    from polyseme.serve.access import new_token
+    from polyseme.studio.access import new_token
 
     new = new_token(tokens, name, scope)
     say(f"'{name}' may {scope}; send it as Authorization: Bearer TOKEN. It is not shown again:")

@@ -10,7 +10,7 @@ from html import escape
 
 import numpy as np
 
-from polyseme.holdout import CLICKS, Validation
+from polyseme.fitting.holdout_validation import CLICKS, Validation
 
 _NONE = "&ndash;"
 _STYLE = """

@@ -27,7 +27,7 @@ def labels(
     if not merges:
         emit(_label_records(tagger, kind), form)
         return
-    from polyseme.vocabulary import similar_labels
+    from polyseme.documents.vocabulary import similar_labels
 
     records = []
     store = tagger.store_

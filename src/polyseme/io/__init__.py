@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._text import error_text
-from polyseme._validation import (
+from polyseme.base.text import error_text
+from polyseme.base.validation import (
     FloatArray,
     InputError,
     PolysemeWarning,
@@ -31,8 +31,6 @@ from polyseme._validation import (
     repeated,
     unknown_name,
 )
-from polyseme.io.folders import locked as locked  # also those of models, verdicts and pages
-from polyseme.io.folders import replacing as replacing
 
 __all__ = ["Table", "read_documents", "read_features", "read_table", "unpacking"]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 from polyseme.io import MAX_LINE_BYTES, ReadOptions, Table, line_error, numbered_lines, parse_xml
 
 _STEM_ADDITION = re.compile(r"[-_.](train|test|sparse|orig)$", re.IGNORECASE)

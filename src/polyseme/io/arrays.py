@@ -18,8 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._text import error_text
-from polyseme._validation import FloatArray, InputError
+from polyseme.base.text import error_text
+from polyseme.base.validation import FloatArray, InputError
 from polyseme.io import ReadOptions, Table, check_unpacked
 
 _CSR_KEYS = ("data", "indices", "indptr", "shape")

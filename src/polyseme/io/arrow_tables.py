@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from polyseme._text import error_text, in_words
-from polyseme._validation import FloatArray, InputError
+from polyseme.base.text import error_text, in_words
+from polyseme.base.validation import FloatArray, InputError
 from polyseme.io.columns import LIST, NUMBER, TEXT, VECTOR, Roles
 
 SUFFIXES = (".parquet", ".arrow", ".feather")

@@ -11,8 +11,8 @@ import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from polyseme._text import in_words
-from polyseme._validation import InputError, first_few
+from polyseme.base.text import in_words
+from polyseme.base.validation import InputError, first_few
 from polyseme.io import ReadOptions, Table
 from polyseme.io.tag_cells import label_sets
 

@@ -14,8 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyseme._text import counted
-from polyseme._validation import InputError, IntArray, column_names, first_few, is_pandas, repeated
+from polyseme.base.text import counted
+from polyseme.base.validation import (
+    InputError,
+    IntArray,
+    column_names,
+    first_few,
+    is_pandas,
+    repeated,
+)
 from polyseme.io import Table
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TextIO
 
 import numpy as np
 
-from polyseme._validation import InputError, check_option
+from polyseme.base.validation import InputError, check_option
 
 # What spreadsheets begin formulas with, also in full width.
 ACTING = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")

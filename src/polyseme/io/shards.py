@@ -18,12 +18,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme._validation import FloatArray, InputError, check_number, check_option, first_few
+from polyseme.base.validation import FloatArray, InputError, check_number, check_option, first_few
 from polyseme.io import FEATURES, ReadOptions, Table, check_plain
 from polyseme.io.arrays import NumpyFile
 from polyseme.io.arrow_tables import SUFFIXES, ArrowFile, import_pyarrow
 from polyseme.io.columns import Roles, check_size, find_roles, table_of, texts
-from polyseme.io.folders import own_folder, replacing
+from polyseme.storage.atomic_files import own_folder, replacing
 
 _WRITTEN = re.compile(r"part-\d{5,}\.(?:npy|parquet)")  # as `write_shards` names them
 # File names of Hugging Face datasets.

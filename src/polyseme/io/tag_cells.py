@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from polyseme._validation import InputError
+from polyseme.base.validation import InputError
 
 _DELIMITERS = (";", "|", ",")  # of equally frequent ones the first is taken
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from polyseme._text import in_words
-from polyseme._validation import InputError
+from polyseme.base.text import in_words
+from polyseme.base.validation import InputError
 from polyseme.io import ReadOptions, Table, line_error, numbered_lines
 from polyseme.io.columns import (
     FIELDS,

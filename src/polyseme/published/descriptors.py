@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator, TransformerMixin
-from polyseme._validation import (
+from polyseme.base.estimator import Estimator, TransformerMixin
+from polyseme.base.validation import (
     InputError,
     RandomState,
     as_generator,
@@ -25,9 +25,17 @@ from polyseme._validation import (
     check_sparse,
     draw_seed,
 )
-from polyseme.corpus import unique_rows
-from polyseme.persistence import plain
-from polyseme.schema import UNIT, Array, Csr, check_arrays, matrix_of, parameters, require
+from polyseme.documents.corpus import unique_rows
+from polyseme.storage.array_checks import (
+    UNIT,
+    Array,
+    Csr,
+    check_arrays,
+    matrix_of,
+    parameters,
+    require,
+)
+from polyseme.storage.model_file import plain
 
 if TYPE_CHECKING:
     from torch import Tensor

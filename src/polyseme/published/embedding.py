@@ -18,11 +18,11 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator, copy_of
-from polyseme._memory import check_memory
-from polyseme._text import shown
-from polyseme._threads import one_thread_below
-from polyseme._validation import (
+from polyseme.base.estimator import Estimator, copy_of
+from polyseme.base.memory import check_memory
+from polyseme.base.text import shown
+from polyseme.base.threads import one_thread_below
+from polyseme.base.validation import (
     InputError,
     IntArray,
     RandomState,
@@ -37,9 +37,8 @@ from polyseme._validation import (
     unknown_name,
     warn_dropped,
 )
-from polyseme.concepts import Concepts
-from polyseme.corpus import Documents, LabelCorpus, as_corpus, check_corpus, unique_rows
-from polyseme.persistence import State, joined, plain, within
+from polyseme.documents.concepts import Concepts
+from polyseme.documents.corpus import Documents, LabelCorpus, as_corpus, check_corpus, unique_rows
 from polyseme.published.descriptors import ContextDescriptor, LabelDescriptor
 from polyseme.published.losses import WEIGHTINGS, LossSettings
 from polyseme.published.network import (
@@ -56,7 +55,7 @@ from polyseme.published.training import (
     hold_out,
     training_progress,
 )
-from polyseme.schema import (
+from polyseme.storage.array_checks import (
     Anything,
     Array,
     Fields,
@@ -74,6 +73,7 @@ from polyseme.schema import (
     part,
     require,
 )
+from polyseme.storage.model_file import State, joined, plain, within
 
 _DOCUMENTS_AT_A_TIME = 32_768
 # Parameters of the training, which are not saved, and parts with a state of their own.

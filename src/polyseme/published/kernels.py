@@ -18,8 +18,8 @@ from array_api_compat import device as device_of
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from polyseme._threads import n_cores, one_blas_thread, run_all
-from polyseme._validation import FloatArray
+from polyseme.base.threads import n_cores, one_blas_thread, run_all
+from polyseme.base.validation import FloatArray
 
 Rows: TypeAlias = FloatArray | sp.csr_matrix
 Array: TypeAlias = Any  # a numpy array or a torch tensor

@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from polyseme._estimator import Estimator
-from polyseme._folds import fold_numbers, group_numbers
-from polyseme._threads import n_cores
-from polyseme._validation import (
+from polyseme.base.estimator import Estimator
+from polyseme.base.folds import fold_numbers, group_numbers
+from polyseme.base.threads import n_cores
+from polyseme.base.validation import (
     MOST_FEATURE,
     FloatArray,
     InputError,
@@ -38,7 +38,6 @@ from polyseme._validation import (
     check_option,
     unknown_name,
 )
-from polyseme.persistence import State, plain
 from polyseme.published.kernels import (
     FARTHEST,
     SCALINGS,
@@ -63,10 +62,10 @@ from polyseme.published.regression import (
     landmarks_within,
     solve_kernel_ridge,
 )
-from polyseme.schema import (
+from polyseme.storage.array_checks import (
     Array as Declared,
 )
-from polyseme.schema import (
+from polyseme.storage.array_checks import (
     Csr,
     Fields,
     Flag,
@@ -80,6 +79,7 @@ from polyseme.schema import (
     matrix_of,
     parameters,
 )
+from polyseme.storage.model_file import State, plain
 
 Setting: TypeAlias = Mapping[str, float]
 Precision: TypeAlias = type[np.float32] | type[np.float64]

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyseme._validation import IntArray
+from polyseme.base.validation import IntArray
 from polyseme.published.losses import (
     DistanceTargets,
     LossSettings,

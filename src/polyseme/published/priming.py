@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from polyseme._validation import IntArray, check_number, check_option, warn_dropped
-from polyseme.corpus import LabelCorpus, unique_rows
-from polyseme.documents import (
+from polyseme.base.validation import IntArray, check_number, check_option, warn_dropped
+from polyseme.documents.corpus import LabelCorpus, unique_rows
+from polyseme.documents.label_sets import (
     Known,
     documents_of,
     labels_of,
@@ -25,10 +25,10 @@ from polyseme.documents import (
     with_documents,
     without_documents,
 )
-from polyseme.index import ConceptIndex
-from polyseme.persistence import State
+from polyseme.documents.tags import label_preference, rank_blocks, rank_labels
 from polyseme.published.embedding import ConceptEmbedding
-from polyseme.schema import (
+from polyseme.published.index import ConceptIndex
+from polyseme.storage.array_checks import (
     UNIT,
     Array,
     Csr,
@@ -40,7 +40,7 @@ from polyseme.schema import (
     check_places,
     require,
 )
-from polyseme.tags import label_preference, rank_blocks, rank_labels
+from polyseme.storage.model_file import State
 
 RELATEDNESS = ("nearest", "density")
 # Label sets embedded at a time.

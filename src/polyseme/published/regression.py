@@ -18,7 +18,7 @@ from array_api_compat import device as device_of
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs, lapack
 
-from polyseme._validation import FloatArray, InputError, IntArray, PolysemeWarning
+from polyseme.base.validation import FloatArray, InputError, IntArray, PolysemeWarning
 from polyseme.published.kernels import (
     Array,
     Rows,

@@ -16,9 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme._estimator import Estimator, copy_of
-from polyseme._progress import working
-from polyseme._validation import (
+from polyseme.base.estimator import Estimator, copy_of
+from polyseme.base.extractors import fitted_copy
+from polyseme.base.progress import working
+from polyseme.base.validation import (
     InputError,
     PolysemeWarning,
     RandomState,
@@ -37,8 +38,7 @@ from polyseme._validation import (
     in_order,
     warn_dropped,
 )
-from polyseme.checkpoints import unless_refused
-from polyseme.corpus import (
+from polyseme.documents.corpus import (
     Documents,
     LabelCorpus,
     as_corpus,
@@ -46,16 +46,15 @@ from polyseme.corpus import (
     in_order_of,
     normalize_label,
 )
-from polyseme.documents import label_column, teaching_corpora
-from polyseme.extractors import fitted_copy
-from polyseme.features import EXTRACTORS, extractor_of
-from polyseme.features.base import MediaFeatures
+from polyseme.documents.label_sets import label_column, teaching_corpora
+from polyseme.documents.tags import complete_each, label_kinds, rank_blocks, tag_columns
 from polyseme.io.join import without_ids
-from polyseme.persistence import SavedEstimator, State, joined, plain, within
+from polyseme.media import EXTRACTORS, extractor_of
+from polyseme.media.base import MediaFeatures
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.priming import RELATEDNESS, Explanation, PrimingRanker, PrimingStore
-from polyseme.schema import (
+from polyseme.storage.array_checks import (
     Anything,
     Choice,
     Fields,
@@ -69,7 +68,8 @@ from polyseme.schema import (
     part,
     require,
 )
-from polyseme.tags import complete_each, label_kinds, rank_blocks, tag_columns
+from polyseme.storage.checkpoints import unless_refused
+from polyseme.storage.model_file import SavedEstimator, State, joined, plain, within
 
 Features = NDArray[np.float64] | sp.csr_matrix
 StrArray = NDArray[np.object_]

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
-from polyseme._estimator import Estimator
-from polyseme._validation import (
+from polyseme.base.estimator import Estimator
+from polyseme.base.validation import (
     IntArray,
     RandomState,
     as_generator,
@@ -32,15 +32,13 @@ from polyseme._validation import (
     check_option,
     draw_seed,
 )
-from polyseme.checkpoints import other_training, read_checkpoint
-from polyseme.corpus import unique_rows
-from polyseme.index import ConceptIndex
+from polyseme.documents.corpus import unique_rows
 from polyseme.metrics import example_map
-from polyseme.persistence import joined, within, write_model
+from polyseme.published.index import ConceptIndex
 from polyseme.published.losses import LossSettings, distance_loss, prediction_loss
 from polyseme.published.network import ConceptNetwork, encode_documents, row_means, uses_onednn
 from polyseme.published.pairs import Collator, PairBatch, PairSampler, StepInput
-from polyseme.schema import (
+from polyseme.storage.array_checks import (
     Anything,
     Array,
     Choice,
@@ -59,6 +57,8 @@ from polyseme.schema import (
     reading,
     require,
 )
+from polyseme.storage.checkpoints import other_training, read_checkpoint
+from polyseme.storage.model_file import joined, within, write_model
 
 Record = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""What every other part stands on: input checks, text, threads, progress, plugins."""

@@ -1,0 +1,193 @@
+"""Tags for media files, here or on a cluster.
+
+In: a saved model, and files that all machines see under the same path. Out: a record of tags for
+each file, in order. Workers read the media; the calling process writes sidecars.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from polyseme.base.progress import FileProgress
+from polyseme.base.threads import one_thread
+from polyseme.base.validation import InputError, check_device
+from polyseme.batch.ranking import SavedRanker
+from polyseme.batch.ray_engine import RayEngine
+from polyseme.media import Extracted, MediaError
+from polyseme.media.extraction import (
+    CACHE,
+    caches_beside,
+    find_media,
+    from_caches,
+    is_extraction,
+    look_at,
+    map_files,
+)
+from polyseme.media.keywords import keywords_of
+from polyseme.media.xmp import among, lacking, merge_tags, read_sidecar, sidecar_of, sidecars_of
+
+# Files tagged at a time: the same ones on every engine, whole batches of every feature extractor.
+TAGGED_AT_ONCE = 64
+
+
+class Tagging:
+    """Files on their way to tags, here or by the workers of an engine.
+
+    `model` is the folder of a tagger that was fitted with a feature extractor; `places` are media
+    files and folders that hold some. For `k`, `precision` and `kind` see `SavedRanker`.
+    `extraction` is a folder that `extract_folder` wrote, by default those beside the model: what
+    they have of a file is taken from there. `n_jobs` and `device` are the extractor's. `skipped`
+    lists the files that could not be used so far, and why; `n_unwritten` counts those among them
+    whose sidecars the system would not take, such as on a full disk.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        places: Sequence[Path],
+        k: int | None,
+        *,
+        precision: float | None = None,
+        kind: str | None = None,
+        extraction: Path | None = None,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        engine: RayEngine | None = None,
+    ) -> None:
+        self.ranker = SavedRanker(model, k, precision, kind=kind)
+        extractor = self.ranker.tagger.features_
+        if extractor is None:
+            raise InputError(
+                "This model was fitted on numbers, not on files, and cannot look at any; fit it on "
+                "a folder that `polyseme extract` wrote, or use `polyseme rank`."
+            )
+        check_device(device, owner=type(extractor).__name__)
+        self.kind = extractor.kind
+        self.engine = engine
+        # Workers use one thread each.
+        self.parameters = {"n_jobs": n_jobs if engine is None else 1, "device": device}
+        if extraction is not None and not is_extraction(extraction):
+            raise InputError(f"'{extraction}' is no folder that `polyseme extract` wrote.")
+        self.caches = [extraction / CACHE] if extraction else caches_beside(Path(model))
+        self.skipped: list[tuple[str, str]] = []
+        self.n_unwritten = 0
+        self.files = find_media(places, extractor.suffixes)[0]
+        if not self.files:
+            raise InputError(
+                f"There is no {extractor.kind} file in {', '.join(map(str, places))}; names must "
+                f"end in {', '.join(sorted(extractor.suffixes))}."
+            )
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield a record for each file, in order; skipped files are listed in `skipped`."""
+        for _, record in self._tag_files():
+            yield record
+
+    def _tag_files(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Yield each file that can be used, with its record."""
+        tag = partial(_tag, self.ranker, self.parameters, self.caches)
+        paths = [file.path for file in self.files]
+        outcomes = map_files(self.engine, tag, paths, TAGGED_AT_ONCE)
+        pairs = zip(self.files, outcomes, strict=True)
+        with FileProgress("tagging") as progress:
+            for n_done, (file, outcome) in enumerate(pairs, start=1):
+                is_skipped = isinstance(outcome, MediaError)
+                if is_skipped:
+                    self.skipped.append((str(file.path), str(outcome)))
+                progress.tell(n_done, len(self.files), len(self.skipped))
+                if not is_skipped:
+                    record = {"file": _printable_path(file.path)}
+                    yield file.path, record | _drop_refused(outcome, file.path)
+
+    def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
+        """Write the tags of each file to its sidecar, and yield the added ones with scores.
+
+        Tags that a file holds inside are not added. In a `dry_run` nothing is written. What was
+        left unfinished in these folders before is swept.
+        """
+        for path, record in self._tag_files():
+            try:
+                sidecar = sidecar_of(path)
+                inside = keywords_of(path, self.kind)
+                added = merge_tags(
+                    sidecar,
+                    record["labels"],
+                    present=inside.tags,
+                    hierarchies=inside.hierarchies,
+                    dry_run=dry_run,
+                )
+            except (InputError, OSError) as error:
+                self.skipped.append((record["file"], str(error)))
+                is_system_error = isinstance(error, OSError)
+                self.n_unwritten += is_system_error or isinstance(error.__cause__, OSError)
+                continue
+            yield {
+                "file": record["file"],
+                "sidecar": _printable_path(sidecar),
+                "added": added,
+                "scores": _restrict(record, added)["scores"],
+            }
+
+
+def _printable_path(path: Path) -> str:
+    """Return the name of a file as text, with bytes that are not UTF-8 escaped."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _drop_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return a record without the tags that were refused for a file."""
+    refused: list[str] = []
+    for sidecar in sidecars_of(path):
+        with contextlib.suppress(InputError):  # the writer of the sidecar reports it
+            refused += read_sidecar(sidecar).refused
+    if not refused:
+        return record
+    labels = lacking(refused, record["labels"])
+    return _restrict(record, labels)
+
+
+def _restrict(record: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+    """Return a record with some of its labels, and their kinds and scores."""
+    wanted = set(among(labels, record["labels"]))
+    positions = [position for position, label in enumerate(record["labels"]) if label in wanted]
+    shortened: dict[str, Any] = {}
+    for name in ("labels", "kinds", "scores"):
+        values = record[name]
+        shortened[name] = [values[position] for position in positions]
+    return shortened
+
+
+def _tag(
+    ranker: SavedRanker,
+    parameters: dict[str, Any],
+    caches: Sequence[Path],
+    paths: Sequence[str],
+) -> list[Any]:
+    """Return a record of tags for each file, or a `MediaError`; extract files that no cache has."""
+    extractor: Any = ranker.tagger.features_
+    extractor.set_params(**parameters)
+    digest = extractor.digest()
+    with one_thread(training=False):
+        cached = from_caches(caches, digest, [Path(path) for path in paths])
+        uncached = [path for path in paths if Path(path) not in cached]
+        extracted = iter(look_at(extractor, digest, uncached))
+        outcomes: list[Any] = []
+        for path in paths:
+            raw = cached.get(Path(path))
+            outcomes.append(next(extracted) if raw is None else raw)
+        usable: list[int] = []
+        for number, outcome in enumerate(outcomes):
+            if not isinstance(outcome, MediaError):
+                usable.append(number)
+        if usable:
+            ids = tuple(paths[number] for number in usable)
+            usable_raw = [outcomes[number] for number in usable]
+            items = Extracted(extractor.kind, extractor.preprocessing(), ids, usable_raw)
+            for number, record in zip(usable, ranker.records(items), strict=True):
+                outcomes[number] = record
+    return outcomes

@@ -1,0 +1,1 @@
+"""What people bring, checked: tag sets, vocabulary, word vectors."""

@@ -1,0 +1,1 @@
+"""What people answer: the verdict log, corrections, active learning."""

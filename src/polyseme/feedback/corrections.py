@@ -1,0 +1,256 @@
+"""The corrections of labels that verdicts are about: fitted once, and cached in the log.
+
+In: the verdicts that stand, and a scorer that reads labels without them. Out: a correction of each
+label that verdicts are about (`polyseme.scoring.correction_fit`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from polyseme.base.threads import one_blas_thread
+from polyseme.feedback.standing_verdicts import Feedback
+from polyseme.feedback.verdict_log import VerdictLog
+from polyseme.scoring.correction_fit import Correction, CorrectionTable, fit_correction
+from polyseme.scoring.scorer import CodedItems, LabelScorer
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.storage.model_file import ModelFileError
+
+# Returns the column of a label that verdicts are about; None where the label is not known.
+ColumnOf = Callable[[str], int | None]
+
+# To be raised whenever corrections are fitted in another way: cached ones are then fitted again.
+_FITTING = 3
+# The cache holds some more corrections than are in use: what was undone may be said again.
+_MOST_UNUSED = 100
+
+
+class EncodedSample(NamedTuple):
+    """Items that stand for all others, which all corrections share."""
+
+    items: CodedItems
+    digest: bytes  # of the items and of the way in which corrections are fitted
+
+
+@dataclass(frozen=True, eq=False)
+class Corrections:
+    """The corrections that follow from the verdicts that stand; replaced, never changed.
+
+    Attributes
+    ----------
+    feedback : Feedback
+        The verdicts.
+    by_column : mapping of int to Correction
+    table : CorrectionTable
+        The same side by side.
+    """
+
+    feedback: Feedback
+    by_column: Mapping[int, Correction] = field(default_factory=dict)
+    table: CorrectionTable = field(default_factory=lambda: CorrectionTable.of({}))
+    _cache: Mapping[bytes, Correction] = field(default_factory=dict)
+    _stored_keys: frozenset[bytes] = frozenset()  # of corrections that are cached in the log
+    _reference: EncodedSample | None = None
+    _total_votes: Mapping[bytes, float] = field(default_factory=dict)  # by digests of vectors
+
+    @classmethod
+    def load(cls, log: VerdictLog, space: ConceptSpace) -> Self:
+        """Load the verdicts of a log, and the corrections that are cached there."""
+        cache: dict[bytes, Correction] = {}
+        for key, weights, intercept in log.cached_corrections():
+            if type(key) is bytes:
+                correction = _cached_correction(key, weights, intercept, space.projection_size)
+                if correction is not None:
+                    cache[key] = correction
+        return cls(Feedback(log, space.digest_), _cache=cache, _stored_keys=frozenset(cache))
+
+    def refreshed(self) -> tuple[Self, set[str]]:
+        """Return them with the verdicts that stand by now, and the labels to be updated."""
+        feedback, labels = self.feedback.refreshed()
+        if feedback is self.feedback:
+            return self, labels
+        return replace(self, feedback=feedback), labels
+
+    def with_feedback(self, feedback: Feedback) -> Self:
+        """Return them for other verdicts; labels on which these differ are to be updated."""
+        return replace(self, feedback=feedback, _stored_keys=frozenset())
+
+    def with_scorer(self, scorer: LabelScorer, column_of: ColumnOf) -> Self:
+        """Fit all corrections for another scorer; cached ones are reused."""
+        corrections = replace(
+            self,
+            by_column={},
+            table=CorrectionTable.of({}),
+            _reference=None,
+            _total_votes={},
+        )
+        return corrections.update(scorer, self.feedback.labels, column_of)
+
+    def update(self, scorer: LabelScorer, labels: Collection[str], column_of: ColumnOf) -> Self:
+        """Refit the corrections of some labels from the verdicts that stand.
+
+        Corrections whose verdicts, items and readout have not changed come from the cache.
+        """
+        if not scorer.space.projection_size or not labels:
+            return self
+        by_column = dict(self.by_column)
+        cache = dict(self._cache)
+        total_votes = dict(self._total_votes)
+        names_by_column: dict[int | None, list[str]] = {}
+        for label in self.feedback.labels:
+            names_by_column.setdefault(column_of(label), []).append(label)
+
+        with one_blas_thread():
+            reference = self._reference or _reference_sample(scorer)
+            for column in {column_of(label) for label in labels}:
+                if column is None:
+                    continue  # the scorer does not know this label
+                by_column.pop(column, None)
+                names = names_by_column.get(column, [])
+                verdict_digest = self.feedback.digest(names)
+                if not verdict_digest:
+                    continue  # every verdict on this label was undone
+                key = _cache_key(scorer, reference, column, verdict_digest)
+                if key not in cache:
+                    correction = self._fit(scorer, reference, column, names, total_votes)
+                    cache[key] = correction._replace(key=key)
+                by_column[column] = cache[key]
+
+        by_column = dict(sorted(by_column.items()))
+        if len(cache) > 2 * len(by_column) + _MOST_UNUSED:
+            cache = {correction.key: correction for correction in by_column.values()}
+        return replace(
+            self,
+            by_column=by_column,
+            table=CorrectionTable.of(by_column),
+            _cache=cache,
+            _reference=reference,
+            _total_votes=total_votes,
+        )
+
+    def _fit(
+        self,
+        scorer: LabelScorer,
+        reference: EncodedSample,
+        column: int,
+        names: Collection[str],
+        total_votes: dict[bytes, float],
+    ) -> Correction:
+        """Fit the correction of a column from the verdicts on its label, under all its names.
+
+        Votes that are missing in `total_votes` are computed and added.
+        """
+        sample = scorer.space.reference_sample_
+        n_projections = scorer.space.projection_size
+        examples = self.feedback.examples(names)
+        projections = examples.vectors[:, :n_projections]
+        codes = examples.vectors[:, n_projections:]
+        votes = np.zeros(len(codes))
+        if scorer.is_voted_for(column):
+            missing = [row for row, key in enumerate(examples.digests) if key not in total_votes]
+            new_votes = scorer.total_votes(codes[missing])
+            for row, vote in zip(missing, new_votes.tolist(), strict=True):
+                total_votes[examples.digests[row]] = vote
+            votes = np.array([total_votes[digest] for digest in examples.digests])
+        items = scorer.coded(codes, votes)
+        return fit_correction(
+            projections,
+            scorer.label_logits(items, column),
+            examples.answers,
+            sample.projections,
+            scorer.label_logits(reference.items, column),
+            sample.weights,
+        )
+
+    def stored(self, *, all_of_them: bool = False) -> Self:
+        """Cache the corrections in the log, by default once an eighth of them are not there yet.
+
+        A log that cannot be written stays as it is: the cache only saves time.
+        """
+        keys = frozenset(correction.key for correction in self.by_column.values())
+        n_new = len(keys - self._stored_keys)
+        if not n_new or (8 * n_new <= len(keys) and not all_of_them):
+            return self
+        rows: list[tuple[bytes, bytes, float]] = []
+        for correction in self.by_column.values():
+            weights = correction.weights.astype("<f8").tobytes()
+            rows.append((correction.key, weights, correction.intercept))
+        try:
+            self.feedback.log.cache_corrections(rows)
+        except ModelFileError:
+            return self
+        return replace(self, _stored_keys=keys)
+
+    def saved_to(self, folder: Path) -> Self:
+        """Copy verdicts and cache to a model's folder; verdicts in memory move there.
+
+        Verdicts that the folder has and the log has not are a `ModelFileError`. Where the log is
+        another one afterwards, `refreshed` is to be called.
+        """
+        corrections = self.stored(all_of_them=True)
+        log = self.feedback.log
+        log.copy_to(folder)
+        if log.file is None:
+            feedback = self.feedback.with_log(VerdictLog(folder))
+            corrections = replace(corrections, feedback=feedback)
+        return corrections
+
+
+def _reference_sample(scorer: LabelScorer) -> EncodedSample:
+    """Return the reference sample of a scorer, with a digest of what all labels share."""
+    space = scorer.space
+    sample = space.reference_sample_
+    codes = sample.codes.reshape(-1, space.n_dimensions)
+    items = scorer.coded(codes, scorer.total_votes(codes))
+    arrays = (*sample, space.document_mean_, space.axes_)
+    return EncodedSample(items, _digest(_FITTING, space.digest_, space.priming, *arrays))
+
+
+def _cache_key(
+    scorer: LabelScorer, reference: EncodedSample, column: int, verdict_digest: bytes
+) -> bytes:
+    """Return a digest of all that decides the correction of a column.
+
+    Whatever changes a label's logits without corrections has a part: its readout, the reference
+    sample, and known documents where they vote.
+    """
+    readout = scorer.of_items
+    votes = b""
+    if scorer.is_voted_for(column):
+        votes = scorer.store.digest + str(column).encode()
+    weights = readout.weights[:, column]
+    intercept = readout.intercepts[column]
+    return _digest(reference.digest, verdict_digest, weights, intercept, votes)
+
+
+def _digest(*values: Any) -> bytes:
+    """Return the SHA-256 digest of arrays and other values."""
+    digest = hashlib.sha256()
+    for value in values:
+        if isinstance(value, np.ndarray | np.generic):
+            digest.update(f"{value.dtype.str} {value.shape} ".encode())
+            digest.update(value.tobytes())
+        else:
+            digest.update(repr(value).encode())
+    return digest.digest()
+
+
+def _cached_correction(
+    key: bytes, weights: object, intercept: object, n_projections: int
+) -> Correction | None:
+    """Return a correction from the cache of a log, which may be a stranger's; None if damaged."""
+    if type(weights) is not bytes or len(weights) != 8 * n_projections:
+        return None
+    correction = Correction(np.frombuffer(weights, dtype="<f8"), 0.0, key)
+    if type(intercept) is not float or not math.isfinite(intercept):
+        return None
+    if not np.isfinite(correction.weights).all():
+        return None
+    return correction._replace(intercept=intercept)

@@ -1,0 +1,139 @@
+"""Verdicts in files: tables that people and other programs write, and JSON lines for them.
+
+In: a table of items, labels and answers. Out: verdicts for a log, and the other way round.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from polyseme.base.text import shown
+from polyseme.base.validation import InputError, PolysemeWarning, first_few, unknown_name
+from polyseme.feedback.verdict_log import Verdict, check_count, check_verdict
+from polyseme.io import PathLike
+from polyseme.storage.atomic_files import check_file, replacing
+
+_ANSWERS = dict.fromkeys(("true", "yes", "y", "1", "1.0"), True)
+_ANSWERS |= dict.fromkeys(("false", "no", "n", "0", "0.0"), False)
+_TEXT_SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_COLUMNS = {*Verdict._fields, "id", "reason"}  # a question of `ask` has a reason
+
+
+def read_verdicts(path: PathLike) -> list[Verdict]:
+    """Read verdicts from a table, without numbers.
+
+    Parameters
+    ----------
+    path : str or path
+        A `.jsonl`, `.csv` or `.tsv` file, gzipped or not, or a `.parquet`, `.arrow` or `.feather`
+        file. Every row has `item` (or `id`), `label` and `answer` (true or false, yes or no, 1 or
+        0), and may have `score`, `rank`, `model`, `who` and `time`. Rows whose `answer` is empty
+        are questions that nobody has answered yet; they are skipped, with a warning.
+
+    Raises
+    ------
+    InputError
+        If a line cannot be read; the message has its number.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no file at {path}; check the path.")
+    verdicts: list[Verdict] = []
+    columns: set[str] = set()
+    n_unanswered = 0
+    for where, record in _records(path):
+        check_count(len(verdicts) + 1, path.name)
+        columns.update(record.keys())
+        if "answer" in record and record["answer"] in (None, ""):
+            n_unanswered += 1
+        else:
+            verdicts.append(_parse(record, where))
+    if n_unanswered:
+        warnings.warn(
+            f"Rows of {path.name} that have no answer are passed over: {n_unanswered}.",
+            PolysemeWarning,
+            stacklevel=2,
+        )
+    if unread := columns - _COLUMNS:
+        warnings.warn(
+            f"Column(s) of {path.name} that are not read: {first_few(sorted(unread))}; verdicts "
+            f"have {', '.join(Verdict._fields[:-1])}.",
+            PolysemeWarning,
+            stacklevel=2,
+        )
+    return verdicts
+
+
+def write_verdicts(verdicts: Iterable[Verdict], path: PathLike) -> None:
+    """Write verdicts to a `.jsonl` file, which `read_verdicts` reads; it is replaced as a whole."""
+    path = Path(path)
+    if path.suffix.lower() != ".jsonl":
+        raise InputError(f"Verdicts are written as .jsonl; got '{path.name}': rename it.")
+    try:
+        with replacing(check_file(path)) as stream:
+            for place, verdict in enumerate(verdicts):
+                fields = check_verdict(verdict, f"Verdict {place}")._asdict()
+                record = {name: value for name, value in fields.items() if value is not None}
+                line = json.dumps(record, ensure_ascii=False)
+                stream.write(f"{line}\n".encode())
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror or error}); choose another path."
+        ) from error
+
+
+def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place of each row of a table, in words, and its values by column."""
+    from polyseme.io import arrow_tables, text_tables
+
+    name = path.name.lower()
+    if name.endswith(_TEXT_SUFFIXES):
+        for number, record in text_tables.read_records(path):
+            yield f"Line {number} of {path.name}", record
+    elif name.endswith(arrow_tables.SUFFIXES):
+        table = arrow_tables.ArrowFile(path)
+        number = 0
+        for batch in table.batches(list(table.kinds)):
+            for record in batch.to_pylist():
+                yield f"Row {number} of {path.name}", record
+                number += 1
+    else:
+        suffixes = (*_TEXT_SUFFIXES, *arrow_tables.SUFFIXES)
+        raise unknown_name("file suffix", path.suffix or path.name, suffixes)
+
+
+def _parse(record: Mapping[str, Any], where: str) -> Verdict:
+    """Return the values of one row as a verdict."""
+    item = record.get("item")
+    if item is None:
+        item = record.get("id")
+    if isinstance(item, int) and not isinstance(item, bool):
+        item = str(item)  # as in tables of items
+    answer = _ANSWERS.get(str(record.get("answer")).strip().lower())
+    if answer is None:
+        raise InputError(
+            f"{where} must have true or false, yes or no, 1 or 0 as `answer`; got "
+            f"{shown(record.get('answer'))}."
+        )
+    score = _parse_number(record.get("score"))
+    rank = _parse_number(record.get("rank"))
+    if isinstance(rank, float) and rank.is_integer():
+        rank = int(rank)
+    time = record.get("time")
+    if isinstance(time, datetime):
+        time = time.isoformat()
+    values = (item, record.get("label"), answer, score, rank)
+    return check_verdict((*values, record.get("model"), record.get("who"), time), where)
+
+
+def _parse_number(cell: Any) -> Any:
+    """Return a cell of text as a number, if it is one."""
+    try:
+        return float(cell) if isinstance(cell, str) else cell
+    except ValueError:
+        return cell

@@ -1,0 +1,778 @@
+"""Verdicts: yes or no to a label of an item, kept as events that are never changed.
+
+In: verdicts, and vectors of the items they are about. Out: all events in order, and the verdicts
+that stand. The log is an SQLite database beside a model: what was acknowledged is on disk, several
+processes may append, and to undo a verdict is one more event.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polyseme.base.text import shown
+from polyseme.base.validation import InputError, check_iterable, check_path
+from polyseme.io import PathLike
+from polyseme.storage.atomic_files import check_regular, locked, replacing
+from polyseme.storage.model_file import VERDICTS, ModelFileError, check_destination
+
+MAX_TEXT = 4096  # letters of an item's id, a label, a model or a name
+MAX_VERDICTS = 10_000_000  # of a file or a batch
+MAX_RANK = 2**31
+_MAX_NUMBER = 2**53  # of an event or a vector
+_MAX_BYTES = 2**20  # of a cell
+_WAIT_SECONDS = 30.0  # for another writer
+
+_SCHEMA = """
+CREATE TABLE log (id TEXT PRIMARY KEY);
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY,
+    item TEXT, label TEXT, answer INTEGER, score REAL, rank INTEGER, model TEXT,
+    who TEXT, time TEXT NOT NULL,
+    undoes INTEGER REFERENCES events (number)
+);
+CREATE UNIQUE INDEX events_by_undone ON events (undoes) WHERE undoes IS NOT NULL;
+CREATE TABLE item_vectors (
+    number INTEGER PRIMARY KEY,
+    space_digest TEXT NOT NULL, item TEXT NOT NULL, digest BLOB NOT NULL, vector BLOB NOT NULL
+);
+CREATE INDEX item_vectors_by_item ON item_vectors (space_digest, item, digest);
+CREATE TABLE corrections (key BLOB PRIMARY KEY, weights BLOB NOT NULL, intercept REAL NOT NULL);
+"""
+# A commit is on disk when it returns (FULL), and the database may come from a stranger.
+_PRAGMAS = (
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "trusted_schema = OFF",
+    "journal_size_limit = 16777216",
+)
+_VALUES = "item, label, answer, score, rank, model, who, time"
+_INSERT_EVENT = f"INSERT INTO events (number, {_VALUES}, undoes) VALUES (?,?,?,?,?,?,?,?,?,?)"
+_INSERT_VECTOR = (
+    "INSERT INTO item_vectors (number, space_digest, item, digest, vector) VALUES (?,?,?,?,?)"
+)
+_EVENT = f"SELECT number, {_VALUES}, undoes FROM events"
+_PAGE = "WHERE number > ? AND number <= ? ORDER BY number LIMIT"
+_EVENTS = f"{_EVENT} {_PAGE} 5000"
+_VECTORS = f"SELECT number, space_digest, item, digest, vector FROM item_vectors {_PAGE} 100"
+
+Row = tuple[Any, ...]
+
+
+class Verdict(NamedTuple):
+    """Yes or no to a label of an item, and what was shown when it was given.
+
+    `model` is the digest of the model that was asked, `time` is in ISO 8601. A log sets `time`
+    where it is missing, and always sets `number`.
+    """
+
+    item: str
+    label: str
+    answer: bool
+    score: float | None = None
+    rank: int | None = None
+    model: str | None = None
+    who: str | None = None
+    time: str | None = None
+    number: int | None = None
+
+
+class Undo(NamedTuple):
+    """The event that undoes a verdict, which is known by its number."""
+
+    undoes: int
+    who: str | None
+    time: str
+    number: int
+
+
+class VectorKey(NamedTuple):
+    """The number of an item's vector in a log, and a digest of the vector."""
+
+    number: int
+    digest: bytes
+
+
+class LogPosition(NamedTuple):
+    """How far a log has been read; another log has another id."""
+
+    log_id: str
+    event: int
+    vector: int
+
+
+class ConflictError(InputError):
+    """Somebody else has meanwhile given a different answer to the same question.
+
+    Attributes
+    ----------
+    standing : tuple of Verdict
+        The verdicts that stand and disagree.
+    """
+
+    def __init__(self, standing: Sequence[Verdict]) -> None:
+        first = standing[0]
+        answer = "yes" if first.answer else "no"
+        by = f" by {first.who}" if first.who else ""
+        super().__init__(
+            f"Meanwhile {shown(first.label)} was answered {answer} for {shown(first.item)}{by}, "
+            f"which was not seen; answer again with `seen` {first.number} or higher to replace it."
+        )
+        self.standing = tuple(standing)
+
+
+class VerdictLog:
+    """Verdicts as events in a file that only grows, and vectors of the items they are about.
+
+    Several threads and processes may append to one log; each waits for the others. When `append`
+    or `undo` returns, its events survive a kill of the process and a loss of power.
+
+    Parameters
+    ----------
+    path : str or path, optional
+        The folder of a model, in which the log is `verdicts.sqlite`, or a `.sqlite` file. Without
+        a path events are kept in memory until `copy_to`. A log that does not exist yet is empty;
+        the first event creates it.
+    """
+
+    def __init__(self, path: PathLike | None = None) -> None:
+        file = None if path is None else check_path(path, what="A log of verdicts")
+        if file is not None and (file.is_dir() or file.suffix != ".sqlite"):
+            file = file / VERDICTS
+        self.file = file
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, ...] = ()  # process, device and inode
+
+    # ------------------------------------------------------------------ writing
+
+    def append(
+        self,
+        verdicts: Iterable[Verdict | tuple[Any, ...]],
+        vectors: Mapping[str, ArrayLike] | None = None,
+        space_digest: str | None = None,
+        seen: int | None = None,
+        key: Callable[[str], Hashable] = str,
+    ) -> range:
+        """Append verdicts, all or none, and return their numbers.
+
+        Parameters
+        ----------
+        verdicts : iterable of Verdict or tuple
+            Tuples begin with item, label and answer. Their numbers, if any, are ignored.
+        vectors : mapping of str to float array, shape (n_numbers,), optional
+            Vectors of items in one space; the latest vector of an item counts.
+        space_digest : str, optional
+            The digest of that space.
+        seen : int, optional
+            The number of the last event that the person who answers has seen; where later verdicts
+            stand and disagree, a `ConflictError` is raised. By default the latest answer counts.
+        key : callable
+            Return what labels are compared by when looking for conflicts: labels may have been
+            renamed since, and spelled in several ways.
+        """
+        check_iterable(verdicts, "verdicts")
+        now = datetime.now(UTC).isoformat()
+        checked: list[Verdict] = []
+        for place, verdict in enumerate(verdicts):
+            check_count(place + 1, "A batch of verdicts")
+            checked.append(check_verdict(verdict, f"Verdict {place}", now))
+        vector_rows = _vector_rows(vectors or {}, space_digest)
+        if not checked and not vector_rows:
+            return range(self.count + 1, self.count + 1)
+        with self._transaction() as connection:
+            if seen is not None:
+                _check_conflicts(connection, checked, seen, key)
+            _insert_vectors(connection, vector_rows)
+            first = _last_number(connection, "events") + 1
+            numbers = range(first, first + len(checked))
+            pairs = zip(numbers, checked, strict=True)
+            rows = ((number, *verdict[:8], None) for number, verdict in pairs)
+            connection.executemany(_INSERT_EVENT, rows)
+        return numbers
+
+    def undo(self, numbers: Iterable[int], who: str | None = None) -> range:
+        """Undo verdicts by their numbers, all or none, and return the numbers of these events."""
+        if who is not None:
+            who = _check_text(who, "who", "An undo")
+        check_iterable(numbers, "numbers of verdicts")
+        n_events = self.count
+        checked: dict[int, None] = {}
+        for number in numbers:
+            if not _is_whole(number) or not 0 < number <= n_events:
+                raise InputError(f"There is no verdict {shown(number)}; see `events` for all.")
+            checked[int(number)] = None
+        if not checked:
+            return range(n_events + 1, n_events + 1)
+        now = datetime.now(UTC).isoformat()
+        with self._transaction() as connection:
+            first = _last_number(connection, "events") + 1
+            undo_numbers = range(first, first + len(checked))
+            for undo_number, number in zip(undo_numbers, checked, strict=True):
+                _check_undoable(connection, number)
+                row = (undo_number, *[None] * 6, who, now, number)
+                connection.execute(_INSERT_EVENT, row)
+        return undo_numbers
+
+    def copy_to(self, path: PathLike) -> None:
+        """Append to the log of another place what it lacks of this one, in one transaction.
+
+        The log there must be missing, or an earlier or later copy of this one; verdicts that this
+        log does not have are a `ModelFileError`. It is never replaced: others may write to it.
+        """
+        target = VerdictLog(path)
+        position = self.position
+        if target.file is None or not (position.event or position.vector):
+            return
+        if self.file is not None and self.file.resolve() == target.file.resolve():
+            return
+        if target.file.name == VERDICTS:
+            check_destination(target.file.parent)
+            target.file.parent.mkdir(parents=True, exist_ok=True)
+        with closing(target), target._transaction() as connection:
+            n_target = _last_number(connection, "events")
+            n_common = min(n_target, position.event)
+            pages = self._pages(_EVENTS, 0, n_common)
+            target_pages = target._pages(_EVENTS, 0, n_common)
+            for rows, target_rows in zip(pages, target_pages, strict=False):
+                if rows != target_rows:
+                    raise ModelFileError(
+                        f"'{target.file}' has verdicts of its own, which are not among those to be "
+                        "saved there; choose another path, or move that file away."
+                    )
+            for rows in self._pages(_EVENTS, n_target, position.event):
+                connection.executemany(_INSERT_EVENT, rows)
+            n_vectors = _last_number(connection, "item_vectors")
+            query = (
+                "SELECT 1 FROM item_vectors "
+                "WHERE space_digest = ? AND item = ? AND digest = ? AND number <= ?"
+            )
+            for rows in self._pages(_VECTORS, 0, position.vector):
+                for _, *row in rows:
+                    values = (*row[:3], n_vectors)
+                    if connection.execute(query, values).fetchone() is None:
+                        _insert_vectors(connection, [tuple(row)])
+            query = "INSERT OR IGNORE INTO corrections (key, weights, intercept) VALUES (?, ?, ?)"
+            connection.executemany(query, self.cached_corrections())
+
+    def cache_corrections(self, rows: Iterable[tuple[bytes, bytes, float]]) -> None:
+        """Replace the cache of corrections: key, weights and intercept of each."""
+        query = "INSERT INTO corrections (key, weights, intercept) VALUES (?, ?, ?)"
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM corrections")
+            connection.executemany(query, rows)
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def position(self) -> LogPosition:
+        """How far the log goes now."""
+        query = (
+            "SELECT id, (SELECT max(number) FROM events), (SELECT max(number) FROM item_vectors) "
+            "FROM log"
+        )
+        rows = self._read(query)
+        if not rows:
+            return LogPosition("", 0, 0)
+        log_id, event, vector = rows[0]
+        return LogPosition(str(log_id), _checked_number(event), _checked_number(vector))
+
+    @property
+    def count(self) -> int:
+        """How many events there are, which is the number of the last one."""
+        return self.position.event
+
+    def events(self, after: int = 0) -> Iterator[Verdict | Undo]:
+        """Yield all events in order, or those after an event."""
+        for rows in self._pages(_EVENTS, after, self.count):
+            for row in rows:
+                yield self._event(row)
+
+    def standing(self, labels: Collection[str] | None = None) -> list[Verdict]:
+        """Return the verdicts that stand now, in order, on all labels or on some.
+
+        On each label of each item the latest stands that was not undone.
+        """
+        pages: Iterable[list[Row]]
+        if labels is None:
+            pages = self._pages(_EVENTS, 0, self.count)
+        else:
+            pages = [self._read(f"{_EVENT} WHERE label = ?", (label,)) for label in labels]
+        undone_rows = self._read("SELECT undoes FROM events WHERE undoes > 0")
+        undone = {number for (number,) in undone_rows}
+        latest: dict[tuple[str, str], Row] = {}
+        for rows in pages:
+            for row in rows:
+                number, item, label = row[:3]
+                is_verdict = row[-1] is None
+                if is_verdict and number not in undone:
+                    latest[item, label] = row
+        standing = sorted(latest.values())  # by number
+        return [self._verdict(row[:-1]) for row in standing]
+
+    def labels_of(self, numbers: Iterable[int]) -> set[str]:
+        """Return the labels that verdicts of some numbers are about."""
+        query = "SELECT label FROM events WHERE undoes IS NULL AND number = ?"
+        rows = self._read_each(query, [(number,) for number in numbers])
+        return {str(label) for (label,) in rows}
+
+    def vector_keys(
+        self, space_digest: str, items: Collection[str] | None = None, after: int = 0
+    ) -> dict[str, VectorKey]:
+        """Return the keys of items' latest vectors in one space, of all items or of some.
+
+        With `after`, only those of vectors that came after a number.
+        """
+        # Those that came later are found by their numbers, others by the index of items.
+        table = "item_vectors NOT INDEXED" if after else "item_vectors"
+        query = f"SELECT item, max(number), digest FROM {table} WHERE space_digest = ?"
+        if items is None:
+            condition = "AND number > ? GROUP BY item"
+            rows = self._read(f"{query} {condition}", (space_digest, after))
+        else:
+            condition = "AND number > ? AND item = ? GROUP BY item"
+            values = [(space_digest, after, item) for item in items]
+            rows = self._read_each(f"{query} {condition}", values)
+        keys: dict[str, VectorKey] = {}
+        for item, number, digest in rows:
+            if type(item) is not str or type(digest) is not bytes:
+                raise self._unusable(f"vector {number} has no item or no digest")
+            keys[item] = VectorKey(number, digest)
+        return keys
+
+    def vectors(self, numbers: Collection[int]) -> NDArray[np.float32]:
+        """Return vectors by their numbers, (n, n_numbers), all of one space."""
+        query = "SELECT vector FROM item_vectors WHERE number = ?"
+        rows = self._read_each(query, [(number,) for number in numbers])
+        blobs = [blob for (blob,) in rows if type(blob) is bytes]
+        if not numbers:
+            return np.zeros((0, 0), dtype=np.float32)
+        sizes = {len(blob) for blob in blobs}
+        if len(blobs) != len(numbers) or len(sizes) > 1:
+            raise self._unusable("vectors are missing or differ in length")
+        try:
+            values = np.frombuffer(b"".join(blobs), dtype="<f4")
+            vectors = values.reshape(len(blobs), -1)
+        except ValueError as error:
+            raise self._unusable("vectors have no length") from error
+        if not np.isfinite(vectors).all():
+            raise self._unusable("a vector is not finite")
+        return vectors.astype(np.float32, copy=False)
+
+    def cached_corrections(self) -> list[Row]:
+        """Return what `cache_corrections` wrote; the file may be a stranger's."""
+        return self._read("SELECT key, weights, intercept FROM corrections")
+
+    # ------------------------------------------------------------------ opening and closing
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again. Events in memory stay."""
+        with self._lock:
+            if self.file is not None and self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_connection", None) is not None:
+            self.close()
+
+    def __repr__(self) -> str:
+        """Return where it is and how many events it has."""
+        return f"VerdictLog({str(self.file) if self.file else 'in memory'}: {self.count} events)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the path, and the database if it is in memory."""
+        database = None
+        if self.file is None and self._connection is not None:
+            database = self._connection.serialize()
+        return {"file": self.file, "database": database}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        VerdictLog.__init__(self, state["file"])
+        if state["database"] is not None:
+            self._connection = _connect(":memory:")
+            self._connection.deserialize(state["database"])
+
+    def _connected(self) -> sqlite3.Connection | None:
+        """Return the connection to the file that is there now; None without a file."""
+        if self.file is None:
+            if self._connection is None:
+                self._connection = _connect(":memory:")
+                _create_tables(self._connection)
+            return self._connection
+        if not os.path.lexists(self.file):
+            self.close()
+            return None
+        # Another file may have taken its place, and a forked process needs its own connection.
+        info = self.file.lstat()
+        place = (os.getpid(), info.st_dev, info.st_ino)
+        if self._opened != place:
+            self.close()
+        if self._connection is None:
+            self._connection = _open(self.file)
+            self._opened = place
+        return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Lock the log for writing; what happens inside happens as a whole or not at all."""
+        with self._lock, self._translated_errors():
+            if self.file is not None and not os.path.lexists(self.file):
+                _create(self.file)
+            connection = self._connected()
+            if connection is None:
+                raise FileNotFoundError("it was removed")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _read(self, query: str, values: Row = ()) -> list[Row]:
+        """Return the rows of a query; none without a log."""
+        with self._lock, self._translated_errors():
+            connection = self._connected()
+            return [] if connection is None else connection.execute(query, values).fetchall()
+
+    def _read_each(self, query: str, values: Iterable[Row]) -> list[Row]:
+        """Return the rows of a query that is asked for each of several values."""
+        rows: list[Row] = []
+        with self._lock, self._translated_errors():
+            connection = self._connected()
+            if connection is not None:
+                for value in values:
+                    rows.extend(connection.execute(query, value))
+        return rows
+
+    def _pages(self, query: str, after: int, last: int) -> Iterator[list[Row]]:
+        """Yield rows by their numbers, some at a time, so that no reader blocks a writer."""
+        while after < last:
+            rows = self._read(query, (after, last))
+            if not rows:
+                return
+            yield rows
+            after = rows[-1][0]
+
+    # ------------------------------------------------------------------ rows and errors
+
+    def _event(self, row: Row) -> Verdict | Undo:
+        """Return a row as an event, or raise: the file may be a stranger's."""
+        *values, undoes = row
+        if undoes is None:
+            return self._verdict(tuple(values))
+        number, *_, who, time = values
+        have_types = type(undoes) is int and type(time) is str
+        if not have_types or type(who) not in (str, type(None)):
+            raise self._unusable(f"event {number} holds values of other types")
+        return Undo(undoes, who, time, number)
+
+    def _verdict(self, row: Row) -> Verdict:
+        """Return number and values of a row as a verdict, or raise."""
+        number, item, label, answer, *values = row
+        if answer in (0, 1):
+            answer = bool(answer)
+        try:
+            return check_verdict((item, label, answer, *values, number), f"event {number}")
+        except InputError as error:
+            raise self._unusable(str(error).removesuffix(".")) from error
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise one sentence for what SQLite or the system refuses."""
+        try:
+            yield
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            if getattr(error, "sqlite_errorname", "") in ("SQLITE_BUSY", "SQLITE_LOCKED"):
+                raise ModelFileError(
+                    f"Another process has been writing to '{self.file}' for {_WAIT_SECONDS:g} s; "
+                    "try again when it is done."
+                ) from error
+            raise self._unusable(str(error)) from error
+
+    def _unusable(self, reason: str) -> ModelFileError:
+        """Return the error about a log that is damaged, foreign or out of reach."""
+        return ModelFileError(
+            f"The verdicts at '{self.file or 'memory'}' cannot be used: {reason}. Check space and "
+            "permissions, or put a copy of the file in its place."
+        )
+
+
+# ---------------------------------------------------------------------- SQLite
+
+
+def _connect(address: str) -> sqlite3.Connection:
+    """Connect to a database whose content is not trusted."""
+    connection = sqlite3.connect(
+        address,
+        uri=True,
+        timeout=_WAIT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("SELECT count(*) FROM sqlite_master")  # opens the file
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    """Open a log, for reading only where the folder cannot be written; refuse other databases."""
+    wal = Path(f"{file}-wal")
+    for path in (file, wal, Path(f"{file}-shm"), Path(f"{file}-journal")):
+        check_regular(path, ModelFileError)
+    address = file.absolute().as_uri()
+    try:
+        connection = _connect(f"{address}?mode=rw")
+    except sqlite3.Error:
+        if os.access(file.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
+            raise
+        connection = _connect(f"{address}?mode=ro&immutable=1")
+    try:
+        # Triggers, views and virtual tables would run a stranger's code.
+        if _tables(connection) != _own_tables():
+            raise sqlite3.DatabaseError("it is no log of polyseme")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(file: Path) -> None:
+    """Create an empty log; it appears as a whole, whoever else creates it at the same time."""
+    if not file.parent.is_dir():
+        raise ModelFileError(
+            f"There is no folder at '{file.parent}' for verdicts; save the model there first."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / VERDICTS
+        with closing(sqlite3.connect(draft)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            _create_tables(connection)
+        database = draft.read_bytes()
+    with locked(file.parent, _WAIT_SECONDS, ModelFileError):
+        if not os.path.lexists(file):
+            with replacing(file) as stream:
+                stream.write(database)
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables of a log, with a random id."""
+    connection.executescript(_SCHEMA)
+    connection.execute("INSERT INTO log (id) VALUES (?)", (secrets.token_hex(16),))
+    connection.commit()
+
+
+def _tables(connection: sqlite3.Connection) -> list[Row]:
+    """Return what a database holds: kind and name of each thing, and its columns."""
+    query = (
+        "SELECT m.type, m.name, m.rootpage > 0, c.name, c.type, c.pk, c.hidden "
+        "FROM sqlite_master m LEFT JOIN pragma_table_xinfo(m.name) c "
+        "ORDER BY m.name, c.cid LIMIT 100"
+    )
+    return connection.execute(query).fetchall()
+
+
+@cache
+def _own_tables() -> list[Row]:
+    """Return what a log holds; see `_tables`."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        _create_tables(connection)
+        return _tables(connection)
+
+
+def _last_number(connection: sqlite3.Connection, table: str) -> int:
+    """Return the number of the last row of a table; 0 without any."""
+    (number,) = connection.execute(f"SELECT max(number) FROM {table}").fetchone()
+    return _checked_number(number)
+
+
+def _checked_number(number: int | None) -> int:
+    """Return a last number, 0 for none, or raise if no other can follow."""
+    if number is not None and not 0 < number < _MAX_NUMBER:
+        raise ModelFileError("The numbers of a log of verdicts are out of range.")
+    return number or 0
+
+
+def _insert_vectors(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Insert vectors that a log does not have: space digest, item, digest and vector of each."""
+    number = _last_number(connection, "item_vectors")
+    first_of_space = "SELECT length(vector) / 4 FROM item_vectors WHERE space_digest = ? LIMIT 1"
+    latest = "SELECT digest, max(number) FROM item_vectors WHERE space_digest = ? AND item = ?"
+    for row in rows:
+        n_numbers = len(row[-1]) // 4
+        first_row = connection.execute(first_of_space, row[:1]).fetchone()
+        if first_row not in (None, (n_numbers,)):
+            raise InputError(
+                f"Vectors of one space have one length; got {n_numbers} where the log has "
+                f"{first_row[0]}: give another `space_digest`."
+            )
+        if connection.execute(latest, row[:2]).fetchone()[0] != row[2]:
+            number += 1
+            connection.execute(_INSERT_VECTOR, (number, *row))
+
+
+def _check_conflicts(
+    connection: sqlite3.Connection,
+    verdicts: Iterable[Verdict],
+    seen: int,
+    key: Callable[[str], Hashable],
+) -> None:
+    """Raise if verdicts after the event `seen` stand and disagree with new ones."""
+    query = (
+        f"SELECT {_VALUES}, number FROM events WHERE number > ?1 AND undoes IS NULL AND number "
+        "NOT IN (SELECT undoes FROM events WHERE undoes > ?1) ORDER BY number"
+    )
+    latest: dict[tuple[str, Hashable], Verdict] = {}
+    for row in connection.execute(query, (min(seen, _MAX_NUMBER),)):
+        verdict = Verdict(*row)
+        verdict = verdict._replace(answer=bool(verdict.answer))
+        latest[verdict.item, key(verdict.label)] = verdict
+    conflicts: list[Verdict] = []
+    for verdict in verdicts:
+        standing = latest.get((verdict.item, key(verdict.label)))
+        if standing is not None and standing.answer != verdict.answer:
+            conflicts.append(standing._replace(label=verdict.label))  # by its present name
+    if conflicts:
+        raise ConflictError(conflicts)
+
+
+def _check_undoable(connection: sqlite3.Connection, number: int) -> None:
+    """Raise if an event is an undo, or was undone."""
+    query = "SELECT number, undoes FROM events WHERE number = ?1 AND undoes > 0 OR undoes = ?1"
+    for event, undone in connection.execute(query, (number,)):
+        if event == number:
+            raise InputError(
+                f"Event {number} undid verdict {undone} and cannot be undone; append that verdict "
+                "again."
+            )
+        raise InputError(f"Verdict {number} was undone already, by event {event}.")
+
+
+# ---------------------------------------------------------------------- values
+
+
+def check_verdict(
+    verdict: Verdict | tuple[Any, ...], where: str, now: str | None = None
+) -> Verdict:
+    """Return a verdict in plain types, or raise.
+
+    `where` begins the message; `now` is the time of a verdict that has none.
+    """
+    if not isinstance(verdict, (tuple, list)) or not 3 <= len(verdict) <= 9:
+        raise InputError(
+            f"{where} must be a `Verdict` or a tuple (item, label, answer); got {shown(verdict)}."
+        )
+    missing = [None] * (9 - len(verdict))
+    values: Row = (*verdict, *missing)
+    item, label, answer, score, rank, model, who, time, number = values
+    if not isinstance(answer, (bool, np.bool_)):
+        raise InputError(f"{where} must have True or False as `answer`; got {shown(answer)}.")
+    if score is not None:
+        is_number = isinstance(score, (int, float, np.number)) and not isinstance(score, bool)
+        if not is_number or not 0 <= score <= 1:
+            raise InputError(
+                f"{where} must have a probability from 0 to 1 as `score`; got {shown(score)}."
+            )
+        score = float(score) + 0.0  # SQLite has no negative zero
+    if rank is not None:
+        if not _is_whole(rank) or not 1 <= rank <= MAX_RANK:
+            raise InputError(
+                f"{where} must have a whole number from 1 on as `rank`; got {shown(rank)}."
+            )
+        rank = int(rank)
+    return Verdict(
+        _check_text(item, "item", where),
+        _check_text(label, "label", where),
+        bool(answer),
+        score,
+        rank,
+        None if model is None else _check_text(model, "model", where),
+        None if who is None else _check_text(who, "who", where),
+        now if time is None else _check_time(time, where),
+        number,
+    )
+
+
+def check_count(count: int, what: str) -> None:
+    """Raise if a batch or a file holds too many verdicts."""
+    if count > MAX_VERDICTS:
+        raise InputError(f"{what} may hold {MAX_VERDICTS:,} at most; cut it into several.")
+
+
+def _check_text(value: object, name: str, where: str) -> str:
+    """Return a text as plain str, or raise if it cannot be stored."""
+    if isinstance(value, str) and 0 < len(value) <= MAX_TEXT and "\0" not in value:
+        with suppress(UnicodeEncodeError):  # half of a surrogate pair
+            value.encode()
+            return str(value)
+    raise InputError(
+        f"{where} must have text of 1 to {MAX_TEXT:,} letters as `{name}`; got {shown(value)}."
+    )
+
+
+def _check_time(time: object, where: str) -> str:
+    """Return a time in UTC, or raise."""
+    with suppress(TypeError, ValueError, OverflowError):
+        moment = datetime.fromisoformat(time)  # type: ignore[arg-type]  # TypeError is handled
+        if moment.tzinfo == UTC:
+            return str(time)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC).isoformat()
+    raise InputError(
+        f"{where} must have an ISO 8601 time with its zone, such as 2026-01-31T12:00:00Z, as "
+        f"`time`; got {shown(time)}."
+    )
+
+
+def _vector_rows(vectors: Mapping[str, ArrayLike], space_digest: str | None) -> list[Row]:
+    """Return space digest, item, digest and float32 bytes of each vector, or raise."""
+    if not vectors:
+        return []
+    _check_text(space_digest, "space_digest", "An append with vectors")
+    try:
+        with np.errstate(over="ignore"):
+            table = np.array([*vectors.values()], dtype="<f4")
+    except (TypeError, ValueError):
+        table = np.empty(0)
+    has_rows = table.ndim == 2 and 0 < table[0].nbytes < _MAX_BYTES
+    if not has_rows or not np.isfinite(table).all():
+        raise InputError("Vectors of one space must be finite numbers, as many for each item.")
+    rows: list[Row] = []
+    for item, vector in zip(vectors, table, strict=True):
+        item = _check_text(item, "item", "A vector")
+        digest = hashlib.sha256(vector.tobytes()).digest()[:16]
+        rows.append((space_digest, item, digest, vector.tobytes()))
+    return rows
+
+
+def _is_whole(value: object) -> bool:
+    """Whether a value is a whole number, but no bool."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -1,0 +1,1 @@
+"""What surrounds a fit: training set, warm start, forecast of cost, validation."""

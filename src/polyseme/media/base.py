@@ -1,0 +1,404 @@
+"""The base class of feature extractors: media in, raw numbers, features out.
+
+In: media files, arrays, or what `polyseme extract` wrote. Out: a feature matrix (n, n_features).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import itertools
+import json
+import os
+import stat
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeGuard, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.base.estimator import Estimator, TransformerMixin
+from polyseme.base.progress import Quiet
+from polyseme.base.text import in_words
+from polyseme.base.threads import n_cores, ordered_map
+from polyseme.base.validation import InputError, check_fitted, check_number, first_few
+from polyseme.storage.array_checks import Fields, Plain, Table, Whole, check_arrays, parameters
+from polyseme.storage.model_file import JSON, Arrays, Config, State
+
+Raw = NDArray[np.float32]
+# Parameters of the computation that do not change its results.
+_HERE_ONLY = ("device", "n_jobs", "random_state")
+_MOST = float(np.finfo(np.float32).max)
+T = TypeVar("T")
+
+
+class MediaError(InputError):
+    """One media file cannot be used; the reason completes "skipped FILE: …", as "is truncated"."""
+
+
+@dataclass(frozen=True, eq=False)
+class Extracted:
+    """Raw numbers of media files; feature extractors take it wherever they take files."""
+
+    kind: str  # "image" or "audio"
+    preprocessing: dict[str, JSON]  # how the numbers were made; see `MediaFeatures.preprocessing`
+    ids: tuple[str, ...]  # the items' paths below the folder they lie in
+    raw: Sequence[Raw]  # a vector for each picture, segments (n_segments, 36) for each clip
+    tags: tuple[
+        tuple[str, ...], ...
+    ] = ()  # of each item, in it and beside it, but for suggested ones
+    skipped: tuple[tuple[str, str], ...] = ()  # other media files, and why they cannot be used
+    parameters: Mapping[str, JSON] = field(default_factory=dict)  # of the extractor that made it
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        """Return its kind and size, in a line."""
+        return f"Extracted({len(self)} {self.kind} items, {len(self.skipped)} skipped)"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One item a row; scikit-learn counts rows by this."""
+        return (len(self.ids),)
+
+    def __getitem__(self, rows: Any) -> Extracted:
+        """Keep some items, by numbers, a slice or a mask; scikit-learn splits by this."""
+        numbers = np.atleast_1d(np.arange(len(self))[rows]).tolist()
+        every: Any = self.raw
+        if isinstance(every, np.ndarray):
+            raw: Any = every[numbers]
+        else:
+            raw = [every[number] for number in numbers]
+        ids = tuple(self.ids[number] for number in numbers)
+        tags: tuple[tuple[str, ...], ...] = ()
+        if self.tags:
+            tags = tuple(self.tags[number] for number in numbers)
+        return replace(self, ids=ids, raw=raw, tags=tags)
+
+
+class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # untyped mixin
+    """Turn media into features: extraction learns nothing, the rest learns from training data.
+
+    A new kind of media is a subclass with the two abstract methods, and one that learns something
+    overrides `fit_raw`, `transform_raw` and the two methods that save it as well.
+    """
+
+    kind: ClassVar[str]
+    suffixes: ClassVar[frozenset[str]]
+    batch_size: ClassVar[int] = 1
+    raw_axes: ClassVar[int] = 1  # dimensions of an item's raw numbers
+    # Whether something of it is learned, and saved by arrays.
+    learns: ClassVar[bool] = False
+    n_jobs: int | None
+    device: str
+    n_features_out_: int
+
+    @abstractmethod
+    def preprocessing(self) -> dict[str, JSON]:
+        """Return all that decides the raw numbers as JSON values, with a version of our own."""
+
+    @abstractmethod
+    def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
+        """Return the raw numbers of some items, or why there are none; runs in threads."""
+
+    def single_threaded(self) -> AbstractContextManager[object]:
+        """Keep the libraries that `extract_batch` uses to one thread each."""
+        from threadpoolctl import threadpool_limits
+
+        limited: AbstractContextManager[object] = threadpool_limits(limits=1)
+        return limited
+
+    def single(self, item: object) -> object:
+        """Return one item as `transform` takes several."""
+        return item if isinstance(item, Extracted) else [item]
+
+    def fit_raw(self, raw: Sequence[Raw]) -> None:
+        """Learn from the raw numbers of training items; sets `n_features_out_`."""
+        self.n_features_out_ = len(raw[0])
+
+    def transform_raw(self, raw: Sequence[Raw]) -> NDArray[np.floating[Any]]:
+        """Turn raw numbers into features, (n, n_features_out_)."""
+        return np.asarray(raw, dtype=np.float32)
+
+    def fit(self, X: object, y: object = None) -> Self:
+        """Learn how raw numbers become features from items (paths, arrays, Extracted)."""
+        self._fit(self.raw(X))
+        return self
+
+    def fit_transform(self, X: object, y: object = None) -> NDArray[np.floating[Any]]:
+        """Learn from items and return their features, looking at each once."""
+        raw = self.raw(X)
+        self._fit(raw)
+        return self.transform_raw(raw)
+
+    def _fit(self, raw: Sequence[Raw]) -> None:
+        """Learn from raw numbers, and note how they were made."""
+        self.fit_raw(raw)
+        self.preprocessing_ = self.preprocessing()
+
+    def transform(self, X: object) -> NDArray[np.floating[Any]]:
+        """Return the features (n, n_features_out_) of items: paths, arrays or Extracted."""
+        check_fitted(self, "n_features_out_")
+        if self.preprocessing_ != self.preprocessing():
+            raise InputError(
+                f"Parameters of this {type(self).__name__} were changed after `fit`; fit it again."
+            )
+        return self.transform_raw(self.raw(X))
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Name the columns: image0, image1 and so on."""
+        check_fitted(self, "n_features_out_")
+        names = [f"{self.kind}{column}" for column in range(self.n_features_out_)]
+        return np.array(names, dtype=object)
+
+    def extract(self, items: Iterable[object]) -> Generator[Raw | MediaError, None, None]:
+        """Yield the raw numbers of items, or why there are none, in their order as they come."""
+        if self.n_jobs is not None:
+            check_number("n_jobs", self.n_jobs, owner=type(self).__name__, low=1, whole=True)
+        self.preprocessing()
+        remaining = iter(items)
+        batches = iter(lambda: list(itertools.islice(remaining, self.batch_size)), [])
+        n_threads = self.n_jobs or n_cores()
+        for first in batches:  # nothing heavy is loaded where there is no file
+            all_batches = itertools.chain([first], batches)
+            with self.single_threaded():
+                for outcomes in ordered_map(self.extract_batch, all_batches, n_threads):
+                    yield from outcomes
+
+    def raw(self, X: object) -> Sequence[Raw]:
+        """Return raw numbers of whatever is accepted; the first item without any is an error."""
+        if isinstance(X, Extracted):
+            self._check_preprocessing(X)
+            self._check_numbers(X)
+            return X.raw
+        items = _items(X, self.kind)
+        rows: list[Raw] = []
+        for item, raw in zip(items, self.extract(items), strict=True):
+            if isinstance(raw, MediaError):
+                name = f"'{item}'" if is_path(item) else f"No. {len(rows)}"
+                raise InputError(f"{name} cannot be used: {raw}.")
+            rows.append(raw)
+        return rows
+
+    def digest(self) -> str:
+        """Return a short name of the preprocessing, for caches."""
+        text = json.dumps([self.kind, self.preprocessing()], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def plain_parameters(self) -> dict[str, JSON]:
+        """Return the parameters of an equal extractor, here or elsewhere, as JSON values."""
+        parameter_by_name: dict[str, JSON] = {}
+        for name, parameter in self.get_params().items():
+            if name not in _HERE_ONLY:
+                parameter_by_name[name] = parameter
+        weights: Any = parameter_by_name.get("weights")
+        if weights is not None:
+            parameter_by_name["weights"] = str(Path(weights).absolute())
+        return parameter_by_name
+
+    def trained_tags(self) -> tuple[str, ...]:
+        """Return the tags that a network was trained to know: no item's tag is new to it."""
+        return ()
+
+    def get_state(self) -> State:
+        """Return the fitted extractor as JSON values and arrays, for saving without pickle."""
+        check_fitted(self, "n_features_out_")
+        return {
+            "parameters": self.plain_parameters(),
+            "preprocessing": self.preprocessing(),
+            "n_features_out": self.n_features_out_,
+        }, {}
+
+    @classmethod
+    def from_state(cls, config: Config, arrays: Arrays) -> Self:
+        """Rebuild a fitted extractor from `get_state`, unless media are read otherwise by now."""
+        cls.declared().check(config)
+        if not cls.learns:
+            check_arrays(arrays, {})
+        extractor = cls(**config["parameters"])
+        extractor.preprocessing_ = extractor.preprocessing()
+        if config["preprocessing"] != extractor.preprocessing_:
+            raise InputError(
+                f"The saved model was made with another version of the {cls.kind} features; "
+                "extract the files and fit again."
+            )
+        extractor.n_features_out_ = int(config["n_features_out"])
+        return extractor
+
+    @classmethod
+    def declared(cls) -> Fields:
+        """Return which values `get_state` returns."""
+        names = [name for name in inspect.signature(cls).parameters if name not in _HERE_ONLY]
+        return Fields(
+            {
+                "parameters": parameters(cls, *names),
+                "preprocessing": Table(Plain()),
+                "n_features_out": Whole(1),
+            }
+        )
+
+    def _check_preprocessing(self, extracted: Extracted) -> None:
+        """Raise for raw numbers that were made in another way."""
+        name = type(self).__name__
+        if extracted.kind != self.kind:
+            raise InputError(
+                f"These numbers were extracted from {extracted.kind} files; {name} takes "
+                f"{self.kind} files."
+            )
+        ours = self.preprocessing()
+        theirs = extracted.preprocessing
+        keys = sorted({*ours, *theirs})
+        differing = [key for key in keys if ours.get(key) != theirs.get(key)]
+        if not differing:
+            return
+        differences: list[str] = []
+        for key in differing[:5]:
+            their_value = in_words(theirs.get(key), 60)
+            differences.append(f"{in_words(key, 40)} {their_value} in place of {ours.get(key)}")
+        details = ", ".join(differences)
+        raise InputError(
+            f"The extracted features differ in {first_few(differing)} from what this {name} "
+            f"makes: {details}; extract them again."
+        )
+
+    def _check_numbers(self, extracted: Extracted) -> None:
+        """Raise for numbers that no extractor makes: items have finite ones, all of one width."""
+        if not self._are_sound(extracted):
+            raise InputError(
+                f"The raw numbers of {len(extracted)} extracted {self.kind} items must be as many "
+                f"arrays of finite floats with {self.raw_axes} dimension(s), all of one width; "
+                "extract the files again."
+            )
+
+    def _are_sound(self, extracted: Extracted) -> bool:
+        """Whether the raw numbers of each item have the type, shape and size that we write."""
+        raw: Any = extracted.raw
+        is_table = isinstance(raw, np.ndarray) and raw.dtype != object
+        try:
+            arrays = [raw] if is_table else [np.asarray(numbers) for numbers in raw]
+            n_items = len(raw)
+        except (TypeError, ValueError):  # no sequence, or of items that do not fit each other
+            return False
+        widths = {array.shape[-1:] for array in arrays}
+        if n_items != len(extracted) or len(widths) != 1:
+            return False
+        n_axes = self.raw_axes + is_table
+        for array in arrays:
+            if array.dtype.kind != "f" or array.ndim != n_axes or array.shape[-1] == 0:
+                return False
+            # A comparison with NaN is false.
+            if not _largest(array) <= _MOST:
+                return False
+        return True
+
+
+def _largest(numbers: NDArray[Any]) -> float:
+    """Return the largest absolute value; NaN where a number is NaN."""
+    if not numbers.size:
+        return 0.0
+    return max(float(numbers.max()), -float(numbers.min()))
+
+
+def needs(extra: str, purpose: str) -> InputError:
+    """Build the error for a library of an extra that is not installed."""
+    return InputError(
+        f"{purpose} needs the extra `{extra}`; pip install '.[{extra}]' in a checkout."
+    )
+
+
+def is_path(item: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Return whether an item names a file."""
+    return isinstance(item, (str, os.PathLike))
+
+
+def check_file(path: Path) -> int:
+    """Return the size of a regular file that can be read, or raise a `MediaError`; open no pipe."""
+    try:
+        status = path.stat()
+        is_regular = stat.S_ISREG(status.st_mode)
+        if is_regular:
+            path.open("rb").close()
+    except (OSError, ValueError) as error:  # a name that no system allows is a ValueError
+        raise MediaError(f"cannot be opened ({cause(error)})") from error
+    if not is_regular:
+        raise MediaError("is not a regular file")
+    if not status.st_size:
+        raise MediaError("is empty")
+    return status.st_size
+
+
+def cause(error: OSError | ValueError) -> str:
+    """Return the system's message about a file."""
+    return str(getattr(error, "strerror", None) or error).lower()
+
+
+@contextmanager
+def quiet_decoders() -> Iterator[None]:
+    """Keep messages of C libraries on the error stream from the screen.
+
+    The MP3 decoder comments on damaged files there and offers no switch. Python's own `sys.stderr`
+    gets another descriptor, so that warnings and progress still show. It concerns the whole
+    process: enter it once around a run over many files, from one thread.
+    """
+    try:
+        screen = os.dup(2)
+    except OSError:  # a process without an error stream has nothing to keep quiet
+        yield
+        return
+    python_stream = sys.stderr
+    try:
+        if python_stream.fileno() == 2:
+            python_stream.flush()
+            raw = os.fdopen(screen, "wb", buffering=0, closefd=False)
+            redirected = io.TextIOWrapper(
+                raw, python_stream.encoding, errors="backslashreplace", write_through=True
+            )
+            # A stream that need not be read stays one.
+            was_quiet = isinstance(python_stream, Quiet)
+            replacement: Any = Quiet(redirected) if was_quiet else redirected
+            sys.stderr = replacement
+    except (AttributeError, OSError, ValueError):
+        pass  # Python's own stream goes elsewhere already
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
+    try:
+        yield
+    finally:
+        os.dup2(screen, 2)
+        sys.stderr = python_stream
+        os.close(screen)
+
+
+def attempt(function: Callable[[object], T], item: object) -> T | MediaError:
+    """Return the result of a function for an item, or its error as a `MediaError`."""
+    try:
+        return function(item)
+    except MediaError as error:
+        return error
+    except InputError as error:  # an array, whose complaint is a whole sentence
+        return MediaError(str(error).rstrip("."))
+
+
+def _items(X: Any, kind: str) -> list[object]:
+    """Return items as a list: paths in any sequence or column, or arrays."""
+    if is_path(X) or isinstance(X, bytes):
+        raise InputError(f"Give a list of {kind} files, not a single path; got {X!r}.")
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and X.dtype.kind in "OU":
+        X = X[:, 0]
+    try:
+        items = list(X)
+    except TypeError:
+        raise InputError(f"Give a list of {kind} files or arrays; got {X!r}.") from None
+    if not items:
+        raise InputError(f"Give at least one {kind} file or array.")
+    return items

@@ -1,0 +1,154 @@
+"""The registry of networks for pictures and for sound, and of their weights.
+
+In: a network's name, such as "efficientnet-lite2" or "timm:resnet50", and perhaps a file of
+weights. Out: what both are called in caches and saved models, and the network itself. A new network
+is a file with a function `load` and a line in PICTURES or SOUNDS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from polyseme.base.validation import InputError, check_device, unknown_name
+from polyseme.media.base import MediaError, check_file, is_path
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """What has to be known of a network before anything of it is loaded."""
+
+    # Of this folder: its function `load` takes a `Network`.
+    module: str
+    # Of the weights that come with its package; empty where the user brings the weights.
+    sha256: str = ""
+    # For pictures: pixels a side unless asked for, what they must be a multiple of, and layers.
+    size: int = 224
+    stride: int = 1
+    depths: tuple[str, ...] = ("pre-logit",)
+    # Whether the user's weights are a folder.
+    folder: bool = False
+
+
+# In the paper: F19, F21 and F23 of another network; the last one is beyond it.
+DEPTHS = ("convolution", "pooled", "pre-logit", "logits")
+PICTURES = {
+    "efficientnet-lite0": NetworkSpec(
+        "efficientnet",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+        stride=32,
+        depths=DEPTHS,
+    ),
+    "efficientnet-lite2": NetworkSpec(
+        "efficientnet",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+        size=260,
+        depths=DEPTHS,
+    ),
+    # Followed by a colon and the library's own name of the network.
+    "timm": NetworkSpec("libraries", depths=("pre-logit", "logits")),
+    "torchvision": NetworkSpec("libraries", depths=("pre-logit", "logits")),
+    "open_clip": NetworkSpec("libraries"),
+    "sentence-transformers": NetworkSpec("sentences", folder=True),
+}
+MOST_FILES = 200  # of a folder of weights
+SOUNDS = {
+    "musicnn": NetworkSpec(
+        "musicnn", "5a310d763b7d8bafda59f31636c3f1b87b5c62d134d7e6ff9b880e4c25515ab4"
+    ),
+    "musicnn-msd": NetworkSpec(
+        "musicnn", "ffb40cd66093fac1af5e4bae851c19c767a962aa577d0aa1fa12b426f15215ad"
+    ),
+}
+
+
+class Network(NamedTuple):
+    """A network that was asked for, before it is loaded."""
+
+    name: str
+    spec: NetworkSpec
+    weights: Path | None  # the user's
+    device: str = "cpu"  # where it runs, which is no part of its identity
+
+    def identity(self) -> str:
+        """Name the network together with its weights, as "timm:resnet50 0123456789ab"."""
+        if self.weights is None:
+            return f"{self.name} {self.spec.sha256[:12]}"
+        files = [self.weights]
+        if self.spec.folder:
+            files = sorted(path for path in self.weights.rglob("*") if path.is_file())
+            if not 0 < len(files) <= MOST_FILES:
+                raise InputError(
+                    f"The weights of the network '{self.name}' are a folder of 1 to {MOST_FILES} "
+                    f"files; got '{self.weights}' with {len(files)}."
+                )
+        try:
+            for file in files:
+                check_file(file)
+        except MediaError as error:
+            raise InputError(
+                f"The weights '{self.weights}' of the network '{self.name}': the file {error}; "
+                "put it there."
+            ) from error
+        states: list[tuple[Path, int, int]] = []
+        for file in files:
+            status = file.stat()
+            states.append((file.absolute(), status.st_size, status.st_mtime_ns))
+        digest = _digest(self.weights.absolute(), tuple(states))
+        return f"{self.name} {digest[:12]}"
+
+    def load(self) -> Any:
+        """Return the network itself, loaded once as long as its weights stay the same."""
+        check_device(self.device, owner=self.name)
+        return _load(self, self.identity())
+
+
+def find_network(
+    name: object, weights: object, specs: Mapping[str, NetworkSpec], device: str = "cpu"
+) -> Network:
+    """Return a network by its name, or by that of its library in front of a colon."""
+    library, colon, inner = str(name).partition(":")
+    if library not in specs:
+        raise unknown_name("network", name, specs)
+    spec = specs[library]
+    is_packaged = bool(spec.sha256)
+    names_library_network = bool(colon and inner)
+    if names_library_network == is_packaged:
+        wanted = f"'{library}' alone" if is_packaged else f"'{library}:NAME', as timm:resnet50"
+        raise InputError(f"`network` must be {wanted}; got '{name}'.")
+    if is_packaged and weights is not None:
+        raise InputError(
+            f"The network '{name}' has weights of its own; leave `weights` (--weights) away."
+        )
+    path = Path(weights) if is_path(weights) else None
+    if path is None and not is_packaged:
+        kind = "the folder" if spec.folder else "a file"
+        raise InputError(
+            f"The network '{name}' needs {kind} of its weights: `weights` (--weights); got "
+            f"{weights!r}."
+        )
+    return Network(str(name), spec, path, device)
+
+
+@lru_cache(maxsize=2)
+def _load(network: Network, identity: str) -> Any:
+    """Load a network; its module loads torch, which takes a second."""
+    module = import_module(f"polyseme.media.{network.spec.module}")
+    return module.load(network)
+
+
+@lru_cache(maxsize=8)
+def _digest(weights: Path, files: tuple[tuple[Path, int, int], ...]) -> str:
+    """Return the SHA-256 of files that have not changed since it was last asked for."""
+    whole = hashlib.sha256()
+    for path, size, _ in files:
+        if path != weights:  # of a folder, what a file is called decides what it does
+            whole.update(f"{path.relative_to(weights).as_posix()} {size}\n".encode())
+        with path.open("rb") as stream:
+            whole.update(hashlib.file_digest(stream, "sha256").digest())
+    return whole.hexdigest()

@@ -1,0 +1,537 @@
+"""Read and write tags in XMP: the packets inside media files, and the sidecars beside them.
+
+In: a packet, or the path of a sidecar and tags. Out: its tags, or the same file with other tags and
+everything else unchanged. Tags are read from dc:subject and from the hierarchies of photo programs,
+of which the last part counts; they are written to dc:subject, and to each list of hierarchies in
+the file, since programs that find one read nothing else. Every tag that is added here is also
+listed in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``. A tag there and in dc:subject is
+a suggestion that waits for an answer; a tag in that list only was refused or removed, and is not
+suggested again; a tag in dc:subject only is the user's own.
+
+A sidecar hides the keywords inside a picture from programs such as darktable. A new sidecar
+therefore contains them as well, and lists them in ``copied`` of the same namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from polyseme.base.validation import InputError
+from polyseme.io import parse_xml
+from polyseme.storage.atomic_files import locked, replacing, temporary_of
+
+__all__ = [
+    "Tags",
+    "answer_suggestions",
+    "merge_tags",
+    "read_packet",
+    "read_sidecar",
+    "sidecar_of",
+    "sidecars_of",
+    "undo_suggestions",
+]
+
+MAX_BYTES = 16 * 2**20
+MAX_TAGS = 1_000
+_LOCK_SECONDS = 60.0
+
+# lxml writes a name as {namespace}name.
+_RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
+_SUBJECT = "{http://purl.org/dc/elements/1.1/}subject"
+_LIGHTROOM = "{http://ns.adobe.com/lightroom/1.0/}hierarchicalSubject"
+_SUGGESTED = "{urn:polyseme:xmp:1.0/}suggested"
+_COPIED = "{urn:polyseme:xmp:1.0/}copied"
+_PREFIX = {
+    _SUBJECT: {"dc": "http://purl.org/dc/elements/1.1/"},
+    _LIGHTROOM: {"lr": "http://ns.adobe.com/lightroom/1.0/"},
+    _SUGGESTED: {"polyseme": "urn:polyseme:xmp:1.0/"},
+    _COPIED: {"polyseme": "urn:polyseme:xmp:1.0/"},
+}
+# Paths of tags, and what stands between their parts: Lightroom and darktable; digiKam and Immich;
+# Windows and digiKam.
+_HIERARCHIES = {
+    _LIGHTROOM: "|",
+    "{http://www.digikam.org/ns/1.0/}TagsList": "/",
+    "{http://ns.microsoft.com/photo/1.0/}LastKeywordXMP": "/",
+    "{http://ns.microsoft.com/photo/1.0}LastKeywordXMP": "/",
+}
+# darktable's own notes, such as darktable|exported, whose parts it lists as subjects, too.
+_BOOKKEEPING = "darktable|"
+_ARRAYS = (f"{_RDF}Bag", f"{_RDF}Seq", f"{_RDF}Alt")
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# `begin` holds the byte order mark, by which a scanner finds the packet and its encoding.
+_EMPTY_PACKET = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
+<x:xmpmeta xmlns:x="adobe:ns:meta/">
+ <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/>
+</x:xmpmeta>
+<?xpacket end="w"?>
+""".encode()
+
+
+def sidecar_of(media: Path) -> Path:
+    """Return where the sidecar of a media file is, or would be.
+
+    For ``photo.jpg`` it is ``photo.jpg.xmp`` if it exists, else ``photo.xmp`` if it exists, else
+    ``photo.jpg.xmp``; the suffix may be in capitals. ``photo.xmp`` is also that of ``photo.cr2``:
+    the programs that write it mean both. But ``photo.cr2.xmp`` is not that of ``photo.cr2.jpg``
+    where ``photo.cr2`` exists, whose own it is.
+    """
+    media = Path(media)
+    return next(iter(sidecars_of(media)), media.with_name(f"{media.name}.xmp"))
+
+
+def sidecars_of(media: Path) -> list[Path]:
+    """Return every sidecar that a media file has, that of `sidecar_of` first."""
+    media = Path(media)
+    if media.suffix.lower() == ".xmp":
+        raise InputError(f"{media} is a sidecar itself; name the media file it belongs to.")
+    names = [media.name]
+    if not media.with_name(media.stem).is_file():
+        names.append(media.stem)
+    sidecars: list[Path] = []
+    for name in names:
+        for suffix in (".xmp", ".XMP"):
+            path = media.with_name(name + suffix)
+            if os.path.lexists(path) and not path.is_dir():
+                sidecars.append(path)
+                break  # a system without regard to case would list it twice
+    return sidecars
+
+
+class Tags(NamedTuple):
+    """The tags of a sidecar or packet, in order, stripped, each in the first of its spellings."""
+
+    tags: list[str]  # all of them; of a hierarchy such as `animal|bird` the last part
+    pending: Sequence[str] = ()  # suggestions without an answer
+    refused: Sequence[str] = ()  # suggestions that were refused or removed
+    hierarchies: Sequence[str] = ()  # such as `animal|bird`, as Lightroom and darktable have them
+
+    @property
+    def suggested(self) -> list[str]:
+        """A machine's guesses: who learns from tags should not take them for a person's."""
+        return [*self.pending, *self.refused]
+
+
+def read_sidecar(path: Path) -> Tags:
+    """Read the tags of a sidecar; none where it is missing."""
+    rdf = _load(Path(path))
+    if rdf is None:
+        return Tags([])
+    return _tags(rdf, str(path))
+
+
+def read_packet(packet: bytes, name: str) -> Tags:
+    """Read the tags of an XMP packet.
+
+    `name` says in errors what is wrong; entities, a DOCTYPE and absurd sizes are refused.
+    """
+    if len(packet) > MAX_BYTES:
+        raise InputError(f"{name} is larger than {MAX_BYTES >> 20} MiB, so it is no XMP packet.")
+    # Some programs fill the rest of the block with zeros, which belong to the text in UTF-16 only.
+    is_utf16 = b"\0" in packet[:4]
+    if not is_utf16:
+        packet = packet.rstrip(b"\0")
+    return _tags(_rdf(packet, name), name)
+
+
+def merge_tags(
+    path: Path,
+    tags: Sequence[str],
+    *,
+    present: Sequence[str] = (),
+    hierarchies: Sequence[str] = (),
+    dry_run: bool = False,
+) -> list[str]:
+    """Add tags to a sidecar, creating it if it is missing; return those that were added.
+
+    White space in tags is made single spaces, empty ones are dropped, characters that XML forbids
+    refused. Tags that are there (case, white space and Unicode composition aside), or `present`
+    elsewhere, as in the media file itself, stay as and where they are; tags that were suggested
+    before and refused or taken out since are not added again. A new sidecar gets those `present`
+    as well, and the `hierarchies` that stand with them, for it hides them from some programs. The
+    file is written as UTF-8 and replaced as a whole or not at all; where nothing is added, or in a
+    `dry_run`, it is not touched.
+    A symbolic link is refused: replacing it would cut the link, and following it would change a
+    file in a folder that was not named. Several calls for files of one folder wait for each other
+    by a lock on it. Another name of the same file, a hard link, keeps the old content.
+    """
+    path = Path(path)
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise InputError(f"`tags` of `merge_tags` must be a sequence of strings; got {tags!r}.")
+    spaced_tags = distinct(" ".join(tag.split()) for tag in tags)
+    wanted = lacking(present, spaced_tags)
+    if not wanted:
+        return []
+    with _changing(path, dry_run):
+        rdf = _load_writable(path)
+        if rdf is None:
+            rdf = _rdf(_EMPTY_PACKET, str(path))
+            _copy_keywords(rdf, present, hierarchies)
+        sidecar_tags = _tags(rdf, str(path))
+        subjects = _values(rdf, _SUBJECT)
+        added = lacking([*subjects, *sidecar_tags.tags, *sidecar_tags.refused], wanted)
+        if added and not dry_run:
+            _append(rdf, _SUBJECT, added)
+            for name, separator in _HIERARCHIES.items():
+                if _values(rdf, name):
+                    flat_tags = [tag for tag in added if separator not in tag]
+                    _append(rdf, name, flat_tags)
+            _append(rdf, _SUGGESTED, added)
+            _write(path, rdf)
+        return added
+
+
+def answer_suggestions(
+    path: Path, *, accept: Iterable[str] = (), refuse: Iterable[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Accept or refuse pending suggestions in a sidecar; return those that were answered.
+
+    An accepted one becomes a tag like a person's own; a refused one is taken out, and is not
+    suggested again. Tags that are no waiting suggestion are left alone.
+    """
+    wanted = list(accept)
+    unwanted = list(refuse)
+    contradictory = among(unwanted, wanted)
+    if contradictory:
+        raise InputError(f"'{contradictory[0]}' is both accepted and refused; decide on one.")
+    path = Path(path)
+    with _changing(path):
+        rdf = _load_writable(path)
+        if rdf is None:
+            return [], []
+        pending = _pending(rdf)
+        accepted = among(wanted, pending)
+        refused = among(unwanted, pending)
+        _remove(rdf, _SUGGESTED, accepted)
+        _remove_tags(rdf, refused)
+        if accepted or refused:
+            _write(path, rdf)
+    return accepted, refused
+
+
+def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
+    """Remove the pending suggestions from a sidecar, and nothing else; return them.
+
+    What was accepted stays, and so does the memory of what was refused. A sidecar in which nothing
+    is left but copies of what the picture holds is removed.
+    """
+    path = Path(path)
+    with _changing(path, dry_run):
+        rdf = _load_writable(path)
+        pending = [] if rdf is None else _pending(rdf)
+        if pending and not dry_run:
+            _remove_tags(rdf, pending)
+            _remove(rdf, _SUGGESTED, pending)
+            if _holds_copies_alone(rdf):
+                path.unlink()
+            else:
+                _write(path, rdf)
+    return pending
+
+
+@contextmanager
+def _changing(path: Path, dry_run: bool = False) -> Iterator[None]:
+    """Lock the folder of a sidecar while it is changed; raise one sentence for a system error."""
+    try:
+        with locked(path.parent, _LOCK_SECONDS):
+            if not dry_run:
+                temporary_of(path).unlink(missing_ok=True)  # what a kill has left
+            yield
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}); check the path and its permissions."
+        ) from error
+
+
+def _load_writable(path: Path) -> Any:
+    """Return the rdf:RDF element of a sidecar that may be replaced; None where there is no file."""
+    if path.is_symlink():
+        raise InputError(f"{path} is a symbolic link; name the file it points to.")
+    rdf = _load(path)
+    if rdf is None:
+        return None
+    if not os.access(path, os.W_OK):
+        # Replacing needs the folder's permission only; the file's was taken away on purpose.
+        raise InputError(f"{path} is write-protected; make it writable first.")
+    return rdf
+
+
+def _load(path: Path) -> Any:
+    """Return the rdf:RDF element of a sidecar of reasonable size; None where there is no file."""
+    try:
+        if not path.exists():
+            return None
+        if not path.is_file():
+            raise InputError(f"{path} is no regular file; name a sidecar file.")
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path} is larger than {MAX_BYTES >> 20} MiB, so it is no sidecar.")
+        return _rdf(path.read_bytes(), str(path))
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}); check the path and its permissions."
+        ) from error
+
+
+def _rdf(packet: bytes, name: str) -> Any:
+    """Return the rdf:RDF element of a packet."""
+    root = parse_xml(packet, name)
+    elements = root.iter(f"{_RDF}RDF")
+    rdf = next(elements, None)
+    if rdf is None:
+        raise InputError(f"{name} holds no rdf:RDF element, so it is no XMP; move it away.")
+    return rdf
+
+
+def _write(path: Path, rdf: Any) -> None:
+    """Write the document of an element in the place of a file."""
+    from lxml import etree
+
+    root = rdf.getroottree().getroot()
+    preceding = list(root.itersiblings(preceding=True))  # from the root backwards
+    following = list(root.itersiblings())
+    content = b""
+    for node in (*reversed(preceding), root, *following):
+        content += etree.tostring(node, encoding="UTF-8", with_tail=False) + b"\n"
+    if len(content) > MAX_BYTES:
+        raise InputError(f"{path} would grow beyond {MAX_BYTES >> 20} MiB; add fewer tags.")
+    with replacing(path) as stream:
+        stream.write(content)
+
+
+def _tags(rdf: Any, packet_name: str) -> Tags:
+    """Return the tags of a packet; suggestions that are gone from it count as refused."""
+    subjects = _values(rdf, _SUBJECT)
+    pending = _pending(rdf)
+    # A tag such as AC/DC is no hierarchy where it is a subject as it stands.
+    subject_keys = {_key(subject) for subject in subjects}
+    leaves: list[str] = []
+    bookkeeping: list[str] = []
+    n_paths = 0
+    for name, separator in _HIERARCHIES.items():
+        paths = _values(rdf, name)
+        n_paths += len(paths)
+        for path in paths:
+            if path.startswith(_BOOKKEEPING):
+                bookkeeping += path.split("|")
+            elif _key(path) in subject_keys:
+                leaves.append(path)
+            else:
+                leaves.append(path.rstrip(f"{separator} ").rpartition(separator)[2])
+    if max(len(subjects), n_paths) > MAX_TAGS:
+        raise InputError(f"{packet_name} holds more than {MAX_TAGS:,} tags; remove some.")
+    suggested = distinct(_values(rdf, _SUGGESTED))
+    refused = lacking(pending, suggested)
+    paths = distinct(_values(rdf, _LIGHTROOM))
+    hierarchies = lacking([*pending, *refused], paths)
+    # Pending tags are listed among the subjects, at their places.
+    leaves = lacking(pending, leaves)
+    tags = distinct([*leaves, *lacking(bookkeeping, subjects)])
+    return Tags(tags, pending, refused, hierarchies)
+
+
+def _pending(rdf: Any) -> list[str]:
+    """Return the tags that are noted as suggested and still present."""
+    subjects = distinct(_values(rdf, _SUBJECT))
+    return among(_values(rdf, _SUGGESTED), subjects)
+
+
+def _values(rdf: Any, name: str) -> list[str]:
+    """Return every value of a property of the picture, spelled as an attribute or an element."""
+    values: list[str] = []
+    descriptions = rdf.iterchildren(f"{_RDF}Description")
+    for description in descriptions:
+        if name in description.attrib:
+            value = description.get(name)
+            values.append(value)
+        for element in description.iterchildren(name):
+            _, items = _arrays_and_items(element)
+            values += map(_value, items)
+    return values
+
+
+def _arrays_and_items(element: Any) -> tuple[list[Any], list[Any]]:
+    """Return the arrays of a property and their items; without arrays, the property itself."""
+    arrays = list(element.iterchildren(*_ARRAYS))
+    if not arrays:
+        return [], [element]
+    items: list[Any] = []
+    for array in arrays:
+        items += array.iterchildren(f"{_RDF}li")
+    return arrays, items
+
+
+def _value(item: Any) -> str:
+    """Return the value of an item: its rdf:value beside qualifiers, its resource, or its text."""
+    descriptions = item.iterchildren(f"{_RDF}Description")
+    for element in (item, *descriptions):
+        text = element.findtext(f"{_RDF}value")
+        value = element.get(f"{_RDF}value", text)
+        if value is not None:
+            return str(value)
+    resource = item.get(f"{_RDF}resource")
+    return str(resource or "".join(item.xpath("text()")))
+
+
+def _copy_keywords(rdf: Any, keywords: Sequence[str], hierarchies: Sequence[str]) -> None:
+    """Copy the keywords of a picture into a packet without any, but for what XML forbids."""
+    copied_keywords = distinct(filter(_is_xml, keywords))
+    copied_paths = distinct(filter(_is_xml, hierarchies))
+    if not (copied_keywords or copied_paths):
+        return
+    _append(rdf, _SUBJECT, copied_keywords)
+    if copied_paths:
+        # Programs that read hierarchies read nothing else; the words of a path are no keywords of
+        # their own.
+        words: list[str] = []
+        for path in copied_paths:
+            words += path.split("|")
+        flat_keywords = lacking(words, copied_keywords)
+        _append(rdf, _LIGHTROOM, [*copied_paths, *flat_keywords])
+    _append(rdf, _COPIED, distinct([*copied_keywords, *copied_paths]))
+
+
+def _is_xml(text: str) -> bool:
+    """Whether XML allows all characters of a text."""
+    return _NO_XML.search(text) is None
+
+
+def _holds_copies_alone(rdf: Any) -> bool:
+    """Whether a packet holds all that was copied from the picture, or nothing, and no more."""
+    copied = _values(rdf, _COPIED)
+    keywords = [*_values(rdf, _SUBJECT), *_values(rdf, _LIGHTROOM)]
+    if lacking(keywords, copied):
+        return False  # a copied keyword was removed
+    packet = deepcopy(rdf)
+    for name in (_SUBJECT, _LIGHTROOM, _COPIED):
+        _remove(packet, name, copied)
+    return len(packet) == 0
+
+
+def _remove_tags(rdf: Any, tags: Sequence[str]) -> None:
+    """Remove tags from every list that they were added to."""
+    for name in (_SUBJECT, *_HIERARCHIES):
+        _remove(rdf, name, tags)
+
+
+def _append(rdf: Any, name: str, added: Sequence[str]) -> None:
+    """Append values to the last array of a property, which is created where it is missing."""
+    if not added:
+        return
+    descriptions = list(rdf.iterchildren(f"{_RDF}Description"))
+    elements: list[Any] = []
+    for description in descriptions:
+        elements += description.iterchildren(name)
+    arrays: list[Any] = []
+    for element in elements:
+        arrays += element.iterchildren(*_ARRAYS)
+    array = arrays[-1] if arrays else _new_array(rdf, name, descriptions, elements)
+    for value in added:
+        item = array.makeelement(f"{_RDF}li")
+        try:
+            item.text = value
+        except ValueError as error:
+            raise InputError(
+                f"The tag {value!r} holds a character that XML forbids; remove it from the tag."
+            ) from error
+        if len(array):
+            # As the items before: each in a line of its own, or all in one.
+            last = array[-1]
+            item.tail = last.tail
+            last.tail = array.text
+        array.append(item)
+
+
+def _remove(rdf: Any, name: str, values: Sequence[str]) -> None:
+    """Remove values of a property, and elements that are empty without them."""
+    unwanted = {_key(value) for value in values}
+    if not unwanted:
+        return
+    for description in list(rdf.iterchildren(f"{_RDF}Description")):
+        if _key(description.get(name, "")) in unwanted:
+            del description.attrib[name]
+        for element in list(description.iterchildren(name)):
+            _remove_from(element, unwanted)
+        attributes = set(description.attrib) - {f"{_RDF}about"}
+        if not len(description) and not attributes:
+            _cut(description)
+
+
+def _remove_from(element: Any, unwanted: set[str]) -> None:
+    """Remove the items with unwanted values from one property, and the property once empty."""
+    arrays, items = _arrays_and_items(element)
+    candidates = items or [element]
+    unwanted_items = [item for item in candidates if _key(_value(item)) in unwanted]
+    for item in unwanted_items:
+        _cut(item)
+    has_items = any(len(array) for array in arrays)
+    if unwanted_items and arrays and not has_items:
+        _cut(element)
+
+
+def _cut(element: Any) -> None:
+    """Remove an element; the white space after it goes before the next one."""
+    parent = element.getparent()
+    previous = element.getprevious()
+    if previous is not None:
+        previous.tail = element.tail or previous.tail
+    elif element.getnext() is None:
+        parent.text = element.tail
+    parent.remove(element)
+
+
+def _new_array(rdf: Any, name: str, descriptions: list[Any], elements: list[Any]) -> Any:
+    """Return a new array of a property, with the one value that the property may have had."""
+    from lxml.etree import SubElement
+
+    if not descriptions:
+        descriptions = [SubElement(rdf, f"{_RDF}Description", {f"{_RDF}about": ""})]
+    holder = descriptions[-1]
+    for description in descriptions:
+        if name in description.attrib:
+            holder = description  # the last one that has it
+    element = elements[-1] if elements else SubElement(holder, name, nsmap=_PREFIX[name])
+    item = element.makeelement(f"{_RDF}li", dict(element.attrib))
+    item.text = element.text if elements else holder.attrib.pop(name, "")
+    item.extend(list(element))
+    element.clear(keep_tail=True)
+    array = SubElement(element, f"{_RDF}Bag")
+    has_text = bool(item.text and item.text.strip())
+    if len(item) or item.attrib or has_text:
+        array.append(item)
+    return array
+
+
+def _key(tag: str) -> str:
+    """Return a text that tags have in common which differ in case, space or composition only."""
+    spaced = " ".join(tag.split())
+    folded = unicodedata.normalize("NFD", spaced).casefold()
+    return unicodedata.normalize("NFC", folded)
+
+
+def distinct(tags: Iterable[str]) -> list[str]:
+    """Return tags stripped, without empty and repeated ones."""
+    tag_by_key: dict[str, str] = {}
+    for tag in tags:
+        stripped = tag.strip()
+        if stripped:
+            tag_by_key.setdefault(_key(stripped), stripped)
+    return list(tag_by_key.values())
+
+
+def among(allowed: Iterable[str], tags: Iterable[str]) -> list[str]:
+    """Return the tags that are among the allowed ones."""
+    keys = {_key(tag) for tag in allowed}
+    return [tag for tag in tags if _key(tag) in keys]
+
+
+def lacking(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    """Return the wanted tags that are not present."""
+    keys = {_key(tag) for tag in present}
+    return [tag for tag in wanted if _key(tag) not in keys]

@@ -1,0 +1,1 @@
+"""From codes to scores: label scorer, known documents, evidence, senses."""

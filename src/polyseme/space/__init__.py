@@ -1,0 +1,1 @@
+"""The concept space: its members, their training, and calibration."""

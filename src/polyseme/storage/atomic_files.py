@@ -1,0 +1,431 @@
+"""Folders and files that are ours: how they are known, and how they are written.
+
+In: paths to write to. Out: folders that carry our mark, which they got when they were new or empty,
+and files that appear whole or not at all, with their digests. A file is written beside its place,
+as `.DIGEST.polyseme-tmp`, where the digest is that of its name; what a kill leaves of it is
+overwritten by the next writer of that file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from polyseme.base.validation import InputError
+
+MARK = ".polyseme"
+_FORMAT = "polyseme folder"
+_MARK_BYTES = 1 << 16
+_TEMPORARY = ".polyseme-tmp"
+_LOCK_SECONDS = 1.0  # for another run into a folder
+_WRITE_SECONDS = 60.0  # for another writer of a file
+
+Summary = dict[str, str | int]  # of a file: its digest and its size in bytes
+
+
+# ---------------------------------------------------------------------- folders
+
+
+def mark_folder(path: Path, kind: str) -> None:
+    """Make a folder to write to, or refuse one that is not ours.
+
+    Parameters
+    ----------
+    path : Path
+        New, empty, or a folder that was marked for the same kind before. What is in that must be
+        regular files and folders: a link or a pipe is not of our making.
+    kind : str
+        What it holds, in words, such as "rankings".
+    """
+    make_folder(path)
+    try:
+        with locked(path, _LOCK_SECONDS):
+            _check_mark(path, kind)
+            for entry in path.iterdir():
+                if entry.is_symlink() or not entry.is_dir():
+                    check_regular(entry)
+        _try_writing(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+@contextmanager
+def own_folder(path: Path, kind: str) -> Iterator[None]:
+    """Lock a folder that `mark_folder` made, so that no other process of ours writes to it."""
+    mark_folder(path, kind)
+    with locked(path, _LOCK_SECONDS):
+        yield
+
+
+def kind_of(path: Path) -> str | None:
+    """Return the kind of content that the mark of a folder names; None without a mark of ours."""
+    mark_file = path / MARK
+    try:
+        if not stat.S_ISREG(mark_file.lstat().st_mode):
+            return None
+        with mark_file.open("rb") as stream:
+            mark = json.loads(stream.read(_MARK_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(mark, dict) or mark.get("format") != _FORMAT:
+        return None
+    return str(mark.get("kind"))
+
+
+def check_file(path: Path) -> Path:
+    """Raise unless a file may be written to a path, before the work of making it is done.
+
+    Returns the file to write by `replacing`; see `file_at`.
+    """
+    try:
+        file = file_at(path)
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+    if not file.parent.is_dir():
+        raise InputError(f"There is no folder '{file.parent}' to write '{file.name}' to.")
+    check_writable(file.parent)
+    return file
+
+
+def file_at(path: Path) -> Path:
+    """Return the file that is written where somebody names a path: the path, or where a link leads.
+
+    Raise unless it is a regular file or not there yet. A device or a pipe is never written to: a
+    file that appears as a whole would take its place.
+    """
+    check_link(path)
+    if path.is_dir():
+        raise InputError(f"'{path}' is a folder; add the name of a file.")
+    file = path.resolve() if path.is_symlink() else path
+    if not path.exists():
+        return file
+    # What a descriptor leads to, such as /dev/stdout, may be a file without a name.
+    if not path.is_file() or not file.exists():
+        raise InputError(f"'{path}' is no regular file, and one would replace it; name another.")
+    if _is_standard_stream(path):
+        raise InputError(f"'{path}' is where this command prints; name another file.")
+    return file
+
+
+def check_regular(path: Path, error: type[InputError] = InputError) -> None:
+    """Raise where a path exists that is no regular file, such as a link or a pipe."""
+    if not os.path.lexists(path):
+        return
+    mode = path.lstat().st_mode
+    if not stat.S_ISREG(mode):
+        raise error(
+            f"'{path}' must be a regular file, not a link, a pipe or a folder; put the file itself "
+            "in its place, or take it away."
+        )
+
+
+def _is_standard_stream(path: Path) -> bool:
+    """Whether a file is open as one of this process's standard streams."""
+    for number in range(3):
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(number), path.stat()):
+                return True
+    return False
+
+
+def check_writable(folder: Path) -> None:
+    """Raise unless files can be written to a folder that is there."""
+    try:
+        _try_writing(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def check_link(path: Path) -> None:
+    """Raise if a path, or a folder above it, is a link to nothing or one of a loop of links."""
+    for place in (path, *path.absolute().parents):
+        if os.path.lexists(place) and not place.exists():
+            raise InputError(
+                f"'{place}' is a link that leads nowhere; mend it, or name another place to write "
+                "to."
+            )
+
+
+def check_room(place: Path, n_bytes: int) -> None:
+    """Raise unless a disk has room for so many bytes; `place` need not exist yet."""
+    ancestors = (place, *place.absolute().parents)
+    folder = next((ancestor for ancestor in ancestors if ancestor.exists()), None)
+    if folder is None:
+        return
+    with suppress(OSError):  # a file system that does not report its free space
+        free = shutil.disk_usage(folder).free
+        if free < n_bytes:
+            raise InputError(
+                f"The disk of '{place}' has {free / 1e9:.2f} GB left, and {n_bytes / 1e9:.2f} are "
+                "needed; make room, or name another place."
+            )
+
+
+def unwritable(folder: Path, error: OSError) -> InputError:
+    """Build the error for a folder that nothing can be written to."""
+    return InputError(f"Nothing can be written to '{folder}': {error.strerror or error}.")
+
+
+def _try_writing(folder: Path) -> None:
+    """Write a file to a folder and remove it; on Linux it never has a name."""
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as stream:
+        stream.write(b"polyseme")  # a full disk may have room for a name
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents, or raise one sentence that says why not."""
+    check_link(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"'{folder}' is a file; name a folder to write to.")
+    try:
+        create_folder(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder and its parents where they are not there, and make that durable."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in missing:
+        sync_folder(place.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the folder's entries to disk, where the system can do that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return  # Windows opens no folders; on POSIX a parent may be writable but unreadable.
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _check_mark(folder: Path, kind: str) -> None:
+    """Mark a folder that is new or empty; raise for one that is not ours."""
+    names = sorted(entry.name for entry in folder.iterdir() if not is_temporary(entry.name))
+    if MARK in names:
+        marked_kind = kind_of(folder)
+        if marked_kind is None:
+            raise InputError(
+                f"The mark '{MARK}' in '{folder}' is damaged or not ours; name another folder."
+            )
+        if marked_kind != kind:
+            raise InputError(f"'{folder}' holds {marked_kind}, and no {kind}; name another folder.")
+        return
+    if names:
+        raise InputError(
+            f"'{folder}' holds '{names[0]}' and no mark that polyseme made it; name a folder "
+            f"that is new or empty for {kind}."
+        )
+    mark = json.dumps({"format": _FORMAT, "kind": kind})
+    with replacing(folder / MARK) as stream:
+        stream.write(f"{mark}\n".encode())
+
+
+# ---------------------------------------------------------------------- files
+
+
+class Writer(io.BufferedWriter):
+    """A file that is written from its start to its end, and digested on the way."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        raw_file = io.FileIO(descriptor, "wb")
+        super().__init__(raw_file)
+        self.path = path  # while it is written
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def write(self, data: Any, /) -> int:
+        """Write and digest bytes."""
+        self._digest.update(data)
+        written = super().write(data)
+        self._size += written
+        return written
+
+    def settle(self) -> None:
+        """Flush everything that has been written so far to the disk."""
+        self.flush()
+        os.fsync(self.fileno())
+
+    def summary(self) -> Summary:
+        """Return what has been written so far; see `summary_of`."""
+        return {"sha256": self._digest.hexdigest(), "bytes": self._size}
+
+
+def summary_of(path: Path) -> Summary | None:
+    """Return a file's SHA-256 and size in bytes; None where it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            return {"sha256": digest, "bytes": stream.tell()}
+    except OSError:
+        return None
+
+
+def is_intact(path: Path, summary: object) -> bool:
+    """Return whether a file is as it was written, by its size first."""
+    if not isinstance(summary, Mapping):
+        return False
+    try:
+        if path.stat().st_size != summary.get("bytes"):
+            return False
+    except OSError:
+        return False
+    return summary_of(path) == summary
+
+
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """Return values as JSON, with a digest of all of them; see `unsealed`."""
+    text = json.dumps(content, indent=1)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    sealed_text = json.dumps({**content, "sha256": digest}, indent=1)
+    return (sealed_text + "\n").encode()
+
+
+def unsealed(data: bytes) -> dict[str, Any] | None:
+    """Return the values that `sealed` wrote; None where as much as a bit of it has changed."""
+    try:
+        content = json.loads(data)
+        body = {name: value for name, value in content.items() if name != "sha256"}
+        is_unchanged = sealed(body) == data
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    return body if is_unchanged else None
+
+
+def temporary_of(path: Path) -> Path:
+    """Return the file that `replacing` writes before it is put in the place of another."""
+    digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()  # a name may be as long as can be
+    return path.with_name(f".{digest[:16]}{_TEMPORARY}")
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is that of a file which `replacing` has not finished."""
+    return name.startswith(".") and name.endswith(_TEMPORARY)
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[Writer]:
+    """Write a file under a temporary name; it replaces `path` as a whole, or not at all.
+
+    A file that was there before keeps its permissions, and its owner and extended attributes where
+    the system lets it; a new one has those of `mode` that the process's mask leaves. What is no
+    regular file is refused, a link as well: follow it by `check_file` where people name it.
+    Several writers of one file wait for each other.
+    """
+    check_regular(path)
+    temporary = temporary_of(path)
+    # Nobody else reads it before it has the permissions of the file that was there.
+    descriptor = _open_temporary(temporary, 0o600 if path.exists() else mode)
+    with Writer(descriptor, temporary) as stream:
+        try:
+            stream.truncate(0)  # a kill may have left a part of an older one
+            yield stream
+            stream.settle()
+            if path.exists():
+                _copy_attributes(path, temporary)
+            if os.name == "posix":
+                temporary.replace(path)  # while it is locked
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+    if os.name != "posix":
+        temporary.replace(path)
+
+
+def _open_temporary(path: Path, mode: int) -> int:
+    """Open a temporary file, locked against other writers of the same file."""
+    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+    while True:
+        check_regular(path)
+        descriptor = os.open(path, flags, mode)
+        try:
+            _lock(descriptor, path, _WRITE_SECONDS, InputError)
+            with suppress(FileNotFoundError):
+                # Whoever wrote it before us may have put it in its place meanwhile.
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _copy_attributes(source: Path, target: Path) -> None:
+    """Copy permissions and, where the system has and allows them, owner and attributes."""
+    state = source.stat()
+    with suppress(OSError, AttributeError):
+        shutil.chown(target, state.st_uid, state.st_gid)
+    shutil.copymode(source, target)
+    with suppress(OSError, AttributeError):
+        for name in os.listxattr(source):
+            with suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
+
+
+# ---------------------------------------------------------------------- locks
+
+
+@contextmanager
+def locked(folder: Path, seconds: float, error: type[InputError] = InputError) -> Iterator[None]:
+    """Lock a folder, which a kill unlocks; a system without such locks goes on without."""
+    if os.name != "posix":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder, seconds, error)
+        yield
+    finally:
+        _unlock(descriptor)
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, seconds: float, error: type[InputError]) -> None:
+    """Lock an open file or folder; raise where another writer has it for too long."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as busy:
+            # Waiting without end would hang a signal handler that writes during a write.
+            if time.monotonic() > deadline:
+                raise error(
+                    f"'{path}' has been locked by another writer for {seconds:g} s; try again when "
+                    "that one is done."
+                ) from busy
+            time.sleep(0.005)
+        except OSError:
+            return  # a file system without locks
+        else:
+            return
+
+
+def _unlock(descriptor: int) -> None:
+    """Unlock at once: a process forked meanwhile shares the lock, and closing would not free it."""
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

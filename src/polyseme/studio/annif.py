@@ -1,0 +1,376 @@
+"""Annif's REST interface, so that its clients and its `http` backend can ask a model of ours.
+
+In: tags as a text, with commas or on lines, and features as metadata. Out: labels as subjects, each
+with a URI that stays while its name does. A project is a model, a vocabulary the model's labels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from polyseme.base.validation import InputError
+from polyseme.feedback.verdict_log import Verdict
+from polyseme.studio.access import Caller
+from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.references import known_tags
+from polyseme.studio.requests import JSON, row_of, sentence_of
+from polyseme.studio.routes.http import PROBLEMS, Host, body_of, caller_of, json_response
+from polyseme.studio.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
+
+MOST_DOCUMENTS = 32  # of a batch, as Annif has it
+MOST_RESULTS = 1000
+# No language is known of labels: "undetermined", as ISO 639 has it.
+LANGUAGE = "und"
+_URI = "urn:polyseme:"
+_NUMBERS = re.compile(r"[-+0-9.eE\s]+(,[-+0-9.eE\s]+)*")
+_PROBLEM = {"description": "Something in the request cannot be used."}
+
+router = APIRouter(prefix="/v1", tags=["annif"], responses={**PROBLEMS, 400: _PROBLEM})
+
+
+def uri_of(label: str) -> str:
+    """Return the URI of a label."""
+    return _URI + quote(label, safe="")
+
+
+def label_of(uri: str) -> str | None:
+    """Return the label of a URI; None for URIs of others."""
+    if uri.startswith(_URI):
+        return unquote(uri.removeprefix(_URI))
+    return None
+
+
+class Document(BaseModel):
+    """A text of tags, with features as metadata."""
+
+    text: str = ""
+    document_id: str | None = None
+    metadata: dict[str, str] = {}
+
+
+class DocumentBatch(BaseModel):
+    """Several documents."""
+
+    documents: Annotated[list[Document], Field(max_length=MOST_DOCUMENTS)]
+
+
+class Subject(BaseModel):
+    """A label that a document should have."""
+
+    uri: Annotated[str, Field(max_length=2000)]
+    label: Tag | None = None
+
+
+class Indexed(Document):
+    """A document with its accepted labels."""
+
+    subjects: Annotated[list[Subject], Field(max_length=MOST_TAGS)] = []
+
+
+class Learned(BaseModel):
+    """Documents to learn from."""
+
+    documents: Annotated[list[Indexed], Field(max_length=1000)]
+
+
+# ---------------------------------------------------------------------- projects and vocabularies
+
+
+@router.get("/vocabs", summary="Vocabularies, as Annif lists them")
+def vocabs(request: Request) -> Response:
+    """List the labels of each model as a vocabulary."""
+    hosts: dict[str, ModelHost] = request.app.state.hosts
+    return json_response({"vocabs": [_vocabulary(host) for host in hosts.values()]})
+
+
+@router.get(
+    "/vocabs/{model}/subjects.tsv",
+    summary="A vocabulary, as `annif load-vocab` takes it",
+    response_class=Response,
+    responses={200: {"content": {"text/tab-separated-values": {}}}},
+)
+def subjects(host: Host) -> Response:
+    """List labels with their URIs, one a line."""
+    lines: list[str] = []
+    for label in host.now.kinds:
+        name = " ".join(label.split())
+        lines.append(f"<{uri_of(label)}>\t{name}\n")
+    text = "".join(lines)
+    kind = "text/tab-separated-values; charset=utf-8"
+    return Response(text.encode("utf-8", "replace"), media_type=kind)
+
+
+@router.get("/projects", summary="Models, as Annif lists projects")
+def projects(request: Request) -> Response:
+    """List the models as projects."""
+    hosts: dict[str, ModelHost] = request.app.state.hosts
+    return json_response({"projects": [_project(host) for host in hosts.values()]})
+
+
+@router.get("/projects/{model}", summary="A model, as Annif shows a project")
+def project(host: Host) -> Response:
+    """Describe a model as a project."""
+    return json_response(_project(host), host.now.version)
+
+
+def _vocabulary(host: ModelHost) -> dict[str, Any]:
+    """Describe a model's labels."""
+    size = len(host.now.kinds)
+    return {"vocab_id": host.name, "languages": [LANGUAGE], "size": size, "loaded": True}
+
+
+def _project(host: ModelHost) -> dict[str, Any]:
+    """Describe a model."""
+    return {
+        "project_id": host.name,
+        "name": host.name,
+        "language": LANGUAGE,
+        "backend": {"backend_id": "polyseme"},
+        "vocab": _vocabulary(host),
+        "vocab_language": LANGUAGE,
+        "is_trained": True,
+        "modification_time": host.changed,
+    }
+
+
+# ---------------------------------------------------------------------- suggesting
+
+
+_BOUNDS: dict[str, Any] = {
+    "limit": {"type": "integer", "minimum": 0, "default": 10},
+    "threshold": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
+    "language": {"type": "string"},
+}
+_TEXT = {"type": "string"}
+_FIELDS = {
+    "type": "object",
+    "required": ["text"],
+    "properties": _BOUNDS | {"text": _TEXT, "metadata_features": _TEXT},
+}
+
+
+# Without references, which would lead nowhere in the description of the whole service.
+_INDEXED = Document.model_json_schema()
+_INDEXED["properties"]["subjects"] = {"type": "array", "items": Subject.model_json_schema()}
+_DOCUMENTS = {
+    "type": "array",
+    "maxItems": MOST_DOCUMENTS,
+    "items": Document.model_json_schema(),
+}
+_BATCH = {"type": "object", "required": ["documents"], "properties": {"documents": _DOCUMENTS}}
+
+
+@router.post(
+    "/projects/{model}/suggest",
+    summary="Tags for a text of tags, as Annif suggests subjects",
+    openapi_extra=body_of({"application/x-www-form-urlencoded": {"schema": _FIELDS}}),
+)
+async def suggest(request: Request, host: Host) -> Response:
+    """Suggest labels for tags (`text`), for features (`metadata_features`), or for both.
+
+    Features are numbers with commas between them, or little-endian float32 as base64. A text in
+    which no tag is known gets no suggestion.
+    """
+    async with request.form(max_files=0, max_fields=64, max_part_size=2**22) as form:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    if "text" not in fields:
+        raise HTTPException(400, "`text` is missing.")
+    prefix = "metadata_"
+    metadata: dict[str, str] = {}
+    for name, value in fields.items():
+        if name.startswith(prefix):
+            metadata[name.removeprefix(prefix)] = value
+    document = Document(text=fields["text"], metadata=metadata)
+    limit, threshold = _bounds(fields)
+    results, version = await _suggest(host, [document], limit, threshold)
+    return json_response(results[0], version)
+
+
+@router.post(
+    "/projects/{model}/suggest-batch",
+    summary="Tags for up to 32 texts of tags",
+    openapi_extra=body_of({JSON: {"schema": _BATCH}})
+    | {
+        "parameters": [
+            {"name": name, "in": "query", "schema": schema} for name, schema in _BOUNDS.items()
+        ]
+    },
+)
+async def suggest_batch(request: Request, host: Host) -> Response:
+    """Suggest labels for several documents; metadata may have `features`."""
+    try:
+        documents = DocumentBatch.model_validate_json(await request.body()).documents
+    except ValidationError as error:
+        raise HTTPException(400, sentence_of(error)) from error
+    limit, threshold = _bounds(request.query_params)
+    results, version = await _suggest(host, documents, limit, threshold)
+    for result, document in zip(results, documents, strict=True):
+        result["document_id"] = document.document_id
+    return json_response(results, version)
+
+
+async def _suggest(
+    host: ModelHost, documents: Sequence[Document], limit: int, threshold: float
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the suggestions for each document, and the version that gave the last of them."""
+    try:
+        queries = [_suggest_request_of(host, document, limit, threshold) for document in documents]
+    except InputError as error:
+        raise HTTPException(400, str(error)) from error
+    answers = await asyncio.gather(*(_submit(host, query) for query in queries))
+    version = host.now.version
+    results: list[dict[str, Any]] = []
+    for snapshot, suggestions in answers:
+        version = snapshot.version
+        results.append({"results": [_result(suggestion) for suggestion in suggestions]})
+    return results, version
+
+
+def _suggest_request_of(
+    host: ModelHost, document: Document, limit: int, threshold: float
+) -> SuggestRequest | None:
+    """Return the question that a document asks; None where nothing is known of it."""
+    row = _features(document.metadata.get("features"))
+    if row is not None:
+        host.check_row(row)
+    tags = tuple(known_tags(host, document.text))
+    if limit == 0 or (row is None and not tags):
+        return None
+    return SuggestRequest(row, tags, limit, threshold or None)
+
+
+async def _submit(
+    host: ModelHost, query: SuggestRequest | None
+) -> tuple[Snapshot, list[Suggestion]]:
+    """Return a model's answer; a question from which nothing follows gets no suggestion."""
+    if query is not None:
+        with suppress(InputError):  # only tags that are newer than the space
+            return await host.scoring.submit(query)
+    return host.now, []
+
+
+def _features(text: str | None) -> Row | None:
+    """Read features from a field: numbers with commas between them, or base64 of float32."""
+    if not text:
+        return None
+    if "," in text:
+        numbers = text.split(",", MOST_NUMBERS)
+        if not _NUMBERS.fullmatch(text) or len(numbers) > MOST_NUMBERS:
+            raise InputError("`features` must be numbers with commas between them, or base64.")
+        try:
+            with np.errstate(over="ignore"):  # reported as infinity
+                return np.array([float(number) for number in numbers], dtype=np.float32)
+        except (ValueError, OverflowError):
+            raise InputError("`features` holds something that is no number.") from None
+    if len(text) > 8 * MOST_NUMBERS:
+        raise InputError(f"`features` may hold {MOST_NUMBERS} numbers at the most.")
+    return row_of(Encoded(base64=text))
+
+
+def _bounds(fields: Mapping[str, str]) -> tuple[int, float]:
+    """Read how many results are wanted, and how likely they must be."""
+    threshold = 0.0
+    try:
+        limit = int(fields.get("limit", "10"))
+        threshold = float(fields.get("threshold", "0"))
+    except ValueError:
+        limit = -1
+    if limit < 0 or not 0 <= threshold <= 1:
+        raise HTTPException(
+            400, "`limit` must be a whole number from 0 on, `threshold` between 0 and 1."
+        )
+    return min(limit, MOST_RESULTS), threshold
+
+
+def _result(suggestion: Suggestion) -> dict[str, Any]:
+    """Return a suggestion as Annif does."""
+    label = suggestion.label
+    score = round(suggestion.probability, 6)
+    return {"uri": uri_of(label), "label": label, "notation": None, "score": score}
+
+
+# ---------------------------------------------------------------------- learning
+
+
+@router.post(
+    "/projects/{model}/learn",
+    status_code=204,
+    response_class=Response,
+    summary="Learn from documents with their subjects",
+    openapi_extra=body_of({JSON: {"schema": {"type": "array", "items": _INDEXED}}}),
+)
+async def learn(request: Request, host: Host) -> Response:
+    """Learn that labels are right: of an item, where it has features, or as a known tag set.
+
+    The first needs the scope `review`, the second `admin`, as it may bring new labels.
+    """
+    caller = caller_of(request)
+    try:
+        records = json.loads(await request.body())
+        documents = Learned.model_validate({"documents": records}).documents
+    except ValidationError as error:
+        raise HTTPException(400, sentence_of(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, "The body is no JSON.") from error
+    indexed_documents = [document for document in documents if document.subjects]
+    scopes = {_scope_to_learn(document) for document in indexed_documents}
+    for scope in sorted(scopes or {"review"}):
+        if not caller.may(scope):
+            raise HTTPException(403, f"To learn this needs the scope '{scope}'.")
+    try:
+        await run_in_threadpool(_learn, host, indexed_documents, caller)
+    except InputError as error:
+        raise HTTPException(400, str(error)) from error
+    return Response(status_code=204)
+
+
+def _scope_to_learn(document: Indexed) -> str:
+    """Return the scope that is needed to learn from a document."""
+    return "review" if document.metadata.get("features") else "admin"
+
+
+def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> None:
+    """Learn labels of items with features as accepted, and other documents as known ones."""
+    verdicts: list[Verdict] = []
+    rows: dict[str, Row] = {}
+    tag_sets: list[list[str]] = []
+    for document in documents:
+        labels = [_label_of_subject(subject) for subject in document.subjects]
+        row = _features(document.metadata.get("features"))
+        if row is None:
+            tags = known_tags(host, document.text)
+            tag_sets.append([*tags, *labels])
+            continue
+        host.check_row(row)
+        # The same item, however often it is sent.
+        name = document.document_id or hashlib.sha256(row.tobytes()).hexdigest()[:32]
+        rows[name] = row
+        version = host.now.version
+        for label in labels:
+            verdicts.append(Verdict(name, label, True, model=version, who=caller.name))
+    if verdicts:
+        host.learn(verdicts, rows)
+    if tag_sets:
+        detail = f"{len(tag_sets)} documents by Annif's interface"
+        host.change("add", detail, caller.name, lambda tagger: tagger.add_documents(tag_sets))
+
+
+def _label_of_subject(subject: Subject) -> str:
+    """Return the label that a subject stands for."""
+    label = label_of(subject.uri) or subject.label
+    if label and len(label) <= 200 and label.isprintable():
+        return label
+    raise InputError(f"'{subject.uri[:60]}' is no URI of a label here; give its `label`, too.")

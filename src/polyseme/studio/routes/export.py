@@ -1,0 +1,107 @@
+"""Routes that export answers and accepted tags, as files or into sidecars."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from polyseme.media.keywords import Keywords, keywords_of
+from polyseme.media.xmp import answer_suggestions, merge_tags, sidecar_of
+from polyseme.studio.requests import JSON
+from polyseme.studio.routes.http import PROBLEMS, Admin, Host, collection_of, json_response
+from polyseme.studio.schemas import Facts, SidecarBody
+
+router = APIRouter(prefix="/v1", responses=PROBLEMS)
+
+
+@router.get(
+    "/models/{model}/export",
+    tags=["review"],
+    summary="What was accepted",
+    response_class=Response,
+    responses={200: {"content": {"application/jsonl": {}, JSON: {}}}},
+)
+def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "jsonl") -> Response:
+    """Export answers (`jsonl`), or items with accepted tags (`documents`, Label Studio)."""
+    snapshot = host.now
+    if form == "jsonl":  # as `polyseme learn` takes them
+        standing = [verdict._asdict() for verdict in snapshot.tagger.verdicts_.standing()]
+        return _download(_lines(map(_without_none, standing)), "verdicts.jsonl")
+    collection = collection_of(host)
+    if form == "documents":  # as `polyseme fit --documents` takes them
+        documents = ({"id": name, "labels": tags} for name, tags in snapshot.accepted(collection))
+        return _download(_lines(documents), "documents.jsonl")
+    tasks = [_labelled_task(name, tags) for name, tags in snapshot.accepted(collection)]
+    return _download(json.dumps(tasks, ensure_ascii=False), "label-studio.json", JSON)
+
+
+def _without_none(record: Facts) -> Facts:
+    """Return a record without the fields that have no value."""
+    return {key: value for key, value in record.items() if value is not None}
+
+
+def _labelled_task(name: str, tags: Sequence[str]) -> Facts:
+    """Return an item with its tags as a task of Label Studio."""
+    result = {
+        "from_name": "tags",
+        "to_name": "item",
+        "type": "taxonomy",
+        "value": {"taxonomy": [[tag] for tag in tags]},
+    }
+    return {"data": {"item": name}, "annotations": [{"result": [result]}]}
+
+
+def _download(text: str, name: str, media: str = "application/jsonl") -> Response:
+    """Return a text as a file; it is whole before any of it is sent."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    # What UTF-8 does not have becomes an escape of JSON, and is read back as it was.
+    data = text.encode("utf-8", "backslashreplace")
+    return Response(data, headers=headers, media_type=media)
+
+
+def _lines(records: Iterable[Facts]) -> str:
+    """Return records as lines of JSON."""
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
+    return "".join(lines)
+
+
+@router.post(
+    "/models/{model}/export/sidecars", tags=["review"], summary="Accepted tags beside the files"
+)
+def sidecars(body: SidecarBody, host: Host, caller: Admin) -> Response:
+    """Write accepted tags to XMP files beside the collection's files, or count them."""
+    collection = collection_of(host)
+    snapshot = host.now
+    n_files = 0
+    n_tags = 0
+    for name, verdicts in snapshot.said.items():
+        accepted = [snapshot.named(verdict.label) for verdict in verdicts if verdict.answer]
+        path = collection.file_of(name) if name in collection else None
+        if not accepted or path is None:
+            continue
+        added = add_accepted_tags(path, collection.media, accepted, dry_run=body.dry_run)
+        n_files += bool(added)
+        n_tags += len(added)
+    content = {"files": n_files, "tags": n_tags, "dry_run": body.dry_run}
+    return json_response(content, snapshot.version)
+
+
+def add_accepted_tags(
+    path: Path, kind: str | None, tags: Sequence[str], *, dry_run: bool
+) -> list[str]:
+    """Add accepted tags to the sidecar of a file; return those that it lacked."""
+    sidecar = sidecar_of(path)
+    inside = Keywords([], [], [])
+    if kind is not None and not sidecar.exists():  # a new one would hide them
+        inside = keywords_of(path, kind)
+    added = merge_tags(
+        sidecar, tags, present=inside.tags, hierarchies=inside.hierarchies, dry_run=dry_run
+    )
+    if added and not dry_run:
+        answer_suggestions(sidecar, accept=added)
+    return added

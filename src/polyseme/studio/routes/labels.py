@@ -1,0 +1,278 @@
+"""Routes of the vocabulary: labels, their senses, and changes to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from itertools import chain, islice
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from polyseme.base.validation import InputError
+from polyseme.documents.vocabulary import similar_labels
+from polyseme.feedback.verdict_log import Verdict
+from polyseme.scoring.senses import label_senses
+from polyseme.studio.access import Caller
+from polyseme.studio.host import ModelHost, Snapshot
+from polyseme.studio.landscape import companions
+from polyseme.studio.routes.http import (
+    PROBLEMS,
+    Admin,
+    Host,
+    LabelName,
+    Limit,
+    Offset,
+    finite_or_none,
+    json_response,
+)
+from polyseme.studio.schemas import (
+    AddBody,
+    AddedOut,
+    BlockBody,
+    Facts,
+    MergeBody,
+    RenameBody,
+    VersionOut,
+)
+from polyseme.tagger import ZeroShotTagger
+
+router = APIRouter(prefix="/v1", responses=PROBLEMS)
+
+
+@router.get("/models/{model}/labels", tags=["vocabulary"], summary="All labels")
+def labels(
+    host: Host,
+    query: Annotated[str, Query(max_length=200)] = "",
+    kind: Literal["seen", "unseen", "oov"] | None = None,
+    blocked: bool | None = None,
+    order: Literal["count", "name", "quality"] = "count",
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Response:
+    """List labels, those that begin with the query first."""
+    snapshot = host.now
+    query_key = snapshot.key(query) if query else ""
+    blocked_labels = set(snapshot.tagger.vocabulary_.blocked)
+    matches: list[str] = []
+    for label, label_kind in snapshot.kinds.items():
+        if kind is not None and label_kind != kind:
+            continue
+        if query_key not in snapshot.key(label):
+            continue
+        is_blocked = label in blocked_labels
+        if blocked is not None and blocked != is_blocked:
+            continue
+        matches.append(label)
+
+    def sort_key(label: str) -> tuple[Any, ...]:
+        label_key = snapshot.key(label)
+        begins_otherwise = not label_key.startswith(query_key)
+        return (begins_otherwise, *_order_of(snapshot, label, order))
+
+    matches.sort(key=sort_key)
+    page_labels = matches[offset : offset + limit]
+    page = [_label(snapshot, label) for label in page_labels]
+    content = {"total": len(matches), "labels": page}
+    return json_response(content, snapshot.version)
+
+
+def _order_of(snapshot: Snapshot, label: str, order: str) -> tuple[Any, ...]:
+    """Return the sort key of a label by name, by quality or by count."""
+    if order == "name":
+        return (label.casefold(),)
+    if order == "count":
+        count = snapshot.counts.get(label, 0)
+        return (-count, label)
+    measured = snapshot.tagger.validation_
+    quality = {} if measured is None else measured.labels
+    for value in quality.get(label, ()):
+        if value is not None:
+            return (False, -value, label)
+    return (True, 0.0, label)
+
+
+def _label(snapshot: Snapshot, label: str) -> Facts:
+    """Return a label with its counts, quality and answers."""
+    measured = snapshot.tagger.validation_
+    seen: float | None = None
+    unseen: float | None = None
+    if measured is not None:
+        seen, unseen = measured.labels.get(label, (None, None))
+    yes, no = snapshot.answers.get(label, (0, 0))
+    return {
+        "label": label,
+        "kind": snapshot.kinds[label],
+        "count": snapshot.counts.get(label, 0),
+        "blocked": label in snapshot.tagger.vocabulary_.blocked,
+        "quality": finite_or_none(seen),
+        "quality_unseen": finite_or_none(unseen),
+        "verdicts": {"yes": yes, "no": no},
+    }
+
+
+@router.get("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="One label")
+def card(host: Host, label: LabelName) -> Response:
+    """Return a label with its senses, companions and quality."""
+    snapshot = host.now
+    tagger = snapshot.tagger
+    vocabulary = tagger.vocabulary_
+    name = snapshot.label(label)
+    aliases = [alias for alias in vocabulary.aliases if vocabulary.resolve(alias) == name]
+    content = _label(snapshot, name) | {
+        "aliases": aliases,
+        "implies": list(vocabulary.implies.get(name, ())),
+        "senses": [],
+        "silhouette": None,
+        "companions": [],
+        "similar": [],
+    }
+    if snapshot.counts.get(name):
+        label_companions = companions(tagger.store_, name, normalize=tagger.normalize_labels_)
+        content["companions"] = [asdict(companion) for companion in label_companions]
+        similar: list[Facts] = []
+        for similar_label, alike in snapshot.similar.get(name, ()):
+            similar.append({"label": similar_label, "alike": alike})
+        content["similar"] = similar
+        content |= _senses(tagger, name)
+    return json_response(content, snapshot.version)
+
+
+def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
+    """Return the senses of a label, each with some of its documents."""
+    sense_map = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
+    if sense_map is None:
+        return {}
+    records: list[Facts] = []
+    for number, words in enumerate(sense_map.words):
+        rows = sense_map.documents[sense_map.senses == number].tolist()
+        tag_sets = dict.fromkeys(tagger.store_.document(row) for row in rows[:50])
+        examples = [list(tag_set) for tag_set in islice(tag_sets, 5)]
+        records.append(
+            {
+                "words": list(words),
+                "count": len(rows),
+                "documents": rows,
+                "example_sets": examples,
+            }
+        )
+    return {"senses": records, "silhouette": sense_map.silhouette}
+
+
+@router.post("/models/{model}/labels", tags=["vocabulary"], summary="New labels")
+def add(body: AddBody, host: Host, caller: Admin) -> AddedOut:
+    """Add labels by tag sets, by items of the collection that have them, or by their names."""
+    ways = [bool(body.documents), bool(body.items), bool(body.labels)]
+    if sum(ways) != 1 or bool(body.label) != bool(body.items):
+        raise InputError("Give `documents`, or `label` with `items`, or `labels` by name.")
+    before = set(host.now.kinds)
+    documents: tuple[str, ...] = ()
+    if body.documents:
+        tags = dict.fromkeys(chain.from_iterable(body.documents))
+        detail = ", ".join(tags)[:200]
+        documents = host.change(
+            "add", detail, caller.name, lambda tagger: tagger.add_documents(body.documents)
+        )
+    elif body.labels:
+        if host.words is None:
+            raise InputError(
+                "Labels by name need word vectors; start the service with --word-vectors."
+            )
+        words = host.words
+        detail = ", ".join(body.labels)[:200]
+        host.change(
+            "add by name",
+            detail,
+            caller.name,
+            lambda tagger: tagger.add_labels(body.labels, words),
+        )
+    else:
+        assert body.label is not None
+        verdicts = [Verdict(name, body.label, True, who=caller.name) for name in body.items]
+        host.learn(verdicts)
+    snapshot = host.now
+    added = [label for label in snapshot.kinds if label not in before]
+    return AddedOut(added=added, documents=list(documents), version=snapshot.version)
+
+
+@router.delete("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="Remove a label")
+def remove(host: Host, label: LabelName, caller: Admin) -> VersionOut:
+    """Remove a label for good: it is taken out of all known documents."""
+    name = host.now.label(label)
+    return _change(host, "remove", name, caller, lambda tagger: tagger.remove_labels([name]))
+
+
+def _change(
+    host: ModelHost, action: str, detail: str, caller: Caller, function: Callable[..., Any]
+) -> VersionOut:
+    """Return the version that answers after a change; see `ModelHost.change`."""
+    host.change(action, detail, caller.name, function)
+    return VersionOut(version=host.now.version)
+
+
+@router.post("/models/{model}/labels/{label:name}/rename", tags=["vocabulary"], summary="Rename")
+def rename(body: RenameBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
+    """Rename a label; the former name is still understood."""
+    name = host.now.label(label)
+    new_name = body.name
+
+    def change(tagger: ZeroShotTagger) -> object:
+        return tagger.rename(name, new_name)
+
+    return _change(host, "rename", f"{name} to {new_name}", caller, change)
+
+
+@router.post("/models/{model}/labels/{label:name}/merge", tags=["vocabulary"], summary="Merge")
+def merge(body: MergeBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
+    """Let another label stand for this one, too."""
+    snapshot = host.now
+    name = snapshot.label(label)
+    into = snapshot.label(body.into)
+
+    def change(tagger: ZeroShotTagger) -> object:
+        return tagger.merge(name, into)
+
+    return _change(host, "merge", f"{name} into {into}", caller, change)
+
+
+@router.post("/models/{model}/labels/{label:name}/block", tags=["vocabulary"], summary="Block")
+def block(body: BlockBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
+    """Never suggest a label, or suggest it again."""
+    name = host.now.label(label)
+    action = "unblock" if body.undo else "block"
+
+    def change(tagger: ZeroShotTagger) -> object:
+        return tagger.block([name], undo=body.undo)
+
+    return _change(host, action, name, caller, change)
+
+
+@router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")
+def merges(host: Host, limit: Limit = 20) -> Response:
+    """Suggest labels to merge, such as cards into card."""
+    snapshot = host.now
+    store = snapshot.tagger.store_
+    pairs: list[Facts] = []
+    for label, into, alike in similar_labels(store.matrix, store.labels, limit):
+        pairs.append({"label": label, "into": into, "alike": alike})
+    return json_response({"pairs": pairs}, snapshot.version)
+
+
+@router.get("/models/{model}/candidates", tags=["vocabulary"], summary="Tags it does not know")
+def candidates(host: Host, limit: Limit = 100) -> Response:
+    """Return tags outside the vocabulary: of the collection's items, and of requests."""
+    snapshot = host.now
+    counts_by_source: dict[str, dict[str, int]] = {"items": {}, "asked": dict(host.told.typed)}
+    if host.collection is not None:
+        counts_by_source["items"] = dict(host.collection.tag_counts)
+    ranking: list[tuple[int, str, str]] = []
+    for source, counts in counts_by_source.items():
+        for tag, count in counts.items():
+            if snapshot.known(tag) is None:
+                ranking.append((-count, tag, source))
+    ranking.sort()
+    records: list[Facts] = []
+    for negative_count, tag, source in ranking[:limit]:
+        records.append({"label": tag, "count": -negative_count, "source": source})
+    return json_response({"candidates": records}, snapshot.version)

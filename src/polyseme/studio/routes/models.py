@@ -1,0 +1,192 @@
+"""Routes of models: their description, versions, refits and reliability."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, HTTPException, Request
+from fastapi import Path as InPath
+from fastapi.responses import Response
+
+from polyseme.storage.model_file import package_version
+from polyseme.studio.access import Caller
+from polyseme.studio.host import ModelHost, Snapshot
+from polyseme.studio.routes.http import (
+    PROBLEMS,
+    Admin,
+    Host,
+    caller_of,
+    finite_or_none,
+    json_response,
+)
+from polyseme.studio.schemas import Facts, RefitOut, VersionOut
+from polyseme.tagger import ZeroShotTagger
+
+router = APIRouter(prefix="/v1", responses=PROBLEMS)
+
+
+@router.get("/models", tags=["models"], summary="All models")
+def models(request: Request) -> Response:
+    """List the models that answer here."""
+    hosts: dict[str, ModelHost] = request.app.state.hosts
+    caller = caller_of(request)
+    descriptions = [_describe(host, caller) for host in hosts.values()]
+    return json_response({"models": descriptions})
+
+
+@router.get("/models/{model}", tags=["models"], summary="One model")
+def model(host: Host, request: Request) -> Response:
+    """Describe a model: its sizes, its input, and its measured quality."""
+    return json_response(_describe(host, caller_of(request)), host.now.version)
+
+
+def _describe(host: ModelHost, caller: Caller) -> Facts:
+    """Describe a model."""
+    snapshot = host.now
+    tagger = snapshot.tagger
+    kinds = list(snapshot.kinds.values())
+    return {
+        "id": host.name,
+        "version": snapshot.version,
+        "n_labels": len(kinds),
+        "kinds": {kind: kinds.count(kind) for kind in ("seen", "unseen", "oov")},
+        "n_documents": len(tagger.store_.ids),
+        "n_features": tagger.n_features_in_,
+        "media": None if tagger.features_ is None else tagger.features_.kind,
+        "learned_from_pool": tagger.pooled_,
+        "can_rank_items": bool(tagger.n_features_in_),
+        "takes_names": host.words is not None,
+        "collection": _collection_facts(host, snapshot),
+        "quality": _quality(tagger),
+        "verdicts": {
+            "standing": sum(yes + no for yes, no in snapshot.answers.values()),
+            "undone": snapshot.n_undone,
+            "last": snapshot.n_events,
+        },
+        "status": "ready",
+        "trouble": host.told.trouble,
+        "changed": host.changed,
+        "scopes": list(caller.scopes),
+    }
+
+
+def _collection_facts(host: ModelHost, snapshot: Snapshot) -> Facts | None:
+    """Describe the items that people review; None where there are none."""
+    collection = host.collection
+    if collection is None:
+        return None
+    return {
+        "n_items": len(collection),
+        "has_media": collection.media is not None,
+        "media": collection.media,
+        "n_reviewed": collection.n_reviewed(snapshot.reviewed),
+        "n_untagged": collection.n_untagged,
+    }
+
+
+def _quality(tagger: ZeroShotTagger) -> Facts | None:
+    """Return the measured quality of a model; None where it was not validated."""
+    measured = tagger.validation_
+    if measured is None:
+        return None
+    quality: Facts = {}
+    for kind, metrics in (("seen", measured.seen), ("unseen", measured.unseen)):
+        quality[kind] = {
+            "e_map": finite_or_none(metrics.example_map),
+            "c_map": finite_or_none(metrics.concept_map),
+            "precision": finite_or_none(metrics.precision),
+            "recall": finite_or_none(metrics.recall),
+        }
+    return quality | {
+        "highest_precision_unseen": measured.highest_precision,
+        "pool_gain": finite_or_none(measured.pool_gain),
+        "click_gain": finite_or_none(measured.click_gain),
+        "baselines": measured.baselines,
+    }
+
+
+@router.post("/models/{model}/reload", tags=["models"], summary="Load the model on disk")
+def reload(host: Host, caller: Admin) -> VersionOut:
+    """Load the model beside the one in use; if it cannot be used, the old one goes on."""
+    host.reload()
+    return VersionOut(version=host.now.version)
+
+
+@router.get("/models/{model}/versions", tags=["models"], summary="What changed, and when")
+def versions(host: Host) -> Response:
+    """List the versions that are kept, the oldest first."""
+    current: int | None = None
+    records: list[Facts] = []
+    for version in host.versions.all():
+        records.append(asdict(version))
+        if version.digest == host.now.digest:
+            current = version.number
+    return json_response({"current": current, "versions": records})
+
+
+@router.post("/models/{model}/versions/{number}/restore", tags=["models"], summary="Roll back")
+def restore(
+    host: Host, caller: Admin, number: Annotated[int, InPath(ge=1, lt=10**9)]
+) -> VersionOut:
+    """Restore a former version, as a new one; people's answers stay."""
+    numbers = {version.number for version in host.versions.all()}
+    if number not in numbers:
+        raise HTTPException(404, f"There is no version {number}.")
+    host.restore(number, caller.name)
+    return VersionOut(version=host.now.version)
+
+
+@router.post(
+    "/models/{model}/refit",
+    tags=["models"],
+    summary="Fit the model again, from where it is",
+    status_code=202,
+)
+def refit(host: Host, caller: Admin) -> RefitOut:
+    """Fit to the items and their tags as they were accepted, in the background.
+
+    The fit starts from the model's members. The model goes on answering, and is replaced when the
+    fit is done; answers that are given meanwhile stay. One refit runs at a time (409).
+    """
+    host.refitting.start(caller.name)
+    return RefitOut(**asdict(host.refitting.status))
+
+
+@router.get("/models/{model}/refit", tags=["models"], summary="How far the refit is")
+def refit_status(host: Host) -> RefitOut:
+    """Return the state of the last refit, how many rounds are done, and why it failed."""
+    return RefitOut(**asdict(host.refitting.status))
+
+
+@router.get("/models/{model}/reliability", tags=["models"], summary="Are probabilities true?")
+def reliability(host: Host) -> Response:
+    """Return predicted and observed frequencies of held-out items, and thresholds by precision."""
+    tagger = host.now.tagger
+    measured = tagger.validation_
+    curves = {} if measured is None else measured.curves
+    content: Facts = {}
+    for kind in ("seen", "unseen"):
+        bins: list[Facts] = []
+        for n, predicted, observed in curves.get(kind, ()):
+            if n:
+                bins.append({"predicted": predicted, "observed": observed, "n": n})
+        content[kind] = bins
+    thresholds: list[Facts] = []
+    if tagger.n_features_in_:
+        for precision in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
+            unseen = np.inf if measured is None else measured.threshold(precision)
+            seen = float(tagger.space_.threshold(precision))
+            threshold: Facts = {"precision": precision}
+            threshold["seen"] = finite_or_none(seen)
+            threshold["unseen"] = finite_or_none(unseen)
+            thresholds.append(threshold)
+    content["thresholds"] = thresholds
+    return json_response(content, host.now.version)
+
+
+@router.get("/", tags=["models"], summary="What this is")
+def root() -> dict[str, str]:
+    """Return the name and the version of the service."""
+    return {"title": "polyseme", "version": package_version()}

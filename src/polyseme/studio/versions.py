@@ -1,0 +1,148 @@
+"""Versions of a model: every state that the service saved, and its change.
+
+In: a model's folder, after each change. Out: `versions/0001.safetensors` and so on inside it, each
+a whole model that can be put back, and beside each a `.json` that says what changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from polyseme.base.validation import InputError
+from polyseme.storage.atomic_files import locked, replacing
+from polyseme.storage.model_file import MODEL, ModelFileError, State, read_digest, read_file
+
+FOLDER = "versions"
+_CHANGE = re.compile(r"([0-9]{4,9})\.json")
+_WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Version:
+    """One state of a model, and the change that led to it."""
+
+    number: int
+    digest: str  # the first 12 hexadecimal digits
+    time: str
+    who: str | None
+    action: str
+    detail: str
+    n_labels: int
+    n_documents: int
+
+
+class Versions:
+    """The versions of one model.
+
+    Parameters
+    ----------
+    model : Path
+        The model's folder.
+    most : int
+        How many are kept; the oldest go first.
+    """
+
+    def __init__(self, model: Path, most: int = 50) -> None:
+        self.model = model
+        self.most = most
+        self._folder = model / FOLDER
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Lock the versions for a change; other services that change the model wait."""
+        # Old versions are removed, and the target of a link may belong to others.
+        if self._folder.is_symlink():
+            raise ModelFileError(f"'{self._folder}' is a link where versions belong; move it away.")
+        if self._folder.exists() and not self._folder.is_dir():
+            raise ModelFileError(f"'{self._folder}' is a file where versions belong; move it away.")
+        self._folder.mkdir(exist_ok=True)
+        with locked(self._folder, _WAIT_SECONDS, ModelFileError):
+            yield
+
+    def current(self) -> str:
+        """Return the digest of the model that is on disk, its first 12 hexadecimal digits."""
+        return read_digest(self.model)[:12]
+
+    def all(self) -> list[Version]:
+        """Return all versions that are kept, the oldest first; damaged ones are passed over."""
+        versions = []
+        for number in self._numbers():
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                fields = json.loads(self._file(number, "json").read_text("utf-8"))
+                version = Version(**fields)
+                if version.number == number:
+                    versions.append(version)
+        return versions
+
+    def keep(
+        self, action: str, detail: str, who: str | None, n_labels: int, n_documents: int
+    ) -> Version:
+        """Store the model that is on disk now as a version, unless the last one is the same.
+
+        Parameters
+        ----------
+        action, detail : str
+            What was done, such as "rename", and to what.
+        who : str, optional
+        n_labels, n_documents : int
+            What the model holds.
+        """
+        digest = self.current()
+        versions = self.all()
+        if versions and versions[-1].digest == digest:
+            return versions[-1]
+        number = max(self._numbers(), default=0) + 1
+        saved_at = datetime.now(UTC).isoformat(timespec="seconds")
+        version = Version(number, digest, saved_at, who, action, detail, n_labels, n_documents)
+        try:
+            self._write(version)
+        except OSError as error:
+            raise ModelFileError(
+                f"The model at '{self.model}' is saved, and no version of it can be kept "
+                f"({error.strerror or error}); make room there, and change it again."
+            ) from error
+        for old_number in self._numbers()[: -self.most]:
+            self._file(old_number, "json").unlink(missing_ok=True)
+            self._file(old_number, "safetensors").unlink(missing_ok=True)
+        return version
+
+    def _write(self, version: Version) -> None:
+        """Write a version's model, and then what says that it is there."""
+        copy = self._file(version.number, "safetensors")
+        with (self.model / MODEL).open("rb") as source, replacing(copy) as stream:
+            shutil.copyfileobj(source, stream)
+        text = json.dumps(asdict(version), indent=1)
+        with replacing(self._file(version.number, "json")) as stream:
+            stream.write(f"{text}\n".encode())
+
+    def state(self, number: int) -> State:
+        """Read a version, with all checks of a model.
+
+        Parameters
+        ----------
+        number : int
+        """
+        numbers = self._numbers()
+        if number not in numbers:
+            span = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
+            raise InputError(f"There is no version {number}; kept are {span}.")
+        saved = read_file(self._file(number, "safetensors"), "tagger")
+        return saved.config, saved.arrays
+
+    def _file(self, number: int, suffix: str) -> Path:
+        """Return a file of a version."""
+        return self._folder / f"{number:04d}.{suffix}"
+
+    def _numbers(self) -> list[int]:
+        """Return the numbers of all versions, in order."""
+        if not self._folder.is_dir():
+            return []
+        matches = [_CHANGE.fullmatch(entry.name) for entry in self._folder.iterdir()]
+        return sorted(int(match[1]) for match in matches if match)

@@ -1,0 +1,306 @@
+"""Documents: which were met before, what the store knows of them, who votes, and who is nearest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyseme import ConceptSpace, SpacePlan
+from polyseme.base.validation import InputError
+from polyseme.documents import tags as tags_module
+from polyseme.documents.corpus import LabelCorpus, unique_rows
+from polyseme.documents.label_sets import (
+    label_column,
+    met_documents,
+    training_tables,
+    unmet_documents,
+)
+from polyseme.documents.toy import THEMES
+from polyseme.published.descriptors import ContextDescriptor
+from polyseme.published.embedding import ConceptEmbedding
+from polyseme.published.priming import PrimingRanker, PrimingStore
+from polyseme.published.training import TrainingPlan
+from polyseme.scoring.known_documents import KnownDocuments
+from polyseme.space.votes import Voters
+
+
+def corpus_of(documents, ids=None):
+    return LabelCorpus.from_documents(documents, ids=ids)
+
+
+# ------------------------------------------------------------------ documents met before
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.frozensets(st.integers(0, 6)), max_size=20))
+def test_distinct_rows_are_those_met_first(documents):
+    matrix = np.array([[c in d for c in range(7)] for d in documents], dtype=bool).reshape(-1, 7)
+    distinct, places = unique_rows(sp.csr_matrix(matrix))
+    met = list(dict.fromkeys(documents))
+    assert [frozenset(np.flatnonzero(row)) for row in distinct.toarray()] == met
+    assert places.tolist() == [met.index(document) for document in documents]
+
+
+def plain_met(corpus, teaching):
+    """Compare namesakes one by one, by what their corpora compare labels by."""
+    rows = {name: row for row, name in enumerate(teaching.ids)}
+    met = []
+    for row, name in enumerate(corpus.ids):
+        own = {corpus.key(label) for label in corpus.document(row)}
+        place = rows.get(name, -1)
+        other = {teaching.key(label) for label in teaching.document(place)} if place >= 0 else None
+        met.append(place if own == other else -1)
+    return met
+
+
+_NAMED = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.frozensets(st.sampled_from(["Sun", "sun", "sea", "oak  tree", "oak tree", "ash"])),
+    min_size=1,
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(_NAMED, _NAMED, st.booleans(), st.booleans())
+def test_met_documents_equal_a_comparison_one_by_one(ours, theirs, normalize, other):
+    corpus = LabelCorpus.from_documents(ours.values(), ids=list(ours), normalize=normalize)
+    teaching = LabelCorpus.from_documents(theirs.values(), ids=list(theirs), normalize=other)
+    assert met_documents(corpus, teaching).tolist() == plain_met(corpus, teaching)
+
+
+def test_a_document_met_twice_counts_once_and_a_namesake_is_renamed():
+    label_sets = corpus_of([("a", "b"), ("c", "b")], ["x", "y"])
+    new = unmet_documents(corpus_of([("B", "A"), ("c", "d"), ("a",)], ["x", "y", "z"]), label_sets)
+    assert new.ids == ("instance:y", "z")
+    assert [set(document) for document in new] == [{"c", "d"}, {"A"}]
+
+
+def test_groups_of_documents_and_of_items_are_told_to_the_space():
+    label_sets = corpus_of([("a", "b"), ("a",), ("b",)], ["x", "y", "z"])
+    items = replace(corpus_of([("a",), ("b", "c")], ["y", "w"]), groups=("g", "g"))
+    tables = training_tables(items, label_sets, ("a", "b", "c"))
+    assert tables.item_documents.tolist() == [1, 3] and tables.n_label_sets == 3
+    assert tables.documents.toarray().tolist() == [[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    assert tables.groups[1] == tables.groups[3] and len(set(tables.groups.tolist())) == 3
+    alone = training_tables(corpus_of([("a",)], ["q"]), label_sets, ("a", "b", "c"))
+    assert alone.groups is None
+
+
+# ------------------------------------------------------------------ the store
+
+
+@pytest.fixture(scope="module")
+def space(toy_tagger):
+    return toy_tagger.space_
+
+
+@pytest.fixture(scope="module")
+def labels(toy_tagger):
+    return toy_tagger.store_.labels
+
+
+@pytest.fixture
+def few(space, labels):
+    """A store of twelve documents, two of which hold the same labels as another."""
+    documents = [theme[first : first + 3] for theme in THEMES.values() for first in (0, 2)]
+    documents += [documents[3], documents[0]]
+    corpus = corpus_of(documents, [f"d{row}" for row in range(12)])
+    return KnownDocuments.of(space, labels, corpus, corpus)[0]
+
+
+def test_label_sets_come_first_and_items_documents_if_they_are_new(space, labels):
+    semantics = corpus_of([("sea", "sand"), ("oak",)], ["a", "b"])
+    items = corpus_of([("sea", "sand"), ("oak", "moss"), ("bus",)], ["a", "b", "c"])
+    store, dropped = KnownDocuments.of(space, labels, semantics, items)
+    assert store.ids == ("a", "b", "instance:b", "c") and dropped == ()
+    assert store.document(2) == ("moss", "oak")
+    assert store.labels == labels and store.n_learned == len(labels)
+
+
+def test_points_are_those_of_the_documents(few, space):
+    assert few.sets.tolist() == [*range(10), 3, 0] and len(few.points) == 10
+    for row in range(12):
+        document = few.document(row)
+        table = np.isin(np.asarray(few.labels), document)[None].astype(float)
+        point = space.points(space.encode_documents(sp.csr_matrix(table)))[0]
+        np.testing.assert_allclose(few.points[few.sets[row]], point, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(few.points, axis=1), 1, rtol=1e-5)
+
+
+def test_documents_without_a_learned_label_are_dropped_by_name(few, space):
+    more = corpus_of(
+        [("sea", "squid"), ("squid", "kraken"), (), ("kraken",)], ["m0", "m1", "m2", "m3"]
+    )
+    grown, ids, dropped = few.add(space, more)
+    assert ids == ("m0",) and dropped == ("m1", "m2", "m3")
+    assert grown.labels == (*few.labels, "squid"), "a label is not known by documents left out"
+    assert grown.n_learned == few.n_learned
+    assert grown.document(12) == ("sea", "squid")
+    assert len(few.ids) == 12, "the smaller store is left as it was"
+
+
+def test_new_labels_stand_in_the_order_they_were_met(few, space):
+    grown = few.add(space, corpus_of([("sea", "zebra")]))[0]
+    again, ids, _ = grown.add(space, corpus_of([("sea", "ape"), ("sea", "zebra", "bee")]))
+    assert again.labels[few.n_learned :] == ("zebra", "ape", "bee")
+    assert again.document(again.ids.index(ids[1])) == ("sea", "zebra", "bee")
+    assert again.counts[-3:].tolist() == [2, 1, 1]
+
+
+def test_taken_and_unknown_names_are_refused_and_nameless_documents_get_free_numbers(few, space):
+    with pytest.raises(InputError, match="A document named 'd3' is known already"):
+        few.add(space, corpus_of([("sea",), ("oak",)], ["new", "d3"]))
+    numbered = few.add(space, corpus_of([("sea",)], ["13"]))[0]
+    grown, ids, _ = numbered.add(space, corpus_of([("sea",), ("oak",), ("bus",)]))
+    assert ids == ("14", "15", "16") and len(set(grown.ids)) == 16
+    with pytest.raises(InputError, match="No known document is named 'nobody'; nothing was"):
+        few.remove(["d0", "nobody"])
+
+
+def test_a_tag_set_of_two_documents_is_placed_once(few, space):
+    grown, _, _ = few.add(space, corpus_of([few.document(5), ("sea", "squid"), ("squid", "sea")]))
+    assert grown.sets[12:].tolist() == [5, 10, 10]
+    assert len(grown.points) == 11
+    # A new label has no place in a code: the set lies where its learned labels lie.
+    alone = few.add(space, corpus_of([("sea",)]))[0]
+    np.testing.assert_allclose(grown.points[10], alone.points[10], atol=1e-6)
+
+
+@pytest.mark.parametrize("gone", ["m0", ["m0", "m2"], {"d3"}, ["d0", "d11", "m1"], []])
+def test_what_is_removed_was_never_there(few, space, gone):
+    new = corpus_of([("sea", "squid"), ("sea", "kraken"), ("oak", "squid")], ["m0", "m1", "m2"])
+    grown = few.add(space, new)[0]
+    names = {gone} if isinstance(gone, str) else set(gone)
+    found = grown.remove(gone)
+    kept = [row for row, name in enumerate(grown.ids) if name not in names]
+    left = corpus_of([grown.document(row) for row in kept], [grown.ids[row] for row in kept])
+    wanted = KnownDocuments.of(space, few.labels, left, left)[0]
+    for name in ("labels", "n_learned", "ids"):
+        assert getattr(found, name) == getattr(wanted, name)
+    for name in ("matrix", "sets", "points"):
+        arrays = (getattr(store, name) for store in (found, wanted))
+        arrays = (array.toarray() if name == "matrix" else array for array in arrays)
+        np.testing.assert_allclose(*arrays, atol=1e-6, err_msg=name)
+
+
+def test_all_documents_may_go(few, space):
+    empty = few.remove(few.ids)
+    assert empty.ids == () and empty.labels == few.labels and not empty.counts.any()
+    assert not empty.vote_shares(few.points[:2]).any()
+    assert empty.nearest(few.points[0], 0, 3) == ()
+    again, _, _ = empty.add(space, corpus_of([("sea",)]))
+    assert again.sets.tolist() == [0]
+
+
+# ------------------------------------------------------------------ inference
+
+
+def test_every_document_votes_not_only_distinct_ones(few, space, world):
+    points = space.points(space.item_codes(world.X_test[:6]))
+    wanted = Voters.of(few.points[few.sets], few.matrix).shares(points)
+    np.testing.assert_allclose(few.vote_shares(points), wanted, rtol=1e-4)
+
+
+def test_a_label_gets_the_same_votes_alone_as_among_all(few, space, world):
+    points = space.points(space.item_codes(world.X_test[:6]))
+    wanted, totals = few.vote_shares(points), few.total_votes(points)
+    found = np.stack(
+        [few.label_vote_shares(points, one, totals) for one in range(len(few.labels))], 1
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    assert (wanted == 0).any() and (found[wanted == 0] == 0).all()
+
+
+def test_neighbours_come_from_near_to_far_with_all_their_names(few, space, world):
+    point = space.points(space.item_codes(world.X_test[:1]))[0]
+    column = few.labels.index("phone")
+    found = few.nearest(point, column, 20)
+    assert len(found) == 10
+    distances = [one.distance for one in found]
+    assert distances == sorted(distances) and distances[0] < distances[-1]
+    assert sum(one.share for one in found) == pytest.approx(1)
+    assert few.nearest(point, column, 3) == found[:3]
+    names = [name for one in found for name in one.document_ids]
+    assert sorted(names) == sorted(few.ids)
+    assert {"d3", "d10"} in [set(one.document_ids) for one in found]
+    for one in found:
+        rows = [few.ids.index(name) for name in one.document_ids]
+        assert {few.document(row) for row in rows} == {one.document}
+        assert one.holds == ("phone" in one.document)
+        cosine = float(few.points[few.sets[rows[0]]].astype(float) @ point.astype(float))
+        assert one.distance == pytest.approx(1 - cosine, abs=1e-6)
+    # Shares are votes: those that hold the label have as much as it has.
+    held = sum(one.share for one in found if one.holds)
+    assert held == pytest.approx(float(few.vote_shares(point[None])[0, column]), rel=1e-4)
+
+
+def test_a_column_is_found_by_any_spelling_and_close_ones_are_named(few):
+    assert label_column(few.labels, "  APPLE ", normalize=True) == few.labels.index("apple")
+    message = r"Unknown label 'appel'; close to it: apple.*all 29 known"
+    with pytest.raises(InputError, match=message):
+        label_column(few.labels, "appel", normalize=True)
+    with pytest.raises(InputError, match="Unknown label 'APPLE'"):
+        label_column(few.labels, "APPLE", normalize=False)
+
+
+def test_concepts_are_labels_where_their_documents_lie(few):
+    concepts = few.concepts()
+    assert len(concepts) == few.matrix.nnz and concepts.labels == few.labels
+    for point, label, row in zip(
+        concepts.points, concepts.label_ids, concepts.document_ids, strict=True
+    ):
+        assert few.labels[label] in few.document(int(row))
+        np.testing.assert_array_equal(point, few.points[few.sets[row]])
+
+
+# ------------------------------------------------------------------ memory
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Return 3,000 documents over 5,340 labels: a table of 16 MB with a byte for each."""
+    generator = np.random.default_rng(0)
+    columns = (10_000 * generator.random((3_000, 4)) ** 3).astype(int)
+    return corpus_of([{f"t{column}" for column in row} for row in columns])
+
+
+def test_no_dense_matrix_is_made_of_many_labels(wide, most_bytes, monkeypatch):
+    dense = wide.matrix.shape[0] * wide.matrix.shape[1]
+    context = ContextDescriptor(n_topics=4, n_iter=2, random_state=0)
+    _, most = most_bytes(context.fit, wide.matrix)
+    assert most < dense / 4
+    _, most = most_bytes(context.transform, wide.matrix)
+    assert most < dense / 2
+    plan = TrainingPlan(max_epochs=1, min_steps=1, max_steps=1, batch_size=8, validation_fraction=0)
+    parts = {"context_descriptor": context, "training": plan}
+    embedding = ConceptEmbedding(2, (2,), **parts, random_state=0).fit(wide)
+    store = PrimingStore.empty(embedding)
+    (store, _, _), most = most_bytes(store.add, embedding, wide)
+    assert most < dense / 2
+    ranker = PrimingRanker(store.index(1.0), embedding.distance_scale_)
+    points = np.zeros((500, 2), dtype=np.float32)
+    monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 10 * len(store.labels))
+    _, most = most_bytes(ranker.rank, points, 5)
+    assert most < 8 * len(points) * len(store.labels) / 4
+
+
+def test_a_space_and_its_store_make_no_dense_matrix_of_many_labels(wide, most_bytes):
+    dense = wide.matrix.shape[0] * wide.matrix.shape[1]
+    plan = SpacePlan(hidden=4, code=4, document_batch=8)
+    space = ConceptSpace(n_folds=2, members_per_fold=1, n_steps=1, plan=plan, random_state=0)
+    space.fit(sp.csr_matrix(wide.matrix, dtype=np.float64))
+    (store, dropped), most = most_bytes(KnownDocuments.of, space, wide.labels, wide, wide)
+    assert most < dense / 4
+    assert len(store.ids) + len(dropped) == 3_000
+    codes, most = most_bytes(space.document_points, store.matrix)
+    assert most < dense / 4
+    np.testing.assert_allclose(codes, store.points[store.sets], atol=1e-5)
+    _, most = most_bytes(store.vote_shares, store.points[:5])
+    assert most < dense / 4
+    _, most = most_bytes(store.remove, store.ids[::2])
+    assert most < dense / 4
