@@ -457,7 +457,7 @@ class ZeroShotTagger(
         EncodedItems
         """
         check_fitted(self, "store_")
-        check_number("most_bytes", most_bytes, owner="encode", low=0, whole=True)
+        check_number("most_bytes", most_bytes, owner="encode", low=0, high=2**63 - 1, whole=True)
         features: Any = self._features_of(X, keep_single=True)
         if isinstance(features, EncodedItems):
             features = features.features

@@ -86,6 +86,7 @@ def test_unknown_names_and_options_list_the_known_ones():
         (1.5, {"high": 1.5}),
         (np.float32(0.5), {"low": 0, "above": True}),
         (np.int16(3), {"whole": True, "low": 3, "high": 3}),
+        (2**31, {"whole": True, "high": 2**63 - 1}),
     ],
 )
 def test_numbers_in_range_pass(value, limits):
@@ -98,6 +99,7 @@ def test_numbers_in_range_pass(value, limits):
         (-1, {"low": 0}, "`n` of `Thing` must be a number at least 0; got -1."),
         (0, {"low": 0, "above": True}, "`n` of `Thing` must be a number above 0; got 0."),
         (2, {"low": 0, "high": 1}, "a number at least 0 and at most 1; got 2."),
+        (2**31, {"whole": True}, "a whole number at most 2147483647; got 2147483648."),
         (1.0, {"whole": True}, "`n` of `Thing` must be a whole number; got 1.0."),
         (True, {"whole": True}, "must be a whole number; got True."),
         ("3", {}, "must be a number; got '3'."),

@@ -25,6 +25,7 @@ from polyseme.cli.output import bar
 from polyseme.cli.postponed import Postponed, postpone
 from polyseme.documents.corpus import LabelCorpus
 from polyseme.published.training import Checkpoint, ConceptTrainer
+from polyseme.storage.model_file import MODEL
 
 SMALL = ["--preset", "paper", "--components", 8, "--topics", 5, "--epochs", 2]
 SMALL += ["--mapper", "kernel-ridge"]
@@ -279,10 +280,10 @@ def test_a_damaged_checkpoint_is_learned_again(
     with monkeypatch.context() as patch:
         patch.setattr(polyseme.ZeroShotTagger, "save", interrupt)
         assert run("fit", tmp_path / "m", *inputs).code == 130
-    (arrays,) = (tmp_path / checkpoint).glob("arrays-*")
-    arrays.write_bytes(arrays.read_bytes()[:-9] + b"\0" * 9)
+    file = tmp_path / checkpoint / MODEL
+    file.write_bytes(file.read_bytes()[:-9] + b"\0" * 9)
     result = succeed("fit", tmp_path / "m", *inputs)
-    assert ("What it held is learned again" in result.stderr) == is_reported
+    assert ("The training begins anew" in result.stderr) == is_reported
     assert contents(tmp_path / "m") == contents(tmp_path / "whole")
 
 
@@ -306,7 +307,7 @@ def test_a_folder_of_another_program_is_refused_before_training(
     folder.mkdir()
     (folder / "notes.txt").write_text("keep me")
     assert "Refusing to write a model" in fail("fit", folder, *inputs)
-    assert "it is a file" in fail("fit", files / "truth.jsonl", *inputs)
+    assert "is a file; choose another path" in fail("fit", files / "truth.jsonl", *inputs)
 
 
 @pytest.mark.parametrize(
@@ -333,11 +334,12 @@ def test_a_read_only_folder_is_refused_before_training(
     before = contents(own_model)
     os_open = os.open
 
-    def open_read_only(path, flags, *mode):
-        is_created = flags & os.O_CREAT
-        if is_created and tmp_path in Path(path).parents:
+    def open_read_only(path, flags, *mode, **options):
+        is_unnamed = flags & os.O_TMPFILE == os.O_TMPFILE
+        is_created = flags & os.O_CREAT or is_unnamed
+        if is_created and tmp_path in (Path(path), *Path(path).parents):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return os_open(path, flags, *mode)
+        return os_open(path, flags, *mode, **options)
 
     monkeypatch.setattr(os, "open", open_read_only)
     for words in (
@@ -374,7 +376,7 @@ def test_a_refused_fit_leaves_no_checkpoint_in_the_way_of_a_corrected_one(
     succeed, fail, inputs, small_space, tmp_path, monkeypatch, options, failing
 ):
     def refuse(*_, **__):
-        assert (tmp_path / "m.checkpoint" / "manifest.json").exists()
+        assert (tmp_path / "m.checkpoint" / MODEL).exists()
         raise InputError("These items cannot be used; mend them.")
 
     words = ["fit", tmp_path / "m", *inputs, *options]
@@ -767,13 +769,13 @@ def test_every_mistake_gets_one_sentence_and_exit_code_one(
 
 
 def test_a_tampered_model_is_refused(run, test_rows, own_model):
-    (arrays,) = own_model.glob("arrays-*")
-    content = bytearray(arrays.read_bytes())
+    file = own_model / MODEL
+    content = bytearray(file.read_bytes())
     content[-1] ^= 1
-    arrays.write_bytes(bytes(content))
+    file.write_bytes(bytes(content))
     result = run("rank", own_model, test_rows)
     assert result.code == 1
-    assert "checksum" in result.stderr
+    assert "is damaged or was changed" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -931,8 +933,8 @@ def test_verdicts_change_the_rankings_and_not_the_model_file(
 ):
     before = rankings_of(succeed, model, test_rows)
     assert rankings_of(succeed, own_model, test_rows) != before
-    manifest = (own_model / "manifest.json").read_bytes()
-    assert manifest == (model / "manifest.json").read_bytes()
+    content = (own_model / MODEL).read_bytes()
+    assert content == (model / MODEL).read_bytes()
 
 
 def test_verdicts_are_undone_without_a_trace(succeed, model, own_model, test_rows, learned):

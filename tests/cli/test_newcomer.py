@@ -680,6 +680,17 @@ def test_a_damaged_file_is_one_sentence(tmp_path, name, kind):
         read_table(tmp_path / name)
 
 
+def test_a_column_whose_name_is_no_text_is_one_sentence(tmp_path):
+    path = tmp_path / "x.arrow"
+    table = pa.table({"colour": [1.0]})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"colour", b"col\xff\xffr"))
+    with pytest.raises(InputError, match=r"x\.arrow is not readable as Arrow .* byte 0xff"):
+        read_table(path)
+
+
 # --- limits ---------------------------------------------------------------------------------
 
 

@@ -348,7 +348,7 @@ def test_new_and_empty_folders_and_links_to_them_can_be_written_twice(run, model
     link.symlink_to("empty")
     for folder in (new, link, new, link):
         assert write(run, model, folder) == ""
-        assert len(names(folder)) > 1
+        assert names(folder)
     assert link.is_symlink()
 
 

@@ -229,7 +229,7 @@ def test_the_evidence_of_implied_labels_adds_up(implying_tagger, world, label):
     row = int(np.argmax(wave_scores))
     evidence = implying_tagger.explain(world.X_test[row], label)
     probability = scores[row, labels.index(label)]
-    assert evidence.probability == pytest.approx(probability)
+    assert evidence.probability == pytest.approx(probability, abs=1e-5)
     values = [value for _, value in evidence.parts()]
     assert sum(values) == pytest.approx(evidence.logit)
 

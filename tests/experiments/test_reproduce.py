@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from html_pages import Parsed
 from polyseme.base.validation import InputError
+from polyseme.storage.atomic_files import MARK
 from polyseme_experiments import EXPERIMENTS
 from polyseme_experiments.datasets import load_dataset
 from polyseme_experiments.figures import get_experiment
@@ -111,9 +112,10 @@ def test_published_values_stand_beside_ours_and_samples_are_declared(fig9):
 
 @pytest.fixture
 def copied_records(fig9, tmp_path):
-    """A folder with the records of Figure 9 and nothing else."""
+    """A folder of results with the records of Figure 9 and nothing else."""
     folder, _ = fig9
     shutil.copytree(folder / "records", tmp_path / "records")
+    shutil.copy(folder / MARK, tmp_path)
     return tmp_path
 
 

@@ -23,7 +23,7 @@ from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.io.join import match_files
 from polyseme.media import extraction, read_extraction
 from polyseme.media.base import MediaError, MediaFeatures
-from polyseme.media.extraction import FeatureStore, _hash, from_caches
+from polyseme.media.extraction import FeatureStore, from_caches
 from polyseme.media.xmp import merge_tags
 from polyseme.storage.atomic_files import sealed, summary_of, unsealed
 from sidecar_files import write_sidecar
@@ -528,42 +528,7 @@ def test_a_folder_with_files_of_those_names_is_not_ours(texts, out, n_files):
     assert extraction.caches_beside(out.parent / "model") == []
 
 
-def made_by_version_2(texts: Path, out: Path) -> None:
-    """An extraction as it was written before there were marks and digests."""
-    extract_folder(texts, out, Letters())
-    (out / ".polyseme").unlink()
-    manifest = json.loads((out / "extraction.json").read_bytes()) | {"version": 2}
-    del manifest["files"], manifest["sha256"]
-    (out / "extraction.json").write_text(json.dumps(manifest, indent=2) + "\n")
-    with closing(sqlite3.connect(out / "cache.sqlite")) as cache:
-        for table in ("numbers", "files"):
-            cache.execute(f"ALTER TABLE {table} DROP COLUMN digest")
-        cache.commit()
-    (out / f".{'0' * 16}.tmp").write_bytes(b"left by a kill")
-
-
-def test_an_extraction_of_version_2_is_taken_over_where_all_in_it_is_ours(texts, tmp_path, out):
-    new = tmp_path / "new"
-    extract_folder(texts, new, Letters())
-    made_by_version_2(texts, out)
-    with pytest.raises(InputError, match=r"another version .* brings it up to date from its cache"):
-        read_extraction(out)
-    (out / "diary.txt").write_text("mine")
-    with pytest.raises(InputError, match="no mark that polyseme made it"):
-        extract_folder(texts, out, Letters())
-    (out / "diary.txt").unlink()
-    assert extract_folder(texts, out, Letters()).n_cached == 2, "its cache is kept"
-    for name in ("features.npy", "files.jsonl", "extraction.json"):
-        content = (out / name).read_bytes()
-        expected = (new / name).read_bytes()
-        assert content == expected
-    assert (out / f".{'0' * 16}.tmp").exists(), "nothing in its name says that it is ours"
-    with FeatureStore(out / "cache.sqlite", Letters().digest()) as store:
-        assert store.find(_hash(texts / "a.txt")[1]) is not None
-        assert not store.n_damaged
-
-
-def test_what_a_killed_extraction_leaves_is_swept_by_the_next(texts, out):
+def test_what_a_killed_extraction_leaves_is_overwritten_by_the_next(texts, out):
     extract_folder(texts, out, Letters())
     names = {path.name for path in out.iterdir()}
     killed_while_writing(out / "features.npy")
@@ -571,8 +536,8 @@ def test_what_a_killed_extraction_leaves_is_swept_by_the_next(texts, out):
     names_after_kill = {path.name for path in out.iterdir()}
     assert len(names_after_kill - names) == 2
     extract_folder(texts, out, Letters())
-    names_after_sweep = {path.name for path in out.iterdir()}
-    assert names_after_sweep == names | {"thesis.tmp"}
+    names_after_next = {path.name for path in out.iterdir()}
+    assert names_after_next == names | {"thesis.tmp"}
 
 
 @pytest.mark.parametrize("moment", ["cache", "commit", "table"])

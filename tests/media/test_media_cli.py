@@ -163,7 +163,7 @@ def test_items_and_files_are_explained_alike(default_model, pictures):
 
 
 @pytest.mark.parametrize("way", ["--sidecars", "--undo", "review"])
-def test_what_a_kill_leaves_among_photos_is_swept_by_the_next_run(pictures, tmp_path, way):
+def test_what_a_kill_leaves_among_photos_is_gone_after_the_next_run(pictures, tmp_path, way):
     photos = tmp_path / "photos"
     folder = photos / "below"
     folder.mkdir(parents=True)

@@ -261,6 +261,7 @@ def test_items_of_another_space_and_what_cannot_be_learned_from_are_refused(
         toy_tagger.encode(many, ["a"])
     with pytest.raises(InputError, match="`most_bytes` of `encode` must be a whole number"):
         toy_tagger.encode(many, most_bytes=-1)
+    toy_tagger.encode(many, most_bytes=2**40)
     without = ZeroShotTagger(tiny_space(n_steps=4), random_state=1).fit(None, world.documents)
     with pytest.raises(InputError, match="fitted without features"):
         without.encode(many)

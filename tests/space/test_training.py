@@ -22,7 +22,7 @@ from polyseme.space.calibration import sigmoid
 from polyseme.space.steps import read_columns
 from polyseme.space.trainer_gpu import GpuLearner
 from polyseme.space.training import HeldOutPredictions, SpaceTraining, pool_targets, standardise
-from polyseme.storage.model_file import read_model, write_model
+from polyseme.storage.model_file import MODEL, read_model, write_model
 
 N_LABEL_SETS = 40
 N_ITEMS = 36
@@ -241,17 +241,17 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint_causes_a_warning_and_is_learned_again(finished, tmp_path, damage):
     world = little_world()
     run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         space_of(run).fit(**world, progress=interrupted_after(1))
-    manifest = run / "manifest.json"
-    damaged = MANIFEST_DAMAGES[damage](manifest.read_bytes())
-    manifest.write_bytes(damaged)
+    file = run / MODEL
+    damaged = DAMAGES[damage](file.read_bytes())
+    file.write_bytes(damaged)
     space = space_of(run)
-    with pytest.warns(PolysemeWarning, match="What it held is learned again"):
+    with pytest.warns(PolysemeWarning, match="The training begins anew"):
         space.fit(**world)
     _, arrays = space.get_state()
     _, expected_arrays = finished
@@ -261,18 +261,20 @@ def test_a_damaged_checkpoint_causes_a_warning_and_is_learned_again(finished, tm
     assert config["round"] == 4
 
 
-@pytest.mark.parametrize("damage", MANIFEST_DAMAGES)
-def test_a_damaged_model_is_never_taken_for_a_checkpoint(tmp_path, damage):
+@pytest.mark.parametrize("damage", [*DAMAGES, "none", "not ours"])
+def test_a_model_is_never_taken_for_a_checkpoint_whatever_its_state(tmp_path, damage):
     run = tmp_path / "run"
-    write_model(run, "tagger", {"seed": 1, "method": "space"}, {"a": np.ones(2)})
-    manifest = run / "manifest.json"
-    damaged = MANIFEST_DAMAGES[damage](manifest.read_bytes())
-    manifest.write_bytes(damaged)
-    contents = {path.name: path.read_bytes() for path in run.iterdir()}
-    with pytest.raises(InputError, match=r"manifest.json|has the format 5"):
+    write_model(run, "tagger", {"seed": 1}, {"a": np.ones(20)})
+    file = run / MODEL
+    content = file.read_bytes()
+    if damage in DAMAGES:
+        content = DAMAGES[damage](content)
+    elif damage == "not ours":
+        content = b"mine"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"model.safetensors' is (a 'tagger'|not a polyseme)"):
         space_of(run).fit(**little_world())
-    contents_after = {path.name: path.read_bytes() for path in run.iterdir()}
-    assert contents_after == contents
+    assert file.read_bytes() == content
 
 
 def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
@@ -281,7 +283,7 @@ def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
     interrupted = space_of(run, random_state=None)
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(**world, progress=interrupted_after(2))
-    config, _ = read_model(run)
+    config, _ = read_model(run, "training")
     space = space_of(run, random_state=None)
     _, seed = space.prepare(**world, groups=None)
     assert seed == config["seed"]

@@ -618,8 +618,8 @@ def test_a_reload_takes_a_changed_model_and_refuses_a_broken_one(client, toy, mo
     toy.post("/reload")
     card = toy.get("/labels/sand")
     assert card["blocked"]
-    manifest = model / "manifest.json"
-    manifest.write_text("{}")
+    file = model / "model.safetensors"
+    file.write_text("{}")
     response = client.post(f"{TOY}/reload")
     refused(response, 422, "former model goes on")
     toy.post("/suggest", {"tags": ["sea"]})

@@ -12,6 +12,7 @@ from polyseme import ZeroShotTagger, load
 from polyseme.base.validation import InputError
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.io import Table
+from polyseme.storage.model_file import MODEL, ModelFileError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, SuggestRequest, UnknownLabelError
 
@@ -191,7 +192,7 @@ def test_a_damaged_model_is_refused_and_the_former_one_serves_on(host, model):
     assert host.now is before
     assert "refused" in host.told.trouble
     assert not host.refresh(), "it is not tried again"
-    arrays.write_bytes(content)
+    file.write_bytes(content)
     host.reload()
     assert host.told.trouble is None
 
@@ -202,39 +203,24 @@ def test_a_model_with_another_number_of_features_is_refused(
     tagger = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=0, random_state=0)
     tagger.fit(np.hstack([world.X, world.X]), world.documents)
     tagger.save(tmp_path / "wide")
-    for file in list((tmp_path / "wide").iterdir()):
-        shutil.copy(file, model)
+    shutil.copy(tmp_path / "wide" / MODEL, model)
     with pytest.raises(InputError, match="takes 10 features, and callers send 5"):
         host.reload()
 
 
-def test_a_reloaded_model_that_fails_to_answer_is_replaced_by_the_former_one(
-    host, model, world, monkeypatch
-):
-    def fail(*_, **__):
-        raise RuntimeError("broken")
-
-    block_on_disk(model, "sand")
-    before = host.now
-    host.reload()
-    assert host.now is not before
-    monkeypatch.setattr(type(host.now.tagger), "rank", fail)
-    for _ in range(3):
-        with pytest.raises(RuntimeError):
-            suggest(host, SuggestRequest(features_of(world)))
-    assert host.now is before
-    assert "taken back" in host.told.trouble
-    assert not host.refresh(), "it is not tried again"
-    assert host.now is before
+def test_a_change_of_its_own_is_not_loaded_again(host, monkeypatch):
+    host.change("block", "sun", None, block("sun"))
+    monkeypatch.setattr(host, "reload", lambda: pytest.fail("loaded again"))
+    assert not host.refresh()
 
 
-def test_a_model_that_is_copied_file_by_file_serves_when_it_is_complete(host, model, tmp_path):
+def test_a_model_that_is_copied_slowly_serves_when_it_is_complete(host, model, tmp_path):
     load(model).block(["sand"]).save(tmp_path / "new")
     content = (tmp_path / "new" / MODEL).read_bytes()
     (model / MODEL).write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="former model goes on"):
         host.refresh()
-    shutil.copy(next((tmp_path / "new").glob("config-*")), model)
+    (model / MODEL).write_bytes(content)
     assert host.refresh()
     assert host.told.trouble is None
     assert "sand" in blocked(host)
@@ -242,17 +228,17 @@ def test_a_model_that_is_copied_file_by_file_serves_when_it_is_complete(host, mo
 
 @pytest.mark.parametrize("content", [b"{}", None], ids=["broken", "missing"])
 def test_trouble_is_over_when_the_former_model_is_back(host, model, content):
-    manifest = model / "manifest.json"
-    whole = manifest.read_bytes()
-    manifest.unlink()
+    file = model / MODEL
+    whole = file.read_bytes()
+    file.unlink()
     if content is not None:
-        manifest.write_bytes(content)
+        file.write_bytes(content)
     with pytest.raises(InputError, match="former model goes on"):
         host.refresh()
     assert "refused" in host.told.trouble
     assert host.changed
     assert not host.refresh(), "it is not tried again"
-    manifest.write_bytes(whole)
+    file.write_bytes(whole)
     host.refresh()
     assert host.told.trouble is None
 
@@ -309,21 +295,29 @@ def test_a_model_in_a_folder_that_cannot_be_written_still_answers(model, world, 
     assert not versions.exists()
 
 
-def test_concurrent_changes_of_the_command_line_and_the_service_are_both_saved(host, model):
-    """The second one reads what the first one saved, however long the first one takes."""
+@pytest.mark.parametrize("first", ["service", "command line"])
+def test_the_second_of_two_concurrent_changes_is_refused_and_none_is_lost(host, model, first):
     from polyseme.cli.models import change_model
 
-    arguments = ("block", "", None, block("sand"))
-    service = threading.Thread(target=host.change, args=arguments)
+    block_sand = block("sand")
+    rename_sea = rename("sea", "ocean")
 
-    def rename_slowly(tagger):
-        # Without a lock the service would end first, and its change would be overwritten.
-        service.start()
-        service.join(1)
-        tagger.rename("sea", "ocean")
+    def change_in_service(function):
+        host.change("change", "", None, function)
 
-    change_model(model, None, "rename", rename_slowly)
-    service.join()
+    def change_at_command_line(function):
+        change_model(model, None, "change", function)
+
+    changes = (change_in_service, change_at_command_line)
+    change_first, change_second = changes if first == "service" else reversed(changes)
+
+    def rename_too_late(tagger):
+        change_first(block_sand)
+        rename_sea(tagger)
+
+    with pytest.raises(ModelFileError, match="was changed since it was loaded"):
+        change_second(rename_too_late)
+    change_second(rename_sea)
     tagger = load(model)
     assert "ocean" in tagger.classes_
     assert "sand" in tagger.vocabulary_.blocked

@@ -755,8 +755,8 @@ def test_the_model_view_shows_quality_restores_versions_and_reports_a_refused_re
     expect(versions).to_have_count(3)
     expect(versions.first).to_contain_text("in use")
 
-    manifest = place / "toy" / "manifest.json"
-    manifest.write_text("{}")
+    file = place / "toy" / "model.safetensors"
+    file.write_text("{}")
     app.find("button", "Reload").click()
     expect(page.get_by_role("alert").get_by_text("A reload was refused")).to_be_visible()
 

@@ -1,4 +1,4 @@
-"""Versions of a model: complete, shared where nothing changed, and restored."""
+"""Versions of a model: complete, numbered and restored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from polyseme import load
 from polyseme.base.validation import InputError
-from polyseme.storage.model_file import ModelFileError
+from polyseme.storage.model_file import MODEL, ModelFileError
 from polyseme.studio.host import ModelHost
 from polyseme.studio.versions import FOLDER, Versions
 
@@ -37,13 +37,13 @@ def test_every_saved_state_is_a_version_with_the_action_that_led_to_it(model):
     assert first_config["vocabulary"] != second_config["vocabulary"]
 
 
-def test_versions_share_the_files_of_the_model(model):
+def test_a_version_is_a_copy_that_no_change_of_the_model_reaches(model):
     versions = Versions(model)
     keep(versions)
-    for file in (model / "versions" / "0001").iterdir():
-        if file.name not in (MANIFEST, "change.json"):
-            assert file.samefile(model / file.name)
-    load(model).save(model)  # the folder is still one of ours
+    content = (model / MODEL).read_bytes()
+    (model / MODEL).write_bytes(content)  # in its place, as `cp` does
+    load(model).block(["sand"]).save(model)
+    assert (model / FOLDER / "0001.safetensors").read_bytes() == content
 
 
 def test_a_full_disk_is_reported_with_a_sentence(model, monkeypatch):
@@ -73,9 +73,9 @@ def test_the_oldest_versions_are_removed_when_there_are_too_many(model):
 def test_unfinished_and_damaged_versions_are_ignored(model):
     versions = Versions(model)
     keep(versions)
-    for name in (".0002.unfinished", "0007", "0008"):
-        (model / "versions" / name).mkdir()
-    (model / "versions" / "0008" / "change.json").write_text("{}")
+    folder = model / FOLDER
+    (folder / "0002.safetensors").write_text("left by a kill")
+    (folder / "0008.json").write_text("{}")
     assert [version.number for version in versions.all()] == [1]
     load(model).block(["sand"]).save(model)
     assert keep(versions).number == 9

@@ -49,7 +49,7 @@ COMMANDS: dict[str, list[str]] = {
     "token": ["token", "tokens.json", "ann"],
 }
 # Names whose bytes are drawn, or depend on the time; they are read by `seen`.
-_OWN_BYTES = re.compile(r"\.polyseme|.*\.sqlite|change\.json|tokens\.json|plan\.json")
+_OWN_BYTES = re.compile(r"\.polyseme|.*\.sqlite|[0-9]{4}\.json|tokens\.json|plan\.json")
 # What SQLite keeps beside a database and looks after itself.
 _BESIDE = re.compile(r".*\.sqlite-(wal|shm|journal)")
 # What a command may leave, or leave out, until it is run again.
@@ -348,7 +348,7 @@ class Reference:
         """Return what is wrong after the command was run again to its end; empty: nothing."""
         now = State.of(folder)
         if again.code:
-            # Refused, since it had been done before, it has nothing to write and to sweep for.
+            # Refused, since it had been done before, it has nothing to write.
             for name in now.files.keys() - self.states[1].files.keys():
                 if name in self.states[0].files or _UNFINISHED.fullmatch(Path(name).name):
                     del now.files[name]

@@ -113,7 +113,8 @@ def check_number(
 ) -> None:
     """Raise unless a parameter of `owner` is a finite (or whole) number from low to high.
 
-    Both ends are included; with `above`, `low` itself is refused.
+    Both ends are included; with `above`, `low` itself is refused. Without `high`, a number must be
+    small enough for the libraries that take it.
     """
     types: tuple[type, ...] = (int, np.integer)
     if not whole:
@@ -121,8 +122,8 @@ def check_number(
     is_number = isinstance(value, types) and not isinstance(value, bool)
     number: Any = value.item() if isinstance(value, np.generic) else value
     # Python's whole numbers have any size, but those of the libraries below do not.
-    largest = MOST_WHOLE if whole else MOST_NUMBER
-    high = min(high, largest)
+    if high == np.inf:
+        high = MOST_WHOLE if whole else MOST_NUMBER
     is_excluded = above and number == low
     if is_number and low <= number <= high and not is_excluded:
         return

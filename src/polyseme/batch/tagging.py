@@ -107,8 +107,7 @@ class Tagging:
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
         """Write the tags of each file to its sidecar, and yield the added ones with scores.
 
-        Tags that a file holds inside are not added. In a `dry_run` nothing is written. What was
-        left unfinished in these folders before is swept.
+        Tags that a file holds inside are not added. In a `dry_run` nothing is written.
         """
         for path, record in self._tag_files():
             try:

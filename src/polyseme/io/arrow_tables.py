@@ -46,12 +46,13 @@ class ArrowFile:
         self._names = _label_names(schema.metadata or {})
         self.kinds: dict[str, str] = {}
         for field in schema:
-            name = field.name
+            with self._readable():
+                name = field.name
+                kind = _kind(field.type, arrow.types)
             if name in self.kinds:
                 raise InputError(
                     f"{path.name} has two columns '{in_words(name, 100)}'; rename one."
                 )
-            kind = _kind(field.type, arrow.types)
             self.kinds[name] = LIST if name in self._names else kind
 
     def cells(self, name: str) -> list[Any]:
@@ -128,9 +129,10 @@ class ArrowFile:
     @contextmanager
     def _readable(self) -> Iterator[None]:
         """Turn pyarrow's errors about a damaged file into one sentence."""
+        errors = (import_pyarrow().ArrowException, OSError, UnicodeDecodeError)
         try:
             yield
-        except (import_pyarrow().ArrowException, OSError) as error:
+        except errors as error:
             kind = "Parquet" if self._parquet else "Arrow"
             raise InputError(
                 f"{self.path.name} is not readable as {kind} ({error_text(error)}); write it again."

@@ -45,7 +45,6 @@ State: TypeAlias = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 MODEL = "model.safetensors"
 # What people said about the model's answers; it lies beside the model, and no save touches it.
 VERDICTS = "verdicts.sqlite"
-# What was learned from that; it can always be learned again.
 _BESIDE = re.compile(rf"{re.escape(VERDICTS)}(?:-wal|-shm|-journal)?")
 
 # Every file begins like this; its digest is that of the file with zeros in the digest's place.
