@@ -90,8 +90,8 @@ def facts_of(
             )
         if original:
             warnings.append(
-                f"{title} stands in for {original}, of which we have no files; published values are "
-                "for the original."
+                f"{title} stands in for {original}, of which we have no files; published "
+                "values are for the original."
             )
         if published.get(name) is False:
             warnings.append(f"{title}: other files than those of our published figures.")
