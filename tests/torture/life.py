@@ -98,6 +98,7 @@ class Life(RuleBasedStateMachine):
         # What is known: documents by id, the names that labels have now, and whose they were.
         self.documents = {id_: set(store.document(row)) for row, id_ in enumerate(store.ids)}
         self.first = list(self.documents)
+        self.removed: set[str] = set()  # of the first documents
         self.learned = {label: label for label in [*_LEARNED, *_UNSEEN]}  # as fitted: as named
         self.names: dict[str, str] = {}  # other names of labels
         self.named: list[str] = []  # known by their names alone
@@ -188,6 +189,7 @@ class Life(RuleBasedStateMachine):
         self.tagger.remove_documents(ids)
         for id_ in set(ids):
             del self.documents[id_]
+        self.removed |= {*ids} & {*self.first}
 
     @rule(labels=st.lists(st.sampled_from(_BY_NAME), min_size=1, max_size=2, unique=True))
     def add_labels(self, labels: list[str]) -> None:
@@ -362,12 +364,13 @@ class Life(RuleBasedStateMachine):
             if own in named and (how == "rename" or name in named):
                 getattr(other, how)(own, name)
                 named = named - {own} | {name} if how == "rename" else named
-        later = {id_: sorted(one) for id_, one in self.documents.items() if id_ not in self.first}
+        # A later document may have the id of one that was removed.
+        kept = {*self.first} - self.removed
+        later = {id_: sorted(one) for id_, one in self.documents.items() if id_ not in kept}
         if later:
             other.add_documents([*later.values()])
-        left = [id_ for id_ in self.first if id_ not in self.documents]
-        if left:
-            other.remove_documents(left)
+        if self.removed:
+            other.remove_documents(sorted(self.removed))
         if self.named:
             other.add_labels(self.named, _vectors())
         said = [(item, label, answer) for (item, label), answer in self._by_own_names().items()]
