@@ -41,7 +41,8 @@ from polyseme.fitting.warm_start import (
     extractor_parameters,
     placed_groups,
 )
-from polyseme.space.concept_space import ConceptSpace, Trainer, WarmStart
+from polyseme.space.concept_space import ConceptSpace
+from polyseme.space.space_fit import Trainer, WarmStart
 from polyseme.space.training import VALIDATION_STEPS
 from polyseme.storage.checkpoints import check_room_for
 from polyseme.tagger import ZeroShotTagger
@@ -69,7 +70,7 @@ def check_parameters(tagger: ZeroShotTagger) -> ConceptSpace:
     check_kind("space", tagger.space, tagger.components["space"], owner=owner)
     check_kind("features", tagger.features, FeatureExtractor, owner=owner)
     if tagger.checkpoint is not None:
-        check_path(tagger.checkpoint, what=f"`checkpoint` of `{owner}`")
+        check_path(tagger.checkpoint, subject=f"`checkpoint` of `{owner}`")
     template = ConceptSpace() if tagger.space is None else tagger.space
     if tagger.device is not None:
         template = copy_of(template).set_params(device=tagger.device)
@@ -151,12 +152,16 @@ def space_to_train(
     space = copy_of(template)
     # Without a seed the space draws its own, which its checkpoint remembers.
     if space.random_state is None and tagger.random_state is not None:
-        space.set_params(random_state=seed if is_seeded(tagger) else generator)
+        random_state = seed if is_seeded(tagger) else generator
+        space.set_params(random_state=random_state)
     if space.checkpoint is None:
         space.set_params(checkpoint=tagger.checkpoint)
-    shape = data.tables.documents.shape
-    check_room_for(space.checkpoint, space.n_weights(shape, len(data.items), data.n_features))
-    if isinstance(space.random_state, (int, np.integer)):
+    documents = data.tables.documents
+    n_items = len(data.items)
+    n_weights = space.n_weights(documents.shape, n_items, data.n_features)
+    check_room_for(space.checkpoint, n_weights)
+    has_seed = isinstance(space.random_state, (int, np.integer))
+    if has_seed:
         space.training_seed()
     return space
 
@@ -172,10 +177,13 @@ def warn_of_cost(tagger: ZeroShotTagger, space: ConceptSpace, data: TrainingSet)
         return
     n_documents, n_labels = data.tables.documents.shape
     n_items = 0 if data.features is None else len(data.items)
-    pooled = data.pool is not None
-    plan = space.planned(n_documents, n_items, pool=pooled).within(n_documents, n_items)
-    n_validations = tagger.n_validations * (1 + pooled)
     n_all = n_items + data.n_pool
+    pooled = data.pool is not None
+    plan = space.planned(n_documents, n_items, pool=pooled)
+    plan = plan.within(n_documents, n_items)
+    n_validations = tagger.n_validations
+    if pooled:
+        n_validations *= 2
     cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, n_validations)
     warn_about_cost(cost, plan, n_labels, stacklevel=4)
 
@@ -193,7 +201,7 @@ def train(
 ) -> None:
     """Train a space on a training set, with what is learned of the pool and of verdicts."""
     tables = data.tables
-    with FileProgress("training the concept space, rounds", shown=verbose) as bar:
+    with FileProgress("training the concept space, rounds", verbose=verbose) as bar:
 
         def report_round(n_done: int, n_rounds: int, losses: Mapping[str, float]) -> None:
             bar.tell(n_done, n_rounds, 0)
@@ -219,10 +227,13 @@ def train(
 
 def measured_before(former: ZeroShotTagger, data: TrainingSet) -> Measured | None:
     """Return what a former fit measured, where it stands for as many items and labels."""
-    sizes = (len(data.items), len(data.labels))
-    for size, former_size in zip(sizes, former.measured_on_, strict=True):
-        if abs(size - former_size) > _GROWN * former_size:
-            return None
+    n_items = len(data.items)
+    n_labels = len(data.labels)
+    former_items, former_labels = former.measured_on_
+    if abs(n_items - former_items) > _GROWN * former_items:
+        return None
+    if abs(n_labels - former_labels) > _GROWN * former_labels:
+        return None
     if former.validation_ is None:
         return None
     return Measured(
@@ -259,7 +270,7 @@ def measure(
         random_state=None,
     )
     small = ZeroShotTagger(space=small_space, n_validations=0, random_state=draw_seed(generator))
-    with working("validating on held-out items", shown=tagger.verbose):
+    with working("validating on held-out items", verbose=tagger.verbose):
         validations = validate(
             small,
             data.features,
@@ -305,11 +316,14 @@ def unseen_likeness(space: ConceptSpace, labels: Sequence[str], words: WordVecto
     """Compute how like seen labels each unseen one is by its name, (n_unseen, n_seen)."""
     seen = [labels[column] for column in space.seen_columns]
     unseen = [labels[column] for column in space.unseen_columns]
-    likeness = np.zeros((len(unseen), len(seen)))
-    have_vectors = words.label_vectors(unseen)[1]
-    if have_vectors.any() and words.label_vectors(seen)[1].any():
-        named = [unseen[row] for row in np.flatnonzero(have_vectors)]
-        likeness[have_vectors] = name_likeness(named, seen, words)
+    shape = (len(unseen), len(seen))
+    likeness = np.zeros(shape)
+    _, unseen_vectors = words.label_vectors(unseen)
+    _, seen_vectors = words.label_vectors(seen)
+    if unseen_vectors.any() and seen_vectors.any():
+        rows = np.flatnonzero(unseen_vectors)
+        named = [unseen[row] for row in rows]
+        likeness[rows] = name_likeness(named, seen, words)
     return likeness
 
 

@@ -24,20 +24,18 @@ from polyseme.base.validation import (
     in_order,
 )
 from polyseme.documents.corpus import LabelCorpus, normalize_label
-from polyseme.documents.label_sets import label_column
 from polyseme.documents.tags import label_kinds
 from polyseme.documents.vocabulary import Vocabulary
-from polyseme.feedback.corrections import Corrections
-from polyseme.io.join import without_ids
 from polyseme.scoring.encoded import EncodedItems
-from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.scoring.scorer import Items, LabelScorer, NamedLabels
 from polyseme.space.concept_space import ConceptSpace
 
 if TYPE_CHECKING:
+    from polyseme.feedback.corrections import Corrections
     from polyseme.fitting.holdout_validation import Validation
     from polyseme.fitting.warm_start import DocumentKeys
     from polyseme.media.base import MediaFeatures
+    from polyseme.scoring.known_documents import KnownDocuments
 
 Matrix = NDArray[np.float64]
 # Labels, of any length each: an array of fixed width would have the longest one's everywhere.
@@ -64,6 +62,7 @@ class FittedTagger(Estimator):
     n_features_in_: int
     n_fitted_: int
     n_vocabulary_: int
+    verdicts_: VerdictLog
     _likeness: Matrix
     _corrections: Corrections
     _scorer: LabelScorer
@@ -83,15 +82,21 @@ class FittedTagger(Estimator):
         tagger = copy(self)
         tagger.__dict__.update(attributes)
         named = tagger._labels_by_name()
-        known_names = () if tagger.named_ is None else tagger.named_.labels
+        known_names: tuple[str, ...] = ()
+        if tagger.named_ is not None:
+            known_names = tagger.named_.labels
+        has_same_names = named.labels == known_names
+        column_of = tagger._answered_column
         corrections = tagger._corrections
-        if answered is not None and named.labels == known_names:
-            corrections = corrections.update(tagger._scorer, answered, tagger._answered_column)
+        if answered is not None and has_same_names:
+            corrections = corrections.update(tagger._scorer, answered, column_of)
         else:
             tagger._fit_scorer(named)
-            corrections = corrections.with_scorer(tagger._scorer, tagger._answered_column)
+            corrections = corrections.with_scorer(tagger._scorer, column_of)
         tagger._corrections = corrections
-        tagger._scorer = replace(tagger._scorer, corrections=corrections.table)
+        tagger.verdicts_ = corrections.feedback.log
+        scorer = tagger._scorer
+        tagger._scorer = replace(scorer, corrections=corrections.table)
         self.__dict__.update(tagger.__dict__)
         return self
 
@@ -100,26 +105,36 @@ class FittedTagger(Estimator):
 
         The latter are in the order of their names, whichever was answered for first.
         """
-        named = self.named_ or NamedLabels((), np.zeros((0, self.space_.n_seen_)))
+        named = self.named_
+        if named is None:
+            no_likeness = np.zeros((0, self.space_.n_seen_))
+            named = NamedLabels((), no_likeness)
         known_keys = {self._key(label) for label in self.store_.labels}
         have_hints = np.asarray(named.likeness.any(axis=1))
         rows = []
         for row, label in enumerate(named.labels):
-            if have_hints[row] and self._key(label) not in known_keys:
+            is_known = self._key(label) in known_keys
+            if have_hints[row] and not is_known:
                 rows.append(row)
         hinted = [named.labels[row] for row in rows]
-        known_keys.update(map(self._key, hinted))
+        known_keys |= {self._key(label) for label in hinted}
 
-        answered_labels = self._corrections.feedback.labels if self.n_features_in_ else ()
+        answered_labels: Collection[str] = ()
+        if self.n_features_in_:
+            answered_labels = self._corrections.feedback.labels
         resolved = map(self.vocabulary_.resolve, answered_labels)
         # Of several spellings of a label the first in the alphabet counts, or the one it has.
-        label_by_key = {self._key(label): label for label in sorted(resolved, reverse=True)}
-        own_spellings = {self._key(label): label for label in named.labels}
-        for key in label_by_key.keys() & own_spellings.keys():
-            label_by_key[key] = own_spellings[key]
+        spellings = sorted(resolved, reverse=True)
+        label_by_key = {self._key(label): label for label in spellings}
+        for label in named.labels:
+            key = self._key(label)
+            if key in label_by_key:
+                label_by_key[key] = label
         unknown = [label for key, label in label_by_key.items() if key not in known_keys]
-        likeness = np.pad(named.likeness[rows], ((0, len(unknown)), (0, 0)))
-        return NamedLabels((*hinted, *sorted(unknown)), likeness)
+        unknown.sort()
+        n_unknown = len(unknown)
+        likeness = np.pad(named.likeness[rows], ((0, n_unknown), (0, 0)))
+        return NamedLabels((*hinted, *unknown), likeness)
 
     def _fit_scorer(self, named: NamedLabels) -> None:
         """Fit how every label is scored, and the order of classes."""
@@ -152,13 +167,17 @@ class FittedTagger(Estimator):
         self.kinds_: NDArray[np.str_] = kinds
         if self.indicator_ is None:
             return
-        column_by_key = dict(self._column_by_key)
-        first_columns = [column_by_key.pop(self._key(label), -1) for label in self.indicator_]
-        further_columns = list(column_by_key.values())
-        columns = np.array([*first_columns, *further_columns], dtype=np.int64)
+        further = dict(self._column_by_key)
+        first_columns = []
+        for label in self.indicator_:
+            key = self._key(label)
+            first_columns.append(further.pop(key, -1))
+        further_columns = list(further.values())
         further_labels = [labels[column] for column in further_columns]
+        columns = np.array(first_columns + further_columns, dtype=np.int64)
+        classes = [*self.indicator_, *further_labels]
         self._class_columns = columns
-        self.classes_ = np.array([*self.indicator_, *further_labels], dtype=object)
+        self.classes_ = np.array(classes, dtype=object)
         self.kinds_ = np.where(columns < 0, "oov", kinds[columns])
 
     def _key(self, label: str) -> str:
@@ -181,6 +200,8 @@ class FittedTagger(Estimator):
             if column is not None:
                 return column
             label = self.vocabulary_.resolve(label)
+        from polyseme.documents.label_sets import label_column
+
         return label_column(self.store_.labels, label, normalize=self.normalize_labels_)
 
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
@@ -206,8 +227,11 @@ class FittedTagger(Estimator):
             if X.space != self.space_.digest_:
                 raise InputError("These items were coded in another space; `encode` them again.")
             return X
+        from polyseme.io.join import without_ids
+
         names = getattr(self, "feature_names_in_", None)
-        table = in_order(without_ids(X)[0], names, owner=owner)
+        rows, _ = without_ids(X)
+        table = in_order(rows, names, owner=owner)
         if self.features_ is not None:
             table = self.features_.transform(X)
         n_features = self.n_features_in_

@@ -39,11 +39,14 @@ class LabelChanges(FittedTagger):
             The names of the documents taken in, for `remove_documents`.
         """
         check_fitted(self, "store_")
+        vocabulary = self.vocabulary_
         corpus = as_corpus(documents, normalize=self.normalize_labels_)
-        corpus = self.vocabulary_.apply(corpus)
+        corpus = vocabulary.apply(corpus)
+        n_documents = len(corpus)
         store, ids, dropped = self.store_.add(self.space_, corpus)
-        self._update(store_=store, dropped_=self.dropped_ + dropped)
-        warn_dropped(dropped, len(corpus))
+        all_dropped = self.dropped_ + dropped
+        self._update(store_=store, dropped_=all_dropped)
+        warn_dropped(dropped, n_documents)
         return ids
 
     def remove_documents(self, ids: Collection[str]) -> Self:
@@ -59,8 +62,9 @@ class LabelChanges(FittedTagger):
         """
         check_fitted(self, "store_")
         store = self.store_.remove(ids)
-        left = set(store.ids)
-        n_fitted = sum(name in left for name in self.store_.ids[: self.n_fitted_])
+        remaining = set(store.ids)
+        fitted_ids = self.store_.ids[: self.n_fitted_]
+        n_fitted = len(remaining.intersection(fitted_ids))
         return self._update(store_=store, n_fitted_=n_fitted)
 
     def add_labels(
@@ -89,12 +93,14 @@ class LabelChanges(FittedTagger):
         names = self._names(labels)
         new_labels = tuple(name for name in names if self._key(name) not in self._column_by_key)
         if new_labels:
-            seen_labels = [self._scorer.labels[column] for column in self.space_.seen_columns]
+            all_labels = self._scorer.labels
+            seen_labels = [all_labels[column] for column in self.space_.seen_columns]
             likeness = name_likeness(new_labels, seen_labels, words)
-            named = NamedLabels(new_labels, likeness)
+            named_labels = new_labels
             if self.named_ is not None:
-                all_likeness = np.concatenate([self.named_.likeness, likeness])
-                named = NamedLabels(self.named_.labels + new_labels, all_likeness)
+                named_labels = self.named_.labels + new_labels
+                likeness = np.concatenate([self.named_.likeness, likeness])
+            named = NamedLabels(named_labels, likeness)
             self._update(named_=named)
         # A name that is like no seen label's says nothing.
         return tuple(name for name in new_labels if self._key(name) in self._column_by_key)
@@ -110,20 +116,25 @@ class LabelChanges(FittedTagger):
         labels : collection of str
         """
         self.refresh()
-        columns = {self._column(label) for label in self._names(labels)}
-        removed = {self._scorer.labels[column] for column in columns}
+        names = self._names(labels)
+        columns = {self._column(name) for name in names}
+        all_labels = self._scorer.labels
+        removed = {all_labels[column] for column in columns}
         store = self.store_
-        if removed & set(store.labels):
+        if not removed.isdisjoint(store.labels):
             store = store.without_labels(self.space_, removed)
 
         # Answers about them stay in the log, but count no more; behind one there may be another.
         corrections = self._corrections
         while True:
-            standing = corrections.feedback.labels
-            answered = [label for label in standing if self._answered_column(label) in columns]
+            feedback = corrections.feedback
+            answered = [
+                label for label in feedback.labels if self._answered_column(label) in columns
+            ]
             if not answered:
                 break
-            self.verdicts_.undo(corrections.feedback.numbers(answered))
+            numbers = feedback.numbers(answered)
+            self.verdicts_.undo(numbers)
             corrections, _ = corrections.refreshed()
         named = _without(self.named_, removed)
         return self._update(store_=store, named_=named, _corrections=corrections)
@@ -153,13 +164,15 @@ class LabelChanges(FittedTagger):
             raise InputError(f"A label is renamed to one text; got {shown(name)}.")
         old = self._scorer.labels[column]
         (new,) = self._names(name)
-        taken_keys = self._column_by_key.keys() - {self._key(old)}
+        own_key = self._key(old)
+        taken_keys = self._column_by_key.keys() - {own_key}
         if self._key(new) in taken_keys:
             raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
         resolved = self.vocabulary_.resolve(new)
         if self._key(resolved) in taken_keys:
             raise InputError(f"'{new}' is a name of '{resolved}' already; merge '{old}' into it.")
-        return self._rename(old, new, self.named_, self.vocabulary_.renaming(old, new))
+        vocabulary = self.vocabulary_.renaming(old, new)
+        return self._rename(old, new, self.named_, vocabulary)
 
     def _rename(
         self, old: str, new: str, named: NamedLabels | None, vocabulary: Vocabulary
@@ -199,19 +212,23 @@ class LabelChanges(FittedTagger):
             Two known labels; the first is not suggested any more, and the second whenever either
             would be.
         """
-        source = self._scorer.labels[self._column(label)]
-        target = self._scorer.labels[self._column(into)]
+        source_column = self._column(label)
+        target_column = self._column(into)
+        source = self._scorer.labels[source_column]
+        target = self._scorer.labels[target_column]
         if source == target:
             raise InputError(f"'{label}' and '{into}' are one label already.")
         vocabulary = self.vocabulary_.naming(source, target)
         store = self.store_
         named = self.named_
-        document_labels = set(store.labels)
-        if source in document_labels and target not in document_labels:
+        has_source = source in store.labels
+        has_target = target in store.labels
+        if has_source and not has_target:
             # The documents take the other name, and with it the answers that were given on it.
-            return self._rename(source, target, _without(named, {target}), vocabulary)
+            named = _without(named, {target})
+            return self._rename(source, target, named, vocabulary)
 
-        if source in document_labels:
+        if has_source:
             store = store.merged(self.space_, source, target)
         else:
             named = _without(named, {source})
@@ -222,8 +239,13 @@ def _without(named: NamedLabels | None, labels: Collection[str]) -> NamedLabels 
     """Return labels known by name without some of them; None where none is left."""
     if named is None:
         return None
-    rows = [row for row, name in enumerate(named.labels) if name not in labels]
+    names = []
+    rows = []
+    for row, name in enumerate(named.labels):
+        if name not in labels:
+            names.append(name)
+            rows.append(row)
     if not rows:
         return None
-    names = tuple(named.labels[row] for row in rows)
-    return NamedLabels(names, named.likeness[rows])
+    likeness = named.likeness[rows]
+    return NamedLabels(tuple(names), likeness)

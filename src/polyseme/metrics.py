@@ -235,12 +235,16 @@ class _SortedRows:
     def precision_to_depth(self) -> Values:
         """Mean of P@1 to P@m, m being the number of relevant entries."""
         n_entries = self.hits.shape[1]
-        n_ranks = min(int(self.n_relevant.max()), n_entries)
+        largest = int(self.n_relevant.max())
+        n_ranks = min(largest, n_entries)
         ranks = np.arange(1, n_ranks + 1)
-        is_inside = ranks <= self.n_relevant[:, None]
-        precision = self.hits[:, :n_ranks] / ranks
+        depths = self.n_relevant[:, None]
+        is_inside = ranks <= depths
+        hits = self.hits[:, :n_ranks]
+        precision = hits / ranks
         inside_precision = np.where(is_inside, precision, 0.0)
-        return _ratio(inside_precision.sum(axis=1), self.n_relevant)
+        totals = inside_precision.sum(axis=1)
+        return _ratio(totals, self.n_relevant)
 
     def eleven_point(self) -> Values:
         """Mean over recall levels of the best precision at that recall or above."""
@@ -271,12 +275,14 @@ class _SortedRows:
 
     def wrong_or_tied(self) -> Values:
         """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
-        n_irrelevant_before = self.ends - self.hits_at_ends
-        n_wrong = (self.relevant * n_irrelevant_before).sum(axis=1)
-        shares = _ratio(n_wrong, self.n_pairs)
         n_entries = self.hits.shape[1]
-        all_relevant = self.n_relevant == n_entries
-        return np.where(all_relevant, 0.0, shares)
+        n_before = self.ends - self.hits_at_ends
+        wrong = self.relevant * n_before
+        n_wrong = wrong.sum(axis=1)
+        shares = _ratio(n_wrong, self.n_pairs)
+        are_all_relevant = self.n_relevant == n_entries
+        shares[are_all_relevant] = 0.0
+        return shares
 
     def last_rank(self) -> Values:
         """Rank of the last relevant entry, after the entries tied with it."""
@@ -288,9 +294,11 @@ class _SortedRows:
         n_irrelevant_before = self.ends - self.hits_at_ends
         wrong_or_tied = self.relevant * n_irrelevant_before
         right_or_tied = ~self.relevant * self.hits_at_ends
-        n_right = self.n_pairs - wrong_or_tied.sum(axis=1)
+        n_wrong_or_tied = wrong_or_tied.sum(axis=1)
         n_right_or_tied = right_or_tied.sum(axis=1)
-        return _ratio(n_right + n_right_or_tied, 2 * self.n_pairs)
+        n_right = self.n_pairs - n_wrong_or_tied
+        n_both = n_right + n_right_or_tied
+        return _ratio(n_both, 2 * self.n_pairs)
 
     def hits_at_k(self) -> Values:
         """Count relevant entries among the first k; `_values` pools the counts to one F1."""
@@ -325,10 +333,14 @@ def true_labels(tagger: Any, X: object, y: Documents) -> BoolArray:
     y : as for `fit`
         The true labels of each item. Those that it cannot rank are named in a warning.
     """
-    vocabulary = getattr(tagger, "vocabulary_", None) or Vocabulary()
+    vocabulary = getattr(tagger, "vocabulary_", None)
+    if vocabulary is None:
+        vocabulary = Vocabulary()
     classes = list(tagger.classes_)
-    carried = carried_labels(X, y, classes, vocabulary, normalize=tagger.normalize_labels_)
-    return np.asarray(carried.toarray(), dtype=bool)
+    normalize = tagger.normalize_labels_
+    carried = carried_labels(X, y, classes, vocabulary, normalize=normalize)
+    table = carried.toarray()
+    return np.asarray(table, dtype=bool)
 
 
 def evaluate_tagger(tagger: Any, X: object, y: Documents, *, k: int = 5) -> dict[str, float]:
@@ -384,13 +396,15 @@ def _apply_formulas(
     """Return the values of formulas for each row, sorting blocks of rows."""
     if not formulas:
         return {}
-    block_rows = max(1, BLOCK_ENTRIES // scores.shape[1])
+    n_rows, n_entries = scores.shape
+    block_rows = max(1, BLOCK_ENTRIES // n_entries)
     blocks: dict[str, list[Values]] = {name: [] for name in formulas}
-    for start in range(0, len(scores), block_rows):
+    for start in range(0, n_rows, block_rows):
         rows = slice(start, start + block_rows)
         ranked = _SortedRows(truth[rows], scores[rows], ties, k)
         for name, formula in formulas.items():
-            blocks[name].append(formula(ranked))
+            values = formula(ranked)
+            blocks[name].append(values)
     return {name: np.concatenate(values) for name, values in blocks.items()}
 
 
@@ -398,7 +412,8 @@ def _values_of(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 
     """Check the input and return one metric of each row or label."""
     check_option("ties", ties, ("worst", "index"), owner=name)
     relevant, values = _check_scores(truth, scores)
-    by_name = _values(relevant, values, [name], ties, k)
+    names = [name]
+    by_name = _values(relevant, values, names, ties, k)
     return by_name[name]
 
 
@@ -409,18 +424,22 @@ def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: 
 
 def _mean(values: Values, name: str, stacklevel: int) -> float:
     """Mean of the values that are defined; NaN and a warning if none is."""
-    defined = values[~np.isnan(values)]
+    is_defined = ~np.isnan(values)
+    defined = values[is_defined]
     if defined.size == 0:
         message = f"`{name}` is nan: `truth` has no row or label it is defined for."
         warnings.warn(message, PolysemeWarning, stacklevel=stacklevel)
         return np.nan
-    return float(defined.mean())
+    mean = defined.mean()
+    return float(mean)
 
 
 def _ratio(numerator: NDArray[Any], denominator: NDArray[np.int64]) -> Values:
     """Divide, giving NaN where there is nothing to divide by."""
-    result = np.full(len(numerator), np.nan)
-    np.divide(numerator, denominator, out=result, where=denominator > 0)
+    n_rows = len(numerator)
+    result = np.full(n_rows, np.nan)
+    is_defined = denominator > 0
+    np.divide(numerator, denominator, out=result, where=is_defined)
     return result
 
 
@@ -444,10 +463,14 @@ class Reliability:
     def expected_error(self) -> float:
         """Mean distance of predicted and observed, by the entries of each bin."""
         is_filled = self.counts > 0
-        gaps = np.abs(self.predicted - self.observed)
-        n_entries = self.counts.sum()
-        shares = self.counts[is_filled] / n_entries
-        return float(gaps[is_filled] @ shares)
+        counts = self.counts[is_filled]
+        shares = counts / counts.sum()
+        predicted = self.predicted[is_filled]
+        observed = self.observed[is_filled]
+        differences = predicted - observed
+        gaps = np.abs(differences)
+        error = gaps @ shares
+        return float(error)
 
 
 def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -> Reliability:
@@ -457,11 +480,13 @@ def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -
     """
     check_number("n_bins", n_bins, owner="reliability", low=1, whole=True)
     relevant, values = _check_probabilities(truth, probabilities)
-    bins = (values * n_bins).astype(np.int64)
-    bins = np.minimum(bins, n_bins - 1).ravel()
+    flat_values = values.ravel()
+    flat_truth = relevant.ravel()
+    bins = (flat_values * n_bins).astype(np.int64)
+    bins = np.minimum(bins, n_bins - 1)
     counts = np.bincount(bins, minlength=n_bins)
-    predicted_sums = np.bincount(bins, weights=values.ravel(), minlength=n_bins)
-    observed_sums = np.bincount(bins, weights=relevant.ravel(), minlength=n_bins)
+    predicted_sums = np.bincount(bins, weights=flat_values, minlength=n_bins)
+    observed_sums = np.bincount(bins, weights=flat_truth, minlength=n_bins)
     with np.errstate(invalid="ignore"):
         predicted = predicted_sums / counts
         observed = observed_sums / counts
@@ -479,11 +504,13 @@ def log_loss(truth: Truth, probabilities: ArrayLike) -> float:
     """Sum the log-losses of `probabilities` over labels, in nats; return their mean over rows."""
     relevant, values = _check_probabilities(truth, probabilities)
     clipped = np.clip(values, 1e-12, 1 - 1e-12)
+    complements = -clipped
     log_true = np.log(clipped)
-    log_false = np.log1p(-clipped)
+    log_false = np.log1p(complements)
     log_likelihoods = np.where(relevant, log_true, log_false)
-    losses = -log_likelihoods.sum(axis=1)
-    return float(losses.mean())
+    row_sums = log_likelihoods.sum(axis=1)
+    mean = row_sums.mean()
+    return -float(mean)
 
 
 def scattering(
@@ -616,20 +643,23 @@ def _check_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolAr
     lowest = values.min()
     highest = values.max()
     if lowest < 0 or highest > 1:
-        raise InputError(
-            f"`probabilities` must lie between 0 and 1; got {lowest:g} to {highest:g}."
-        )
-    return relevant, values.astype(np.float64)
+        bounds = f"{lowest:g} to {highest:g}"
+        raise InputError(f"`probabilities` must lie between 0 and 1; got {bounds}.")
+    wide_values = values.astype(np.float64)
+    return relevant, wide_values
 
 
 def _check_points(**arrays: ArrayLike) -> list[Values]:
     """Copy points in concept space, each (n, d), which must be some and finite."""
     checked: list[Values] = []
     for name, array in arrays.items():
-        points = _to_numbers(name, array).astype(np.float64)
+        numbers = _to_numbers(name, array)
+        points = numbers.astype(np.float64)
+        shape = points.shape
         if points.ndim != 2 or points.size == 0:
-            raise InputError(f"`{name}` must have rows and columns; got shape {points.shape}.")
-        if not np.isfinite(points).all():
+            raise InputError(f"`{name}` must have rows and columns; got shape {shape}.")
+        is_finite = np.isfinite(points)
+        if not is_finite.all():
             raise InputError(f"`{name}` contains NaN or infinity; drop those rows first.")
         checked.append(points)
     return checked
@@ -644,6 +674,8 @@ def _to_numbers(name: str, values: object) -> NDArray[Any]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"`{name}` must be a table of numbers, all rows of one length.") from error
     if array.dtype.kind not in "buif":
-        got = "a sparse matrix" if sp.issparse(values) else f"data type {array.dtype}"
+        got = f"data type {array.dtype}"
+        if sp.issparse(values):
+            got = "a sparse matrix"
         raise InputError(f"`{name}` must be a dense array of real numbers; got {got}.")
     return array

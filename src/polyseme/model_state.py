@@ -85,12 +85,34 @@ def tagger_from_state(
     check_parts(arrays, config, ("space", "store", "features"), array_names)
     tagger = ZeroShotTagger(normalize_labels=config["normalize_labels"])
     with part("space"):
-        space = ConceptSpace.from_state(config["space"], within(arrays, "space"))
-    tagger.space_ = tagger.space = space
+        space_arrays = within(arrays, "space")
+        space = ConceptSpace.from_state(config["space"], space_arrays)
     with part("store"):
-        store = KnownDocuments.from_state(config["store"], within(arrays, "store"))
-    tagger.features_ = tagger.features = extractor_of(config, arrays)
+        store_arrays = within(arrays, "store")
+        store = KnownDocuments.from_state(config["store"], store_arrays)
+    extractor = extractor_of(config, arrays)
     _check_parts_fit(config, arrays, space, store)
+    validation = None
+    if config["validation"] is not None:
+        with part("validation"):
+            validation = Validation.from_state(config["validation"])
+    vocabulary = Vocabulary.from_state(config["vocabulary"])
+    indicator = None
+    if config["indicator"] is not None:
+        indicator = tuple(config["indicator"])
+    named = None
+    if config["named"] is not None:
+        named = NamedLabels(tuple(config["named"]), arrays["named"])
+
+    # Parameters are those of the parts, so that another fit makes such a tagger.
+    tagger.space = space
+    tagger.features = extractor
+    tagger.vocabulary = vocabulary
+    tagger.space_ = space
+    tagger.features_ = extractor
+    tagger.vocabulary_ = vocabulary
+    tagger.validation_ = validation
+    tagger.indicator_ = indicator
     tagger.n_vocabulary_ = config["n_vocabulary"]
     tagger.n_fitted_ = config["n_fitted"]
     tagger.seen_ = frozenset(config["seen"])
@@ -99,23 +121,14 @@ def tagger_from_state(
     tagger._set_feature_names(config["feature_names"])
     tagger.name_share_ = config["name_share"]
     tagger._likeness = arrays["likeness"]
-    tagger.validation_ = None
-    if config["validation"] is not None:
-        with part("validation"):
-            tagger.validation_ = Validation.from_state(config["validation"])
     tagger.normalize_labels_ = config["normalize_labels"]
-    tagger.vocabulary_ = tagger.vocabulary = Vocabulary.from_state(config["vocabulary"])
     tagger.pooled_ = config["pooled"]
     n_items, n_labels = config["measured_on"]
     tagger.measured_on_ = (n_items, n_labels)
-    tagger.document_keys_ = DocumentKeys(**within(arrays, "keys"))
-    tagger._corrections = Corrections(Feedback(VerdictLog(), space.digest_))
-    tagger.indicator_ = None
-    if config["indicator"] is not None:
-        tagger.indicator_ = tuple(config["indicator"])
-    named = None
-    if config["named"] is not None:
-        named = NamedLabels(tuple(config["named"]), arrays["named"])
+    keys = within(arrays, "keys")
+    tagger.document_keys_ = DocumentKeys(**keys)
+    feedback = Feedback(VerdictLog(), space.digest_)
+    tagger._corrections = Corrections(feedback)
     return tagger._update(store_=store, named_=named)
 
 

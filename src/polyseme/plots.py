@@ -114,14 +114,16 @@ def plot_reliability(tagger: ZeroShotTagger, ax: Axes | None = None) -> Axes:
     matplotlib Axes
         Seen labels, and labels that were made unseen; on the diagonal probabilities are right.
     """
-    if tagger.validation_ is None:
+    validation = tagger.validation_
+    if validation is None:
         raise InputError("This tagger was not validated: too few items, or `n_validations` is 0.")
     axes = _axes(ax)
     axes.plot([0, 1], [0, 1], color="0.7", linestyle="--")
-    for name, curve in tagger.validation_.curves.items():
+    for name, curve in validation.curves.items():
         if curve:
+            colour = _COLOURS[name]
             _, predicted, observed = zip(*curve, strict=True)
-            axes.plot(predicted, observed, marker=".", color=_COLOURS[name], label=name)
+            axes.plot(predicted, observed, marker=".", color=colour, label=name)
     axes.legend()
     axes.set(xlabel="probability", ylabel="share that is true", title="Held-out items")
     return axes
@@ -129,11 +131,14 @@ def plot_reliability(tagger: ZeroShotTagger, ax: Axes | None = None) -> Axes:
 
 def _rows_with(tagger: ZeroShotTagger, label: str) -> IntArray:
     """Return the known documents that hold a label, by any of its names."""
+    store = tagger.store_
+    n_labels = len(store.labels)
     column = tagger._column(label)
-    if column >= len(tagger.store_.labels):
+    if column >= n_labels:
         raise InputError(f"No known tag set holds '{label}', so there is nothing to draw.")
-    entries = tagger.store_.matrix[:, [column]]
-    return entries.nonzero()[0].astype(np.int64)
+    entries = store.matrix[:, [column]]
+    rows, _ = entries.nonzero()
+    return rows.astype(np.int64)
 
 
 def _axes(ax: Axes | None) -> Axes:

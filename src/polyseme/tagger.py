@@ -47,20 +47,12 @@ from polyseme.documents.tags import (
     tag_table,
 )
 from polyseme.documents.vocabulary import Vocabulary, as_vocabulary
-from polyseme.feedback.corrections import Corrections
-from polyseme.feedback.standing_verdicts import Feedback
-from polyseme.feedback.verdict_log import Verdict, VerdictLog
 from polyseme.fitted_tagger import StrArray
 from polyseme.label_changes import LabelChanges
 from polyseme.scoring.encoded import EncodedItems, item_names
-from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.scoring.scorer import METHODS, Items, n_rows
 from polyseme.space.calibration import sigmoid
-from polyseme.space.concept_space import ConceptSpace, Trainer
-from polyseme.storage.array_checks import (
-    reading,
-)
-from polyseme.storage.checkpoints import unless_refused
+from polyseme.space.concept_space import ConceptSpace
 from polyseme.storage.model_file import (
     ModelFileError,
     SavedEstimator,
@@ -71,9 +63,11 @@ from polyseme.verdict_learning import VerdictLearning
 
 if TYPE_CHECKING:
     from polyseme.documents.word_vectors import WordVectors
+    from polyseme.feedback.verdict_log import Verdict, VerdictLog
     from polyseme.media.base import MediaFeatures
     from polyseme.published.tagger import PublishedTagger
     from polyseme.scoring.evidence import Evidence
+    from polyseme.space.space_fit import Trainer
 
 Matrix = NDArray[np.float64]
 KINDS = ("seen", "unseen", "oov")
@@ -262,8 +256,12 @@ class ZeroShotTagger(
         """
         from polyseme import fit_stages
         from polyseme.documents.word_vectors import as_word_vectors
+        from polyseme.feedback.corrections import Corrections
+        from polyseme.feedback.standing_verdicts import Feedback
         from polyseme.fitting.training_set import gather, warn_of_lost_features
         from polyseme.fitting.warm_start import ColdStartError, DocumentKeys
+        from polyseme.scoring.known_documents import KnownDocuments
+        from polyseme.storage.checkpoints import unless_refused
 
         if y is None:
             owner = type(self).__name__
@@ -412,7 +410,9 @@ class ZeroShotTagger(
     ) -> tuple[Items | None, sp.csr_matrix | None]:
         """Check items and tags that are asked about: features, and tags over all labels."""
         check_fitted(self, "space_")
-        features = None if X is None else self._features_of(X)
+        features = None
+        if X is not None:
+            features = self._features_of(X)
         if tags is None:
             if features is None:
                 raise InputError("Give features, tags, or both.")
@@ -420,7 +420,8 @@ class ZeroShotTagger(
         completed = [self._own_names(item_tags) for item_tags in check_tags(tags)]
         n = len(completed) if features is None else features.shape[0]
         labels = self._scorer.labels
-        return features, tag_table(completed, labels, n, normalize=self.normalize_labels_)
+        tag_matrix = tag_table(completed, labels, n, normalize=self.normalize_labels_)
+        return features, tag_matrix
 
     def _own_names(self, tags: Collection[str]) -> Collection[str]:
         """Return tags under their labels' own names, with what they imply; else as they are."""
@@ -428,10 +429,11 @@ class ZeroShotTagger(
             return tags
         if not isinstance(tags, Iterable):
             return tags
-        tags = list(tags)
-        if not all(isinstance(tag, str) for tag in tags):
-            return tags  # which is refused where documents are made of them
-        return self.vocabulary_.complete(tags)
+        names = list(tags)
+        for name in names:
+            if not isinstance(name, str):
+                return names  # which is refused where documents are made of them
+        return self.vocabulary_.complete(names)
 
     def encode(
         self, X: object, ids: Sequence[str] | None = None, most_bytes: int = 2**30
@@ -461,11 +463,14 @@ class ZeroShotTagger(
         features: Any = self._features_of(X, keep_single=True)
         if isinstance(features, EncodedItems):
             features = features.features
-        names = item_names(X) if ids is None else as_names(ids, "`ids` of `encode`")
-        if names is not None and len(names) != features.shape[0]:
-            raise InputError(
-                f"`ids` of `encode` names {len(names)} items; X has {features.shape[0]}."
-            )
+        names = item_names(X)
+        if ids is not None:
+            names = as_names(ids, "`ids` of `encode`")
+        if names is not None:
+            n_names = len(names)
+            n_items = features.shape[0]
+            if n_names != n_items:
+                raise InputError(f"`ids` of `encode` names {n_names} items; X has {n_items}.")
         return self._scorer.encode(features, names, int(most_bytes))
 
     def _score(
@@ -513,8 +518,10 @@ class ZeroShotTagger(
 
     def _concatenate(self, blocks: Iterator[tuple[slice, Matrix]]) -> Matrix:
         """Return blocks of scores as one table, (n, n_classes)."""
-        tables = [np.empty((0, len(self.classes_)))]
-        tables += [scores for _, scores in blocks]
+        n_labels = len(self.classes_)
+        tables = [np.empty((0, n_labels))]
+        for _, scores in blocks:
+            tables.append(scores)
         return np.concatenate(tables)
 
     def score(self, X: object, y: Documents, sample_weight: object = None) -> float:
@@ -603,23 +610,28 @@ class ZeroShotTagger(
         """
         check_number("threshold", threshold, owner="predict", low=0, high=1)
         blocks = self._score(X, tags, kinds=kinds)
-        least = np.full(len(self.classes_), threshold)
+        n_labels = len(self.classes_)
+        least = np.full(n_labels, threshold)
         if precision is not None:
             if X is None:
                 raise InputError(
                     "A precision is learned on items with features; for tags alone give a "
                     "`threshold`."
                 )
+            only_seen = kinds is not None and set(as_names(kinds, "kinds of labels")) == {"seen"}
             with warnings.catch_warnings():
-                if kinds is not None and set(as_names(kinds, "kinds of labels")) == {"seen"}:
+                if only_seen:
                     warnings.simplefilter("ignore", PolysemeWarning)
                 least = self.thresholds(precision)
         if self.indicator_ is not None:
-            is_likely = sigmoid(self._concatenate(blocks)) >= least
-            return is_likely[:, : len(self.indicator_)].astype(np.int64)
+            logits = self._concatenate(blocks)
+            is_likely = sigmoid(logits) >= least
+            n_columns = len(self.indicator_)
+            return is_likely[:, :n_columns].astype(np.int64)
         predicted: list[tuple[str, ...]] = []
         for _, logits in blocks:
-            predicted.extend(tag_sets(sigmoid(logits), least, self.classes_))
+            probabilities = sigmoid(logits)
+            predicted += tag_sets(probabilities, least, self.classes_)
         return predicted
 
     def rank(
@@ -652,12 +664,15 @@ class ZeroShotTagger(
         """
         check_number("k", k, owner="rank", low=1, whole=True)
         blocks = self._score(X, tags, method, kinds)
-        label_blocks = [np.empty((0, min(k, len(self.classes_))), dtype=object)]
-        score_blocks = [np.empty(label_blocks[0].shape)]
+        preference = self._scorer.preference
+        shape = (0, min(k, len(self.classes_)))
+        label_blocks = [np.empty(shape, dtype=object)]
+        score_blocks = [np.empty(shape)]
         for _, scores in blocks:
             shares = scores if method == "priming" else sigmoid(scores)
-            places, best_scores = rank_labels(shares, self._scorer.preference, k)
-            label_blocks.append(self.classes_[places])
+            places, best_scores = rank_labels(shares, preference, k)
+            labels = self.classes_[places]
+            label_blocks.append(labels)
             score_blocks.append(best_scores)
         return np.concatenate(label_blocks), np.concatenate(score_blocks)
 
@@ -686,15 +701,20 @@ class ZeroShotTagger(
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, Matrix]:
         """Complete one tag set."""
         labels = self._scorer.labels
-        columns = tag_columns(self._own_names(tags), labels, normalize=self.normalize_labels_)
+        n_classes = len(self.classes_)
+        tag_names = self._own_names(tags)
+        columns = tag_columns(tag_names, labels, normalize=self.normalize_labels_)
         self._scorer.check_learned(columns)
         # Unknown tags have been named by now.
         known_tags = [labels[column] for column in columns]
-        all_labels, all_scores = self.rank(None, len(self.classes_), [known_tags])
-        is_new = ~np.isin(all_labels[0], known_tags)
-        n_suggested = min(k, len(self.classes_) - len(columns))
-        suggested = np.flatnonzero(is_new)[:n_suggested]
-        return all_labels[0][suggested], all_scores[0][suggested]
+        label_rows, score_rows = self.rank(None, n_classes, [known_tags])
+        ranked_labels = label_rows[0]
+        ranked_scores = score_rows[0]
+        is_new = ~np.isin(ranked_labels, known_tags)
+        n_suggested = min(k, n_classes - len(columns))
+        new_places = np.flatnonzero(is_new)
+        suggested = new_places[:n_suggested]
+        return ranked_labels[suggested], ranked_scores[suggested]
 
     def explain(
         self,
@@ -774,12 +794,13 @@ class ZeroShotTagger(
         from polyseme.model_state import tagger_state
 
         check_fitted(self, "store_")
-        path = check_path(path, what="The folder of a model")
+        path = check_path(path, subject="The folder of a model")
         # Verdicts come first: no model is there without what it learned from.
         corrections = self._corrections.saved_to(Path(path))
         self._write(path, tagger_state(self))
         has_moved = corrections.feedback.log is not self.verdicts_
         self._corrections = corrections
+        self.verdicts_ = corrections.feedback.log
         if has_moved:
             self.refresh()
 
@@ -798,9 +819,12 @@ def load(path: str | Path) -> Tagger:
     ZeroShotTagger or PublishedTagger
         Ranks exactly as the saved one did.
     """
+    from polyseme.feedback.corrections import Corrections
+    from polyseme.feedback.verdict_log import VerdictLog
     from polyseme.model_state import tagger_from_state
+    from polyseme.storage.array_checks import reading
 
-    path = check_path(path, what="The folder of a model")
+    path = check_path(path, subject="The folder of a model")
     saved = read_file(model_file(path), "tagger")
     digests = {os.path.realpath(path): saved.digest}
     method = saved.config.get("method")

@@ -23,24 +23,18 @@ from polyseme.base.validation import (
 )
 from polyseme.documents.corpus import Documents
 from polyseme.documents.tags import carried_labels
-from polyseme.feedback.corrections import Corrections
-from polyseme.feedback.standing_verdicts import Feedback, as_verdict
-from polyseme.feedback.verdict_log import Verdict, VerdictLog
 from polyseme.fitted_tagger import FittedTagger
 from polyseme.scoring.encoded import item_names, item_vectors, table_rows
 from polyseme.scoring.scorer import Items
 
 if TYPE_CHECKING:
     from polyseme.feedback.active_learning import Question
+    from polyseme.feedback.corrections import Corrections
+    from polyseme.feedback.verdict_log import Verdict, VerdictLog
 
 
 class VerdictLearning(FittedTagger):
     """The methods of a tagger that are about verdicts."""
-
-    @property
-    def verdicts_(self) -> VerdictLog:
-        """What people said about its tags, as events."""
-        return self._corrections.feedback.log
 
     def learn(
         self,
@@ -70,15 +64,19 @@ class VerdictLearning(FittedTagger):
         tuple of int
             The verdicts' numbers, for `undo`.
         """
+        from polyseme.feedback.standing_verdicts import as_verdict
+
         check_fitted(self, "store_")
         self._check_featured()
         check_iterable(verdicts, "verdicts")
         digest = self.space_.digest_
-        checked = self._with_resolved_labels([as_verdict(verdict, digest) for verdict in verdicts])
+        as_asked = [as_verdict(verdict, digest) for verdict in verdicts]
+        checked = self._with_resolved_labels(as_asked)
         self.refresh()  # others may have told of these items
-        items = list(dict.fromkeys(verdict.item for verdict in checked))
-        vectors = self._new_vectors(items, X)
-        numbers = self.verdicts_.append(checked, vectors, digest, seen, self._key_of_name)
+        items = dict.fromkeys(verdict.item for verdict in checked)
+        vectors = self._new_vectors(list(items), X)
+        log = self.verdicts_
+        numbers = log.append(checked, vectors, digest, seen, self._key_of_name)
         self.refresh()
         return tuple(numbers)
 
@@ -86,13 +84,16 @@ class VerdictLearning(FittedTagger):
         """Return verdicts under their labels' own names, tidied as those of documents are."""
         if not verdicts:
             return []
-        labels = list(dict.fromkeys(verdict.label for verdict in verdicts))
-        name_by_key = {self._key(name): name for name in self._names(labels)}
-        resolved = {}
-        for label in labels:
-            name = name_by_key[self._key(label)]
-            resolved[label] = self.vocabulary_.resolve(name)
-        return [verdict._replace(label=resolved[verdict.label]) for verdict in verdicts]
+        labels = {verdict.label for verdict in verdicts}
+        names = self._names(sorted(labels))
+        name_by_key = {self._key(name): name for name in names}
+        resolved_verdicts = []
+        for verdict in verdicts:
+            key = self._key(verdict.label)
+            name = name_by_key[key]
+            label = self.vocabulary_.resolve(name)
+            resolved_verdicts.append(verdict._replace(label=label))
+        return resolved_verdicts
 
     def _new_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
         """Return the vectors of items that verdicts are about and that have none yet."""
@@ -146,21 +147,28 @@ class VerdictLearning(FittedTagger):
             Items with ids: those of them that verdicts are about and that the space has not coded
             yet are coded. By default verdicts on such items do not count.
         """
+        from polyseme.feedback.standing_verdicts import Feedback
+
         check_fitted(self, "store_")
-        feedback = Feedback(log, self.space_.digest_)
+        space_digest = self.space_.digest_
+        feedback = Feedback(log, space_digest)
         names = None if X is None else item_names(X)
         if names is not None:
             items = feedback.items()
-            coded_items = log.vector_keys(self.space_.digest_, items)
+            coded_items = log.vector_keys(space_digest, items)
             to_code = items.keys() - coded_items.keys()
             rows = [row for row, name in enumerate(names) if name in to_code]
             if rows:
-                vectors = item_vectors(self.space_, table_rows(self._features_of(X), rows))
+                features = self._features_of(X)
+                new_features = table_rows(features, rows)
+                vectors = item_vectors(self.space_, new_features)
                 row_names = [names[row] for row in rows]
-                log.append([], dict(zip(row_names, vectors, strict=True)), self.space_.digest_)
+                vector_by_name = dict(zip(row_names, vectors, strict=True))
+                log.append([], vector_by_name, space_digest)
                 feedback, _ = feedback.refreshed()
         labels = {*self._corrections.feedback.labels, *feedback.labels}
-        self._use_corrections(self._corrections.with_feedback(feedback), labels)
+        corrections = self._corrections.with_feedback(feedback)
+        self._use_corrections(corrections, labels)
         return self
 
     def refresh(self) -> bool:

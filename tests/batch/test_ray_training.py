@@ -15,6 +15,7 @@ from polyseme.base.validation import InputError
 from polyseme.batch import RayTraining
 from polyseme.batch.ray_training import _gather_members, run_name
 from polyseme.feedback.verdict_log import Verdict
+from polyseme.space.space_fit import prepare_training
 from polyseme.storage.model_file import write_model
 from ray_workers import kill_one
 
@@ -100,8 +101,8 @@ def test_a_training_is_resumed_only_with_the_same_data_plan_seed_and_number_of_w
     documents = sp.csr_matrix(np.eye(20, 6))
     features, changed_features = np.ones((20, 3)), np.zeros((20, 3))
     space = ConceptSpace(n_folds=2, n_steps=8, random_state=0)
-    data, seed = space.prepare(documents, features, None, None, None)
-    changed_data, _ = space.prepare(documents, changed_features, None, None, None)
+    data, seed = prepare_training(space, documents, features, None, None, None)
+    changed_data, _ = prepare_training(space, documents, changed_features, None, None, None)
     plan = space.plan_
     changed_plan = replace(plan, n_steps=9)
     names = {

@@ -11,15 +11,14 @@ from scipy.optimize import minimize
 
 from polyseme.scoring.correction_fit import (
     OFFSET,
-    PROJECTION_SIZE,
     STRENGTHS,
     Correction,
     CorrectionTable,
     _solve,
     fit_correction,
-    project,
 )
 from polyseme.space.calibration import sigmoid
+from polyseme.space.features import PROJECTION_SIZE, project
 
 NOTHING = (np.zeros((0, 0), dtype=np.float32), np.zeros(0), np.zeros(0))
 
@@ -175,7 +174,7 @@ def test_projections_of_many_features_keep_cosines():
 
 def test_projections_are_the_same_in_a_new_process():
     code = (
-        "import numpy as np, hashlib; from polyseme.space.projection import _signs;"
+        "import numpy as np, hashlib; from polyseme.space.features import _signs;"
         "print(hashlib.sha256(_signs(600).tobytes()).hexdigest())"
     )
     runs = {

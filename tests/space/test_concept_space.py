@@ -14,10 +14,11 @@ from polyseme.base.validation import InputError, NotFittedError
 from polyseme.documents.corpus import LabelCorpus
 from polyseme.documents.label_sets import training_tables
 from polyseme.documents.toy import toy_world
-from polyseme.space import concept_space, votes
+from polyseme.space import concept_space, space_fit, votes
 from polyseme.space.calibration import PRECISIONS
 from polyseme.space.concept_space import SLOPES
-from polyseme.space.training import standardise
+from polyseme.space.features import standardise
+from polyseme.space.space_fit import prepare_training
 from polyseme.space.votes import TEMPERATURE, Voters, mix
 from polyseme.storage.model_file import read_model, write_model
 
@@ -203,7 +204,7 @@ def test_groups_stay_in_one_fold():
     groups = np.arange(40) % 13
 
     def folds(groups):
-        return small_space(n_folds=4).prepare(documents, X, None, groups, None)[0].folds
+        return prepare_training(small_space(n_folds=4), documents, X, None, groups, None)[0].folds
 
     together, free = folds(groups), folds(None)
     assert len(np.unique(together)) == 4
@@ -266,7 +267,7 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
     """Build the reference again, item by item."""
     documents, X = homely
     again = ConceptSpace(n_folds=3, members_per_fold=2, n_steps=80, random_state=0)
-    data, _ = again.prepare(documents, X, np.arange(N_HOMELY), None, None)
+    data, _ = prepare_training(again, documents, X, np.arange(N_HOMELY), None, None)
     codes, folds, weights = at_home.held_out_sample_
     assert folds.tolist() == data.folds.tolist() and len(weights) == N_HOMELY
     assert at_home.plan_.members_per_fold == 2
@@ -303,17 +304,18 @@ def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
 
 
 def test_all_documents_but_its_own_vote_for_an_item_that_is_held_out(monkeypatch):
-    monkeypatch.setattr(concept_space, "_DOCUMENTS", 7)  # in blocks; axes are learned from as many
+    monkeypatch.setattr(space_fit, "_DOCUMENTS", 7)  # in blocks; axes are learned from as many
     n = 20
     documents = sp.csr_matrix(np.hstack([np.eye(n), np.ones((n, 1))]))
     X = np.random.default_rng(0).normal(size=(n, 3))
     made = small_space().fit(documents, X, np.arange(n))
-    data, _ = small_space().prepare(documents, X, np.arange(n), None, None)
+    data, _ = prepare_training(small_space(), documents, X, np.arange(n), None, None)
+    calibration = space_fit.SpaceCalibration(made, data)
     code = made.plan_.code
     for fold in (0, 1):
         rows = np.flatnonzero(data.folds == fold)
         codes = made.item_codes(X[rows])[:, fold * code : (fold + 1) * code]
-        votes = made._held_out_votes(data, fold, np.ascontiguousarray(codes), rows)
+        votes = calibration.held_out_votes(fold, np.ascontiguousarray(codes), rows)
         votes = votes[:, np.argsort(made.order_)]
         for place, row in enumerate(rows):
             assert votes[place, row] == 0 and votes[place, n] == pytest.approx(1)
@@ -504,7 +506,7 @@ def test_same_seed_same_bits_and_every_round_is_reported():
     ],
 )
 def test_a_bad_parameter_is_named_before_any_training(name, value, monkeypatch):
-    monkeypatch.setattr(concept_space.SpaceTraining, "run", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(space_fit.SpaceTraining, "run", lambda *_: pytest.fail("trained"))
     with pytest.raises(InputError, match=f"`{name}` of `ConceptSpace`"):
         small_space(**{name: value}).fit(*small())
 

@@ -19,9 +19,11 @@ from polyseme import ConceptSpace, SpacePlan
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.space import training
 from polyseme.space.calibration import sigmoid
+from polyseme.space.features import standardise
+from polyseme.space.space_fit import prepare_training
 from polyseme.space.steps import read_columns
 from polyseme.space.trainer_gpu import GpuLearner
-from polyseme.space.training import HeldOutPredictions, SpaceTraining, pool_targets, standardise
+from polyseme.space.training import HeldOutPredictions, SpaceTraining, pool_targets
 from polyseme.storage.model_file import MODEL, read_model, write_model
 
 N_LABEL_SETS = 40
@@ -64,7 +66,7 @@ def prepared(n_steps=12, n_folds=3, plan=None, **world):
     """Return data and a plan as a space makes them, with two members a fold."""
     world = {"groups": None} | little_world() | world
     space = ConceptSpace(n_folds=n_folds, n_steps=n_steps, random_state=0)
-    data, seed = space.prepare(**world)
+    data, seed = prepare_training(space, **world)
     shortened = replace(
         plan or PLAN,
         n_folds=n_folds,
@@ -285,7 +287,7 @@ def test_an_interrupted_fit_without_a_seed_keeps_the_one_it_drew(tmp_path):
         interrupted.fit(**world, progress=interrupted_after(2))
     config, _ = read_model(run, "training")
     space = space_of(run, random_state=None)
-    _, seed = space.prepare(**world, groups=None)
+    _, seed = prepare_training(space, **world, groups=None)
     assert seed == config["seed"]
     resumed = space.fit(**world)
     assert len(resumed.history_) == 4

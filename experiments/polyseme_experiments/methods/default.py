@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 import polyseme.space.calibration
 import polyseme.space.concept_space
+import polyseme.space.features
 import polyseme.space.linear_path
+import polyseme.space.space_fit
 import polyseme.space.training
 import polyseme.space.votes
 from polyseme.base.threads import one_blas_thread
@@ -23,6 +25,7 @@ from polyseme.base.validation import check_instances
 from polyseme.documents.label_sets import training_tables
 from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.space.concept_space import ConceptSpace
+from polyseme.space.space_fit import finish_fit, prepare_training
 from polyseme.space.training import SpacePlan, TrainingData
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments.embedding_cache import make_space
@@ -41,7 +44,9 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     modules = [
         ("calibration", polyseme.space.calibration),
         ("space", polyseme.space.concept_space),
+        ("space", polyseme.space.space_fit),
         ("space", polyseme.space.votes),
+        ("training", polyseme.space.features),
         ("training", polyseme.space.training),
     ]
     if space.linear == 0:
@@ -75,7 +80,7 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 _LIMITS = (
     *("MOST_FEATURE", "UNIT", "PROJECTION_SIZE", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
     *("MEASURED", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS", "WARM_RATES"),
-    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL"),
+    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL", "_BLOCK_ITEMS"),
 )
 _KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS", "_BLOCK_VOTES": "_VOTES"}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
@@ -84,7 +89,7 @@ _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_wei
 def _is_number(value: object) -> bool:
     """Return whether a constant is a number, or several."""
     values = value if isinstance(value, tuple) else (value,)
-    return all(isinstance(number, (int, float)) for number in values)
+    return all(type(number) in (int, float) for number in values)
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def changed(
         space.set_params(priming=priming)
     with one_blas_thread():
         if n_members is None:
-            space.finish(data, space.members_, space.history_)
+            finish_fit(space, data, space.members_, space.history_)
         else:
             space = _with_members(space, data, n_members)
     if not calibrated:
@@ -183,7 +188,8 @@ def _training_data(trial: Trial, tagger: ZeroShotTagger) -> TrainingData:
     tables = training_tables(documents, trial.known_documents, tagger.classes_)
     X = check_instances(trial.train_features, len(documents), owner="ZeroShotTagger")
     space = copy(tagger.space_)
-    data, *_ = space.prepare(
+    data, _ = prepare_training(
+        space,
         tables.documents,
         X,
         tables.item_documents,
@@ -199,7 +205,7 @@ def _with_members(space: ConceptSpace, data: TrainingData, n_members: int) -> Co
     members = space.members_.select(first_of_folds)
     smaller = copy(space)
     smaller.plan_ = replace(space.plan_, members_per_fold=1)
-    smaller.finish(data, members, space.history_)
+    finish_fit(smaller, data, members, space.history_)
     if n_members >= len(members):
         return smaller
 

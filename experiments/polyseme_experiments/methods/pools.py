@@ -25,7 +25,7 @@ from polyseme.feedback.verdict_log import Verdict
 from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.scoring import correction_fit
 from polyseme.scoring.correction_fit import fit_correction
-from polyseme.space import projection
+from polyseme.space import features
 from polyseme.space.calibration import sigmoid
 from polyseme.space.concept_space import ConceptSpace
 from polyseme.space.training import pool_targets
@@ -92,7 +92,7 @@ def tagger_config(config: RunConfig) -> dict[str, Any]:
 def pool_config(config: RunConfig, learned: dict[str, Any]) -> dict[str, Any]:
     """Return all that decides what is learned with a pool and answers."""
     constants = {name: repr(getattr(correction_fit, name)) for name in _DECIDE}
-    constants["SKETCH"] = repr(projection.PROJECTION_SIZE)
+    constants["SKETCH"] = repr(features.PROJECTION_SIZE)
     constants |= _SOLVED
     constants["STRATEGIES"] = repr(active_learning.STRATEGIES)
     plan = make_space(config).planned(10_000)

@@ -25,14 +25,13 @@ def fold_numbers(
     # Ours, although scikit-learn has `GroupKFold`: published results rest on the folds drawn here.
     numbers = group_numbers(groups, n)
     if numbers is None:
-        return (generator.permutation(n) % max(min(n_folds, n), 1)).astype(np.int64)
-    sizes = np.bincount(numbers)
-    fold_of = np.empty(len(sizes), dtype=np.int64)
-    filled = np.zeros(max(n_folds, 1), dtype=np.int64)
-    for group in generator.permutation(len(sizes)):
-        fold_of[group] = np.argmin(filled)
-        filled[fold_of[group]] += sizes[group]
-    return np.asarray(fold_of[numbers])
+        n_used_folds = max(min(n_folds, n), 1)
+        shuffled = generator.permutation(n)
+        return (shuffled % n_used_folds).astype(np.int64)
+    group_sizes = np.bincount(numbers)
+    fold_sizes = np.zeros(max(n_folds, 1), dtype=np.int64)
+    fold_by_group = _smallest_folds(group_sizes, fold_sizes, generator)
+    return np.asarray(fold_by_group[numbers])
 
 
 def filled_folds(
@@ -41,14 +40,13 @@ def filled_folds(
     """Return folds with new documents (-1) drawn into those with the fewest, groups whole, (n,)."""
     folds = folds.copy()
     new = np.flatnonzero(folds < 0)
-    filled = np.bincount(folds[folds >= 0], minlength=n_folds)
-    of_new = np.arange(len(new)) if groups is None else groups[new]
-    _, numbers, sizes = np.unique(of_new, return_inverse=True, return_counts=True)
-    fold_of = np.empty(len(sizes), dtype=np.int64)
-    for group in generator.permutation(len(sizes)):
-        fold_of[group] = np.argmin(filled)
-        filled[fold_of[group]] += sizes[group]
-    folds[new] = fold_of[numbers]
+    fold_sizes = np.bincount(folds[folds >= 0], minlength=n_folds)
+    new_groups = np.arange(len(new))
+    if groups is not None:
+        new_groups = groups[new]
+    _, numbers, group_sizes = np.unique(new_groups, return_inverse=True, return_counts=True)
+    fold_by_group = _smallest_folds(group_sizes, fold_sizes, generator)
+    folds[new] = fold_by_group[numbers]
     return folds
 
 
@@ -73,3 +71,19 @@ def hidden_groups(
         hidden = groups == group
         if hidden.any() and not hidden.all():
             yield hidden
+
+
+def _smallest_folds(
+    group_sizes: IntArray, fold_sizes: IntArray, generator: np.random.Generator
+) -> IntArray:
+    """Return the fold of each group: in random order, each goes to the fold that is the smallest.
+
+    `fold_sizes` grows with the groups.
+    """
+    n_groups = len(group_sizes)
+    fold_by_group = np.empty(n_groups, dtype=np.int64)
+    for group in generator.permutation(n_groups):
+        fold = np.argmin(fold_sizes)
+        fold_by_group[group] = fold
+        fold_sizes[fold] += group_sizes[group]
+    return fold_by_group

@@ -14,32 +14,35 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 def machine_bytes() -> int:
     """Return the memory that this machine, or this container, has; very much where nobody says."""
-    found = []
+    limits = []
     with suppress(AttributeError, ValueError, OSError):
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for place in _LIMITS:
+        n_pages = os.sysconf("SC_PHYS_PAGES")
+        page_size = os.sysconf("SC_PAGE_SIZE")
+        limits.append(n_pages * page_size)
+    for file in _LIMITS:
         with suppress(OSError, ValueError):
-            found.append(int(Path(place).read_text()))
-    return min(found, default=2**62)
+            text = Path(file).read_text()
+            limits.append(int(text))
+    return min(limits, default=2**62)
 
 
-def check_memory(needed: float, what: str, way_round: str) -> None:
+def check_memory(needed: float, subject: str, advice: str) -> None:
     """Raise where a job needs more memory than there is.
 
     Parameters
     ----------
     needed : float
         Bytes.
-    what : str
+    subject : str
         What needs them, as the beginning of a sentence.
-    way_round : str
+    advice : str
         What to do instead.
     """
-    there = machine_bytes()
-    if needed > there:
+    available = machine_bytes()
+    if needed > available:
         raise InputError(
-            f"{what} would need {in_bytes(needed)} of memory, and this machine has "
-            f"{in_bytes(there)}; {way_round}."
+            f"{subject} would need {in_bytes(needed)} of memory, and this machine has "
+            f"{in_bytes(available)}; {advice}."
         )
 
 

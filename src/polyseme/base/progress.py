@@ -49,9 +49,9 @@ class Quiet:
 
 
 @contextmanager
-def working(message: str, *, shown: bool) -> Iterator[None]:
-    """Show what is being done while it lasts, and how long it took; nothing unless `shown`."""
-    if not shown:
+def working(message: str, *, verbose: bool) -> Iterator[None]:
+    """Show what is being done while it lasts, and how long it took; nothing unless `verbose`."""
+    if not verbose:
         yield
         return
     from rich.console import Console
@@ -78,21 +78,22 @@ class FileProgress:
 
     SECONDS = 10.0
 
-    def __init__(self, doing: str, shown: bool = True) -> None:
-        self.doing, self.shown = doing, shown
+    def __init__(self, message: str, verbose: bool = True) -> None:
+        self.message = message
+        self.verbose = verbose
         self.bar: Any = None
         self._start = self._written = time.monotonic()
 
     def __enter__(self) -> Self:
         """Open the bar."""
-        if self.shown and sys.stderr is not None and sys.stderr.isatty():
+        if self.verbose and sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
             counts = ("{task.completed:,}/{task.total:,}", "{task.fields[note]}")
             columns = ("{task.description}", BarColumn(), *counts, TimeRemainingColumn())
             self.bar = Progress(*columns, console=Console(stderr=True))
-            self.task = self.bar.add_task(self.doing, total=0, note="")
+            self.task = self.bar.add_task(self.message, total=0, note="")
             self.bar.start()
         return self
 
@@ -104,15 +105,18 @@ class FileProgress:
     def tell(self, done: int, total: int, skipped: int) -> None:
         """Show how many files are done, of how many, and how many of them could not be used."""
         now = time.monotonic()
-        rate = done / max(now - self._start, 1e-9)
-        note = f"{rate:.0f}/s" if rate >= 10 else f"{rate:.1f}/s"
+        seconds = max(now - self._start, 1e-9)
+        rate = done / seconds
+        decimals = 0 if rate >= 10 else 1
+        note = f"{rate:.{decimals}f}/s"
         if skipped:
             note += f", {skipped:,} skipped"
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=total, note=note)
-        elif self.shown and now - self._written > self.SECONDS and done < total and sys.stderr:
+            return
+        is_due = now - self._written > self.SECONDS
+        if self.verbose and is_due and done < total and sys.stderr:
             self._written = now
-            left = (total - done) / rate
-            sys.stderr.write(
-                f"{self.doing}: {done:,} of {total:,}, {note}, about {left:.0f} s left\n"
-            )
+            seconds_left = (total - done) / rate
+            progress = f"{done:,} of {total:,}, {note}"
+            sys.stderr.write(f"{self.message}: {progress}, about {seconds_left:.0f} s left\n")

@@ -15,23 +15,24 @@ _STEERING = frozenset(("Cc", "Cs", "Zl", "Zp"))
 _ADDRESS = re.compile(" at 0x[0-9a-f]+")  # of an object, which says nothing to anybody
 
 
-def printable(text: str, kept: str = "") -> str:
+def printable(text: str, allowed: str = "") -> str:
     """Return a text with what steers a terminal, and halves of characters, spelled out.
 
     Parameters
     ----------
     text : str
-    kept : str
+    allowed : str
         Characters that stay as they are, such as line feeds.
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        ascii(one)[1:-1]
-        if one not in kept and (unicodedata.category(one) in _STEERING or one in _TURNS)
-        else one
-        for one in text
-    )
+    characters = []
+    for character in text:
+        is_steering = unicodedata.category(character) in _STEERING or character in _TURNS
+        if is_steering and character not in allowed:
+            character = ascii(character)[1:-1]
+        characters.append(character)
+    return "".join(characters)
 
 
 def is_text(value: str) -> bool:
@@ -58,12 +59,14 @@ def error_text(error: BaseException, most: int = 200) -> str:
 def shown(value: object, most: int = 80) -> str:
     """Return a value as errors name it: in a line, cut where it is long."""
     if isinstance(value, int) and abs(value) >= 10**most:
-        return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
+        n_digits = int(value.bit_length() * math.log10(2)) + 1
+        return f"a number of {n_digits} digits"
     try:
         text = repr(value)
     except Exception:  # anything may be passed, also what cannot tell what it is
         text = f"a {type(value).__name__}"
-    return in_words(" ".join(text.split()), most)
+    words = text.split()
+    return in_words(" ".join(words), most)
 
 
 def counted(count: int, noun: str) -> str:

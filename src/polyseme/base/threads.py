@@ -36,10 +36,15 @@ def n_cores() -> int:
 
 def n_threads() -> int:
     """Count the threads of a search: OMP_NUM_THREADS, else all cores; 1 inside `one_thread`."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if _n_single:
         return 1
-    return max(1, min(n_cores(), int(wanted)) if wanted.isdecimal() else n_cores())
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    first_number = setting.partition(",")[0].strip()
+    cores = n_cores()
+    if not first_number.isdecimal():
+        return cores
+    n_wanted = min(cores, int(first_number))
+    return max(1, n_wanted)
 
 
 def one_thread_below(n_labels: int) -> AbstractContextManager[None]:
@@ -120,14 +125,14 @@ def run_all(calls: Sequence[Callable[[], object]], n_threads: int) -> None:
         for call in remaining:
             call()
 
-    others: list[Future[None]] = []
+    futures: list[Future[None]] = []
     with suppress(RuntimeError):  # the system gives no more threads: those that are there do it
         for _ in range(min(n_threads, len(calls)) - 1):
-            others.append(_pool().submit(work))
+            futures.append(_pool().submit(work))
     work()
-    for other in others:
-        if not other.cancel():
-            other.result()
+    for future in futures:
+        if not future.cancel():
+            future.result()
 
 
 @cache

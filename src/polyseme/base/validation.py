@@ -87,9 +87,12 @@ def draw_seed(generator: np.random.Generator) -> int:
 def unknown_name(kind: str, name: object, known_names: Iterable[str]) -> InputError:
     """Build the error for a name that is not among the known ones, closest match first."""
     names = sorted(known_names)
+    listed = ", ".join(names)
     matches = difflib.get_close_matches(str(name), names, n=1)
-    hint = f"; did you mean '{matches[0]}'?" if matches else "."
-    return InputError(f"Unknown {kind} '{name}'; known: {', '.join(names)}{hint}")
+    hint = "."
+    if matches:
+        hint = f"; did you mean '{matches[0]}'?"
+    return InputError(f"Unknown {kind} '{name}'; known: {listed}{hint}")
 
 
 def check_option(name: str, value: object, allowed: Iterable[str], *, owner: str) -> None:
@@ -97,8 +100,10 @@ def check_option(name: str, value: object, allowed: Iterable[str], *, owner: str
     options = list(allowed)
     if isinstance(value, str) and value in options:
         return
-    listed = ", ".join(map(repr, options))
-    raise InputError(f"`{name}` of `{owner}` must be one of {listed}; got {shown(value)}.")
+    names = map(repr, options)
+    listed = ", ".join(names)
+    got = shown(value)
+    raise InputError(f"`{name}` of `{owner}` must be one of {listed}; got {got}.")
 
 
 def check_number(
@@ -149,10 +154,10 @@ def check_kind(name: str, value: object, expected: type, *, owner: str) -> None:
         )
 
 
-def check_path(path: object, *, what: str) -> Path:
+def check_path(path: object, *, subject: str) -> Path:
     """Return the path of a file or folder, or raise unless the system could have such a name."""
     if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
-        raise InputError(f"{what} is named by a path; got {shown(path)}.")
+        raise InputError(f"{subject} is named by a path; got {shown(path)}.")
     checked = Path(path)
     problem = _path_problem(str(checked))
     if problem is not None:
@@ -178,7 +183,8 @@ def check_iterable(values: object, description: str) -> None:
     """Raise unless the values are an iterable that is neither a text nor a table."""
     is_mapping_or_text = isinstance(values, (str, bytes, Mapping))
     is_scalar = getattr(values, "ndim", 1) == 0
-    if is_mapping_or_text or is_scalar or not isinstance(values, Iterable):
+    is_list = isinstance(values, Iterable)
+    if is_mapping_or_text or is_scalar or not is_list:
         raise InputError(f"Give {description} as a list; got {shown(values)}.")
 
 
@@ -506,7 +512,9 @@ def _are_below(places: NDArray[Any], limit: int) -> bool:
     """Return whether all places lie between 0 and a limit."""
     if not len(places):
         return True
-    return bool(places.min() >= 0 and places.max() < limit)
+    first = places.min()
+    last = places.max()
+    return bool(first >= 0 and last < limit)
 
 
 def check_compressed(

@@ -55,7 +55,7 @@ def ask(
         tags = list(X.tags)  # keywords of the files
     if strategy == "errors" and tags is None:
         refuse("To look for missing and wrong tags, give the items' tags with --documents.")
-    with working("looking for questions", shown=True):
+    with working("looking for questions", verbose=True):
         questions = tagger.ask(X, label, top, strategy, tags, seed)
     records = []
     for question in questions:

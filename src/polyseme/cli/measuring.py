@@ -105,7 +105,7 @@ def validate(
     X, pool = _feature_matrices(items.X, pool, extractor, seed)
 
     tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
-    with working(f"fitting to what is left, {draws} times", shown=True):
+    with working(f"fitting to what is left, {draws} times", verbose=True):
         validations = validate_collection(
             tagger,
             X,

@@ -112,7 +112,7 @@ def _write_nowhere(stream: TextIO) -> None:
 def say(message: str) -> None:
     """Print a line for people on standard error, with control characters escaped."""
     if sys.stderr is not None:
-        sys.stderr.write(f"{printable(message, kept=chr(10))}\n")
+        sys.stderr.write(f"{printable(message, allowed=chr(10))}\n")
 
 
 class _SafeTerminal(io.TextIOBase):
@@ -123,7 +123,7 @@ class _SafeTerminal(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Write a text with control characters escaped."""
-        return self._stream.write(printable(text, kept="\n"))
+        return self._stream.write(printable(text, allowed="\n"))
 
 
 def summarize_verdicts(verdicts: Iterable[Verdict]) -> str:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,10 +33,9 @@ from polyseme.base.validation import (
     first_few,
     is_pandas,
 )
-from polyseme.io import Table, read_documents
-from polyseme.io.columns import TAGS, fields_of, texts
-from polyseme.io.join import pair_rows, without_ids
-from polyseme.io.tag_cells import label_sets, suspicion
+
+if TYPE_CHECKING:
+    from polyseme.io import Table
 
 Document: TypeAlias = Collection[str]
 Labels: TypeAlias = Sequence[str] | NDArray[np.object_]
@@ -141,16 +140,23 @@ class LabelCorpus:
             What stands between two labels, where each document is a text.
         """
         if delimiter is not None:
+            from polyseme.io.tag_cells import label_sets
+
             documents = label_sets(documents, delimiter)
         check_iterable(documents, "documents")
         columns: dict[str, int] = {}
         indices = array("q")
         indptr = array("q", [0])
         for number, document in enumerate(documents):
-            for name in _labels_of(document, f"Document {number}"):
-                indices.append(columns.setdefault(name, len(columns)))
-            indptr.append(len(indices))
-        return cls._join_columns(list(columns), indices, indptr, ids, normalize, in_order=True)
+            where = f"Document {number}"
+            for name in _labels_of(document, where):
+                n_columns = len(columns)
+                column = columns.setdefault(name, n_columns)
+                indices.append(column)
+            n_entries = len(indices)
+            indptr.append(n_entries)
+        names = list(columns)
+        return cls._join_columns(names, indices, indptr, ids, normalize, in_order=True)
 
     @classmethod
     def from_indicator(
@@ -174,15 +180,19 @@ class LabelCorpus:
             As in `from_documents`.
         """
         indicator = _indicator_matrix(matrix)
+        indices = indicator.indices
+        indptr = indicator.indptr
+        n_columns = indicator.shape[1]
         if labels is None:
-            labels = [str(column) for column in range(indicator.shape[1])]
+            labels = [str(column) for column in range(n_columns)]
         names = list(_labels_of(labels, "`labels`"))
-        if len(names) != indicator.shape[1]:
+        n_labels = len(names)
+        if n_labels != n_columns:
             raise InputError(
-                f"The indicator matrix has {indicator.shape[1]} columns but {len(names)} labels "
-                "were given; give one label per column."
+                f"The indicator matrix has {n_columns} columns but {n_labels} labels were given; "
+                "give one label per column."
             )
-        return cls._join_columns(names, indicator.indices, indicator.indptr, ids, normalize)
+        return cls._join_columns(names, indices, indptr, ids, normalize)
 
     @classmethod
     def _join_columns(
@@ -252,6 +262,8 @@ class LabelCorpus:
         strict : bool
             Whether ids that stand more than once are refused; otherwise their tags are united.
         """
+        from polyseme.io import read_documents
+
         table = read_documents(path, tags_column=tags_column, delimiter=delimiter, strict=strict)
         return cls.of_table(table, Path(path).name, normalize=normalize)
 
@@ -269,17 +281,20 @@ class LabelCorpus:
             As in `from_documents`.
         """
         table = table.merged(name)
+        label_lists = table.label_sets
         options: dict[str, Any] = {"ids": table.ids, "normalize": normalize}
-        if table.label_sets is not None:
-            _warn_suspicious(table.label_sets, name)
-            corpus = cls.from_documents(table.label_sets, **options)
+        if label_lists is not None:
+            _warn_suspicious(label_lists, name)
+            corpus = cls.from_documents(label_lists, **options)
         else:
             corpus = cls.from_indicator(table.indicator, table.labels, **options)
-        return replace(
-            corpus,
-            groups=tuple(table.groups) if table.groups is not None else None,
-            splits=tuple(table.splits) if table.splits is not None else None,
-        )
+        groups = None
+        if table.groups is not None:
+            groups = tuple(table.groups)
+        splits = None
+        if table.splits is not None:
+            splits = tuple(table.splits)
+        return replace(corpus, groups=groups, splits=splits)
 
     # ------------------------------------------------------------------ its documents and labels
 
@@ -302,7 +317,8 @@ class LabelCorpus:
         if isinstance(rows, (int, np.integer)):
             return self.document(int(rows))
         if isinstance(rows, slice):
-            rows = np.arange(len(self))[rows]
+            numbers = np.arange(len(self))
+            rows = numbers[rows]
         return self.select(rows)
 
     def __len__(self) -> int:
@@ -321,10 +337,12 @@ class LabelCorpus:
         if not is_number or not -n_documents <= row < n_documents:
             raise RowError(f"Document {shown(row)} is out of range: there are {n_documents}.")
         number = range(n_documents)[row]
-        start = self.matrix.indptr[number]
-        stop = self.matrix.indptr[number + 1]
+        indptr = self.matrix.indptr
+        start = indptr[number]
+        stop = indptr[number + 1]
         columns = self.matrix.indices[start:stop]
-        return tuple(self.labels[column] for column in columns)
+        labels = [self.labels[column] for column in columns]
+        return tuple(labels)
 
     def key(self, label: str) -> str:
         """Return the form by which this corpus compares labels."""
@@ -461,8 +479,13 @@ def as_corpus(
     documents: Any = y  # frames of three libraries, none of which need be installed
     if isinstance(documents, LabelCorpus):
         return documents
+
+    from polyseme.io import Table
+    from polyseme.io.join import without_ids
+    from polyseme.io.tag_cells import label_sets
+
     if isinstance(documents, (str, os.PathLike)):
-        place = check_path(documents, what="A table of documents")
+        place = check_path(documents, subject="A table of documents")
         return LabelCorpus.read(place, normalize=normalize)
     if isinstance(documents, Table):
         if not documents.has_tags:
@@ -498,6 +521,8 @@ def is_indicator(documents: object) -> bool:
     """Return whether documents are a 0/1 matrix: an array, a sparse matrix or a frame."""
     if isinstance(documents, np.ndarray):
         return documents.ndim == 2 and documents.dtype.kind in "biuf"
+    from polyseme.io import Table
+
     is_frame = hasattr(documents, "columns") and not isinstance(documents, Table)
     if not is_frame:
         return bool(sp.issparse(documents))
@@ -513,20 +538,27 @@ def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
 
     See `polyseme.io.join.pair_rows`.
     """
-    document_ids = None if corpus.numbered else corpus.ids
+    from polyseme.io.join import pair_rows
+
+    document_ids = None
+    if not corpus.numbered:
+        document_ids = corpus.ids
     features, rows = pair_rows(X, y, document_ids)
     if rows is None:
         return features, corpus
-    return features, corpus.select(rows)
+    ordered = corpus.select(rows)
+    return features, ordered
 
 
 def _is_column(documents: Any) -> bool:
     """Return whether documents are a column of a frame, or an array, that holds text."""
     is_array = isinstance(documents, np.ndarray) and documents.ndim == 1
-    is_series = hasattr(documents, "to_list") and hasattr(documents, "dtype")
+    has_list = hasattr(documents, "to_list")
+    is_series = has_list and hasattr(documents, "dtype")
     if not (is_array or is_series):
         return False
-    return any(isinstance(cell, str) for cell in documents)
+    cells: Any = documents
+    return any(isinstance(cell, str) for cell in cells)
 
 
 def _is_numeric(column: Any) -> bool:
@@ -540,6 +572,10 @@ def _is_numeric(column: Any) -> bool:
 
 def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
     """Build a corpus from a frame with a column of tags, and an `id`, `group` or `split`."""
+    from polyseme.io import Table
+    from polyseme.io.columns import TAGS, fields_of, texts
+    from polyseme.io.tag_cells import label_sets
+
     names = [str(name) for name in frame.columns]
     field_by_column = fields_of(names)
     candidates = [name for name in names if name not in field_by_column]
@@ -565,6 +601,8 @@ def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
 
 def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
     """Warn once where the tags of documents do not look split."""
+    from polyseme.io.tag_cells import suspicion
+
     doubt = suspicion(sets)
     if doubt is not None:
         warnings.warn(
@@ -589,12 +627,14 @@ def check_labels(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> int:
     n_documents = len(corpus)
     if n_documents == 0:
         raise InputError(f"`{owner}` got no documents; pass at least two with labels.")
-    n_empty = int((corpus.lengths == 0).sum())
+    is_empty = corpus.lengths == 0
+    n_empty = int(is_empty.sum())
     if n_empty == n_documents:
         raise InputError(f"All {n_documents} documents given to `{owner}` are empty.")
     n_used = np.count_nonzero(corpus.counts)
     if n_used < n_labels:
-        first_column = int(corpus.matrix.indices[0])
+        columns = corpus.matrix.indices
+        first_column = int(columns[0])
         label = corpus.labels[first_column]
         raise InputError(f"`{owner}` needs at least two different labels; got only '{label}'.")
     return n_empty
@@ -606,18 +646,21 @@ def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int
     The column indices of the documents (n_documents, n_labels) are put in order.
     """
     documents.sort_indices()
+    n_rows = documents.shape[0]
     indices = documents.indices.astype(np.int64)
     bounds = itertools.pairwise(documents.indptr)
     number_by_tags: dict[bytes, int] = {}
     first_rows: list[int] = []
-    numbers = np.empty(documents.shape[0], dtype=np.int64)
+    numbers = np.empty(n_rows, dtype=np.int64)
     for row, (start, stop) in enumerate(bounds):
-        tags = indices[start:stop].tobytes()
+        columns = indices[start:stop]
+        tags = columns.tobytes()
         if tags not in number_by_tags:
             number_by_tags[tags] = len(first_rows)
             first_rows.append(row)
         numbers[row] = number_by_tags[tags]
-    return sp.csr_matrix(documents[first_rows]), numbers
+    distinct = documents[first_rows]
+    return sp.csr_matrix(distinct), numbers
 
 
 def _labels_of(document: object, where: str) -> Iterator[str]:

@@ -59,32 +59,35 @@ class Grown(NamedTuple):
     dropped: tuple[str, ...]  # of documents left out, as they hold no learned label
 
 
-def with_documents(known: Known, corpus: LabelCorpus) -> Grown:
+def with_documents(store: Known, corpus: LabelCorpus) -> Grown:
     """Add documents; labels that were not learned become new labels."""
-    matrix, extra = corpus.align(known.labels)
-    n_before = len(known.labels)
-    learned_tags = matrix[:, : known.n_learned]
+    matrix, extra = corpus.align(store.labels)
+    n_before = len(store.labels)
+    learned_tags = matrix[:, : store.n_learned]
     has_learned_tag = np.diff(learned_tags.indptr) > 0
     added = matrix[has_learned_tag]
 
     # A label that stands in no added document does not become known.
     counts = np.asarray(added.sum(axis=0)).ravel()
     new_columns = np.flatnonzero(counts[n_before:])
-    labels = known.labels + tuple(extra[column] for column in new_columns)
-    names = np.asarray(new_names(corpus, known.ids), dtype=object)
+    new_labels = tuple(extra[column] for column in new_columns)
+    labels = store.labels + new_labels
+    names = np.asarray(new_names(corpus, store.ids), dtype=object)
     ids = tuple(names[has_learned_tag].tolist())
     dropped = tuple(names[~has_learned_tag].tolist())
 
-    earlier: Any = known.matrix.copy()
-    earlier.resize(len(known.ids), len(labels))
+    earlier: Any = store.matrix.copy()
+    earlier.resize(len(store.ids), len(labels))
     columns = np.concatenate([np.arange(n_before), n_before + new_columns])
-    stacked = sp.vstack([earlier, added[:, columns]], format="csr", dtype=bool)
+    added_rows = added[:, columns]
+    stacked = sp.vstack([earlier, added_rows], format="csr", dtype=bool)
     documents = sp.csr_matrix(stacked)
     distinct, sets = unique_rows(documents)
     # Rows met first keep their numbers, so the sets known before stay 0..n-1.
-    n_sets_before = int(known.sets.max(initial=-1)) + 1
-    grown = Known(labels, known.n_learned, known.ids + ids, documents, sets)
-    return Grown(grown, distinct[n_sets_before:], ids, dropped)
+    last_set = int(store.sets.max(initial=-1))
+    new_sets = distinct[last_set + 1 :]
+    grown = Known(labels, store.n_learned, store.ids + ids, documents, sets)
+    return Grown(grown, new_sets, ids, dropped)
 
 
 class Shrunk(NamedTuple):
@@ -95,24 +98,26 @@ class Shrunk(NamedTuple):
     columns: IntArray  # (n_labels,): of the labels before
 
 
-def without_documents(known: Known, ids: Collection[str]) -> Shrunk:
+def without_documents(store: Known, ids: Collection[str]) -> Shrunk:
     """Remove documents by their names; new labels left without any disappear."""
     removed = set(as_names(ids, "names of documents"))
-    missing = sorted(removed - set(known.ids))
+    missing = sorted(removed - set(store.ids))
     if missing:
         name = in_words(missing[0])
         raise InputError(f"No known document is named '{name}'; nothing was removed.")
-    remains = np.array([name not in removed for name in known.ids], dtype=bool)
-    documents = sp.csr_matrix(known.matrix[remains])
+    names = tuple(name for name in store.ids if name not in removed)
+    remains = np.array([name not in removed for name in store.ids], dtype=bool)
+    documents = sp.csr_matrix(store.matrix[remains])
+
+    # Learned labels stay, others as long as a document holds them.
     counts = np.asarray(documents.sum(axis=0)).ravel()
     has_column = counts > 0
-    has_column[: known.n_learned] = True
+    has_column[: store.n_learned] = True
     columns = np.flatnonzero(has_column)
-    labels = tuple(known.labels[column] for column in columns)
-    names = tuple(name for name in known.ids if name not in removed)
+    labels = tuple(store.labels[column] for column in columns)
     _, sets = unique_rows(documents)
     matrix = sp.csr_matrix(documents[:, columns])
-    shrunk = Known(labels, known.n_learned, names, matrix, sets)
+    shrunk = Known(labels, store.n_learned, names, matrix, sets)
     return Shrunk(shrunk, remains, columns)
 
 
@@ -122,20 +127,24 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
     matrix, unknown = corpus.align(labels)
     if not unknown:
         return int(matrix.indices[0])
+    name = in_words(label)
     close = difflib.get_close_matches(label, labels, n=3)
-    hint = f"; close to it: {first_few(close)}" if close else ""
+    hint = ""
+    if close:
+        hint = f"; close to it: {first_few(close)}"
     raise InputError(
-        f"Unknown label '{in_words(label)}'{hint}; `classes_` (polyseme labels) names all "
+        f"Unknown label '{name}'{hint}; `classes_` (polyseme labels) names all "
         f"{len(labels)} known ones."
     )
 
 
-def labels_of(known: Known, row: int) -> tuple[str, ...]:
+def labels_of(store: Known, row: int) -> tuple[str, ...]:
     """Return the labels of one document."""
-    start = known.matrix.indptr[row]
-    stop = known.matrix.indptr[row + 1]
-    columns = known.matrix.indices[start:stop]
-    return tuple(known.labels[column] for column in columns)
+    indptr = store.matrix.indptr
+    start = indptr[row]
+    stop = indptr[row + 1]
+    columns = store.matrix.indices[start:stop]
+    return tuple(store.labels[column] for column in columns)
 
 
 def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
@@ -183,7 +192,9 @@ def _are_equal(first: LabelCorpus, second: LabelCorpus) -> bool:
     """Return whether two corpora use the same labels and have the same tag sets, row by row."""
     first = first.without_unused()
     second = second.without_unused()
-    if first.labels != second.labels or first.matrix.shape != second.matrix.shape:
+    if first.labels != second.labels:
+        return False
+    if len(first) != len(second):
         return False
     differing: Any = first.matrix != second.matrix
     return bool(differing.nnz == 0)
@@ -198,8 +209,11 @@ def _key_columns(corpus: LabelCorpus, numbers: dict[str, int]) -> IntArray:
 def _with_columns(corpus: LabelCorpus, columns: IntArray, n_columns: int) -> sp.csr_matrix:
     """Return the documents of a corpus with their labels in other columns."""
     matrix = corpus.matrix
-    entries = (matrix.data, columns[matrix.indices], matrix.indptr)
-    return sp.csr_matrix(entries, shape=(len(corpus), n_columns))
+    indices = columns[matrix.indices]
+    entries = (matrix.data, indices, matrix.indptr)
+    n_documents = len(corpus)
+    shape = (n_documents, n_columns)
+    return sp.csr_matrix(entries, shape=shape)
 
 
 def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
@@ -298,12 +312,18 @@ def _numbered_tags(
     """Return the tags of each document as numbers, which are given to keys as they are met."""
     label_numbers: list[int] = []
     for label in corpus.labels:
-        number = numbers.setdefault(key(label), len(numbers))
+        label_key = key(label)
+        next_number = len(numbers)
+        number = numbers.setdefault(label_key, next_number)
         label_numbers.append(number)
     columns = corpus.matrix.indices.tolist()
     tag_numbers = [label_numbers[column] for column in columns]
-    bounds = itertools.pairwise(corpus.matrix.indptr.tolist())
-    return [frozenset(tag_numbers[start:stop]) for start, stop in bounds]
+    bounds = corpus.matrix.indptr.tolist()
+    tag_sets = []
+    for start, stop in itertools.pairwise(bounds):
+        document = tag_numbers[start:stop]
+        tag_sets.append(frozenset(document))
+    return tag_sets
 
 
 def teaching_corpora(
@@ -353,14 +373,17 @@ def _join_groups(
     """
     if label_sets.groups is None and corpus.groups is None:
         return None
-    item_groups = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
-    if label_sets.groups is None:
-        set_groups = [f"document {row}" for row in range(len(label_sets))]
-        for item in np.flatnonzero(rows >= 0).tolist():
-            set_groups[rows[item]] = item_groups[item]
-    else:
+    item_groups = corpus.groups
+    if item_groups is None:
+        item_groups = tuple(f"item {row}" for row in range(len(corpus)))
+    if label_sets.groups is not None:
         set_groups = list(label_sets.groups)
-    new_items = np.flatnonzero(rows < 0).tolist()
+    else:
+        set_groups = [f"document {row}" for row in range(len(label_sets))]
+        for item, row in enumerate(rows.tolist()):
+            if row >= 0:
+                set_groups[row] = item_groups[item]
+    new_items = np.flatnonzero(rows < 0)
     new_groups = [item_groups[item] for item in new_items]
     return (*set_groups, *new_groups)
 
@@ -382,10 +405,13 @@ def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels
     item_documents = met_documents(corpus, label_sets)
     groups = _join_groups(label_sets, corpus, item_documents)
     new_items = np.flatnonzero(item_documents < 0)
-    item_documents[new_items] = n_sets + np.arange(len(new_items))
-    stacked = sp.vstack([set_matrix, item_matrix[new_items]], format="csr")
+    n_new = len(new_items)
+    item_documents[new_items] = n_sets + np.arange(n_new)
+    new_rows = item_matrix[new_items]
+    stacked = sp.vstack([set_matrix, new_rows], format="csr")
     documents = sp.csr_matrix(stacked)
-    numbers = group_numbers(groups, documents.shape[0])
+    n_documents = n_sets + n_new
+    numbers = group_numbers(groups, n_documents)
     return TrainingTables(documents, item_documents, numbers, n_sets)
 
 

@@ -23,7 +23,8 @@ _FEW_LABELS = 512
 def check_tags(tags: object) -> list[Any]:
     """Return the tags of several items, or raise unless there is something for each."""
     if isinstance(tags, (str, bytes, Mapping)) or not isinstance(tags, Iterable):
-        raise InputError(f"`tags` holds a list of tags for each item; got {shown(tags)}.")
+        got = shown(tags)
+        raise InputError(f"`tags` holds a list of tags for each item; got {got}.")
     return list(tags)
 
 
@@ -32,11 +33,14 @@ def tag_table(
 ) -> sp.csr_matrix:
     """Return n tag sets as a 0/1 table (n, n_labels); unknown tags are named in a warning."""
     corpus = LabelCorpus.from_documents(tags, normalize=normalize)
-    if len(corpus) != n:
-        raise InputError(f"`tags` has {len(corpus)} collections for {n} instances.")
+    n_labels = len(labels)
+    n_collections = len(corpus)
+    if n_collections != n:
+        raise InputError(f"`tags` has {n_collections} collections for {n} instances.")
     matrix, unknown = corpus.align(labels)
     _warn_unknown(unknown)
-    return sp.csr_matrix(matrix[:, : len(labels)], dtype=np.float64)
+    table = matrix[:, :n_labels]
+    return sp.csr_matrix(table, dtype=np.float64)
 
 
 def carried_labels(
@@ -81,25 +85,31 @@ def likely_tags(
     """
     likely: list[tuple[str, float]] = []
     for label, score in zip(labels, scores, strict=True):
-        if len(likely) == k:
+        n_likely = len(likely)
+        if n_likely == k:
             break
-        is_likely = score >= max(lowest, thresholds.get(label, 0.0))
+        threshold = thresholds.get(label, 0.0)
+        least = max(lowest, threshold)
+        is_likely = score >= least
         if is_likely and label not in excluded:
-            likely.append((label, score))
+            tag = (label, score)
+            likely.append(tag)
     return likely
 
 
 def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> IntArray:
     """Return the columns of one tag set, at least one; see `tag_table`."""
+    n_labels = len(labels)
     corpus = LabelCorpus.from_documents([tags], normalize=normalize)
     matrix, unknown = corpus.align(labels)
-    is_known = matrix.indices < len(labels)
-    columns = matrix.indices[is_known].astype(np.int64)
+    columns = matrix.indices
+    is_known = columns < n_labels
+    columns = columns[is_known]
     if not len(columns):
         listed = first_few(unknown) or "no tag was given"
         raise InputError(f"None of the tags is known: {listed}; see `classes_` for the known ones.")
     _warn_unknown(unknown)
-    return np.asarray(columns)
+    return np.asarray(columns, dtype=np.int64)
 
 
 def tag_sets(
@@ -110,8 +120,10 @@ def tag_sets(
     order = np.argsort(-table, axis=1, kind="stable")
     sets: list[tuple[str, ...]] = []
     for scores, columns in zip(table, order, strict=True):
-        is_likely = scores[columns] >= thresholds[columns]
-        likely_names = names[columns[is_likely]]
+        sorted_scores = scores[columns]
+        is_likely = sorted_scores >= thresholds[columns]
+        likely_columns = columns[is_likely]
+        likely_names = names[likely_columns]
         sets.append(tuple(likely_names.tolist()))
     return sets
 
@@ -121,16 +133,23 @@ def complete_each(
     complete: Callable[[Collection[str]], tuple[NDArray[np.object_], NDArray[np.float64]]],
 ) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
     """Complete one tag set, (k,), or several into one table, (n, k): labels and scores."""
-    if isinstance(tags, (bytes, Mapping)) or not isinstance(tags, Iterable):
+    is_bytes_or_mapping = isinstance(tags, (bytes, Mapping))
+    is_list = isinstance(tags, Iterable)
+    if is_bytes_or_mapping or not is_list:
         raise InputError(f"Tags are given as a list of texts, or several; got {shown(tags)}.")
     tag_list: list[Any] = [tags] if isinstance(tags, str) else list(tags)
     if all(isinstance(tag, str) for tag in tag_list):
         return complete(tag_list)
-    completions = [complete(tag_set) for tag_set in tag_list]
-    width = min(len(labels) for labels, _ in completions)
-    label_rows = [labels[:width] for labels, _ in completions]
-    score_rows = [scores[:width] for _, scores in completions]
-    return np.array(label_rows, dtype=object), np.array(score_rows)
+    label_rows = []
+    score_rows = []
+    for tag_set in tag_list:
+        labels, scores = complete(tag_set)
+        label_rows.append(labels)
+        score_rows.append(scores)
+    width = min(map(len, label_rows))
+    label_table = [labels[:width] for labels in label_rows]
+    score_table = [scores[:width] for scores in score_rows]
+    return np.array(label_table, dtype=object), np.array(score_table)
 
 
 def label_kinds(labels: Labels, seen: Collection[str], n_vocabulary: int) -> NDArray[np.str_]:
@@ -179,32 +198,42 @@ def rank_labels(
     check_number("k", k, owner="rank", low=1, whole=True)
     table = np.asarray(scores, dtype=np.float64)
     n_rows, n_labels = table.shape
-    label_ids = np.empty((n_rows, min(k, n_labels)), dtype=np.int64)
+    shape = (n_rows, min(k, n_labels))
+    label_ids = np.empty(shape, dtype=np.int64)
     for block in rank_blocks(n_rows, n_labels):
-        in_preference = table[block][:, preference]
+        block_scores = table[block]
+        in_preference = block_scores[:, preference]
         places = _first_in_order(-in_preference, k)
         label_ids[block] = preference[places]
-    rows = np.arange(n_rows)
-    return label_ids, table[rows[:, None], label_ids]
+    best_scores = np.take_along_axis(table, label_ids, axis=1)
+    return label_ids, best_scores
 
 
 def rank_blocks(n: int, n_labels: int) -> list[slice]:
     """Cut n rows into blocks, of a row at least, for which tables over all labels stay small."""
-    step = max(1, _BLOCK_NUMBERS // max(n_labels, 1))
-    starts = range(0, n, step)
-    return [slice(start, min(start + step, n)) for start in starts]
+    rows_per_block = _BLOCK_NUMBERS // max(n_labels, 1)
+    step = max(1, rows_per_block)
+    blocks = []
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        blocks.append(slice(start, stop))
+    return blocks
 
 
 def _first_in_order(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     """Return the places of each row's k smallest values, the first of equals first."""
     n_rows, n_values = values.shape
     if n_values <= max(8 * k, _FEW_LABELS):
-        return np.argsort(values, axis=1, kind="stable")[:, :k]
-    limits = np.partition(values, k - 1, axis=1)[:, k - 1]
+        order = np.argsort(values, axis=1, kind="stable")
+        return order[:, :k]
+    partitioned = np.partition(values, k - 1, axis=1)
+    limits = partitioned[:, k - 1]
     places = np.empty((n_rows, k), dtype=np.int64)
     for row, row_values in enumerate(values):
         # A limit of NaN has fewer than k numbers before it.
-        candidates = np.flatnonzero(~(row_values > limits[row]))
-        order = np.argsort(row_values[candidates], kind="stable")
+        is_after = row_values > limits[row]
+        candidates = np.flatnonzero(~is_after)
+        candidate_values = row_values[candidates]
+        order = np.argsort(candidate_values, kind="stable")
         places[row] = candidates[order[:k]]
     return places

@@ -60,15 +60,21 @@ def toy_world(
     corners = np.eye(n_themes)
 
     def instance(theme: str) -> NDArray[np.float64]:
-        corner = corners[names.index(theme)]
+        place = names.index(theme)
+        corner = corners[place]
         deviations = generator.standard_normal(n_themes)
-        return np.asarray(corner + noise * deviations)
+        noisy = noise * deviations
+        features = corner + noisy
+        return np.asarray(features)
 
     def document(theme: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
         pool = [label for label in THEMES[theme] if label not in left_out]
-        size = int(generator.integers(3, len(pool) + 1))
-        labels = generator.permutation(pool)[:size]
-        return tuple(sorted(labels.tolist()))
+        n_most = len(pool)
+        size = generator.integers(3, n_most + 1)
+        shuffled = generator.permutation(pool)
+        labels = shuffled[:size]
+        names = labels.tolist()
+        return tuple(sorted(names))
 
     themes = [names[number % n_themes] for number in range(n_documents)]
     test_themes = [names[number % n_themes] for number in range(n_test)]

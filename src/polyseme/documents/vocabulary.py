@@ -153,10 +153,11 @@ class Vocabulary:
         label_by_key = {normalize_label(label): label for label in labels}
         blocked: list[str] = []
         for label in self.blocked:
-            if normalize_label(label) not in label_by_key:
+            key = normalize_label(label)
+            if key not in label_by_key:
                 blocked.append(label)
         if not undo:
-            blocked.extend(label_by_key.values())
+            blocked += label_by_key.values()
         return replace(self, blocked=tuple(blocked))
 
     def naming(self, name: str, label: str) -> Vocabulary:
@@ -219,7 +220,8 @@ class Vocabulary:
         labels = [self.resolve(tag) for tag in tags]
         completed = dict.fromkeys(labels)
         for label in labels:
-            completed |= dict.fromkeys(self.implied(label))
+            implied = self.implied(label)
+            completed |= dict.fromkeys(implied)
         return list(completed)
 
     def apply(self, corpus: LabelCorpus) -> LabelCorpus:
@@ -237,25 +239,26 @@ class Vocabulary:
         if not (self.aliases or self.implies):
             return corpus
         labels = [self.resolve(label) for label in corpus.labels]
-        new_columns: dict[str, int] = {}
+        column_by_key: dict[str, int] = {}
         name_by_key: dict[str, str] = {}
-        old: list[int] = []
-        new: list[int] = []
-        for column, label in enumerate(labels):
+        sources: list[int] = []
+        targets: list[int] = []
+        for source, label in enumerate(labels):
             implied = self.implied(label)
             name_by_key |= {corpus.key(name): name for name in implied}
             for name in (label, *sorted(implied)):
                 key = corpus.key(name)
-                old.append(column)
-                new.append(new_columns.setdefault(key, len(new_columns)))
+                target = column_by_key.setdefault(key, len(column_by_key))
+                sources.append(source)
+                targets.append(target)
         # Where a label is implied as well, its own spelling counts.
         name_by_key |= {corpus.key(label): label for label in labels}
-        names = [name_by_key[key] for key in new_columns]
+        names = [name_by_key[key] for key in column_by_key]
 
-        ones = np.ones(len(old), dtype=np.int32)
-        shape = (len(labels), len(new_columns))
-        joiner = sp.csr_matrix((ones, (old, new)), shape)
-        counts = corpus.matrix.astype(np.int32) @ joiner
+        weights = np.ones(len(sources), dtype=np.int32)
+        shape = (len(labels), len(column_by_key))
+        target_by_source = sp.csr_matrix((weights, (sources, targets)), shape)
+        counts = corpus.matrix.astype(np.int32) @ target_by_source
         completed = LabelCorpus.from_indicator(
             counts.astype(bool), names, ids=corpus.ids, normalize=corpus.normalize
         )
@@ -321,12 +324,16 @@ def similar_labels(
 
 def _profiles(table: sp.csr_matrix) -> sp.csr_matrix:
     """Return how often each label stands beside each other one, (n_labels, n_labels), length 1."""
-    beside = sp.csr_matrix(table.T @ table)
+    product = table.T @ table
+    beside = sp.csr_matrix(product)
     beside.setdiag(0)
     beside.eliminate_zeros()
-    squares = np.asarray(beside.multiply(beside).sum(axis=1))
-    lengths = np.sqrt(squares.ravel())
-    scales = sp.diags_array(1 / np.maximum(lengths, 1e-12))
+    squares = beside.multiply(beside)
+    sums = squares.sum(axis=1)
+    squared_lengths = np.asarray(sums).ravel()
+    lengths = np.sqrt(squared_lengths)
+    divisors = np.maximum(lengths, 1e-12)
+    scales = sp.diags_array(1 / divisors)
     return sp.csr_matrix(scales @ beside)
 
 
@@ -334,11 +341,14 @@ def _pairs_by_name(labels: Sequence[str], columns: IntArray) -> set[tuple[int, i
     """Return the pairs of columns whose labels have the same stem."""
     columns_by_stem: dict[str, list[int]] = {}
     for column in columns.tolist():
-        same_stem = columns_by_stem.setdefault(_stem(labels[column]), [])
+        label = labels[column]
+        stem = _stem(label)
+        same_stem = columns_by_stem.setdefault(stem, [])
         same_stem.append(column)
     pairs: set[tuple[int, int]] = set()
     for same_stem in columns_by_stem.values():
-        pairs.update(combinations(same_stem, 2))
+        new_pairs = combinations(same_stem, 2)
+        pairs.update(new_pairs)
     return pairs
 
 
@@ -349,20 +359,26 @@ def _pairs_by_use(
     has_company = np.diff(profiles.indptr) > 0
     columns = np.flatnonzero(is_frequent & has_company)
     by_count = np.argsort(-counts[columns], kind="stable")
-    columns = columns[by_count[:_MOST_COMPARED]]
-    cosines = (profiles[columns] @ profiles[columns].T).toarray()
-    upper = np.triu(cosines, 1)
+    most_used = by_count[:_MOST_COMPARED]
+    columns = columns[most_used]
+    compared = profiles[columns]
+    products = compared @ compared.T
+    upper = np.triu(products.toarray(), 1)
     places = np.argwhere(upper > _SAME_USE)
-    return {(first, second) for first, second in columns[places].tolist()}
+    pairs = columns[places].tolist()
+    return {(first, second) for first, second in pairs}
 
 
 def _stem(label: str) -> str:
     """Return a label's letters and digits without an English plural's ending."""
-    plain = "".join(letter for letter in normalize_label(label) if letter.isalnum())
+    letters = [letter for letter in normalize_label(label) if letter.isalnum()]
+    plain = "".join(letters)
+    n_letters = len(plain)
     for ending in ("es", "s"):
-        if len(plain) > len(ending) + 2 and plain.endswith(ending):
+        is_long = n_letters > len(ending) + 2
+        if is_long and plain.endswith(ending):
             return plain.removesuffix(ending)
-    if len(plain) > 3:
+    if n_letters > 3:
         return plain.removesuffix("e")
     return plain
 
@@ -373,7 +389,7 @@ def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:
         return Vocabulary()
     if isinstance(vocabulary, Vocabulary):
         return vocabulary
-    return Vocabulary.read(check_path(vocabulary, what="A vocabulary's file"))
+    return Vocabulary.read(check_path(vocabulary, subject="A vocabulary's file"))
 
 
 def _are_labels(values: object) -> bool:

@@ -171,7 +171,7 @@ class WordVectors:
             Refuse to keep more words than this.
         """
         check_number("max_words", max_words, owner="WordVectors.read", low=1, whole=True)
-        file = check_path(path, what="A file of word vectors")
+        file = check_path(path, subject="A file of word vectors")
         if not file.name.lower().endswith((".npz", ".txt", ".txt.gz")):
             raise InputError(f"Word vectors are read from .npz, .txt and .txt.gz; got {file.name}.")
         if not file.is_file():
@@ -253,14 +253,20 @@ class WordVectors:
         name = normalize_label(label)
         if name in self._rows:
             return [self._rows[name]]
-        return [self._rows[word] for word in words_of(label) if word in self._rows]
+        rows = []
+        for word in words_of(label):
+            row = self._rows.get(word)
+            if row is not None:
+                rows.append(row)
+        return rows
 
     @cached_property
     def checksum(self) -> str:
         """SHA-256 over words and vectors, for records."""
         text = "\n".join(self.words)
+        content = text.encode()
         numbers = np.ascontiguousarray(self.vectors)
-        digest = hashlib.sha256(text.encode())
+        digest = hashlib.sha256(content)
         digest.update(numbers.tobytes())
         return digest.hexdigest()
 

@@ -68,11 +68,15 @@ class Spread(NamedTuple):
         squares: Matrix = np.zeros((2, 1))
         for block in blocks:
             logits = _clipped(block.logits)
-            scored = np.isfinite(block.logits)
-            sides = np.stack([scored & ~block.tagged, scored & block.tagged])
+            is_scored = np.isfinite(block.logits)
+            without_tag = is_scored & ~block.tagged
+            with_tag = is_scored & block.tagged
+            sides = np.stack([without_tag, with_tag])
+            side_logits = np.where(sides, logits, 0)
+            side_squares = np.where(sides, logits**2, 0)
             counts = counts + sides.sum(axis=1)
-            sums = sums + np.where(sides, logits, 0).sum(axis=1)
-            squares = squares + np.where(sides, logits**2, 0).sum(axis=1)
+            sums = sums + side_logits.sum(axis=1)
+            squares = squares + side_squares.sum(axis=1)
         return cls(counts, sums, squares)
 
     def disagreements(self, logits: Matrix, tagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -86,16 +90,25 @@ class Spread(NamedTuple):
         counts = np.where(tagged, self.counts[1], self.counts[0])
         sums = np.where(tagged, self.sums[1], self.sums[0])
         squares = np.where(tagged, self.squares[1], self.squares[0])
+
+        # What the other items on the same side have.
         n_others = counts - 1
+        other_sums = sums - values
+        other_squares = squares - values**2
         with np.errstate(divide="ignore", invalid="ignore"):  # no others: nothing to compare with
-            means = (sums - values) / n_others
-            deviations = np.maximum(squares - values**2 - n_others * means**2, 0)
+            means = other_sums / n_others
+            squared_means = n_others * means**2
+            deviations = np.maximum(other_squares - squared_means, 0)
             # One more item at the distance that is usual, so that a few alike say little.
-            spreads = np.sqrt((deviations + _USUAL_SPREAD**2) / n_others)
+            variances = (deviations + _USUAL_SPREAD**2) / n_others
+            spreads = np.sqrt(variances)
             distances = (values - means) / spreads
-        doubtful = tagged & (logits < 0) & (distances <= -_DOUBTFUL)
-        missing = ~tagged & (logits >= 0) & (distances >= _MISSING)
-        return np.asarray((n_others > 0) & (doubtful | missing))
+
+        is_low = (logits < 0) & (distances <= -_DOUBTFUL)
+        is_high = (logits >= 0) & (distances >= _MISSING)
+        disagrees = np.where(tagged, is_low, is_high)
+        has_others = n_others > 0
+        return np.asarray(has_others & disagrees)
 
 
 def _clipped(logits: Matrix) -> Matrix:
@@ -106,9 +119,9 @@ def _clipped(logits: Matrix) -> Matrix:
 def check_strategy(strategy: str, *, tagged: bool) -> None:
     """Raise on a strategy that is not known, or needs the items' tags where there are none."""
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
-        raise InputError(
-            f"`strategy` of `ask` must be one of {', '.join(STRATEGIES)}; got {shown(strategy)}."
-        )
+        names = ", ".join(STRATEGIES)
+        got = shown(strategy)
+        raise InputError(f"`strategy` of `ask` must be one of {names}; got {got}.")
     if strategy == "errors" and not tagged:
         raise InputError("To look for missing and wrong tags, give the items' tags.")
 
@@ -176,13 +189,15 @@ class _Candidates(NamedTuple):
 
 def _worth(reason: str, block: Block, generator: np.random.Generator) -> Matrix:
     """Return how much each label of each item is worth a question, (n, n_labels)."""
+    logits = block.logits
     if reason == "random":
-        return generator.random(block.logits.shape)
+        return generator.random(logits.shape)
     if reason == "errors":
-        return np.where(block.tagged, -block.logits, block.logits)
+        return np.where(block.tagged, -logits, logits)
     if reason == "likely":
-        return block.logits
-    return np.asarray(-np.abs(block.logits))
+        return logits
+    distances = np.abs(logits)
+    return np.asarray(-distances)
 
 
 def _best_candidates(
@@ -193,23 +208,30 @@ def _best_candidates(
     least = -np.inf
     if best is not None and len(best.worth) >= k:
         least = best.worth[-1]
-    rows, columns = np.nonzero(eligible & (worth > least))
-    places = (rows, columns)
-    candidates = _Candidates(
-        worth[places], rows + block.start, columns, block.logits[places], block.tagged[places]
-    )
+    is_better = worth > least
+    places = np.nonzero(eligible & is_better)
+    rows, columns = places
+    item_rows = rows + block.start
+    logits = block.logits[places]
+    tagged = block.tagged[places]
+    candidates = _Candidates(worth[places], item_rows, columns, logits, tagged)
     if best is not None:
         pairs = zip(best, candidates, strict=True)
-        candidates = _Candidates(*(np.concatenate(pair) for pair in pairs))
+        joined = map(np.concatenate, pairs)
+        candidates = _Candidates(*joined)
     order = _largest(candidates.worth, k)
-    return _Candidates(*(array[order] for array in candidates))
+    sorted_arrays = [array[order] for array in candidates]
+    return _Candidates(*sorted_arrays)
 
 
 def _largest(values: Matrix, k: int) -> NDArray[np.int64]:
     """Return the places of the k largest values, the largest and of equals the first first."""
     candidates = np.arange(len(values))
     if len(values) > 8 * k:
-        kth_largest = np.partition(values, -k)[-k]
+        partitioned = np.partition(values, -k)
+        kth_largest = partitioned[-k]
         candidates = np.flatnonzero(values >= kth_largest)
-    order = np.argsort(-values[candidates], kind="stable")
-    return candidates[order[:k]]
+    candidate_values = values[candidates]
+    order = np.argsort(-candidate_values, kind="stable")
+    best = order[:k]
+    return candidates[best]

@@ -64,12 +64,16 @@ class Corrections:
     def load(cls, log: VerdictLog, space: ConceptSpace) -> Self:
         """Load the verdicts of a log, and the corrections that are cached there."""
         cache: dict[bytes, Correction] = {}
+        n_projections = space.projection_size
         for key, weights, intercept in log.cached_corrections():
-            if type(key) is bytes:
-                correction = _cached_correction(key, weights, intercept, space.projection_size)
-                if correction is not None:
-                    cache[key] = correction
-        return cls(Feedback(log, space.digest_), _cache=cache, _stored_keys=frozenset(cache))
+            if type(key) is not bytes:
+                continue
+            correction = _cached_correction(key, weights, intercept, n_projections)
+            if correction is not None:
+                cache[key] = correction
+        feedback = Feedback(log, space.digest_)
+        stored_keys = frozenset(cache)
+        return cls(feedback, _cache=cache, _stored_keys=stored_keys)
 
     def refreshed(self) -> tuple[Self, set[str]]:
         """Return them with the verdicts that stand by now, and the labels to be updated."""
@@ -105,7 +109,9 @@ class Corrections:
         total_votes = dict(self._total_votes)
         names_by_column: dict[int | None, list[str]] = {}
         for label in self.feedback.labels:
-            names_by_column.setdefault(column_of(label), []).append(label)
+            column = column_of(label)
+            names = names_by_column.setdefault(column, [])
+            names.append(label)
 
         with one_blas_thread():
             reference = self._reference or _reference_sample(scorer)
@@ -124,12 +130,14 @@ class Corrections:
                 by_column[column] = cache[key]
 
         by_column = dict(sorted(by_column.items()))
-        if len(cache) > 2 * len(by_column) + _MOST_UNUSED:
+        n_corrections = len(by_column)
+        if len(cache) > 2 * n_corrections + _MOST_UNUSED:
             cache = {correction.key: correction for correction in by_column.values()}
+        table = CorrectionTable.of(by_column)
         return replace(
             self,
             by_column=by_column,
-            table=CorrectionTable.of(by_column),
+            table=table,
             _cache=cache,
             _reference=reference,
             _total_votes=total_votes,
@@ -174,16 +182,23 @@ class Corrections:
 
         A log that cannot be written stays as it is: the cache only saves time.
         """
-        keys = frozenset(correction.key for correction in self.by_column.values())
-        n_new = len(keys - self._stored_keys)
-        if not n_new or (8 * n_new <= len(keys) and not all_of_them):
+        corrections = self.by_column.values()
+        keys = frozenset(correction.key for correction in corrections)
+        new_keys = keys - self._stored_keys
+        if not new_keys:
+            return self
+        are_few = 8 * len(new_keys) <= len(keys)
+        if are_few and not all_of_them:
             return self
         rows: list[tuple[bytes, bytes, float]] = []
-        for correction in self.by_column.values():
-            weights = correction.weights.astype("<f8").tobytes()
-            rows.append((correction.key, weights, correction.intercept))
+        for correction in corrections:
+            weights = correction.weights.astype("<f8")
+            content = weights.tobytes()
+            row = (correction.key, content, correction.intercept)
+            rows.append(row)
+        log = self.feedback.log
         try:
-            self.feedback.log.cache_corrections(rows)
+            log.cache_corrections(rows)
         except ModelFileError:
             return self
         return replace(self, _stored_keys=keys)
@@ -208,9 +223,11 @@ def _reference_sample(scorer: LabelScorer) -> EncodedSample:
     space = scorer.space
     sample = space.reference_sample_
     codes = sample.codes.reshape(-1, space.n_dimensions)
-    items = scorer.coded(codes, scorer.total_votes(codes))
+    votes = scorer.total_votes(codes)
+    items = scorer.coded(codes, votes)
     arrays = (*sample, space.document_mean_, space.axes_)
-    return EncodedSample(items, _digest(_FITTING, space.digest_, space.priming, *arrays))
+    digest = _digest(_FITTING, space.digest_, space.priming, *arrays)
+    return EncodedSample(items, digest)
 
 
 def _cache_key(
@@ -222,11 +239,13 @@ def _cache_key(
     sample, and known documents where they vote.
     """
     readout = scorer.of_items
-    votes = b""
-    if scorer.is_voted_for(column):
-        votes = scorer.store.digest + str(column).encode()
     weights = readout.weights[:, column]
     intercept = readout.intercepts[column]
+    votes = b""
+    if scorer.is_voted_for(column):
+        digest = scorer.store.digest
+        number = str(column)
+        votes = digest + number.encode()
     return _digest(reference.digest, verdict_digest, weights, intercept, votes)
 
 
@@ -235,10 +254,12 @@ def _digest(*values: Any) -> bytes:
     digest = hashlib.sha256()
     for value in values:
         if isinstance(value, np.ndarray | np.generic):
-            digest.update(f"{value.dtype.str} {value.shape} ".encode())
+            header = f"{value.dtype.str} {value.shape} "
+            digest.update(header.encode())
             digest.update(value.tobytes())
         else:
-            digest.update(repr(value).encode())
+            text = repr(value)
+            digest.update(text.encode())
     return digest.digest()
 
 
@@ -248,9 +269,10 @@ def _cached_correction(
     """Return a correction from the cache of a log, which may be a stranger's; None if damaged."""
     if type(weights) is not bytes or len(weights) != 8 * n_projections:
         return None
-    correction = Correction(np.frombuffer(weights, dtype="<f8"), 0.0, key)
     if type(intercept) is not float or not math.isfinite(intercept):
         return None
-    if not np.isfinite(correction.weights).all():
+    numbers = np.frombuffer(weights, dtype="<f8")
+    is_finite = np.isfinite(numbers)
+    if not is_finite.all():
         return None
-    return correction._replace(intercept=intercept)
+    return Correction(numbers, intercept, key)

@@ -84,12 +84,14 @@ def select_questions(
             shape = (len(logits), n_asked)
             is_answered = np.zeros(shape, dtype=bool)
             if answers is not None:
-                is_answered = answers[rows].toarray() != 0
+                answer_block = answers[rows].toarray()
+                is_answered = answer_block != 0
             has_tag = np.zeros(shape, dtype=bool)
             if carried is not None:
                 has_tag = carried[rows].toarray()
-            may_ask = is_eligible[rows][:, None]
-            asked_logits = np.where(may_ask, logits[:, :n_asked], -np.inf)
+            may_ask = is_eligible[rows]
+            asked_logits = logits[:, :n_asked]
+            asked_logits = np.where(may_ask[:, None], asked_logits, -np.inf)
             yield Block(rows.start, asked_logits, is_answered, has_tag)
 
     questions = []

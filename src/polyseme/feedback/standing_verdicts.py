@@ -56,7 +56,8 @@ class Feedback:
         # What is read after this may be newer; then it is read again, which does no harm.
         self._position = log.position
         # Number and answer of each verdict, by label and item.
-        self._answers = _by_label(log.standing())
+        standing = log.standing()
+        self._answers = _by_label(standing)
         self._vector_keys = log.vector_keys(space_digest)
         self._vector_cache: dict[int, Floats] = {}  # what has a number never changes
 
@@ -78,7 +79,8 @@ class Feedback:
     def triples(self) -> Iterator[tuple[str, str, bool]]:
         """Yield item, label and answer of every verdict."""
         for label, answers in self._answers.items():
-            for item, (_, answer) in answers.items():
+            for item, numbered_answer in answers.items():
+                _, answer = numbered_answer
                 yield item, label, answer
 
     def refreshed(self) -> tuple[Feedback, set[str]]:
@@ -87,44 +89,54 @@ class Feedback:
         before = self._position
         if position == before:
             return self, set()
-        was_replaced = position.log_id != before.log_id
-        if was_replaced or position.event < before.event or position.vector < before.vector:
+        is_same_log = position.log_id == before.log_id
+        has_shrunk = position.event < before.event or position.vector < before.vector
+        if has_shrunk or not is_same_log:
             feedback = Feedback(self.log, self.space_digest)
             return feedback, {*self.labels, *feedback.labels}
-        feedback = copy(self)
-        feedback._position = position
 
         updates = self._updates()
         all_answers = self._answers | updates
-        feedback._answers = {label: answers for label, answers in all_answers.items() if answers}
         changed_labels = set()
         for label, answers in updates.items():
-            if answers != self._answers.get(label, {}):
+            earlier_answers = self._answers.get(label, {})
+            if answers != earlier_answers:
                 changed_labels.add(label)
 
         new_keys = self.log.vector_keys(self.space_digest, after=before.vector)
-        if new_keys:
-            feedback._vector_keys = self._vector_keys | new_keys
-            for label, answers in all_answers.items():
-                if not new_keys.keys().isdisjoint(answers):
-                    changed_labels.add(label)
+        new_items = new_keys.keys()
+        for label, answers in all_answers.items():
+            if not new_items.isdisjoint(answers):
+                changed_labels.add(label)
+
+        feedback = copy(self)
+        feedback._position = position
+        feedback._answers = {label: answers for label, answers in all_answers.items() if answers}
+        feedback._vector_keys = self._vector_keys | new_keys
         return feedback, changed_labels
 
     def _updates(self) -> dict[str, dict[str, tuple[int, bool]]]:
         """Return the standing answers of labels that the log has new events about."""
         updates: dict[str, dict[str, tuple[int, bool]]] = {}
         undone: list[int] = []
-        for event in self.log.events(self._position.event):
+        last_read = self._position.event
+        for event in self.log.events(last_read):
             if isinstance(event, Undo):
                 undone.append(event.undoes)
                 continue
-            if event.label not in updates:
-                updates[event.label] = dict(self._answers.get(event.label, {}))
-            updates[event.label][event.item] = (event.number or 0, event.answer)
+            label = event.label
+            if label not in updates:
+                earlier_answers = self._answers.get(label, {})
+                updates[label] = dict(earlier_answers)
+            number = event.number or 0
+            answers = updates[label]
+            answers[event.item] = (number, event.answer)
         if undone:  # what stood before stands again
             labels = self.log.labels_of(undone)
-            standing = _by_label(self.log.standing(labels))
-            updates |= {label: standing.get(label, {}) for label in labels}
+            verdicts = self.log.standing(labels)
+            standing = _by_label(verdicts)
+            for label in labels:
+                updates[label] = standing.get(label, {})
         return updates
 
     def with_log(self, log: VerdictLog) -> Feedback:
@@ -137,7 +149,9 @@ class Feedback:
         """Return the numbers of the standing verdicts on labels."""
         numbers: list[int] = []
         for label in labels:
-            numbers.extend(number for number, _ in self._answers[label].values())
+            answers = self._answers[label]
+            for number, _ in answers.values():
+                numbers.append(number)
         return numbers
 
     def vectors(self, items: Collection[str]) -> dict[str, Floats]:
@@ -148,17 +162,11 @@ class Feedback:
         missing = [number for number in numbers.values() if number not in cache]
         new_vectors: dict[int, Floats] = {}
         if missing:
-            new_vectors = dict(zip(missing, self.log.vectors(missing), strict=True))
+            table = self.log.vectors(missing)
+            new_vectors = dict(zip(missing, table, strict=True))
+            self._vector_cache = _grown_cache(cache, new_vectors, table[0].nbytes)
         vectors_by_number = ChainMap(new_vectors, cache)
-        vectors = {item: vectors_by_number[number] for item, number in numbers.items()}
-        if new_vectors:
-            vector_bytes = next(iter(new_vectors.values())).nbytes
-            if vector_bytes * (len(cache) + len(new_vectors)) > _CACHE_BYTES:
-                cache = {}
-            if vector_bytes * len(new_vectors) <= _CACHE_BYTES:
-                cache = cache | new_vectors
-            self._vector_cache = cache
-        return vectors
+        return {item: vectors_by_number[number] for item, number in numbers.items()}
 
     def answers(self, labels: Collection[str]) -> dict[str, bool]:
         """Return items and answers of one label, which may have been given under several names.
@@ -167,9 +175,13 @@ class Feedback:
         """
         numbered_answers: list[tuple[str, tuple[int, bool]]] = []
         for label in labels:
-            numbered_answers.extend(self._answers.get(label, {}).items())
+            answers = self._answers.get(label, {})
+            numbered_answers.extend(answers.items())
         numbered_answers.sort()
-        return {item: answer for item, (_, answer) in numbered_answers}
+        latest: dict[str, bool] = {}
+        for item, (_, answer) in numbered_answers:
+            latest[item] = answer
+        return latest
 
     def digest(self, labels: Collection[str]) -> bytes:
         """Return a digest of `examples`, without reading vectors; empty if there are none."""
@@ -188,12 +200,12 @@ class Feedback:
         vectors = self.vectors(answers)
         items = [item for item in answers if item in vectors]
         if not items:
-            return Examples(np.zeros((0, 0), np.float32), [], np.zeros(0, bool))
-        return Examples(
-            np.stack([vectors[item] for item in items]),
-            [self._vector_keys[item].digest for item in items],
-            np.array([answers[item] for item in items]),
-        )
+            no_vectors = np.zeros((0, 0), np.float32)
+            return Examples(no_vectors, [], np.zeros(0, bool))
+        item_vectors = np.stack([vectors[item] for item in items])
+        digests = [self._vector_keys[item].digest for item in items]
+        item_answers = np.array([answers[item] for item in items])
+        return Examples(item_vectors, digests, item_answers)
 
     def changed_items(self, rows: Mapping[str, int], project: Project) -> set[str]:
         """Return items that are others now than those that verdicts were given on.
@@ -210,11 +222,16 @@ class Feedback:
         vectors = self.vectors(rows)
         if not vectors:
             return set()
-        projections = project([rows[item] for item in vectors])
+        item_rows = [rows[item] for item in vectors]
+        projections = project(item_rows)
+        n_projections = projections.shape[1]
         changed: set[str] = set()
-        for projection, (item, vector) in zip(projections, vectors.items(), strict=True):
-            differences = np.abs(projection - vector[: len(projection)])
-            if differences.max() > _SAME_ITEM:
+        for item, projection in zip(vectors, projections, strict=True):
+            vector = vectors[item]
+            earlier_projection = vector[:n_projections]
+            differences = projection - earlier_projection
+            distances = np.abs(differences)
+            if distances.max() > _SAME_ITEM:
                 changed.add(item)
         return changed
 
@@ -227,12 +244,25 @@ class Feedback:
             )
 
 
+def _grown_cache(
+    cache: dict[int, Floats], new_vectors: dict[int, Floats], vector_bytes: int
+) -> dict[int, Floats]:
+    """Return a cache of vectors with new ones, or with these alone, as far as there is room."""
+    n_most = _CACHE_BYTES // vector_bytes
+    if len(cache) + len(new_vectors) > n_most:
+        cache = {}
+    if len(new_vectors) > n_most:
+        return cache
+    return cache | new_vectors
+
+
 def _by_label(verdicts: Iterable[Verdict]) -> dict[str, dict[str, tuple[int, bool]]]:
     """Return numbers and answers of verdicts, by label and item."""
     by_label: dict[str, dict[str, tuple[int, bool]]] = {}
     for verdict in verdicts:
+        number = verdict.number or 0
         answers = by_label.setdefault(verdict.label, {})
-        answers[verdict.item] = (verdict.number or 0, verdict.answer)
+        answers[verdict.item] = (number, verdict.answer)
     return by_label
 
 

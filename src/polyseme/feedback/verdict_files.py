@@ -77,34 +77,37 @@ def write_verdicts(verdicts: Iterable[Verdict], path: PathLike) -> None:
     try:
         with replacing(check_file(path)) as stream:
             for place, verdict in enumerate(verdicts):
-                fields = check_verdict(verdict, f"Verdict {place}")._asdict()
+                checked = check_verdict(verdict, f"Verdict {place}")
+                fields = checked._asdict()
                 record = {name: value for name, value in fields.items() if value is not None}
-                line = json.dumps(record, ensure_ascii=False)
-                stream.write(f"{line}\n".encode())
+                line = json.dumps(record, ensure_ascii=False) + "\n"
+                stream.write(line.encode())
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror or error}); choose another path."
-        ) from error
+        reason = error.strerror or error
+        raise InputError(f"{path} cannot be written ({reason}); choose another path.") from error
 
 
 def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the place of each row of a table, in words, and its values by column."""
     from polyseme.io import arrow_tables, text_tables
 
-    name = path.name.lower()
-    if name.endswith(_TEXT_SUFFIXES):
+    file_name = path.name
+    lower_name = file_name.lower()
+    if lower_name.endswith(_TEXT_SUFFIXES):
         for number, record in text_tables.read_records(path):
-            yield f"Line {number} of {path.name}", record
-    elif name.endswith(arrow_tables.SUFFIXES):
+            yield f"Line {number} of {file_name}", record
+    elif lower_name.endswith(arrow_tables.SUFFIXES):
         table = arrow_tables.ArrowFile(path)
+        columns = list(table.kinds)
         number = 0
-        for batch in table.batches(list(table.kinds)):
+        for batch in table.batches(columns):
             for record in batch.to_pylist():
-                yield f"Row {number} of {path.name}", record
+                yield f"Row {number} of {file_name}", record
                 number += 1
     else:
         suffixes = (*_TEXT_SUFFIXES, *arrow_tables.SUFFIXES)
-        raise unknown_name("file suffix", path.suffix or path.name, suffixes)
+        suffix = path.suffix or file_name
+        raise unknown_name("file suffix", suffix, suffixes)
 
 
 def _parse(record: Mapping[str, Any], where: str) -> Verdict:
@@ -114,21 +117,28 @@ def _parse(record: Mapping[str, Any], where: str) -> Verdict:
         item = record.get("id")
     if isinstance(item, int) and not isinstance(item, bool):
         item = str(item)  # as in tables of items
-    answer = _ANSWERS.get(str(record.get("answer")).strip().lower())
+    cell = record.get("answer")
+    word = str(cell).strip()
+    answer = _ANSWERS.get(word.lower())
     if answer is None:
+        got = shown(cell)
         raise InputError(
-            f"{where} must have true or false, yes or no, 1 or 0 as `answer`; got "
-            f"{shown(record.get('answer'))}."
+            f"{where} must have true or false, yes or no, 1 or 0 as `answer`; got {got}."
         )
-    score = _parse_number(record.get("score"))
-    rank = _parse_number(record.get("rank"))
+    label = record.get("label")
+    score = record.get("score")
+    score = _parse_number(score)
+    rank = record.get("rank")
+    rank = _parse_number(rank)
     if isinstance(rank, float) and rank.is_integer():
         rank = int(rank)
+    model = record.get("model")
+    reviewer = record.get("who")
     time = record.get("time")
     if isinstance(time, datetime):
         time = time.isoformat()
-    values = (item, record.get("label"), answer, score, rank)
-    return check_verdict((*values, record.get("model"), record.get("who"), time), where)
+    values = (item, label, answer, score, rank, model, reviewer, time)
+    return check_verdict(values, where)
 
 
 def _parse_number(cell: Any) -> Any:

@@ -32,6 +32,7 @@ from polyseme.storage.model_file import VERDICTS, ModelFileError, check_destinat
 MAX_TEXT = 4096  # letters of an item's id, a label, a model or a name
 MAX_VERDICTS = 10_000_000  # of a file or a batch
 MAX_RANK = 2**31
+_TEXTS = ("item", "label", "model", "who")
 _MAX_NUMBER = 2**53  # of an event or a vector
 _MAX_BYTES = 2**20  # of a cell
 _WAIT_SECONDS = 30.0  # for another writer
@@ -149,10 +150,11 @@ class VerdictLog:
     """
 
     def __init__(self, path: PathLike | None = None) -> None:
-        file = None if path is None else check_path(path, what="A log of verdicts")
-        if file is not None and (file.is_dir() or file.suffix != ".sqlite"):
-            file = file / VERDICTS
-        self.file = file
+        self.file = None
+        if path is not None:
+            file = check_path(path, subject="A log of verdicts")
+            is_log = file.suffix == ".sqlite" and not file.is_dir()
+            self.file = file if is_log else file / VERDICTS
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._opened: tuple[int, ...] = ()  # process, device and inode
@@ -193,39 +195,37 @@ class VerdictLog:
         vector_rows = _vector_rows(vectors or {}, space_digest)
         if not checked and not vector_rows:
             return range(self.count + 1, self.count + 1)
+        rows = [(*verdict[:8], None) for verdict in checked]
         with self._transaction() as connection:
             if seen is not None:
                 _check_conflicts(connection, checked, seen, key)
             _insert_vectors(connection, vector_rows)
-            first = _last_number(connection, "events") + 1
-            numbers = range(first, first + len(checked))
-            pairs = zip(numbers, checked, strict=True)
-            rows = ((number, *verdict[:8], None) for number, verdict in pairs)
-            connection.executemany(_INSERT_EVENT, rows)
-        return numbers
+            return _insert_events(connection, rows)
 
-    def undo(self, numbers: Iterable[int], who: str | None = None) -> range:
+    def undo(self, numbers: Iterable[int], author: str | None = None) -> range:
         """Undo verdicts by their numbers, all or none, and return the numbers of these events."""
-        if who is not None:
-            who = _check_text(who, "who", "An undo")
+        if author is not None:
+            author = _check_text(author, "author", "An undo")
         check_iterable(numbers, "numbers of verdicts")
         n_events = self.count
+        next_number = n_events + 1
         checked: dict[int, None] = {}
         for number in numbers:
-            if not _is_whole(number) or not 0 < number <= n_events:
-                raise InputError(f"There is no verdict {shown(number)}; see `events` for all.")
-            checked[int(number)] = None
+            is_event = _is_whole(number) and 0 < number <= n_events
+            if not is_event:
+                got = shown(number)
+                raise InputError(f"There is no verdict {got}; see `events` for all.")
+            event = int(number)
+            checked[event] = None
         if not checked:
-            return range(n_events + 1, n_events + 1)
+            return range(next_number, next_number)
         now = datetime.now(UTC).isoformat()
+        no_verdict = [None] * 6
+        rows = [(*no_verdict, author, now, event) for event in checked]
         with self._transaction() as connection:
-            first = _last_number(connection, "events") + 1
-            undo_numbers = range(first, first + len(checked))
-            for undo_number, number in zip(undo_numbers, checked, strict=True):
-                _check_undoable(connection, number)
-                row = (undo_number, *[None] * 6, who, now, number)
-                connection.execute(_INSERT_EVENT, row)
-        return undo_numbers
+            for event in checked:
+                _check_undoable(connection, event)
+            return _insert_events(connection, rows)
 
     def copy_to(self, path: PathLike) -> None:
         """Append to the log of another place what it lacks of this one, in one transaction.
@@ -310,15 +310,15 @@ class VerdictLog:
         if labels is None:
             pages = self._pages(_EVENTS, 0, self.count)
         else:
-            pages = [self._read(f"{_EVENT} WHERE label = ?", (label,)) for label in labels]
+            query = f"{_EVENT} WHERE label = ?"
+            pages = [self._read(query, (label,)) for label in labels]
         undone_rows = self._read("SELECT undoes FROM events WHERE undoes > 0")
         undone = {number for (number,) in undone_rows}
         latest: dict[tuple[str, str], Row] = {}
         for rows in pages:
             for row in rows:
-                number, item, label = row[:3]
-                is_verdict = row[-1] is None
-                if is_verdict and number not in undone:
+                number, item, label, *_, undoes = row
+                if undoes is None and number not in undone:
                     latest[item, label] = row
         standing = sorted(latest.values())  # by number
         return [self._verdict(row[:-1]) for row in standing]
@@ -338,14 +338,13 @@ class VerdictLog:
         """
         # Those that came later are found by their numbers, others by the index of items.
         table = "item_vectors NOT INDEXED" if after else "item_vectors"
-        query = f"SELECT item, max(number), digest FROM {table} WHERE space_digest = ?"
+        condition = "space_digest = ? AND number > ?"
+        query = f"SELECT item, max(number), digest FROM {table} WHERE {condition}"
         if items is None:
-            condition = "AND number > ? GROUP BY item"
-            rows = self._read(f"{query} {condition}", (space_digest, after))
+            rows = self._read(f"{query} GROUP BY item", (space_digest, after))
         else:
-            condition = "AND number > ? AND item = ? GROUP BY item"
             values = [(space_digest, after, item) for item in items]
-            rows = self._read_each(f"{query} {condition}", values)
+            rows = self._read_each(f"{query} AND item = ? GROUP BY item", values)
         keys: dict[str, VectorKey] = {}
         for item, number, digest in rows:
             if type(item) is not str or type(digest) is not bytes:
@@ -355,19 +354,20 @@ class VerdictLog:
 
     def vectors(self, numbers: Collection[int]) -> NDArray[np.float32]:
         """Return vectors by their numbers, (n, n_numbers), all of one space."""
+        if not numbers:
+            return np.zeros((0, 0), dtype=np.float32)
         query = "SELECT vector FROM item_vectors WHERE number = ?"
         rows = self._read_each(query, [(number,) for number in numbers])
         blobs = [blob for (blob,) in rows if type(blob) is bytes]
-        if not numbers:
-            return np.zeros((0, 0), dtype=np.float32)
         sizes = {len(blob) for blob in blobs}
         if len(blobs) != len(numbers) or len(sizes) > 1:
             raise self._unusable("vectors are missing or differ in length")
-        try:
-            values = np.frombuffer(b"".join(blobs), dtype="<f4")
-            vectors = values.reshape(len(blobs), -1)
-        except ValueError as error:
-            raise self._unusable("vectors have no length") from error
+        (size,) = sizes
+        if size == 0 or size % 4:
+            raise self._unusable("vectors have no length")
+        content = b"".join(blobs)
+        values = np.frombuffer(content, dtype="<f4")
+        vectors = values.reshape(len(blobs), -1)
         if not np.isfinite(vectors).all():
             raise self._unusable("a vector is not finite")
         return vectors.astype(np.float32, copy=False)
@@ -452,9 +452,7 @@ class VerdictLog:
 
     def _read(self, query: str, values: Row = ()) -> list[Row]:
         """Return the rows of a query; none without a log."""
-        with self._lock, self._translated_errors():
-            connection = self._connected()
-            return [] if connection is None else connection.execute(query, values).fetchall()
+        return self._read_each(query, [values])
 
     def _read_each(self, query: str, values: Iterable[Row]) -> list[Row]:
         """Return the rows of a query that is asked for each of several values."""
@@ -482,21 +480,26 @@ class VerdictLog:
         *values, undoes = row
         if undoes is None:
             return self._verdict(tuple(values))
-        number, *_, who, time = values
-        have_types = type(undoes) is int and type(time) is str
-        if not have_types or type(who) not in (str, type(None)):
+        number, *_, author, time = values
+        has_times = type(undoes) is int and type(time) is str
+        has_author = author is None or type(author) is str
+        if not has_times or not has_author:
             raise self._unusable(f"event {number} holds values of other types")
-        return Undo(undoes, who, time, number)
+        return Undo(undoes, author, time, number)
 
     def _verdict(self, row: Row) -> Verdict:
         """Return number and values of a row as a verdict, or raise."""
         number, item, label, answer, *values = row
         if answer in (0, 1):
             answer = bool(answer)
+        where = f"event {number}"
+        fields = (item, label, answer, *values, number)
         try:
-            return check_verdict((item, label, answer, *values, number), f"event {number}")
+            return check_verdict(fields, where)
         except InputError as error:
-            raise self._unusable(str(error).removesuffix(".")) from error
+            message = str(error)
+            reason = message.removesuffix(".")
+            raise self._unusable(reason) from error
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -639,6 +642,15 @@ def _insert_vectors(connection: sqlite3.Connection, rows: Sequence[Row]) -> None
             connection.execute(_INSERT_VECTOR, (number, *row))
 
 
+def _insert_events(connection: sqlite3.Connection, rows: Sequence[Row]) -> range:
+    """Insert events behind the others, and return their numbers."""
+    first = _last_number(connection, "events") + 1
+    numbers = range(first, first + len(rows))
+    numbered_rows = [(number, *row) for number, row in zip(numbers, rows, strict=True)]
+    connection.executemany(_INSERT_EVENT, numbered_rows)
+    return numbers
+
+
 def _check_conflicts(
     connection: sqlite3.Connection,
     verdicts: Iterable[Verdict],
@@ -650,16 +662,20 @@ def _check_conflicts(
         f"SELECT {_VALUES}, number FROM events WHERE number > ?1 AND undoes IS NULL AND number "
         "NOT IN (SELECT undoes FROM events WHERE undoes > ?1) ORDER BY number"
     )
+    last_seen = min(seen, _MAX_NUMBER)
     latest: dict[tuple[str, Hashable], Verdict] = {}
-    for row in connection.execute(query, (min(seen, _MAX_NUMBER),)):
+    for row in connection.execute(query, (last_seen,)):
         verdict = Verdict(*row)
-        verdict = verdict._replace(answer=bool(verdict.answer))
-        latest[verdict.item, key(verdict.label)] = verdict
+        answer = bool(verdict.answer)
+        label_key = key(verdict.label)
+        latest[verdict.item, label_key] = verdict._replace(answer=answer)
     conflicts: list[Verdict] = []
     for verdict in verdicts:
-        standing = latest.get((verdict.item, key(verdict.label)))
+        label_key = key(verdict.label)
+        standing = latest.get((verdict.item, label_key))
         if standing is not None and standing.answer != verdict.answer:
-            conflicts.append(standing._replace(label=verdict.label))  # by its present name
+            conflict = standing._replace(label=verdict.label)  # by its present name
+            conflicts.append(conflict)
     if conflicts:
         raise ConflictError(conflicts)
 
@@ -690,41 +706,53 @@ def check_verdict(
         raise InputError(
             f"{where} must be a `Verdict` or a tuple (item, label, answer); got {shown(verdict)}."
         )
-    missing = [None] * (9 - len(verdict))
-    values: Row = (*verdict, *missing)
-    item, label, answer, score, rank, model, who, time, number = values
-    if not isinstance(answer, (bool, np.bool_)):
-        raise InputError(f"{where} must have True or False as `answer`; got {shown(answer)}.")
-    if score is not None:
-        is_number = isinstance(score, (int, float, np.number)) and not isinstance(score, bool)
-        if not is_number or not 0 <= score <= 1:
-            raise InputError(
-                f"{where} must have a probability from 0 to 1 as `score`; got {shown(score)}."
-            )
-        score = float(score) + 0.0  # SQLite has no negative zero
-    if rank is not None:
-        if not _is_whole(rank) or not 1 <= rank <= MAX_RANK:
-            raise InputError(
-                f"{where} must have a whole number from 1 on as `rank`; got {shown(rank)}."
-            )
-        rank = int(rank)
-    return Verdict(
-        _check_text(item, "item", where),
-        _check_text(label, "label", where),
-        bool(answer),
-        score,
-        rank,
-        None if model is None else _check_text(model, "model", where),
-        None if who is None else _check_text(who, "who", where),
-        now if time is None else _check_time(time, where),
-        number,
+    values: Row = tuple(verdict)
+    fields = Verdict(*values)
+    if not isinstance(fields.answer, (bool, np.bool_)):
+        got = shown(fields.answer)
+        raise InputError(f"{where} must have True or False as `answer`; got {got}.")
+    texts: dict[str, Any] = {}
+    for name in _TEXTS:
+        text = getattr(fields, name)
+        if text is not None or name in ("item", "label"):
+            texts[name] = _check_text(text, name, where)
+    time = now
+    if fields.time is not None:
+        time = _check_time(fields.time, where)
+    return fields._replace(
+        answer=bool(fields.answer),
+        score=_check_score(fields.score, where),
+        rank=_check_rank(fields.rank, where),
+        time=time,
+        **texts,
     )
 
 
-def check_count(count: int, what: str) -> None:
+def check_count(count: int, subject: str) -> None:
     """Raise if a batch or a file holds too many verdicts."""
     if count > MAX_VERDICTS:
-        raise InputError(f"{what} may hold {MAX_VERDICTS:,} at most; cut it into several.")
+        raise InputError(f"{subject} may hold {MAX_VERDICTS:,} at most; cut it into several.")
+
+
+def _check_score(score: Any, where: str) -> float | None:
+    """Return a probability as plain float, or raise."""
+    if score is None:
+        return None
+    is_number = isinstance(score, (int, float, np.number)) and not isinstance(score, bool)
+    if is_number and 0 <= score <= 1:
+        return float(score) + 0.0  # SQLite has no negative zero
+    got = shown(score)
+    raise InputError(f"{where} must have a probability from 0 to 1 as `score`; got {got}.")
+
+
+def _check_rank(rank: Any, where: str) -> int | None:
+    """Return a rank as plain int, or raise."""
+    if rank is None:
+        return None
+    if _is_whole(rank) and 1 <= rank <= MAX_RANK:
+        return int(rank)
+    got = shown(rank)
+    raise InputError(f"{where} must have a whole number from 1 on as `rank`; got {got}.")
 
 
 def _check_text(value: object, name: str, where: str) -> str:
@@ -757,9 +785,10 @@ def _vector_rows(vectors: Mapping[str, ArrayLike], space_digest: str | None) -> 
     if not vectors:
         return []
     _check_text(space_digest, "space_digest", "An append with vectors")
+    arrays = list(vectors.values())
     try:
         with np.errstate(over="ignore"):
-            table = np.array([*vectors.values()], dtype="<f4")
+            table = np.array(arrays, dtype="<f4")
     except (TypeError, ValueError):
         table = np.empty(0)
     has_rows = table.ndim == 2 and 0 < table[0].nbytes < _MAX_BYTES
@@ -767,9 +796,12 @@ def _vector_rows(vectors: Mapping[str, ArrayLike], space_digest: str | None) -> 
         raise InputError("Vectors of one space must be finite numbers, as many for each item.")
     rows: list[Row] = []
     for item, vector in zip(vectors, table, strict=True):
-        item = _check_text(item, "item", "A vector")
-        digest = hashlib.sha256(vector.tobytes()).digest()[:16]
-        rows.append((space_digest, item, digest, vector.tobytes()))
+        name = _check_text(item, "item", "A vector")
+        content = vector.tobytes()
+        sha256 = hashlib.sha256(content)
+        digest = sha256.digest()
+        row = (space_digest, name, digest[:16], content)
+        rows.append(row)
     return rows
 
 

@@ -66,7 +66,8 @@ def cost_of_fit(
         How often small spaces are fitted before that.
     """
     n_members = plan.n_folds * plan.members_per_fold
-    seconds = n_members * plan.n_steps * _step_seconds(plan, n_labels, n_features)
+    n_steps = n_members * plan.n_steps
+    seconds = n_steps * _step_seconds(plan, n_labels, n_features)
     seconds += _calibration_seconds(n_documents, n_labels, n_items)
     seconds += _linear_path_seconds(n_items, n_features)
     if n_items and n_validations:
@@ -118,15 +119,17 @@ def _step_seconds(plan: SpacePlan, n_labels: int, n_features: int) -> float:
 
 def _calibrated(n_labels: int, n_items: int) -> int:
     """Count the items that a space is calibrated on."""
-    most = _CALIBRATED * 2048 // max(n_labels, 1)
-    most = max(_REFERENCE, min(_CALIBRATED, most))
-    return min(n_items, most)
+    most_by_labels = _CALIBRATED * 2048 // max(n_labels, 1)
+    most = min(_CALIBRATED, most_by_labels)
+    return min(n_items, max(_REFERENCE, most))
 
 
 def _calibration_seconds(n_documents: int, n_labels: int, n_items: int) -> float:
     """Forecast the seconds of calibration and votes after the training."""
     calibrated_items = _calibrated(n_labels, n_items)
-    return calibrated_items * (_CELL * n_labels + _VOTE * n_documents)
+    cell_seconds = _CELL * n_labels
+    vote_seconds = _VOTE * n_documents
+    return calibrated_items * (cell_seconds + vote_seconds)
 
 
 def _linear_path_seconds(n_items: int, n_features: int) -> float:

@@ -137,22 +137,26 @@ class Validation:
     pool_gain: float | None = None
     click_gain: float | None = None
 
-    def gain_over(self, other: Validation) -> float:
+    def gain_over(self, baseline: Validation) -> float:
         """Return by how much unseen labels are ranked better than in another; see `pool_gain`."""
-        example_gain = self.unseen.example_map - other.unseen.example_map
-        concept_gain = self.unseen.concept_map - other.unseen.concept_map
-        return float(np.nan_to_num([example_gain, concept_gain]).mean())
+        example_gain = self.unseen.example_map - baseline.unseen.example_map
+        concept_gain = self.unseen.concept_map - baseline.unseen.concept_map
+        gains = np.nan_to_num([example_gain, concept_gain])
+        return float(gains.mean())
 
     def threshold(self, precision: float) -> float:
         """Return how likely an unseen label must be for a precision; infinity: nobody knows."""
         step = int(np.searchsorted(PRECISIONS, precision - 1e-9))
-        return self.thresholds[min(step, len(self.thresholds) - 1)]
+        last = len(self.thresholds) - 1
+        return self.thresholds[min(step, last)]
 
     @property
     def highest_precision(self) -> float:
         """The highest precision that can be promised of unseen labels; 0 for none."""
         promised = np.flatnonzero(np.isfinite(self.thresholds))
-        return float(PRECISIONS[promised[-1]]) if len(promised) else 0.0
+        if not len(promised):
+            return 0.0
+        return float(PRECISIONS[promised[-1]])
 
     def __repr__(self) -> str:
         """Return the mean precision of rankings, in a line; `str` tells more."""
@@ -447,16 +451,20 @@ def _click_gain(ranker: Any, X: Features, corpus: LabelCorpus, hidden: Sequence[
     answers = []
     for column in np.flatnonzero(before.unseen).tolist():
         label = before.labels[column]
-        order = np.argsort(-before.logits[answer_rows, column], kind="stable")
-        for row in answer_rows[order[:CLICKS]].tolist():
-            answers.append((str(row), label, bool(before.truth[row, column])))
+        logits = before.logits[answer_rows, column]
+        falling = np.argsort(-logits, kind="stable")
+        asked_rows = answer_rows[falling[:CLICKS]]
+        for row in asked_rows.tolist():
+            is_true = bool(before.truth[row, column])
+            answers.append((str(row), label, is_true))
     ranker.learn(answers, X)
     after = _Scores.of(ranker, X[measured_rows], corpus.select(measured_rows), hidden)
     truth = after.truth[:, after.unseen]
     logits_before = before.logits[measured_rows][:, after.unseen]
     logits_after = after.logits[:, after.unseen]
-    gain = _mean_quality(truth, logits_after) - _mean_quality(truth, logits_before)
-    return float(gain)
+    quality_before = _mean_quality(truth, logits_before)
+    quality_after = _mean_quality(truth, logits_after)
+    return float(quality_after - quality_before)
 
 
 def _mean_quality(truth: NDArray[np.bool_], logits: Matrix) -> float:
@@ -464,7 +472,10 @@ def _mean_quality(truth: NDArray[np.bool_], logits: Matrix) -> float:
     means = []
     for metric in (example_precision, concept_precision):
         values = _quietly(metric, truth, logits)
-        means.append(float(np.nanmean(values)) if np.isfinite(values).any() else 0.0)
+        mean = 0.0
+        if np.isfinite(values).any():
+            mean = float(np.nanmean(values))
+        means.append(mean)
     return sum(means) / len(means)
 
 
@@ -528,7 +539,8 @@ class _Scores:
     def of(cls, ranker: Ranker, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> _Scores:
         """Score items with a fitted ranker; labels that it does not know are passed over."""
         classes = [str(label) for label in ranker.classes_]
-        truth = corpus.align(classes)[0][:, : len(classes)].toarray().astype(bool)
+        aligned, _ = corpus.align(classes)
+        truth = aligned[:, : len(classes)].toarray().astype(bool)
         carried = set(corpus.labels)
         columns = np.flatnonzero([label in carried for label in classes])
         labels = tuple(classes[column] for column in columns)
@@ -544,12 +556,15 @@ class _Scores:
             return examples
         probabilities = sigmoid(self.logits)
         for column in np.flatnonzero(self.unseen & self.truth.any(axis=0)):
-            of_label = probabilities[:, column]
-            likeliest = np.argsort(-of_label, kind="stable")[:n].tolist()
-            examples[self.labels[column]] = tuple(
-                (self.ids[row], float(of_label[row]), bool(self.truth[row, column]))
-                for row in likeliest
-            )
+            label_probabilities = probabilities[:, column]
+            falling = np.argsort(-label_probabilities, kind="stable")
+            likeliest = []
+            for row in falling[:n].tolist():
+                probability = float(label_probabilities[row])
+                is_true = bool(self.truth[row, column])
+                likeliest.append((self.ids[row], probability, is_true))
+            label = self.labels[column]
+            examples[label] = tuple(likeliest)
         return examples
 
 
@@ -615,11 +630,15 @@ def _curve(
     draws = [(logits, truth) for logits, truth in draws if logits.size]
     if not draws:
         return ()
-    truth = np.concatenate([true.ravel() for _, true in draws])
-    probabilities = np.concatenate([sigmoid(logits).ravel() for logits, _ in draws])
+    truth = np.concatenate([draw_truth.ravel() for _, draw_truth in draws])
+    logits = np.concatenate([draw_logits.ravel() for draw_logits, _ in draws])
+    probabilities = sigmoid(logits)
     steps = reliability(truth[:, None], probabilities[:, None])
-    columns = (steps.counts.tolist(), steps.predicted.tolist(), steps.observed.tolist())
-    return tuple(step for step in zip(*columns, strict=True) if step[0])
+    counts = steps.counts.tolist()
+    predicted = steps.predicted.tolist()
+    observed = steps.observed.tolist()
+    curve = zip(counts, predicted, observed, strict=True)
+    return tuple(step for step in curve if step[0])
 
 
 def _quietly(metric: Any, truth: NDArray[np.bool_], logits: Matrix) -> Matrix:
@@ -691,7 +710,8 @@ def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matr
         first_read = len(logits) - _MOST_READ
         least = np.partition(logits, first_read)[first_read]
         candidates = np.flatnonzero(logits >= least)
-    order = candidates[np.argsort(-logits[candidates], kind="stable")[:_MOST_READ]]
+    falling = np.argsort(-logits[candidates], kind="stable")
+    order = candidates[falling[:_MOST_READ]]
     order = order[np.isfinite(logits[order])]
     if len(order) < _FEWEST_GIVEN or not truth[order].any():
         return thresholds
@@ -699,22 +719,33 @@ def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matr
     truth = truth[order]
     labels = labels[order]
 
-    expected = np.cumsum(_recalibrated(logits, truth)) / np.arange(1, len(logits) + 1)
+    n_read = len(logits)
+    expected_hits = np.cumsum(_recalibrated(logits, truth))
+    expected = expected_hits / np.arange(1, n_read + 1)
     hits = np.cumsum(truth)
-    sizes = np.unique(np.geomspace(_FEWEST_GIVEN, len(logits), 100).astype(np.int64))
+    sizes = np.geomspace(_FEWEST_GIVEN, n_read, 100).astype(np.int64)
     # Labels that are equally likely are given together or not at all.
-    last = np.append(np.flatnonzero(np.diff(logits) < 0), len(logits) - 1)
-    sizes = np.unique(last[np.searchsorted(last, sizes - 1)] + 1)
-    for size in sizes:
-        precision = (hits[size - 1] + _EXPECTED * expected[size - 1]) / (size + _EXPECTED)
-        by_label = np.bincount(labels[:size], weights=truth[:size] - precision)
-        bound = precision - _CAUTION * np.sqrt((by_label**2).sum()) / (size + _EXPECTED)
-        believed = size * (1 - PRECISIONS) >= _FEWEST_WRONG
-        n_labels = size**2 / np.square(np.bincount(labels[:size])).sum()
-        reached = (bound >= PRECISIONS) & believed & (n_labels >= _FEWEST_SHARING)
-        thresholds[reached] = sigmoid(np.array(logits[size - 1]))
+    is_last = np.append(np.diff(logits) < 0, True)
+    last = np.flatnonzero(is_last)
+    ends = np.searchsorted(last, sizes - 1)
+    for end in np.unique(last[ends]):
+        size = end + 1
+        # precision = (hits + e * expected) / (size + e)
+        expected_part = _EXPECTED * expected[end]
+        precision = (hits[end] + expected_part) / (size + _EXPECTED)
+        deviations = np.bincount(labels[:size], weights=truth[:size] - precision)
+        deviation = np.sqrt(np.square(deviations).sum())
+        bound = precision - _CAUTION * deviation / (size + _EXPECTED)
+        n_wrong = size * (1 - PRECISIONS)
+        # How many labels share the entries, in effect: the inverse Simpson index.
+        label_counts = np.bincount(labels[:size])
+        n_labels = size**2 / np.square(label_counts).sum()
+        is_reached = (bound >= PRECISIONS) & (n_wrong >= _FEWEST_WRONG)
+        if n_labels >= _FEWEST_SHARING:
+            thresholds[is_reached] = sigmoid(logits[end])
     # What is promised for a precision must hold for lower ones too.
-    return np.minimum.accumulate(thresholds[::-1])[::-1]
+    falling_precisions = thresholds[::-1]
+    return np.minimum.accumulate(falling_precisions)[::-1]
 
 
 def _label_numbers(shapes: Sequence[tuple[int, ...]]) -> IntArray:
@@ -736,5 +767,7 @@ def _recalibrated(logits: Matrix, truth: Matrix) -> Matrix:
 
     if truth.all():
         return np.asarray(truth)
-    model = LogisticRegression(C=1e3).fit(logits[:, None], truth)
-    return np.asarray(model.predict_proba(logits[:, None])[:, 1])
+    column = logits[:, None]
+    model = LogisticRegression(C=1e3).fit(column, truth)
+    probabilities = model.predict_proba(column)
+    return np.asarray(probabilities[:, 1])

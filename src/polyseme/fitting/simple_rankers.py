@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.documents.corpus import LabelCorpus
+from polyseme.space.features import Features, column_statistics, standardise
 from polyseme.space.linear_path import MOST_FEATURES, Ridge, prediction_spreads
-from polyseme.space.training import Features, column_statistics, standardise
 
 Matrix = NDArray[np.float64]
 
@@ -46,7 +46,8 @@ class FrequencyRanker:
 
     def decision_function(self, X: Features) -> Matrix:
         """Return scores, (n, n_classes)."""
-        return np.tile(np.log1p(self.counts_), (X.shape[0], 1))
+        scores = np.log1p(self.counts_)
+        return np.tile(scores, (X.shape[0], 1))
 
 
 class RidgeRanker:
@@ -60,45 +61,62 @@ class RidgeRanker:
     def fit(self, X: Features, y: LabelCorpus, label_sets: LabelCorpus) -> Self:
         """Solve the regression in closed form and count which labels occur together."""
         self.classes_, truth, documents = _tables(y, label_sets)
-        self.seen_ = np.asarray(truth.sum(axis=0)).ravel() > 0
-        carried = sp.csr_matrix(truth[:, np.flatnonzero(self.seen_)])
-        self.mean_, self.scale_ = column_statistics(X)
+        counts = np.asarray(truth.sum(axis=0)).ravel()
+        self.seen_ = counts > 0
+        seen_columns = np.flatnonzero(self.seen_)
+        unseen_columns = np.flatnonzero(~self.seen_)
+        self._fit_seen(X, sp.csr_matrix(truth[:, seen_columns]))
 
-        folds = np.arange(X.shape[0]) % _FOLDS
-        ridge = Ridge(lambda rows: standardise(X[rows], self.mean_, self.scale_), carried, folds)
-        self.coefficients_, self.centre_ = ridge.coefficients()
-        self.shares_ = np.asarray(carried.mean(axis=0), dtype=np.float64).ravel()
-        self.spreads_ = prediction_spreads(self._predict(X[:_SAMPLE]))
-
+        # How often tag sets hold an unseen label together with each seen one.
         together = sp.csr_matrix(documents.T @ documents)
-        unseen_with_seen = together[np.flatnonzero(~self.seen_)][:, np.flatnonzero(self.seen_)]
-        totals = np.maximum(np.asarray(unseen_with_seen.sum(axis=1), dtype=np.float64), 1)
-        self.cooccurrence_ = sp.csr_matrix(unseen_with_seen.multiply(1 / totals))
+        unseen_with_seen = together[unseen_columns][:, seen_columns]
+        totals = np.asarray(unseen_with_seen.sum(axis=1), dtype=np.float64)
+        shares = unseen_with_seen.multiply(1 / np.maximum(totals, 1))
+        self.cooccurrence_ = sp.csr_matrix(shares)
 
-        self.unseen_shares_ = np.asarray(documents.mean(axis=0), dtype=np.float64).ravel()
-        self.unseen_shares_ = self.unseen_shares_[~self.seen_]
+        document_shares = np.asarray(documents.mean(axis=0), dtype=np.float64).ravel()
+        self.unseen_shares_ = document_shares[unseen_columns]
         relative_spread = np.median(self.spreads_ / _binomial_spreads(self.shares_))
         self.unseen_spreads_ = relative_spread * _binomial_spreads(self.unseen_shares_)
         return self
 
+    def _fit_seen(self, X: Features, carried: sp.csr_matrix) -> None:
+        """Fit the regression on the seen labels that items carry, (n, n_seen)."""
+        self.mean_, self.scale_ = column_statistics(X)
+
+        def features(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+            return standardise(X[rows], self.mean_, self.scale_)
+
+        folds = np.arange(X.shape[0]) % _FOLDS
+        ridge = Ridge(features, carried, folds)
+        self.coefficients_, self.centre_ = ridge.coefficients()
+        self.shares_ = np.asarray(carried.mean(axis=0), dtype=np.float64).ravel()
+        sample_predictions = self._predict(X[:_SAMPLE])
+        self.spreads_ = prediction_spreads(sample_predictions)
+
     def _predict(self, X: Features) -> Matrix:
         """Return deviations of seen labels from their shares, (n, n_seen)."""
         features = standardise(X, self.mean_, self.scale_)
-        return np.asarray((features - self.centre_) @ self.coefficients_)
+        centred = features - self.centre_
+        return np.asarray(centred @ self.coefficients_)
 
     def decision_function(self, X: Features) -> Matrix:
         """Return scores, (n, n_classes): how likely each label is, roughly."""
         predictions = self._predict(X)
-        concluded = (self.cooccurrence_ @ (predictions / self.spreads_).T).T
-        scores = np.zeros((X.shape[0], len(self.classes_)))
+        standardised = predictions / self.spreads_
+        unseen_predictions = (self.cooccurrence_ @ standardised.T).T
+        n_labels = len(self.classes_)
+        scores = np.zeros((X.shape[0], n_labels))
         scores[:, self.seen_] = predictions + self.shares_
-        scores[:, ~self.seen_] = concluded * self.unseen_spreads_ + self.unseen_shares_
+        deviations = unseen_predictions * self.unseen_spreads_
+        scores[:, ~self.seen_] = deviations + self.unseen_shares_
         return scores
 
 
 def _binomial_spreads(shares: Matrix) -> Matrix:
     """Return the standard deviations of labels that are held with such probabilities."""
-    return np.asarray(np.sqrt(np.maximum(shares * (1 - shares), 1e-9)))
+    variances = shares * (1 - shares)
+    return np.asarray(np.sqrt(np.maximum(variances, 1e-9)))
 
 
 def simple_rankers(n_features: int) -> dict[str, SimpleRanker]:
@@ -116,9 +134,8 @@ def _tables(
     sets = label_sets.without_unused()
     matrix, extra = corpus.without_unused().align(sets.labels)
     labels = sets.labels + extra
-    documents = sets.align(labels)[0]
-    return (
-        np.array(labels, dtype=object),
-        sp.csr_matrix(matrix, dtype=np.float32),
-        sp.csr_matrix(documents[:, : len(labels)], dtype=np.float32),
-    )
+    documents, _ = sets.align(labels)
+    classes = np.array(labels, dtype=object)
+    item_labels = sp.csr_matrix(matrix, dtype=np.float32)
+    set_labels = sp.csr_matrix(documents[:, : len(labels)], dtype=np.float32)
+    return classes, item_labels, set_labels

@@ -118,24 +118,26 @@ class TrainingSet:
 
     def parts(self) -> list[tuple[Features, int]]:
         """Return the features of items and of the pool, each with the number of its first row."""
-        both = ((self.features, 0), (self.pool, len(self.items)))
-        return [(table, first) for table, first in both if table is not None]
+        tables = ((self.features, 0), (self.pool, len(self.items)))
+        return [(table, first) for table, first in tables if table is not None]
 
     def rows(self) -> dict[str, int]:
         """Return which rows names stand for: those of items, then those of the pool.
 
         Where items have no names, numbers are those of the pool, if it has none either.
         """
-        of_items, of_pool = self.names
-        names = of_items if self.items.numbered else list(self.items.ids)
-        if names is None and (self.pool is None or of_pool is not None):
-            names = list(self.items.ids)
-        rows = {name: row for row, name in enumerate(names or ())}
-        numbered = [str(row) for row in range(self.n_pool)]
-        return rows | {
-            name: len(self.items) + row
-            for row, name in enumerate(numbered if of_pool is None else of_pool)
-        }
+        item_names, pool_names = self.names
+        pool_has_numbers = self.pool is not None and pool_names is None
+        if not self.items.numbered or (item_names is None and not pool_has_numbers):
+            item_names = list(self.items.ids)
+        if pool_names is None:
+            pool_names = [str(row) for row in range(self.n_pool)]
+
+        rows = {name: row for row, name in enumerate(item_names or ())}
+        first_of_pool = len(self.items)
+        for row, name in enumerate(pool_names, start=first_of_pool):
+            rows[name] = row
+        return rows
 
     def answered(
         self,
@@ -157,15 +159,21 @@ class TrainingSet:
         pooled : bool
             Whether all of the pool is learned from, or only what people have answered for.
         """
-        n = len(self.items)
-        answers = answer_table(verdicts, rows, column, (n + self.n_pool, len(self.labels)))
+        n_items = len(self.items)
+        shape = (n_items + self.n_pool, len(self.labels))
+        answers = answer_table(verdicts, rows, column, shape)
         if self.pool is None or pooled:
             return answers, self.pool
         if answers is None:
             return None, None
-        told = np.flatnonzero(np.diff(answers.indptr)[n:])
-        kept = np.concatenate([np.arange(n), n + told])
-        return sp.csr_matrix(answers[kept]), self.pool[told] if len(told) else None
+
+        answer_counts = np.diff(answers.indptr)
+        answered_rows = np.flatnonzero(answer_counts[n_items:])
+        learned_rows = np.concatenate([np.arange(n_items), n_items + answered_rows])
+        learned_answers = sp.csr_matrix(answers[learned_rows])
+        if not len(answered_rows):
+            return learned_answers, None
+        return learned_answers, self.pool[answered_rows]
 
     def place_answered(
         self, feedback: Feedback, space: ConceptSpace, rows: Mapping[str, int]
@@ -181,10 +189,12 @@ class TrainingSet:
         """
         if self.features is None or not len(feedback):
             return feedback
-        asked = feedback.items()
-        places = {item: rows[item] for item in asked if item in rows}
-        known = feedback.vectors([item for item in asked if item not in rows])
-        if n_lost := len(asked) - len(places) - len(known):
+        items = feedback.items()
+        row_by_item = {item: rows[item] for item in items if item in rows}
+        absent_items = [item for item in items if item not in rows]
+        former_vectors = feedback.vectors(absent_items)
+        n_lost = len(absent_items) - len(former_vectors)
+        if n_lost:
             warnings.warn(
                 f"Verdicts on {n_lost} items are kept but not learned from: these items are among "
                 "neither X nor `unlabelled`.",
@@ -192,12 +202,14 @@ class TrainingSet:
                 stacklevel=3,
             )
         for table, first in self.parts():
-            here = [item for item, row in places.items() if 0 <= row - first < table.shape[0]]
-            for start in range(0, len(here), _PLACED):
-                some = here[start : start + _PLACED]
-                numbers = np.array([places[item] - first for item in some])
-                vectors = dict(zip(some, item_vectors(space, table[numbers]), strict=True))
-                feedback.log.append([], vectors, feedback.space_digest)
+            table_rows = range(first, first + table.shape[0])
+            table_items = [item for item, row in row_by_item.items() if row in table_rows]
+            for start in range(0, len(table_items), _PLACED):
+                block_items = table_items[start : start + _PLACED]
+                numbers = np.array([row_by_item[item] - first for item in block_items])
+                vectors = item_vectors(space, table[numbers])
+                vector_by_item = dict(zip(block_items, vectors, strict=True))
+                feedback.log.append([], vector_by_item, feedback.space_digest)
         feedback, _ = feedback.refreshed()
         return feedback
 
@@ -250,7 +262,7 @@ def gather(
     if extractor is not None and X is not None and is_learned:
         learned, table = extractor, extractor.transform(table)
     elif extractor is not None and X is not None:
-        with working(f"learning {extractor.kind} features", shown=verbose):
+        with working(f"learning {extractor.kind} features", verbose=verbose):
             learned, table = fitted_copy(extractor, table, seed)
     features = None if table is None else check_instances(table, len(corpus), owner=owner)
     if features is not None:
@@ -259,7 +271,7 @@ def gather(
     if unlabelled is not None:
         if features is None:
             raise InputError("Items without tags are learned from beside others; give X, too.")
-        with working("reading items without tags", shown=verbose):
+        with working("reading items without tags", verbose=verbose):
             pool = _pool(unlabelled, learned, columns, features, owner)
     sets = sets.without_unused()
     items = sets if X is None else corpus

@@ -18,7 +18,8 @@ from polyseme.base.extractors import FeatureExtractor
 from polyseme.base.validation import InputError, IntArray
 from polyseme.fitting.training_set import TrainingSet
 from polyseme.space.concept_space import ConceptSpace
-from polyseme.space.training import Features, SpacePlan, column_statistics
+from polyseme.space.features import Features, column_statistics
+from polyseme.space.training import SpacePlan
 
 Keys = NDArray[np.uint64]
 
@@ -56,16 +57,25 @@ class DocumentKeys(NamedTuple):
         them next time.
         """
         tables = data.tables
-        names, items, tags = np.zeros((3, tables.documents.shape[0]), dtype=np.uint64)
+        documents = tables.documents
+        n_documents = documents.shape[0]
+        names = np.zeros(n_documents, dtype=np.uint64)
         if not data.sets.numbered:
-            names[: len(data.sets.ids)] = _digests(map(_name_or_none, data.sets.ids))
+            set_names = [_name_or_none(name) for name in data.sets.ids]
+            names[: len(set_names)] = _digests(set_names)
+
         labels = np.asarray(data.labels, dtype=object)
-        tag_sets = np.split(tables.documents.indices, tables.documents.indptr[1:-1])
-        tags[:] = _digests("\0".join(sorted(labels[columns])) for columns in tag_sets)
+        tag_sets = np.split(documents.indices, documents.indptr[1:-1])
+        sorted_tags = (sorted(labels[columns]) for columns in tag_sets)
+        tags = _digests("\0".join(set_tags) for set_tags in sorted_tags)
+
+        items = np.zeros(n_documents, dtype=np.uint64)
         if data.features is not None:
             rows = tables.item_documents
-            item_ids = data.names[0] if data.corpus.numbered else list(data.corpus.ids)
-            names[rows] = 0 if item_ids is None else _digests(item_ids)
+            item_names, _ = data.names
+            if not data.corpus.numbered:
+                item_names = list(data.corpus.ids)
+            names[rows] = 0 if item_names is None else _digests(item_names)
             items[rows] = feature_digests(data.features)
         return cls(names, items, tags)
 
@@ -116,8 +126,11 @@ class DocumentKeys(NamedTuple):
         had_item = former.items != 0
         if not had_item.any():
             return 1.0
-        is_present = np.isin(former.items, self.items[self.items != 0])
-        is_present |= np.isin(former.names, self.names[self.names != 0])
+        items = self.items[self.items != 0]
+        names = self.names[self.names != 0]
+        has_features = np.isin(former.items, items)
+        has_name = np.isin(former.names, names)
+        is_present = has_features | has_name
         return float(is_present[had_item].mean())
 
 
@@ -143,9 +156,11 @@ def _digests(values: Iterable[str | bytes | None]) -> Keys:
         if value is None:
             numbers.append(0)
             continue
-        data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-        digest = hashlib.blake2b(data, digest_size=8).digest()
-        numbers.append(int.from_bytes(digest, "little") or 1)
+        if isinstance(value, str):
+            value = value.encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(value, digest_size=8).digest()
+        number = int.from_bytes(digest, "little")
+        numbers.append(max(number, 1))
     return np.array(numbers, dtype=np.uint64)
 
 
@@ -163,23 +178,29 @@ def _row_bytes(features: Features) -> Iterator[bytes]:
     table: Any = features
     for number in range(table.shape[0]):
         row = table[number]
-        dense = row.toarray().ravel() if sp.issparse(table) else np.asarray(row)
+        if sp.issparse(table):
+            row = row.toarray().ravel()
+        dense = np.asarray(row)
         columns = np.flatnonzero(dense).astype(np.int32)
-        yield columns.tobytes() + dense[columns].astype(np.float32).tobytes()
+        values = dense[columns].astype(np.float32)
+        yield columns.tobytes() + values.tobytes()
 
 
 def _looked_up(keys: Keys, former: Keys, folds: IntArray) -> IntArray:
     """Return the former fold of each key (n,); -1 where it is new, or was in several folds."""
     has_key = former != 0
     key_folds = folds[has_key]
-    distinct, first, numbers = np.unique(former[has_key], return_index=True, return_inverse=True)
-    if not len(distinct):
+    former_keys = former[has_key]
+    if not len(former_keys):
         return np.full(len(keys), -1, dtype=np.int64)
+    distinct, first, numbers = np.unique(former_keys, return_index=True, return_inverse=True)
     distinct_folds = key_folds[first]
     is_other_fold = key_folds != distinct_folds[numbers]
     distinct_folds[numbers[is_other_fold]] = -1
-    places = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
-    return np.where(distinct[places] == keys, distinct_folds[places], -1)
+    insertions = np.searchsorted(distinct, keys)
+    places = np.minimum(insertions, len(distinct) - 1)
+    is_former = distinct[places] == keys
+    return np.where(is_former, distinct_folds[places], -1)
 
 
 def placed_groups(folds: IntArray, groups: IntArray | None) -> IntArray:

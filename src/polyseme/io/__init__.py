@@ -291,7 +291,7 @@ def check_plain(place: Path) -> None:
 
 def _read(path: PathLike, options: ReadOptions) -> Table:
     """Read a file or folder by the module that knows its format, the longest suffix first."""
-    place = check_path(path, what="A table")
+    place = check_path(path, subject="A table")
     if not place.exists():
         raise InputError(f"There is no file or folder at {place}; check the path.")
     check_plain(place)

@@ -81,17 +81,20 @@ class CentredRows(NamedTuple):
         product = _sparse_product(self.rows, weights)
         mean = torch.from_numpy(self.mean)
         used = torch.from_numpy(self.used)
-        subtracted = torch.mv(weights.t(), mean)
+        transposed = weights.t()
+        subtracted = torch.mv(transposed, mean)
         return product.addr_(used, subtracted, alpha=-1.0)
 
     def transposed_times(self, values: Tensor, out: Tensor) -> None:
         """Multiply the transpose by a float32 matrix, (n, h), into `out`, (n_columns, h)."""
         import torch
 
-        product = _sparse_product(self.rows.tocsc(), values)
+        columns = self.rows.tocsc()
+        product = _sparse_product(columns, values)
         used = torch.from_numpy(self.used)
         mean = torch.from_numpy(self.mean)
-        subtracted = torch.mv(values.t(), used)
+        transposed = values.t()
+        subtracted = torch.mv(transposed, used)
         torch.addr(product, mean, subtracted, alpha=-1.0, out=out)
 
 
@@ -186,16 +189,17 @@ class LabelDescriptor(Estimator):
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the fitted descriptor as JSON values and arrays."""
         config = {name: plain(value) for name, value in self.get_params().items()}
+        descriptors = self.descriptors_
         arrays: dict[str, NDArray[Any]] = {"idf": self.idf_}
-        if isinstance(self.descriptors_, CentredRows):
-            rows = self.descriptors_.rows
-            arrays["mean"] = self.descriptors_.mean
-            arrays["used"] = self.descriptors_.used
+        if isinstance(descriptors, CentredRows):
+            rows = descriptors.rows
+            arrays["mean"] = descriptors.mean
+            arrays["used"] = descriptors.used
             arrays["data"] = rows.data
             arrays["indices"] = rows.indices
             arrays["indptr"] = rows.indptr
         else:
-            arrays["descriptors"] = self.descriptors_
+            arrays["descriptors"] = descriptors
         return config, arrays
 
     @classmethod
@@ -329,14 +333,17 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         check_fitted(self, "topics_")
         owner = type(self).__name__
         documents = _document_matrix(matrix, owner=owner, may_be_empty=True)
-        if documents.shape[1] != self.n_features_in_:
+        n_labels = documents.shape[1]
+        if n_labels != self.n_features_in_:
             raise InputError(
-                f"The documents have {documents.shape[1]} labels but `{owner}` was fitted with "
+                f"The documents have {n_labels} labels but `{owner}` was fitted with "
                 f"{self.n_features_in_}."
             )
-        histograms = _infer_topics(documents, self.topics_, self._prior(self.n_topics_))
+        prior = self._prior(self.n_topics_)
+        histograms = _infer_topics(documents, self.topics_, prior)
         # A tiny prior is zero in single precision, and the similarity of contexts takes logarithms.
-        return np.maximum(histograms, np.finfo(np.float32).tiny)
+        smallest = np.finfo(np.float32).tiny
+        return np.maximum(histograms, smallest)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the fitted descriptor as JSON values and arrays; a generator is left out."""
@@ -363,14 +370,14 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         if self.n_topics != "hdp":
             check_number("n_topics", self.n_topics, owner=owner, low=2, high=32767, whole=True)
         for name in ("document_prior", "topic_prior"):
-            value = getattr(self, name)
-            if value is not None:
-                check_number(name, value, owner=owner, low=0, high=1e12, above=True)
-        least = {"n_iter": 1, "max_topics": 2, "max_documents": 2, "max_visits": 1}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if value is not None:
-                check_number(name, value, owner=owner, low=low, whole=True)
+            prior = getattr(self, name)
+            if prior is not None:
+                check_number(name, prior, owner=owner, low=0, high=1e12, above=True)
+        lowest = {"n_iter": 1, "max_topics": 2, "max_documents": 2, "max_visits": 1}
+        for name, low in lowest.items():
+            count = getattr(self, name)
+            if count is not None:
+                check_number(name, count, owner=owner, low=low, whole=True)
 
     def _prior(self, n_topics: int) -> float:
         """Return the prior of a document's topics."""
@@ -389,13 +396,17 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         model = tomotopy.LDAModel(k=n_topics, alpha=alpha, eta=eta, seed=seed)
         model.optim_interval = 0  # priors stay as they are
         _train_topics(model, documents, n_sweeps)
-        columns = np.array([int(word) for word in model.used_vocabs])
+        used_columns = [int(word) for word in model.used_vocabs]
+        columns = np.array(used_columns)
+        smoothing = eta * len(columns)
         sizes = np.asarray(model.get_count_by_topics(), dtype=np.float64)
-        counts = np.zeros((n_topics, documents.shape[1]))
+        n_labels = documents.shape[1]
+        counts = np.zeros((n_topics, n_labels))
         for topic in range(n_topics):
-            distribution = np.asarray(model.get_topic_word_dist(topic), dtype=np.float64)
             # tomotopy gives smoothed distributions; undo the smoothing to get the counts.
-            total = sizes[topic] + eta * len(columns)
+            smoothed = model.get_topic_word_dist(topic)
+            distribution = np.asarray(smoothed, dtype=np.float64)
+            total = sizes[topic] + smoothing
             topic_counts = distribution * total - eta
             counts[topic, columns] = np.maximum(topic_counts, 0.0)
         # Labels that no document uses keep the prior's mass only.
@@ -406,11 +417,13 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
 
 def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
     """Train a tomotopy model on the non-empty documents, as lists of column numbers."""
-    words = [str(column) for column in range(documents.shape[1])]
+    n_labels = documents.shape[1]
+    words = [str(column) for column in range(n_labels)]
     for start, stop in pairwise(documents.indptr):
-        if stop > start:
-            columns = documents.indices[start:stop]
-            model.add_doc([words[column] for column in columns])
+        columns = documents.indices[start:stop]
+        if len(columns):
+            document = [words[column] for column in columns]
+            model.add_doc(document)
     model.train(n_sweeps, workers=1)
 
 
@@ -483,10 +496,11 @@ def _document_matrix(matrix: Any, *, owner: str, may_be_empty: bool = False) -> 
         matrix = check_sparse(matrix, "documents", owner=owner)
     documents = sp.csr_matrix(matrix)
     if documents.dtype != bool:
-        binary = np.isin(documents.data, (0, 1))
-        if not binary.all():
+        is_binary = np.isin(documents.data, (0, 1))
+        if not is_binary.all():
             raise InputError(f"The documents given to `{owner}` must hold only 0 and 1.")
-    documents = sp.csr_matrix(documents.astype(bool))
+    documents = documents.astype(bool)
+    documents = sp.csr_matrix(documents)
     documents.eliminate_zeros()
     documents.sum_duplicates()
     if documents.nnz == 0 and not may_be_empty:

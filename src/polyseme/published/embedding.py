@@ -295,7 +295,7 @@ class ConceptEmbedding(Estimator):
         checkpoint.restore(trainer)
         with (
             one_thread_below(len(corpus.labels)),
-            training_progress(trainer, shown=self.verbose) as show,
+            training_progress(trainer, verbose=self.verbose) as show,
         ):
 
             def after_epoch(record: dict[str, Any]) -> None:
@@ -320,11 +320,13 @@ class ConceptEmbedding(Estimator):
         """Return the documents for early stopping over the vocabulary, without empty ones."""
         documents = as_corpus(validation, labels, normalize=self.normalize_labels)
         matrix, _ = documents.align(corpus.labels)
-        matrix = sp.csr_matrix(matrix[:, : len(corpus.labels)])
+        n_labels = len(corpus.labels)
+        matrix = sp.csr_matrix(matrix[:, :n_labels])
         if not matrix.nnz:
             raise InputError("`validation` holds no label of `documents`; give other documents.")
-        filled = np.diff(matrix.indptr) > 0
-        return sp.csr_matrix(matrix[filled])
+        lengths = np.diff(matrix.indptr)
+        is_filled = lengths > 0
+        return sp.csr_matrix(matrix[is_filled])
 
     def _layer_sizes(self, n_labels: int, n_topics: int) -> list[int]:
         """Return the number of inputs, of units in each layer, and of outputs."""
@@ -346,20 +348,23 @@ class ConceptEmbedding(Estimator):
         """Check every parameter; return the training plan."""
         owner = type(self).__name__
         for name, kind in self.components.items():
-            check_kind(name, getattr(self, name), kind, owner=owner)
+            component = getattr(self, name)
+            check_kind(name, component, kind, owner=owner)
         if self.checkpoint is not None:
-            check_path(self.checkpoint, what=f"`checkpoint` of `{owner}`")
+            check_path(self.checkpoint, subject=f"`checkpoint` of `{owner}`")
         check_number("n_components", self.n_components, owner=owner, low=1, whole=True)
-        if not isinstance(self.hidden_sizes, (list, tuple, np.ndarray)):
+        sizes = self.hidden_sizes
+        if not isinstance(sizes, (list, tuple, np.ndarray)):
+            got = shown(sizes)
             raise InputError(
-                f"`hidden_sizes` of `{owner}` must be a list of whole numbers; got "
-                f"{shown(self.hidden_sizes)}."
+                f"`hidden_sizes` of `{owner}` must be a list of whole numbers; got {got}."
             )
-        for size in self.hidden_sizes:
+        for size in sizes:
             check_number("hidden_sizes", size, owner=owner, low=1, whole=True)
         check_option("positive_weighting", self.positive_weighting, WEIGHTINGS, owner=owner)
         for name in ("context_sensitivity", "distance_weight", "negative_weight"):
-            check_number(name, getattr(self, name), owner=owner, low=0)
+            weight = getattr(self, name)
+            check_number(name, weight, owner=owner, low=0)
         if self.distance_scale is not None:
             check_number("distance_scale", self.distance_scale, owner=owner, low=0, above=True)
         check_device(self.device, owner=owner)
@@ -379,12 +384,15 @@ class ConceptEmbedding(Estimator):
         points = self.encode(vocabulary_matrix)
         label_ids = vocabulary_matrix.indices.astype(np.int64)
         rows = np.arange(n_documents)
-        document_ids = np.repeat(rows, np.diff(vocabulary_matrix.indptr))
+        lengths = np.diff(vocabulary_matrix.indptr)
+        document_ids = np.repeat(rows, lengths)
         if oov_labels:
-            oov_documents = np.repeat(rows, np.diff(oov_matrix.indptr))
-            placed = ~np.isin(oov_documents, dropped)
-            oov_documents = oov_documents[placed]
-            oov_ids = oov_matrix.indices[placed] + n_vocabulary
+            oov_lengths = np.diff(oov_matrix.indptr)
+            oov_documents = np.repeat(rows, oov_lengths)
+            is_placed = ~np.isin(oov_documents, dropped)
+            oov_documents = oov_documents[is_placed]
+            oov_ids = oov_matrix.indices[is_placed] + n_vocabulary
+            # They lie at the mean of the document's other concepts.
             centroids = row_means(vocabulary_matrix, points)
             points = np.concatenate([points, centroids[oov_documents]])
             label_ids = np.concatenate([label_ids, oov_ids])
@@ -393,12 +401,13 @@ class ConceptEmbedding(Estimator):
             points = points[order]
             label_ids = label_ids[order]
             document_ids = document_ids[order]
-        return Concepts(points, label_ids, document_ids, self.classes_ + oov_labels, dropped)
+        classes = self.classes_ + oov_labels
+        return Concepts(points, label_ids, document_ids, classes, dropped)
 
     def targets(
         self, documents: Documents, labels: Sequence[str] | None = None
     ) -> NDArray[np.float32]:
-        """Return the target point of each document, (n_documents, n_components): equation (5).
+        """Return the target of each document, equation (5): (n_documents, n_components).
 
         It is the mean of its concepts; oov labels, which lie there themselves, do not move it. NaN,
         with a warning, for a document none of whose labels is in the vocabulary.
@@ -409,9 +418,11 @@ class ConceptEmbedding(Estimator):
         means = np.empty((n_distinct, self.n_components), dtype=np.float32)
         # The concepts of all documents are several times as large as their means.
         for start in range(0, n_distinct, _DOCUMENTS_AT_A_TIME):
-            rows = slice(start, start + _DOCUMENTS_AT_A_TIME)
+            stop = start + _DOCUMENTS_AT_A_TIME
+            rows = slice(start, stop)
             block = sp.csr_matrix(distinct[rows])
-            means[rows] = row_means(block, self.encode(block))
+            concepts = self.encode(block)
+            means[rows] = row_means(block, concepts)
         return np.asarray(means[places])
 
     def encode(self, matrix: sp.csr_matrix) -> NDArray[np.float32]:
@@ -425,11 +436,14 @@ class ConceptEmbedding(Estimator):
         points = encode_documents(self.network_, distinct, contexts)
         if distinct.shape[0] == matrix.shape[0]:
             return points  # every document stands for itself
-        lengths = np.diff(distinct.indptr)[places]
-        first_entries = distinct.indptr[:-1][places]
+        bounds = distinct.indptr
+        distinct_lengths = np.diff(bounds)
+        lengths = distinct_lengths[places]
+        first_entries = bounds[places]
         starts = np.cumsum(lengths) - lengths
         offsets = np.repeat(first_entries - starts, lengths)
-        entries = offsets + np.arange(len(offsets))
+        n_entries = len(offsets)
+        entries = offsets + np.arange(n_entries)
         return np.asarray(points[entries])
 
     def _align(
@@ -440,11 +454,15 @@ class ConceptEmbedding(Estimator):
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
         matrix, oov_labels = corpus.align(self.classes_)
         n_vocabulary = len(self.classes_)
-        vocabulary_matrix = sp.csr_matrix(matrix[:, :n_vocabulary])
-        oov_matrix = sp.csr_matrix(matrix[:, n_vocabulary:])
-        dropped = np.flatnonzero(np.diff(vocabulary_matrix.indptr) == 0)
+        vocabulary_columns = matrix[:, :n_vocabulary]
+        oov_columns = matrix[:, n_vocabulary:]
+        vocabulary_matrix = sp.csr_matrix(vocabulary_columns)
+        oov_matrix = sp.csr_matrix(oov_columns)
+        lengths = np.diff(vocabulary_matrix.indptr)
+        dropped = np.flatnonzero(lengths == 0)
         dropped_ids = [corpus.ids[row] for row in dropped]
-        warn_dropped(dropped_ids, len(corpus))
+        n_documents = len(corpus)
+        warn_dropped(dropped_ids, n_documents)
         return vocabulary_matrix, oov_matrix, oov_labels, dropped
 
     def get_state(self) -> State:

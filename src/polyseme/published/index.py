@@ -157,8 +157,9 @@ class ConceptIndex:
         """
         check_number("bandwidth", bandwidth, owner="ConceptIndex", low=0, above=True)
         rows = self._queries(queries)
+        nothing = np.float64(-np.inf)
         update = partial(_log_densities, bandwidth=bandwidth)
-        return self._search(rows, update, np.float64(-np.inf))
+        return self._search(rows, update, nothing)
 
     def _queries(self, queries: ArrayLike) -> NDArray[np.float32]:
         """Check the query points."""
@@ -311,9 +312,13 @@ def _keys(points: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.uint64]
     generator = np.random.default_rng(20_140_617)
     random_words = generator.integers(0, 2**63, (2, n_words + 1), dtype=np.uint64)
     factors = 2 * random_words + 1
-    keys: NDArray[np.uint64] = labels.astype(np.uint64) * factors[0, -1]
+    label_factor = factors[0, -1]
+    word_factors = factors[0, :-1]
+    sum_factors = factors[1, :-1]
+    keys: NDArray[np.uint64] = labels.astype(np.uint64) * label_factor
     for rows in _row_blocks(*points.shape):
-        words = np.zeros((rows.stop - rows.start, n_words), dtype=np.uint64)
+        n_rows = rows.stop - rows.start
+        words = np.zeros((n_rows, n_words), dtype=np.uint64)
         numbers = words.view(np.float32)
         single = points[rows].astype(np.float32, copy=False)
         # Adding zero makes -0.0 and 0.0 one value.
@@ -321,17 +326,19 @@ def _keys(points: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.uint64]
         # High bits are mixed into low ones before and after a product, so that every bit of a
         # word, signs above all, reaches every bit of the key.
         words ^= words >> half
-        words *= factors[0, :-1]
+        words *= word_factors
         words ^= words >> half
-        keys[rows] += words @ factors[1, :-1]
+        keys[rows] += words @ sum_factors
     return keys
 
 
 def _row_blocks(n: int, d: int) -> Iterator[slice]:
     """Cut n rows of d numbers into blocks that take little memory."""
-    step = max(1, _BLOCK // max(1, d))
+    rows_per_block = _BLOCK // max(1, d)
+    step = max(1, rows_per_block)
     for first in range(0, n, step):
-        yield slice(first, min(first + step, n))
+        last = min(first + step, n)
+        yield slice(first, last)
 
 
 # --------------------------------------------------------------------- search
@@ -447,20 +454,25 @@ def _measure_again(
     """Lower distances (q, n_starts) to those of pairs of queries and concepts, from differences."""
     xp = concepts.xp
     d = queries.shape[1]
+    n_columns = distances.shape[1]
     step = max(1, n_bytes // (32 * d + 64))
     for first in range(0, len(query_rows), step):
-        pair_rows = query_rows[first : first + step]
-        pair_places = places[first : first + step]
-        points = concepts.points[block.first + pair_places]
-        differences = xp.asarray(points, dtype=xp.float64) - queries[pair_rows]
-        squares = (differences**2).sum(axis=1)
-        exact = xp.asarray(xp.sqrt(squares), dtype=xp.float32)
+        pairs = slice(first, first + step)
+        pair_rows = query_rows[pairs]
+        pair_places = places[pairs]
         owners = block.owner[pair_places]
+        rows = block.first + pair_places
+        points = xp.asarray(concepts.points[rows], dtype=xp.float64)
+        differences = points - queries[pair_rows]
+        squares = differences**2
+        lengths = xp.sqrt(squares.sum(axis=1))
+        exact = xp.asarray(lengths, dtype=xp.float32)
         if xp is np:
             np.minimum.at(distances, (pair_rows, owners), exact)
         else:
-            flat = pair_rows * distances.shape[1] + owners
-            distances.view(-1).scatter_reduce_(0, flat, exact, "amin")
+            flat_distances = distances.view(-1)
+            flat_places = pair_rows * n_columns + owners
+            flat_distances.scatter_reduce_(0, flat_places, exact, "amin")
 
 
 def _log_densities(
@@ -470,17 +482,21 @@ def _log_densities(
     xp = concepts.xp
     counts = xp.asarray(concepts.counts, dtype=xp.float64)
     log_counts = xp.log(counts)
+    factor = -2.0 * bandwidth**2
     # Double precision: a small bandwidth magnifies the rounding of the squared distances.
     for block in _blocks(concepts, queries, xp.float64, n_bytes):
-        last = block.first + block.squared.shape[1]
+        n_columns = block.squared.shape[1]
+        last = block.first + n_columns
         logs = block.squared.clip(0.0)
-        logs /= -2.0 * bandwidth**2
+        logs /= factor
         logs += log_counts[block.first : last]
         largest = _by_label(xp, "max", logs, block.starts)
-        kernels = xp.exp(logs - largest[:, block.owner])
+        shift = largest[:, block.owner]
+        kernels = xp.exp(logs - shift)
         sums = _by_label(xp, "sum", kernels, block.starts)
         block_result = xp.log(sums) + largest
-        result[:, block.labels] = xp.logaddexp(result[:, block.labels], block_result)
+        earlier = result[:, block.labels]
+        result[:, block.labels] = xp.logaddexp(earlier, block_result)
 
 
 def _by_label(xp: Any, operation: str, values: Any, starts: NDArray[np.int64]) -> Any:

@@ -72,11 +72,13 @@ def column_statistics(X: Any, scaling: str) -> tuple[NDArray[np.float64], NDArra
 
 def _variance_in_blocks(X: FloatArray, mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute the variance of each column without a second copy of many rows."""
+    n_rows = len(X)
     total = np.zeros_like(mean)
-    for block in row_blocks(len(X), 1, _BLOCK_ROWS):
+    for block in row_blocks(n_rows, 1, _BLOCK_ROWS):
         deviations = X[block] - mean
-        total += np.square(deviations).sum(axis=0)
-    return total / len(X)
+        squares = np.square(deviations)
+        total += squares.sum(axis=0)
+    return total / n_rows
 
 
 def scale_rows(
@@ -92,14 +94,17 @@ def scale_rows(
     """
     if sp.issparse(X):
         inverse_scales = sp.diags_array(1.0 / scale)
-        rows = sp.csr_matrix(X @ inverse_scales)
+        product = X @ inverse_scales
+        rows = sp.csr_matrix(product)
         np.clip(rows.data, -FARTHEST, FARTHEST, out=rows.data)
         if scaling == "l2":
-            squared_lengths = np.asarray(rows.multiply(rows).sum(axis=1))
+            squares = rows.multiply(rows)
+            squared_lengths = np.asarray(squares.sum(axis=1))
             lengths = np.sqrt(squared_lengths.ravel())
             divisors = np.where(lengths > 0, lengths, 1.0)
             inverse_lengths = sp.diags_array(1.0 / divisors)
-            rows = sp.csr_matrix(inverse_lengths @ rows)
+            product = inverse_lengths @ rows
+            rows = sp.csr_matrix(product)
         rows.sort_indices()
         return sp.csr_matrix(rows, dtype=dtype)
     centred = np.asarray(X) - mean
@@ -155,8 +160,9 @@ def pairwise_squared_distances(rows: Array, gamma: float | None = None) -> Array
     else:
         distances = squared_distances(rows, rows, gamma)
     mirror_lower(distances)  # rounding may hinder symmetry
+    itself = 0 if gamma is None else 1
     diagonal = diagonal_of(distances)
-    diagonal[...] = 0 if gamma is None else 1
+    diagonal[...] = itself
     return distances
 
 
@@ -168,15 +174,16 @@ def rbf_kernel(rows: Array, gamma: float) -> Array:
 def rbf_from_squared(distances: Array, gamma: float, out: Array | None = None) -> Array:
     """Turn squared distances (m, n) into the Gaussian kernel ``exp(-gamma d)``, maybe in place."""
     xp = array_namespace(distances)
-    kernel = xp.multiply(distances, -gamma, out=out)
-    return xp.exp(kernel, out=kernel)
+    exponents = xp.multiply(distances, -gamma, out=out)
+    return xp.exp(exponents, out=exponents)
 
 
 def rbf_predict(
     queries: Array, rows: Array, gamma: float, coefficients: Array, bias: Array
 ) -> Array:
-    """Evaluate kernel expansions of rows (n, f), coefficients (n, d) and bias (d,): (m, d)."""
-    predicted = squared_distances(queries, rows, gamma) @ coefficients
+    """Evaluate kernel expansions, equation (8): rows (n, f), coefficients (n, d), bias (d,)."""
+    kernel = squared_distances(queries, rows, gamma)
+    predicted = kernel @ coefficients
     predicted += bias
     return predicted
 
@@ -187,8 +194,10 @@ def mirror_lower(matrix: Array) -> None:
     n = len(matrix)
     for start in range(0, n, 512):
         stop = min(start + 512, n)
-        matrix[start:stop, stop:] = matrix[stop:, start:stop].T
-        block = matrix[start:stop, start:stop]
+        rows = slice(start, stop)
+        below = matrix[stop:, rows]
+        matrix[rows, stop:] = below.T
+        block = matrix[rows, rows]
         lower = xp.tril(block)
         strictly_lower = xp.tril(block, k=-1)
         block[...] = lower + strictly_lower.T
@@ -256,9 +265,10 @@ def kernel_widths(
 def row_blocks(n: int, row_bytes: int, memory_bytes: float) -> Iterator[slice]:
     """Cut n rows into blocks of at most `memory_bytes` (and at least one row) each."""
     rows_in_memory = memory_bytes // max(row_bytes, 1)
-    size = int(np.clip(rows_in_memory, 1, _BLOCK_ROWS))
-    for start in range(0, n, size):
-        stop = min(start + size, n)
+    size = np.clip(rows_in_memory, 1, _BLOCK_ROWS)
+    step = int(size)
+    for start in range(0, n, step):
+        stop = min(start + step, n)
         yield slice(start, stop)
 
 

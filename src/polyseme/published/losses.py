@@ -21,7 +21,7 @@ _LOG_TWO = math.log(2.0)
 
 
 class LossSettings(NamedTuple):
-    """Constants of the combined loss L = L_P(1) + L_P(2) + α L_S (in the paper: equation 4)."""
+    """Constants of the loss of a pair, equation (4): L = L_P(1) + L_P(2) + α L_S."""
 
     weighting: str  # reading of κ: "balanced", "literal" or "none"
     sensitivity: float  # λ
@@ -119,7 +119,7 @@ def prediction_loss(
     look: bool = True,
     room: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient in the codes and the prediction loss (in the paper: L_P, equation 1).
+    """Return the gradient in the codes and the prediction loss L_P, equation (1).
 
     With a the pre-activations of the output layer, ŷ = tanh(a) and y = ±1 the target::
 
@@ -173,22 +173,36 @@ def _prediction_value(table: Tensor, flat: Tensor, targets: PredictionTargets) -
     """Sum equation (1) over examples, from the table of 2a, (n, V), and its memory as a vector."""
     side = 1.0 - 2.0 * targets.negative
     signed = side[:, None] * table
-    constant = _LOG_TWO * table.shape[1]
-    everywhere = softplus(signed).sum(dim=1) - constant
-    # Labels inside were counted with the weight and the sign of those outside.
-    inside = flat[targets.places] * targets.side
-    correction = targets.inside * (softplus(-inside) - _LOG_TWO)
-    correction -= targets.instead * (softplus(inside) - _LOG_TWO)
+    n_labels = table.shape[1]
+    constant = _LOG_TWO * n_labels
+    everywhere = softplus(signed).sum(dim=1)
+    everywhere -= constant
     weighted = targets.outside * everywhere
-    return 0.5 * (weighted.sum() + correction.sum())
+    # Labels inside were counted with the weight and the sign of those outside.
+    inside = flat[targets.places]
+    inside = inside * targets.side
+    as_inside = softplus(-inside) - _LOG_TWO
+    as_outside = softplus(inside) - _LOG_TWO
+    correction = targets.inside * as_inside
+    correction -= targets.instead * as_outside
+    total = weighted.sum() + correction.sum()
+    return 0.5 * total
 
 
 def context_similarity(first: Tensor, second: Tensor, sensitivity: float) -> Tensor:
-    """Compare contexts, (n, n_topics) each, > 0, to (n,) (in the paper: S = exp(-λ/2 · KL))."""
+    """Compute the similarity S of contexts, (n, n_topics) each, to (n,); see equation (3).
+
+    S = exp(-λ/2 · KL), where KL = Σ (p - q) log(p / q) is the symmetric divergence of two topic
+    histograms, which are positive. It is 1 where the histograms are equal.
+    """
     difference = first - second
-    log_ratio = first.log() - second.log()
-    divergence = (difference * log_ratio).sum(dim=1)
-    return torch.exp(-0.5 * sensitivity * divergence)
+    first_log = first.log()
+    second_log = second.log()
+    log_ratio = first_log - second_log
+    terms = difference * log_ratio
+    divergence = terms.sum(dim=1)
+    exponent = -0.5 * sensitivity * divergence
+    return torch.exp(exponent)
 
 
 class DistanceTargets(NamedTuple):
@@ -203,6 +217,10 @@ def distance_targets(
     similarity: Tensor, n_negative: Tensor, *, scale: float, negative_weight: float, share: float
 ) -> DistanceTargets:
     """Choose among the three cases of equation (3) by similarity S and negative sides, (..., n).
+
+    With an indicator I of each case it is::
+
+        L_S = I1 (E - β(1 - S))² + I2 ρ (E - β(1 - S))² + I3 S (E - β)²
 
     Two positive examples have the target β(1 - S) and weigh 1, two negative ones have the same and
     weigh ρ, and one of each has the target β and weighs S: unrelated contexts leave it free.
@@ -219,7 +237,7 @@ def distance_targets(
 
 
 def distance_loss(codes: Tensor, targets: DistanceTargets, slope: Tensor) -> Tensor:
-    """Return the distance loss, summed over pairs; add its gradient to `slope` (in the paper: L_S).
+    """Return the distance loss L_S, equation (3), summed over pairs; add its gradient to `slope`.
 
     With E = ‖c₁ - c₂‖ of a pair's codes (equation 2), equation (3) is::
 

@@ -303,29 +303,34 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         if self.penalty_ is not None:
             return solve_kernel_ridge(kernel, targets, self.penalty_)
         solver = SharedKernelSolver(kernel)
-        solution = solver.solve(targets, self.nu_, self.C_, tolerance=self.tolerance)
+        nu = self.nu_
+        bound = self.C_
+        solution = solver.solve(targets, nu, bound, tolerance=self.tolerance)
         return solution.coefficients, solution.bias
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Predict points of instances, (m, n_features) to (m, d); (m,) where `fit` got (n,)."""
         check_fitted(self, "dual_coef_")
-        features = check_features(
-            X, owner="InstanceMapper", n_features=self.n_features_in_, keep_single=True
-        )
+        owner = "InstanceMapper"
+        features = check_features(X, owner=owner, n_features=self.n_features_in_, keep_single=True)
         validate_data(self, X, reset=False, skip_check_array=True)
         n_support, d = self.dual_coef_.shape
         device = self._device(n_support)
         rows = to_device(self.X_fit_, device)
         coefficients = to_device(self.dual_coef_, device)
         bias = to_device(self.intercept_, device)
-        points = np.empty((features.shape[0], d))
-        dtype = np.float64 if self.dual_coef_.dtype == np.float64 else np.float32
+        n_rows = features.shape[0]
+        points = np.empty((n_rows, d))
+        is_double = self.dual_coef_.dtype == np.float64
+        dtype = np.float64 if is_double else np.float32
         # A block holds its features twice (once in float64), its kernel and its points.
         kernel_bytes = self.dual_coef_.itemsize * (n_support + d)
         feature_bytes = 24 * self.n_features_in_
+        row_bytes = kernel_bytes + feature_bytes
         memory_bytes = self.memory_mb * 2**20
-        for block in row_blocks(len(points), kernel_bytes + feature_bytes, memory_bytes):
-            scaled = self._scale(_dense(features[block]), dtype)
+        for block in row_blocks(n_rows, row_bytes, memory_bytes):
+            dense = _dense(features[block])
+            scaled = self._scale(dense, dtype)
             queries = to_device(scaled, device)
             predicted = rbf_predict(queries, rows, self.gamma_, coefficients, bias)
             points[block] = to_numpy(predicted)
@@ -443,16 +448,26 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         self, rows: Rows, targets: FloatArray, generator: np.random.Generator
     ) -> list[dict[str, float]]:
         """Return all combinations of the grids; a parameter that is set has a grid of one value."""
-        grids: dict[str, Sequence[float]] = {"gamma": kernel_widths(rows, self.gamma, generator)}
+        widths = kernel_widths(rows, self.gamma, generator)
+        grids: dict[str, Sequence[float]] = {"gamma": widths}
         if self.kind == "kernel-ridge":
-            grids["penalty"] = PENALTY_GRID if self.penalty is None else (float(self.penalty),)
+            grids["penalty"] = PENALTY_GRID
+            if self.penalty is not None:
+                grids["penalty"] = (float(self.penalty),)
         else:
-            spread = float(np.sqrt(targets.var(axis=0).mean())) or 1.0
-            bounds = [spread * factor for factor in C_GRID]
-            grids["C"] = bounds if self.C is None else (float(self.C),)
-            grids["nu"] = NU_GRID if self.nu is None else (float(self.nu),)
-        combinations = itertools.product(*grids.values())
-        return [dict(zip(grids, values, strict=True)) for values in combinations]
+            variances = targets.var(axis=0)
+            spread = float(np.sqrt(variances.mean())) or 1.0
+            grids["C"] = [spread * factor for factor in C_GRID]
+            if self.C is not None:
+                grids["C"] = (float(self.C),)
+            grids["nu"] = NU_GRID
+            if self.nu is not None:
+                grids["nu"] = (float(self.nu),)
+        settings = []
+        for values in itertools.product(*grids.values()):
+            setting = dict(zip(grids, values, strict=True))
+            settings.append(setting)
+        return settings
 
     def _search(
         self,

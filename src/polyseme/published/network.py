@@ -51,7 +51,11 @@ _ONEDNN = _find_onednn()
 
 def uses_onednn(values: Tensor) -> bool:
     """Return whether oneDNN multiplies these values, about a tenth faster than MKL."""
-    return _ONEDNN is not None and values.device.type == "cpu" and values.dtype == torch.float32
+    if _ONEDNN is None:
+        return False
+    is_on_processor = values.device.type == "cpu"
+    is_single = values.dtype == torch.float32
+    return is_on_processor and is_single
 
 
 def activated_product(
@@ -288,17 +292,22 @@ def encode_documents(
 ) -> NDArray[np.float32]:
     """Embed every label of every document, (n_documents, n_labels) to (nnz, n_components)."""
     n_documents = matrix.shape[0]
-    rows = np.repeat(np.arange(n_documents), np.diff(matrix.indptr))
+    lengths = np.diff(matrix.indptr)
+    rows = np.repeat(np.arange(n_documents), lengths)
     n_concepts = len(rows)
-    device = network.weights.device
-    labels = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
     n_components = network.sizes[-2]
+    device = network.weights.device
+    columns = matrix.indices.astype(np.int64)
+    labels = torch.from_numpy(columns).to(device)
     points = np.empty((n_concepts, n_components), dtype=np.float32)
     # Few concepts hold few labels, whose descriptors alone are multiplied then.
-    inputs = network.label_inputs() if n_concepts > network.n_labels else None
+    inputs = None
+    if n_concepts > network.n_labels:
+        inputs = network.label_inputs()
     for start in range(0, n_concepts, _AT_A_TIME):
         block = slice(start, start + _AT_A_TIME)
-        histograms = torch.from_numpy(contexts[rows[block]]).to(device)
+        block_contexts = contexts[rows[block]]
+        histograms = torch.from_numpy(block_contexts).to(device)
         codes = network.encode(labels[block], histograms, inputs)
         points[block] = codes.cpu().numpy()
     return points
@@ -306,10 +315,14 @@ def encode_documents(
 
 def row_means(matrix: sp.csr_matrix, points: NDArray[np.float32]) -> NDArray[np.float32]:
     """Average the points of each document, (nnz, d) to (n_documents, d); NaN without labels."""
+    n_documents = matrix.shape[0]
+    n_components = points.shape[1]
+    means = np.full((n_documents, n_components), np.nan, dtype=np.float32)
     lengths = np.diff(matrix.indptr)
-    means = np.full((matrix.shape[0], points.shape[1]), np.nan, dtype=np.float32)
     filled = np.flatnonzero(lengths)
     if len(filled):
-        sums = np.add.reduceat(points, matrix.indptr[filled], axis=0)
-        means[filled] = sums / lengths[filled, None]
+        starts = matrix.indptr[filled]
+        sums = np.add.reduceat(points, starts, axis=0)
+        filled_lengths = lengths[filled]
+        means[filled] = sums / filled_lengths[:, None]
     return means

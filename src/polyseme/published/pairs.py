@@ -65,13 +65,17 @@ class PairSampler:
 
     def absent_labels(self, document_ids: IntArray, generator: np.random.Generator) -> IntArray:
         """Draw a uniform label outside each document, (n,); -1 where it holds all of them."""
-        n_absent = self.n_labels - self.lengths[document_ids]
-        uniform = generator.random(len(document_ids))
+        lengths = self.lengths[document_ids]
+        n_absent = self.n_labels - lengths
+        n_draws = len(document_ids)
+        uniform = generator.random(n_draws)
         absent_ranks = (uniform * n_absent).astype(np.int64)
-        keys = document_ids * (self.n_labels + 1) + absent_ranks
+        row_keys = document_ids * (self.n_labels + 1)
+        keys = row_keys + absent_ranks
         entries = np.searchsorted(self._gaps, keys, side="right")
         n_before = entries - self.starts[document_ids]
-        return np.where(n_absent > 0, absent_ranks + n_before, -1)
+        labels = absent_ranks + n_before
+        return np.where(n_absent > 0, labels, -1)
 
     def epoch(self, generator: np.random.Generator) -> Iterator[PairBatch]:
         """Iterate over the batches of a pass; without negatives, one positive may sit it out."""
@@ -116,10 +120,14 @@ def _even(batch: PairBatch) -> PairBatch:
     rows = np.flatnonzero(batch.label_ids >= 0)
     if len(rows) % 2:
         # A negative one if there is any: they are drawn again.
-        unpaired = np.flatnonzero(~batch.positive[rows])
-        last = unpaired[-1] if len(unpaired) else -1
+        is_negative = ~batch.positive[rows]
+        negatives = np.flatnonzero(is_negative)
+        last = negatives[-1] if len(negatives) else -1
         rows = np.delete(rows, last)
-    return PairBatch(batch.label_ids[rows], batch.document_ids[rows], batch.positive[rows])
+    label_ids = batch.label_ids[rows]
+    document_ids = batch.document_ids[rows]
+    positive = batch.positive[rows]
+    return PairBatch(label_ids, document_ids, positive)
 
 
 class StepInput(NamedTuple):
@@ -219,18 +227,28 @@ class Collator:
         first = contexts[:, :half].flatten(0, 1)
         second = contexts[:, half:].flatten(0, 1)
         similarity = context_similarity(first, second, self.loss.sensitivity)
+        first_negative = negative[:, :half]
+        second_negative = negative[:, half:]
+        n_negative = first_negative + second_negative
+        pair_share = share * self.loss.distance_weight
         return distance_targets(
             similarity.view(-1, half),
-            negative[:, :half] + negative[:, half:],
+            n_negative,
             scale=self.loss.scale,
             negative_weight=self.loss.negative_weight,
-            share=share * self.loss.distance_weight,
+            share=pair_share,
         )
 
     def _sides(self, arrays: Sequence[NDArray[Any]]) -> Tensor:
         """Stack batches' arrays, first sides of all pairs before second ones, (n_batches, n)."""
-        rows = [np.concatenate([array[0::2], array[1::2]]) for array in arrays]
-        return torch.from_numpy(np.stack(rows)).to(self.contexts.device)
+        rows = []
+        for array in arrays:
+            first_sides = array[0::2]
+            second_sides = array[1::2]
+            row = np.concatenate([first_sides, second_sides])
+            rows.append(row)
+        table = torch.from_numpy(np.stack(rows))
+        return table.to(self.contexts.device)
 
     def _places(self, documents: Tensor, capacity: int) -> tuple[Tensor, Tensor]:
         """Find the documents' labels in the table: places and owners, (n_batches, capacity)."""

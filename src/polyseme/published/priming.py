@@ -143,18 +143,22 @@ class PrimingStore:
         """Return the store without documents of some names; oov labels left without any go too."""
         shrunk = without_documents(self._documents, ids)
         n_columns = len(shrunk.columns)
-        new_columns = np.full(len(self.labels), -1, dtype=np.int64)
+        n_labels_before = len(self.labels)
+        new_columns = np.full(n_labels_before, -1, dtype=np.int64)
         new_columns[shrunk.columns] = np.arange(n_columns)
-        n_sets = int(self.sets.max(initial=-1)) + 1
-        new_sets = np.full(n_sets, -1, dtype=np.int64)
-        new_sets[self.sets[shrunk.kept]] = shrunk.known.sets
+        last_set = int(self.sets.max(initial=-1))
+        new_sets = np.full(last_set + 1, -1, dtype=np.int64)
+        remaining_sets = self.sets[shrunk.kept]
+        new_sets[remaining_sets] = shrunk.known.sets
 
         set_ids = new_sets[self.set_ids]
         rows = np.flatnonzero(set_ids >= 0)
-        order = np.lexsort((set_ids[rows], self.label_ids[rows]))
+        old_labels = self.label_ids[rows]
+        order = np.lexsort((set_ids[rows], old_labels))
         rows = rows[order]
+        points = self.points[rows]
         label_ids = new_columns[self.label_ids[rows]]
-        return PrimingStore(*shrunk.known, self.points[rows], label_ids, set_ids[rows])
+        return PrimingStore(*shrunk.known, points, label_ids, set_ids[rows])
 
     def index(self, memory_mb: float) -> ConceptIndex:
         """Build the search index over all concepts, each counted once per document."""
@@ -172,14 +176,17 @@ class PrimingStore:
         """Return the k concepts of a label's column that are nearest to a point (n_components,)."""
         rows = np.flatnonzero(self.label_ids == column)
         gaps = self.points[rows].astype(np.float64) - point
-        distances = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
+        squares = np.einsum("ij,ij->i", gaps, gaps)
+        distances = np.sqrt(squares)
+        order = np.argsort(distances, kind="stable")
         explanations = []
-        for place in np.argsort(distances, kind="stable")[:k]:
-            set_id = self.set_ids[rows[place]]
-            members = np.flatnonzero(self.sets == set_id)
+        for place in order[:k]:
+            row = rows[place]
+            members = np.flatnonzero(self.sets == self.set_ids[row])
+            first_member = int(members[0])
             explanation = Explanation(
                 label=self.labels[column],
-                document=self.document(int(members[0])),
+                document=self.document(first_member),
                 document_ids=tuple(self.ids[member] for member in members),
                 distance=float(distances[place]),
             )
@@ -258,26 +265,33 @@ class PrimingRanker:
         relatedness: str = "nearest",
         bandwidth: float | None = None,
     ) -> None:
-        check_option("relatedness", relatedness, RELATEDNESS, owner=type(self).__name__)
+        owner = type(self).__name__
+        check_option("relatedness", relatedness, RELATEDNESS, owner=owner)
+        if bandwidth is None:
+            bandwidth = 0.15 * distance_scale
         self.index = index
         self.distance_scale = distance_scale
         self.relatedness = relatedness
-        self.bandwidth = 0.15 * distance_scale if bandwidth is None else bandwidth
+        self.bandwidth = bandwidth
 
     def scores(self, points: ArrayLike) -> NDArray[np.float64]:
         """Score every label around points, (n, n_components) to (n, n_labels).
 
+        Equation (9) is ``(1 / E) / Σ (1 / E)``, with the distance E to a label's nearest concept.
         Larger is better; rows sum to one (or are all 0 when no label has a concept).
         """
         if self.relatedness == "nearest":
-            distances = np.asarray(self.index.distances(points), dtype=np.float64)
+            distances = self.index.distances(points)
+            distances = np.asarray(distances, dtype=np.float64)
             # Concepts closer than this count as equally near; labels without one are at infinity.
             least_distance = 1e-8 * self.distance_scale
-            weights = 1.0 / np.maximum(distances, least_distance)
+            distances = np.maximum(distances, least_distance)
+            weights = 1.0 / distances
         else:
             log_densities = self.index.log_densities(points, self.bandwidth)
             largest = log_densities.max(axis=1, keepdims=True, initial=-np.inf)
-            shift = np.where(np.isfinite(largest), largest, 0.0)
+            is_finite = np.isfinite(largest)
+            shift = np.where(is_finite, largest, 0.0)
             weights = np.exp(log_densities - shift)
         totals = weights.sum(axis=1, keepdims=True)
         shares = np.divide(weights, totals, out=weights, where=totals > 0)
@@ -287,14 +301,17 @@ class PrimingRanker:
         """Return the k best labels around each point; see `rank_labels`."""
         check_number("k", k, owner="rank", low=1, whole=True)
         queries = np.asarray(points)
+        n_queries = len(queries)
         n_labels = self.index.n_labels
         preference = label_preference(self.index.n_occurrences)
-        shape = (len(queries), min(k, n_labels))
+        shape = (n_queries, min(k, n_labels))
         label_ids = np.empty(shape, dtype=np.int64)
         scores = np.empty(shape)
-        for rows in rank_blocks(len(queries), n_labels):
+        for rows in rank_blocks(n_queries, n_labels):
             block_scores = self.scores(queries[rows])
-            label_ids[rows], scores[rows] = rank_labels(block_scores, preference, k)
+            places, best_scores = rank_labels(block_scores, preference, k)
+            label_ids[rows] = places
+            scores[rows] = best_scores
         return label_ids, scores
 
     def rank_others(
@@ -304,12 +321,15 @@ class PrimingRanker:
 
         Scores, (k,), are those over all other labels, whose full list sums to one.
         """
-        scores = self.scores(point)[0]
-        candidates = np.setdiff1d(np.arange(len(scores)), excluded)
+        (scores,) = self.scores(point)
+        n_labels = len(scores)
+        candidates = np.setdiff1d(np.arange(n_labels), excluded)
         shares = scores[candidates]
         total = shares.sum()
         if total > 0:
             shares = shares / total
-        preference = label_preference(self.index.n_occurrences[candidates])
+        n_occurrences = self.index.n_occurrences[candidates]
+        preference = label_preference(n_occurrences)
         places, best_shares = rank_labels(shares[None, :], preference, k)
-        return candidates[places[0]], best_shares[0]
+        best = candidates[places[0]]
+        return best, best_shares[0]

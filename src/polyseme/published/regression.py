@@ -98,10 +98,11 @@ class NuSvrSolution(NamedTuple):
 class SharedKernelSolver:
     """Solve nu-support-vector regressions that share a kernel (n, n), factorising it once.
 
-    For each output the dual is: minimise ``0.5 b'Kb - y'b`` subject to ``sum(b) = 0``, ``|b| <= C``
-    and ``sum(|b|) <= C nu n`` (libsvm's scale of C; the paper's eq. (7) has C / n). The method
-    alternates between the quadratic part with the first constraint, a linear map that all outputs
-    share, and the other two constraints, a projection of each output by itself.
+    Equation (6) is the problem of each output, equation (7) its dual: minimise ``0.5 b'Kb - y'b``
+    subject to ``sum(b) = 0``, ``|b| <= C`` and ``sum(|b|) <= C nu n`` (libsvm's scale of C; the
+    paper's is C / n). The method alternates between the quadratic part with the first constraint, a
+    linear map that all outputs share, and the other two constraints, a projection of each output by
+    itself. Predictions are equation (8).
 
     The kernel is positive semi-definite, its precision is that of the work, and its memory is used
     for the solver's own copy, centred on both sides, which coefficients that sum to 0 do not see:

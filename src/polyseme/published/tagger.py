@@ -198,7 +198,7 @@ class PublishedTagger(SavedEstimator, Estimator):
         extractor = None
         table = X
         if self.features is not None and X is not None:
-            with working(f"learning {self.features.kind} features", shown=self.verbose):
+            with working(f"learning {self.features.kind} features", verbose=self.verbose):
                 extractor, table = fitted_copy(self.features, X, feature_seed)
         features = None
         if table is not None:
@@ -282,20 +282,22 @@ class PublishedTagger(SavedEstimator, Estimator):
         if len(placed) < len(targets):
             features = features[placed]
             targets = targets[placed]
-        with working(f"mapping {len(placed)} instances ({mapper.kind})", shown=self.verbose):
+        with working(f"mapping {len(placed)} instances ({mapper.kind})", verbose=self.verbose):
             mapper.fit(features, targets, groups)
         # Learned where networks are, used on the processor like all else.
         return mapper.set_params(device="cpu")
 
     def _set_store(self, store: PrimingStore) -> Self:
         """Rank by the concepts of a store from now on."""
+        embedding = self.embedding_
         index = store.index(self.memory_mb)
-        scale = self.embedding_.distance_scale_
+        scale = embedding.distance_scale_
+        kinds = label_kinds(store.labels, self.seen_, store.n_vocabulary)
         self.ranker_ = PrimingRanker(index, scale, self.relatedness, self.bandwidth)
-        self.normalize_labels_: bool = self.embedding_.normalize_labels_
+        self.normalize_labels_: bool = embedding.normalize_labels_
         self.store_ = store
         self.classes_ = store.labels
-        self.kinds_: NDArray[np.str_] = label_kinds(store.labels, self.seen_, store.n_vocabulary)
+        self.kinds_: NDArray[np.str_] = kinds
         return self
 
     def points(self, X: object) -> NDArray[np.float32]:
@@ -333,9 +335,12 @@ class PublishedTagger(SavedEstimator, Estimator):
         paper's equation 9. The published method takes no tags beside features.
         """
         points = self._points(X, tags)
-        scores = np.empty((len(points), len(self.classes_)))
-        for rows in rank_blocks(*scores.shape):
-            scores[rows] = self.ranker_.scores(points[rows])
+        n_points = len(points)
+        n_labels = len(self.classes_)
+        scores = np.empty((n_points, n_labels))
+        for rows in rank_blocks(n_points, n_labels):
+            block = points[rows]
+            scores[rows] = self.ranker_.scores(block)
         return scores
 
     def rank(
@@ -345,7 +350,9 @@ class PublishedTagger(SavedEstimator, Estimator):
         check_number("k", k, owner="rank", low=1, whole=True)
         points = self._points(X, tags)
         label_ids, scores = self.ranker_.rank(points, k)
-        return np.array(self.classes_, dtype=object)[label_ids], scores
+        classes = np.array(self.classes_, dtype=object)
+        labels = classes[label_ids]
+        return labels, scores
 
     def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
         """Return the nearest known concepts of a label, from near to far, which explain its score.
@@ -362,11 +369,13 @@ class PublishedTagger(SavedEstimator, Estimator):
         check_fitted(self, "store_")
         check_number("k", k, owner="explain", low=1, whole=True)
         column = label_column(self.classes_, label, normalize=self.normalize_labels_)
-        item = as_row(x) if self.features_ is None else self.features_.single(x)
-        point = self.points(item)
-        if len(point) != 1:
-            raise InputError(f"`explain` takes one instance; got {len(point)}.")
-        return self.store_.nearest(point[0], column, k)
+        extractor = self.features_
+        item = as_row(x) if extractor is None else extractor.single(x)
+        points = self.points(item)
+        n_items = len(points)
+        if n_items != 1:
+            raise InputError(f"`explain` takes one instance; got {n_items}.")
+        return self.store_.nearest(points[0], column, k)
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -433,7 +442,7 @@ class PublishedTagger(SavedEstimator, Estimator):
 
     def save(self, path: str | Path) -> None:
         """Write the tagger to a folder; see `ZeroShotTagger.save`."""
-        path = check_path(path, what="The folder of a model")
+        path = check_path(path, subject="The folder of a model")
         self._write(path, self.get_state())
 
     def get_state(self) -> State:

@@ -157,11 +157,13 @@ class TrainingPlan(Estimator):
 
     def rate(self, epoch: int, n_epochs: int) -> float:
         """Return the learning rate of an epoch (counted from 0) in a stage of `n_epochs`."""
+        rate = float(self.learning_rate)
         if self.schedule == "step":
             n_decays = epoch // self.decay_every
-            return float(self.learning_rate * self.decay**n_decays)
+            return float(rate * self.decay**n_decays)
         phase = math.pi * epoch / n_epochs
-        return float(0.5 * self.learning_rate * (1.0 + math.cos(phase)))
+        height = 1.0 + math.cos(phase)
+        return 0.5 * rate * height
 
 
 class ConceptTrainer:
@@ -309,7 +311,7 @@ class ConceptTrainer:
 
     @torch.no_grad()
     def compute_gradient(self, step: StepInput, look: bool = True) -> None:
-        """Fill `gradient` with that of the loss (equation 4); `look` adds up the losses too."""
+        """Fill `gradient` with that of the loss, equation (4); `look` adds up the losses too."""
         passed = self.network.forward(step.label_ids, step.contexts)
         codes = passed.layers[-1]
         slope, prediction = prediction_loss(
@@ -329,10 +331,12 @@ class ConceptTrainer:
         """Return memory for a table of n predictions; None where oneDNN gets new memory quickly."""
         n_labels = self.network.n_labels
         weights = self.network.weights
-        if uses_onednn(weights) and n * n_labels <= _MOST_NEW:
+        n_entries = n * n_labels
+        if n_entries <= _MOST_NEW and uses_onednn(weights):
             return None
         if n not in self._rooms:
-            self._rooms[n] = weights.new_zeros((n + 1, n_labels))
+            shape = (n + 1, n_labels)
+            self._rooms[n] = weights.new_zeros(shape)
         return self._rooms[n]
 
     def _replay(self, step: StepInput, look: bool) -> None:
@@ -374,11 +378,13 @@ class ConceptTrainer:
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
         """Return the optimiser of the plan over the vector of all weights, with empty moments."""
+        rate = self.plan.learning_rate
         vector = torch.nn.Parameter(self.network.weights)
         vector.grad = self.gradient
+        parameters = [vector]
         if self.plan.optimizer == "sgd":
-            return torch.optim.SGD([vector], lr=self.plan.learning_rate)
-        return torch.optim.Adam([vector], lr=self.plan.learning_rate, fused=True)
+            return torch.optim.SGD(parameters, lr=rate)
+        return torch.optim.Adam(parameters, lr=rate, fused=True)
 
     # ------------------------------------------------------------------ state
 
@@ -480,27 +486,30 @@ def pretrain_layer(
 
 def hold_out(matrix: sp.csr_matrix, fraction: float, generator: np.random.Generator) -> IntArray:
     """Choose sorted rows of documents with labels, 1,000 at most; none if fewer than two stay."""
-    filled = np.flatnonzero(np.diff(matrix.indptr))
-    n_wanted = int(fraction * len(filled))
+    lengths = np.diff(matrix.indptr)
+    filled = np.flatnonzero(lengths)
+    n_filled = len(filled)
+    n_wanted = int(fraction * n_filled)
     n_held_out = min(n_wanted, _MOST_HELD_OUT)
-    if len(filled) - n_held_out < 2:
+    if n_filled - n_held_out < 2:
         return np.empty(0, dtype=np.int64)
     shuffled = generator.permutation(filled)
-    return np.sort(shuffled[:n_held_out])
+    rows = shuffled[:n_held_out]
+    return np.sort(rows)
 
 
 def error_free_score(
-    known: sp.csr_matrix,
+    known_documents: sp.csr_matrix,
     known_contexts: NDArray[np.float32],
     held_out: sp.csr_matrix,
     contexts: NDArray[np.float32],
 ) -> Callable[[ConceptNetwork], float]:
     """Return the early-stopping score: example MAP of priming from the true targets, in 0..1.
 
-    The concepts of `known` documents, (n, n_labels), are the ones among which the labels of
+    The concepts of `known_documents`, (n, n_labels), are the ones among which the labels of
     `held_out` ones, (m, n_labels), are looked for; each with its contexts, (n or m, n_topics).
     """
-    distinct, places = unique_rows(sp.csr_matrix(known))
+    distinct, places = unique_rows(sp.csr_matrix(known_documents))
     _, first_rows = np.unique(places, return_index=True)
     if len(first_rows) > _MOST_KNOWN:
         # Scoring goes through all of them after every epoch; a sample ranks labels as well.
@@ -619,25 +628,30 @@ class Checkpoint:
 
     def restore(self, trainer: ConceptTrainer) -> None:
         """Resume a trainer from the state of an interrupted run, if there is one."""
-        if self.config:
-            assert self.path is not None
-            with reading(self.path, "checkpoint"), part("trainer"):
-                trainer.set_state(self.config["trainer"], within(self.arrays, "trainer"))
+        if not self.config:
+            return
+        assert self.path is not None
+        with reading(self.path, "checkpoint"), part("trainer"):
+            arrays = within(self.arrays, "trainer")
+            trainer.set_state(self.config["trainer"], arrays)
 
     def write(self, trainer: ConceptTrainer, seed: int) -> None:
         """Save where a trainer stands, between two epochs."""
-        if self.path is not None:
-            config, arrays = joined({"trainer": trainer.get_state()})
-            config |= {"fingerprint": self.fingerprint, "seed": seed}
-            write_model(self.path, self.KIND, config, arrays)
+        if self.path is None:
+            return
+        states = {"trainer": trainer.get_state()}
+        config, arrays = joined(states)
+        config["fingerprint"] = self.fingerprint
+        config["seed"] = seed
+        write_model(self.path, self.KIND, config, arrays)
 
 
 @contextmanager
 def training_progress(
-    trainer: ConceptTrainer, *, shown: bool
+    trainer: ConceptTrainer, *, verbose: bool
 ) -> Iterator[Callable[[Record], None]]:
     """Show epoch, score and the time left; yield the function to call with each record."""
-    if not shown:
+    if not verbose:
         yield lambda record: None
         return
     from rich.console import Console
@@ -649,11 +663,14 @@ def training_progress(
 
         def update(record: Record) -> None:
             epoch = len(trainer.history)
-            note = f"epoch {epoch}/{total}, loss {record['loss']:.3f}"
-            if "score" in record:
-                percent = 100 * record["score"]
+            loss = record["loss"]
+            note = f"epoch {epoch}/{total}, loss {loss:.3f}"
+            score = record.get("score")
+            if score is not None:
+                percent = 100 * score
                 note += f", held-out E-MAP {percent:.1f}"
-            bar.update(task, advance=1, description=f"concepts: {note}")
+            description = f"concepts: {note}"
+            bar.update(task, advance=1, description=description)
 
         yield update
         # Early stopping leaves epochs unused; a finished bar should look finished.

@@ -64,8 +64,9 @@ class CorrectionTable(NamedTuple):
         if corrections:
             label_weights = [correction.weights for correction in corrections.values()]
             weights = np.stack(label_weights, axis=1)
-        columns = np.array([*corrections], dtype=np.int64)
-        intercepts = np.array([correction.intercept for correction in corrections.values()])
+        columns = np.array(list(corrections), dtype=np.int64)
+        label_intercepts = [correction.intercept for correction in corrections.values()]
+        intercepts = np.array(label_intercepts)
         return cls(columns, weights, intercepts)
 
     def select(self, columns: Sequence[int]) -> CorrectionTable:
@@ -123,21 +124,26 @@ def fit_correction(
         if solution.evidence < best_evidence - _HOPELESS:
             break  # what is stronger still explains the answers even worse
 
+    # Strengths are averaged by their evidence.
     evidence = np.array([candidate.evidence for candidate in solutions])
     shares = np.exp(evidence - evidence.max())
     shares /= shares.sum()
-    mixture = np.asarray(shares @ np.stack([candidate.weights for candidate in solutions]))
-    weights = mixture[:-1] if basis is None else basis @ mixture[:-1]
+    solution_weights = np.stack([candidate.weights for candidate in solutions])
+    mixture = np.asarray(shares @ solution_weights)
+    weights = mixture[:-1]
+    offset = float(mixture[-1])
+    if basis is not None:
+        weights = basis @ weights
     if not len(reference):
-        return Correction(weights, float(mixture[-1]))
+        return Correction(weights, offset)
 
     # The label stays as frequent as it was on the reference sample.
     corrected_logits = reference_logits + reference @ weights
-    frequency = reference_weights @ sigmoid(reference_logits) / reference_weights.sum()
-    intercepts = match_frequencies(
-        corrected_logits[:, None], reference_weights, np.array([frequency])
-    )
-    return Correction(weights, float(intercepts[0]))
+    expected_count = reference_weights @ sigmoid(reference_logits)
+    frequencies = np.array([expected_count / reference_weights.sum()])
+    columns = corrected_logits[:, None]
+    (intercept,) = match_frequencies(columns, reference_weights, frequencies)
+    return Correction(weights, float(intercept))
 
 
 class _Solution(NamedTuple):
@@ -168,19 +174,24 @@ def _solve(
     root = np.sqrt(variances)
 
     def posterior(weights: Matrix, z: Matrix) -> float:
-        likelihood = -np.logaddexp(0, np.where(target > 0, -z, z)).sum()
-        return float(likelihood - 0.5 * weights @ (weights / variances))
+        # log p(w | y) = -Σ log(1 + exp(∓z)) - ½ wᵀ V⁻¹ w, but for a constant
+        losses = np.logaddexp(0, np.where(target > 0, -z, z))
+        penalty = 0.5 * weights @ (weights / variances)
+        return float(-losses.sum() - penalty)
 
     def curvature_at(z: Matrix) -> Matrix:
+        # Xᵀ diag(p (1 - p)) X
         probabilities = sigmoid(z)
-        information = np.maximum(probabilities * (1 - probabilities), 1e-6)
-        scaled_rows = rows * np.sqrt(information)[:, None]
+        information = probabilities * (1 - probabilities)
+        scale = np.sqrt(np.maximum(information, 1e-6))
+        scaled_rows = rows * scale[:, None]
         return np.asarray(scaled_rows.T @ scaled_rows)
 
     def cholesky(curvature: Matrix) -> tuple[Matrix, bool]:
         # In units of the prior, whose own curvature is then 1.
         hessian = root[:, None] * curvature * root
-        hessian.flat[:: len(hessian) + 1] += 1
+        diagonal = np.diag_indices_from(hessian)
+        hessian[diagonal] += 1
         factor: tuple[Matrix, bool] = cho_factor(hessian, overwrite_a=True, check_finite=False)
         return factor
 
@@ -192,8 +203,10 @@ def _solve(
     value = posterior(weights, z)
     last_size = np.inf
     for _ in range(_MAX_STEPS):
-        slope = rows.T @ (target - sigmoid(z)) - weights / variances
-        step = root * cho_solve(factor, root * slope, check_finite=False)
+        residuals = target - sigmoid(z)
+        slope = rows.T @ residuals - weights / variances
+        scaled_step = cho_solve(factor, root * slope, check_finite=False)
+        step = root * scaled_step
         z_step = rows @ step
         size = np.abs(step / root).max()
         new_value = posterior(weights + step, z + z_step)
@@ -213,5 +226,8 @@ def _solve(
             curvature = curvature_at(z)
             factor = cholesky(curvature)
         last_size = size
-    evidence = value - np.log(np.diag(factor[0])).sum()
+    # Laplace approximation: log evidence = log posterior - ½ log |H|.
+    triangle, _ = factor
+    half_log_determinant = np.log(np.diag(triangle)).sum()
+    evidence = value - half_log_determinant
     return _Solution(weights, float(evidence), curvature)

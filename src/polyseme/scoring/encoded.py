@@ -9,15 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.base.validation import IntArray
-from polyseme.io.join import without_ids
-from polyseme.space.concept_space import ConceptSpace
+
+if TYPE_CHECKING:
+    from polyseme.space.concept_space import ConceptSpace
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -83,9 +84,12 @@ class EncodedItems:
     def __getitem__(self, rows: Any) -> EncodedItems:
         """Return some items, by a number, numbers, a slice or a mask."""
         numbers = np.atleast_1d(np.arange(len(self))[rows])
-        # A slice gives views.
-        selection = slice(numbers[0], numbers[-1] + 1) if _are_consecutive(numbers) else numbers
-        ids = None if self.ids is None else [self.ids[number] for number in numbers.tolist()]
+        selection: Any = numbers
+        if _are_consecutive(numbers):  # a slice gives views
+            selection = slice(numbers[0], numbers[-1] + 1)
+        ids = None
+        if self.ids is not None:
+            ids = [self.ids[number] for number in numbers.tolist()]
         items = EncodedItems(self.features[selection], ids, self.space, 0)
         if self.codes is not None:
             items.codes = self.codes[selection]
@@ -125,12 +129,12 @@ class EncodedItems:
         float64 array, shape (n, n_labels), or None
             None where the cache would take more memory than it may. It must not be changed.
         """
-        origin, rows = (self, None) if self._origin is None else self._origin
-        n_bytes = 8 * n_labels * len(origin)
-        logits = origin._logits.get(sources, n_bytes, lambda: score(origin))
-        if logits is None or rows is None:
-            return logits
-        return logits[rows]
+        if self._origin is not None:
+            origin, rows = self._origin
+            logits = origin.logits(sources, n_labels, score)
+            return None if logits is None else logits[rows]
+        n_bytes = 8 * n_labels * len(self)
+        return self._logits.get(sources, n_bytes, lambda: score(self))
 
 
 class _TableCache:
@@ -173,6 +177,8 @@ def _are_consecutive(numbers: IntArray) -> bool:
 
 def item_names(X: Any) -> list[str] | None:
     """Return the ids of items, or their files; None where only their numbers tell them apart."""
+    from polyseme.io.join import without_ids
+
     _, ids = without_ids(X)
     if ids is None and isinstance(X, (list, tuple)) and X:
         files = [str(item) for item in X if isinstance(item, (str, Path))]

@@ -208,11 +208,13 @@ def explain_label(
 
 def _encode_tags_alone(space: ConceptSpace, tags: sp.csr_matrix) -> EncodedFeatures:
     """Encode one tag set (1, n_labels) as an item of which no features are known."""
+    n_dimensions = space.members_.n_dimensions
     n_coordinates = space.linear_.n_coordinates
+    ordered_tags = tags[:, space.order_].toarray()
     return EncodedFeatures(
         codes=space.encode_documents(tags),
-        direct=np.zeros((1, space.members_.n_dimensions), dtype=np.float32),
-        probable=np.asarray(tags[:, space.order_].toarray(), dtype=np.float32),
+        direct=np.zeros((1, n_dimensions), dtype=np.float32),
+        probable=np.asarray(ordered_tags, dtype=np.float32),
         coordinates=np.zeros((1, n_coordinates), dtype=np.float32),
     )
 
@@ -220,7 +222,8 @@ def _encode_tags_alone(space: ConceptSpace, tags: sp.csr_matrix) -> EncodedFeatu
 def _feature_part(space: ConceptSpace, encoded: EncodedFeatures, weights: Matrix) -> float:
     """Compute what an item's features say directly, beyond what they say on average."""
     n_dimensions = space.members_.n_dimensions
-    feature_code = np.hstack([encoded.direct, encoded.coordinates])[0].astype(np.float64)
+    feature_codes = np.hstack([encoded.direct, encoded.coordinates])
+    feature_code = feature_codes[0].astype(np.float64)
     difference = feature_code - space.mean_code_
     difference[:n_dimensions] *= 1 - space.context
     return float(difference @ weights)
@@ -229,10 +232,12 @@ def _feature_part(space: ConceptSpace, encoded: EncodedFeatures, weights: Matrix
 def _vote_part(scorer: LabelScorer, codes: Floats, column: int) -> float:
     """Compute what known documents near an item's code say, beyond what all of them do."""
     store = scorer.store
-    frequency = store.counts[column] / max(len(store.ids), 1)
+    n_documents = max(len(store.ids), 1)
+    frequency = store.counts[column] / n_documents
     share = scorer.vote_shares(codes)[0, column]
-    logits = vote_logits(np.array([share, frequency]), scorer.space.priming)
-    return float(logits[0] - logits[1])
+    votes = np.array([share, frequency])
+    near, everywhere = vote_logits(votes, scorer.space.priming)
+    return float(near - everywhere)
 
 
 def integrated_gradients(
@@ -244,24 +249,33 @@ def integrated_gradients(
     (n_dimensions,). Parts (n_labels,) sum to the change of the logit: midpoints leave a small
     remainder, which is shared out in proportion to the parts' sizes.
     """
-    midpoints = (np.arange(_PLACES, dtype=np.float32) + 0.5) / _PLACES
+    places = np.arange(_PLACES, dtype=np.float32)
+    midpoints = (places + 0.5) / _PLACES
     difference = end - start
     member_weights = weights.reshape(len(members), 1, -1).astype(np.float32)
     (first, bias), (second, offset) = members.document_layers
 
-    # Forwards through the two layers at every midpoint, then backwards.
-    units = rectified(affine(start + midpoints[:, None] * difference, first, bias))
+    # Forwards through the two layers at every midpoint.
+    path = start + midpoints[:, None] * difference
+    units = rectified(affine(path, first, bias))
     codes = squashed(affine(units, second, offset))
+
+    # Backwards: tanh' = 1 - tanh².
     code_gradients = member_weights * (1 - codes * codes)
-    unit_gradients = (code_gradients @ second.mT) * (units > 0)
-    tag_gradients = (unit_gradients @ first.mT).sum(axis=0).mean(axis=0)
+    is_active = units > 0
+    unit_gradients = (code_gradients @ second.mT) * is_active
+    member_gradients = unit_gradients @ first.mT
+    gradients = member_gradients.sum(axis=0)
+    tag_gradients = gradients.mean(axis=0)
     contributions = (tag_gradients * difference).astype(np.float64)
 
     end_codes = members.encode_documents(np.stack([start, end]))
     code_change = end_codes[:, 1:] - end_codes[:, :1]
-    logit_change = float((member_weights * code_change).sum(dtype=np.float64))
+    weighted_change = member_weights * code_change
+    logit_change = float(weighted_change.sum(dtype=np.float64))
     remainder = logit_change - contributions.sum()
     sizes = np.abs(contributions)
-    if not sizes.sum() > 0:
+    total_size = sizes.sum()
+    if not total_size > 0:
         return np.asarray(contributions)
-    return np.asarray(contributions + remainder * sizes / sizes.sum())
+    return np.asarray(contributions + remainder * sizes / total_size)

@@ -103,7 +103,8 @@ class KnownDocuments:
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
-        n_sets, n_labels = len(self.points), len(self.labels)
+        n_sets = len(self.points)
+        n_labels = len(self.labels)
         return f"KnownDocuments({len(self.ids)} documents, {n_sets} tag sets, {n_labels} labels)"
 
     @classmethod
@@ -131,7 +132,8 @@ class KnownDocuments:
         dropped : tuple of str
             The names of documents without a label.
         """
-        no_points = np.zeros((0, space.axes_.shape[1]), dtype=np.float32)
+        n_axes = space.axes_.shape[1]
+        no_points = np.zeros((0, n_axes), dtype=np.float32)
         empty = cls(*no_documents(labels), no_points)
         documents, _, dropped = empty.add(space, label_sets)
         if corpus is not label_sets:
@@ -153,22 +155,27 @@ class KnownDocuments:
             learned.
         """
         grown = with_documents(self._documents, corpus)
-        points = space.document_points(grown.fresh[:, : self.n_learned])
-        store = KnownDocuments(*grown.known, np.concatenate([self.points, points]))
+        learned_tags = grown.fresh[:, : self.n_learned]
+        new_points = space.document_points(learned_tags)
+        points = np.concatenate([self.points, new_points])
+        store = KnownDocuments(*grown.known, points)
         return store, grown.ids, grown.dropped
 
     def remove(self, ids: Collection[str]) -> KnownDocuments:
         """Return them without some documents; new labels that none holds disappear."""
         shrunk = without_documents(self._documents, ids)
         _, first_rows = np.unique(shrunk.known.sets, return_index=True)
-        former_sets = self.sets[shrunk.kept]
-        return KnownDocuments(*shrunk.known, self.points[former_sets[first_rows]])
+        row_sets = self.sets[shrunk.kept]
+        former_sets = row_sets[first_rows]
+        points = self.points[former_sets]
+        return KnownDocuments(*shrunk.known, points)
 
     def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> KnownDocuments:
         """Return them with some labels taken out of all documents."""
         removed = set(labels)
         stays = [label not in removed for label in self.labels]
-        selector = sp.diags_array(np.array(stays, dtype=np.int8), dtype=np.int8)
+        diagonal = np.array(stays, dtype=np.int8)
+        selector = sp.diags_array(diagonal, dtype=np.int8)
         matrix = sp.csr_matrix(self.matrix @ selector)
         return self._with_matrix(space, matrix)
 
@@ -177,16 +184,20 @@ class KnownDocuments:
         n_labels = len(self.labels)
         columns = np.arange(n_labels)
         new_columns = columns.copy()
-        new_columns[self.labels.index(label)] = self.labels.index(into)
-        entries = (np.ones(n_labels, dtype=np.int8), (columns, new_columns))
+        column = self.labels.index(label)
+        new_columns[column] = self.labels.index(into)
+        values = np.ones(n_labels, dtype=np.int8)
+        entries = (values, (columns, new_columns))
         joiner = sp.csr_matrix(entries, shape=(n_labels, n_labels))
-        return self._with_matrix(space, sp.csr_matrix(self.matrix @ joiner))
+        matrix = sp.csr_matrix(self.matrix @ joiner)
+        return self._with_matrix(space, matrix)
 
     def renamed(self, label: str, name: str) -> KnownDocuments:
         """Return them with another name for a label."""
         column = self.labels.index(label)
-        labels = (*self.labels[:column], name, *self.labels[column + 1 :])
-        return replace(self, labels=labels)
+        labels = list(self.labels)
+        labels[column] = name
+        return replace(self, labels=tuple(labels))
 
     def _with_matrix(self, space: ConceptSpace, matrix: sp.csr_matrix) -> KnownDocuments:
         """Return other documents (n_documents, n_labels) under the same names.
@@ -195,12 +206,14 @@ class KnownDocuments:
         """
         documents = sp.csr_matrix(matrix, dtype=bool)
         documents.eliminate_zeros()
-        is_held = np.asarray(documents.sum(axis=0)).ravel() > 0
+        counts = np.asarray(documents.sum(axis=0)).ravel()
+        is_held = counts > 0
         is_held[: self.n_learned] = True
         documents = documents[:, is_held]
         labels = tuple(compress(self.labels, is_held))
         distinct, sets = unique_rows(documents)
-        points = space.document_points(distinct[:, : self.n_learned])
+        learned_tags = distinct[:, : self.n_learned]
+        points = space.document_points(learned_tags)
         return KnownDocuments(labels, self.n_learned, self.ids, documents, sets, points)
 
     @property
@@ -213,7 +226,8 @@ class KnownDocuments:
     @cached_property
     def _set_counts(self) -> IntArray:
         """How many documents each distinct tag set stands for, (n_sets,)."""
-        return np.bincount(self.sets, minlength=len(self.points)).astype(np.int64)
+        counts = np.bincount(self.sets, minlength=len(self.points))
+        return counts.astype(np.int64)
 
     @cached_property
     def _voters(self) -> Voters:
@@ -259,11 +273,15 @@ class KnownDocuments:
         none.
         """
         cosines = (self.points @ point).astype(np.float64)
-        votes = np.exp((cosines - 1) / TEMPERATURE) * self._set_counts
-        shares = votes / max(float(votes.sum()), 1e-30)
+        # vote = count * exp((cosine - 1) / temperature)
+        kernel = np.exp((cosines - 1) / TEMPERATURE)
+        votes = kernel * self._set_counts
+        total = max(float(votes.sum()), 1e-30)
+        shares = votes / total
         label = self.labels[column] if column < len(self.labels) else None
+        falling = np.argsort(-cosines, kind="stable")
         neighbours = []
-        for tag_set in np.argsort(-cosines, kind="stable")[:k].tolist():
+        for tag_set in falling[:k].tolist():
             rows = np.flatnonzero(self.sets == tag_set)
             document = self.document(int(rows[0]))
             neighbour = Neighbour(
@@ -286,21 +304,27 @@ class KnownDocuments:
 
         rows = np.arange(len(self.ids), dtype=np.int64)
         documents = np.repeat(rows, np.diff(self.matrix.indptr))
-        points = self.points[self.sets[documents]]
+        sets = self.sets[documents]
         columns = self.matrix.indices.astype(np.int64)
-        return Concepts(points, columns, documents, self.labels, np.zeros(0, dtype=np.int64))
+        no_senses = np.zeros(0, dtype=np.int64)
+        return Concepts(self.points[sets], columns, documents, self.labels, no_senses)
 
     # ------------------------------------------------------------------ persistence
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return them as JSON values and arrays, for saving without pickle."""
-        config = {"labels": list(self.labels), "n_learned": self.n_learned, "ids": list(self.ids)}
-        return config, {
+        config = {
+            "labels": list(self.labels),
+            "n_learned": self.n_learned,
+            "ids": list(self.ids),
+        }
+        arrays: dict[str, NDArray[Any]] = {
             "indices": self.matrix.indices.astype(np.int64),
             "indptr": self.matrix.indptr.astype(np.int64),
             "sets": self.sets,
             "points": self.points,
         }
+        return config, arrays
 
     @classmethod
     def from_state(
@@ -308,14 +332,17 @@ class KnownDocuments:
     ) -> KnownDocuments:
         """Rebuild them from `get_state`."""
         _VALUES.check(config)
-        labels, ids = tuple(config["labels"]), tuple(config["ids"])
-        require(config["n_learned"] <= len(labels), "n_learned", "a number of its labels")
+        labels = tuple(config["labels"])
+        ids = tuple(config["ids"])
+        n_learned = config["n_learned"]
+        require(n_learned <= len(labels), "n_learned", "a number of its labels")
         check_arrays(arrays, _DECLARED, n_documents=len(ids), n_labels=len(labels))
         matrix = documents_of(arrays, ids, labels)
         distinct, sets = unique_rows(matrix)
         check_places(arrays["sets"], sets, "sets")
-        require(len(arrays["points"]) == distinct.shape[0], "points", "as many as tag sets")
-        return cls(labels, config["n_learned"], ids, matrix, sets, np.array(arrays["points"]))
+        points = np.array(arrays["points"])
+        require(len(points) == distinct.shape[0], "points", "as many as tag sets")
+        return cls(labels, n_learned, ids, matrix, sets, points)
 
 
 _VALUES = Fields(

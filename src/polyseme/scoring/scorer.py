@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,10 +19,12 @@ from polyseme.base.validation import InputError, IntArray, first_few
 from polyseme.documents.tags import label_preference, rank_blocks
 from polyseme.scoring.correction_fit import CorrectionTable
 from polyseme.scoring.encoded import EncodedItems
-from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.space.calibration import new_label_frequencies
 from polyseme.space.concept_space import ConceptSpace, Readout
 from polyseme.space.votes import vote_logits
+
+if TYPE_CHECKING:
+    from polyseme.scoring.known_documents import KnownDocuments
 
 Features = NDArray[np.float64] | sp.csr_matrix
 Items = Features | EncodedItems
@@ -141,7 +143,8 @@ class LabelScorer:
         labels = store.labels + named.labels
         kinds = np.full(len(labels), "oov")
         in_use = np.ones(len(labels), dtype=bool)
-        of_items, of_tags = _concatenate(item_readouts), _concatenate(tag_readouts)
+        of_items = _concatenate(item_readouts)
+        of_tags = _concatenate(tag_readouts)
         return cls(space, store, labels, of_items, of_tags, kinds, in_use)
 
     # ------------------------------------------------------------------ codes
@@ -210,16 +213,20 @@ class LabelScorer:
 
     def plain_logits(self, codes: Floats) -> Matrix:
         """Score every label by codes of items, (n, n_labels), without corrections."""
-        logits = codes @ self.of_items.weights + self.of_items.intercepts
+        weights, intercepts = self.of_items
+        logits = codes @ weights + intercepts
         if self.space.priming:
             n_learned = self.store.n_learned
-            shares = self.store.vote_shares(self.space.points(codes))[:, :n_learned]
-            logits[:, :n_learned] += vote_logits(shares, self.space.priming)
+            points = self.space.points(codes)
+            shares = self.store.vote_shares(points)
+            # The readout has its share in its weights already; see `votes.mix`.
+            logits[:, :n_learned] += vote_logits(shares[:, :n_learned], self.space.priming)
         return np.asarray(logits)
 
     def tag_logits(self, codes: Floats) -> Matrix:
         """Score every label by codes of tag sets, (n, n_labels)."""
-        return np.asarray(codes @ self.of_tags.weights + self.of_tags.intercepts)
+        weights, intercepts = self.of_tags
+        return np.asarray(codes @ weights + intercepts)
 
     def logits(self, codes: Floats, features: Items | None) -> Matrix:
         """Score every label by codes of items or tag sets, (n, n_labels), with corrections."""
@@ -332,7 +339,8 @@ class LabelScorer:
     def preference(self) -> IntArray:
         """The order of classes with equal scores, (n_classes,): the commoner label is first."""
         counts = np.zeros(len(self.labels))
-        counts[: len(self.store.labels)] = self.store.counts
+        n_held = len(self.store.labels)
+        counts[:n_held] = self.store.counts
         return label_preference(self.in_class_order(counts, 0))
 
     def thresholds(self, seen_threshold: float, unseen_threshold: float) -> Matrix:
@@ -351,11 +359,13 @@ class LabelScorer:
         """Sum up the votes of all known documents for items, (n,), where they have a part."""
         if not self.space.priming:
             return np.zeros(len(codes))
-        return self.store.total_votes(self.space.points(codes))
+        points = self.space.points(codes)
+        return self.store.total_votes(points)
 
     def coded(self, codes: Floats, total_votes: Matrix) -> CodedItems:
         """Return items whose labels are to be scored one at a time, from their codes and votes."""
-        return CodedItems(codes.astype(np.float64), self.space.points(codes), total_votes)
+        points = self.space.points(codes)
+        return CodedItems(codes.astype(np.float64), points, total_votes)
 
     def label_logits(self, items: CodedItems, column: int) -> Matrix:
         """Score one label of encoded items, (n,), without corrections.
@@ -376,29 +386,39 @@ class LabelScorer:
         sources = [source for source, target in self.implications if target == column]
         if not sources:
             return column
-        logits = self.logits(self.codes(features, tags), features)[0]
+        codes = self.codes(features, tags)
+        (logits,) = self.logits(codes, features)
         return max([column, *sources], key=lambda source: logits[source])
 
     # ------------------------------------------------------------------ parts
 
     def _blocks(self, n: int) -> list[slice]:
         """Return the rows, of n, that are scored at a time."""
-        return rank_blocks(n, max(len(self.labels), _LEAST_COLUMNS))
+        n_columns = max(len(self.labels), _LEAST_COLUMNS)
+        return rank_blocks(n, n_columns)
 
     def _cached_logits(self, items: EncodedItems) -> Matrix | None:
         """Return the cached logits of encoded items, without corrections, (n, n_labels)."""
         settings = np.array([self.space.priming, self.space.context])
         matrix = self.store.matrix
         # While all of these are the same, so are the logits.
-        sources: list[NDArray[Any]] = [self.store.points, self.store.sets]
-        sources += [matrix.indices, matrix.indptr, *self.of_items, settings]
+        sources: list[NDArray[Any]] = [
+            self.store.points,
+            self.store.sets,
+            matrix.indices,
+            matrix.indptr,
+            self.of_items.weights,
+            self.of_items.intercepts,
+            settings,
+        ]
         return items.logits(sources, len(self.labels), self._all_plain_logits)
 
     def _all_plain_logits(self, items: EncodedItems) -> Matrix:
         """Score every label of encoded items, (n, n_labels), without corrections."""
         logits = np.empty((len(items), len(self.labels)))
         for rows in self._blocks(len(items)):
-            logits[rows] = self.plain_logits(self.codes(items[rows], None))
+            codes = self.codes(items[rows], None)
+            logits[rows] = self.plain_logits(codes)
         return logits
 
     def _projections(self, features: Items) -> Floats:
@@ -424,12 +444,15 @@ def _within(pairs: Sequence[tuple[int, int]], columns: Sequence[int]) -> list[tu
     places = []
     for source, target in pairs:
         if source in place_by_column and target in place_by_column:
-            places.append((place_by_column[source], place_by_column[target]))
+            source_place = place_by_column[source]
+            target_place = place_by_column[target]
+            places.append((source_place, target_place))
     return places
 
 
 def _concatenate(readouts: Sequence[Readout]) -> Readout:
     """Return the readouts of several groups of labels as one."""
-    weights = [readout.weights for readout in readouts]
+    weight_tables = [readout.weights for readout in readouts]
     intercepts = [readout.intercepts for readout in readouts]
-    return Readout(np.concatenate(weights, axis=1, dtype=np.float32), np.concatenate(intercepts))
+    weights = np.concatenate(weight_tables, axis=1, dtype=np.float32)
+    return Readout(weights, np.concatenate(intercepts))

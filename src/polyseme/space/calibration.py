@@ -39,7 +39,9 @@ class Calibration(NamedTuple):
 
 def logit(probabilities: Matrix) -> Matrix:
     """Return the logits of probabilities, which are kept a millionth away from 0 and 1."""
-    safe = np.minimum(np.maximum(probabilities, _SMALLEST), 1 - _SMALLEST)
+    # log(p / (1 - p))
+    above = np.maximum(probabilities, _SMALLEST)
+    safe = np.minimum(above, 1 - _SMALLEST)
     return np.asarray(np.log(safe) - np.log1p(-safe))
 
 
@@ -164,9 +166,11 @@ def expected_frequencies(
     items may have theirs `elsewhere`: label sets then use labels otherwise, and what counts is how
     often training items have a label or, where it is unseen, are expected to (`on_items`).
     """
-    weighted_counts = n_items * on_items + 0.5 * priors
-    smooth = weighted_counts / (n_items + 0.5)
-    mixed = (1 - elsewhere) * priors + elsewhere * smooth
+    counts = n_items * on_items
+    smooth = (counts + 0.5 * priors) / (n_items + 0.5)
+    from_documents = (1 - elsewhere) * priors
+    from_items = elsewhere * smooth
+    mixed = from_documents + from_items
     return np.asarray(np.clip(mixed, _SMALLEST, 1 - _SMALLEST))
 
 
@@ -180,6 +184,8 @@ def new_label_frequencies(counts: Matrix, holding: int, added: int, typical: flo
     typically are.
     """
     n_candidates = max(added, holding)
-    sampled = (counts + _USUAL * typical) / (n_candidates + _USUAL)
+    usual_count = _USUAL * typical
+    sampled = (counts + usual_count) / (n_candidates + _USUAL)
     share = 1 - holding / max(n_candidates, 1)
-    return np.asarray(share * sampled + (1 - share) * typical)
+    usual_part = (1 - share) * typical
+    return np.asarray(share * sampled + usual_part)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -100,24 +101,24 @@ class _Sums(NamedTuple):
     squares: Matrix  # (n_features, n_features)
     products: Matrix  # (n_features, n_seen)
 
-    def plus(self, other: _Sums) -> _Sums:
+    def plus(self, addend: _Sums) -> _Sums:
         """Return the sums over both groups of items."""
         return _Sums(
-            self.n + other.n,
-            self.features + other.features,
-            self.truth + other.truth,
-            self.squares + other.squares,
-            self.products + other.products,
+            self.n + addend.n,
+            self.features + addend.features,
+            self.truth + addend.truth,
+            self.squares + addend.squares,
+            self.products + addend.products,
         )
 
-    def minus(self, other: _Sums) -> _Sums:
+    def minus(self, subset: _Sums) -> _Sums:
         """Return the sums without a group of items that is part of these."""
         return _Sums(
-            self.n - other.n,
-            self.features - other.features,
-            self.truth - other.truth,
-            self.squares - other.squares,
-            self.products - other.products,
+            self.n - subset.n,
+            self.features - subset.features,
+            self.truth - subset.truth,
+            self.squares - subset.squares,
+            self.products - subset.products,
         )
 
     @property
@@ -159,12 +160,11 @@ class Ridge:
     """
 
     def __init__(self, features: Standardised, truth: sp.csr_matrix, folds: IntArray) -> None:
-        self._features, self._truth, self._folds = features, truth, folds
+        self._features = features
+        self._truth = truth
+        self._folds = folds
         self._of_fold = {int(fold): self._sum_up(folds == fold) for fold in np.unique(folds)}
-        first, *others = self._of_fold.values()
-        self._all = first
-        for sums in others:
-            self._all = self._all.plus(sums)
+        self._all = reduce(_Sums.plus, self._of_fold.values())
         self.penalty, self.quality = self._choose_penalty()
 
     def _sum_up(self, in_fold: NDArray[np.bool_]) -> _Sums:
@@ -173,13 +173,17 @@ class Ridge:
         total: _Sums | None = None
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
-            features, truth = self._features(block), self._truth[block]
+            features = self._features(block)
+            truth = self._truth[block]
+            label_counts = truth.sum(axis=0)
+            squares = features.T @ features
+            products = (truth.T @ features).T
             sums = _Sums(
-                len(block),
-                features.sum(axis=0, dtype=np.float64),
-                np.asarray(truth.sum(axis=0), dtype=np.float64).ravel(),
-                np.asarray(features.T @ features, dtype=np.float64),
-                np.asarray((truth.T @ features).T, dtype=np.float64),
+                n=len(block),
+                features=features.sum(axis=0, dtype=np.float64),
+                truth=np.asarray(label_counts, dtype=np.float64).ravel(),
+                squares=np.asarray(squares, dtype=np.float64),
+                products=np.asarray(products, dtype=np.float64),
             )
             total = sums if total is None else total.plus(sums)
         assert total is not None
@@ -187,19 +191,22 @@ class Ridge:
 
     def _choose_penalty(self) -> tuple[float, float]:
         """Return the penalty by which one fold is ranked best, and the quality of that ranking."""
-        fold, of_fold = next(iter(self._of_fold.items()))
-        others = self._all.minus(of_fold)
-        if not others.n:
+        fold, fold_sums = next(iter(self._of_fold.items()))
+        sums = self._all.minus(fold_sums)
+        if not sums.n:
             return PENALTIES[-1], 0.0
         most = measured_items(self._truth.shape[1])
-        rows = spaced(np.flatnonzero(self._folds == fold), most)
-        features = self._features(rows) - others.mean.astype(np.float32)
+        fold_rows = np.flatnonzero(self._folds == fold)
+        rows = spaced(fold_rows, most)
+        centre = sums.mean.astype(np.float32)
+        features = self._features(rows) - centre
         carried = self._truth[rows].toarray() > 0
-        shares = others.truth / others.n
+        shares = sums.truth / sums.n
 
         qualities = []
-        for coefficients in _solve(others, PENALTIES):
-            qualities.append(ranking_quality(carried, shares + features @ coefficients))
+        for coefficients in _solve(sums, PENALTIES):
+            predictions = shares + features @ coefficients
+            qualities.append(ranking_quality(carried, predictions))
         best = int(np.argmax(qualities))
         return PENALTIES[best], qualities[best]
 
@@ -215,7 +222,11 @@ class Ridge:
         """
         sums = self._all.minus(self._of_fold[without])
         (coefficients,) = _solve(sums, [self.penalty])
-        return [np.asarray((features - sums.mean) @ coefficients) for features in tables]
+        predictions = []
+        for features in tables:
+            centred = features - sums.mean
+            predictions.append(np.asarray(centred @ coefficients))
+        return predictions
 
     def path(self, weight: float, spreads: Matrix) -> LinearPath:
         """Return the path that adds predictions in their spreads (n_seen,), times a weight.
@@ -226,12 +237,15 @@ class Ridge:
         coefficients, centre = self.coefficients()
         coefficients /= spreads
         sample = spaced(np.arange(self._all.n), APPROXIMATED)
-        loadings = _loadings((self._features(sample) - centre) @ coefficients)
+        centred = self._features(sample) - centre
+        loadings = _loadings(centred @ coefficients)
         directions = coefficients @ loadings.T
+        offsets = -centre @ directions
+        labels = weight * loadings
         return LinearPath.empty(*coefficients.shape)._replace(
             weights=directions.astype(np.float32),
-            offsets=(-centre @ directions).astype(np.float32),
-            labels=(weight * loadings).astype(np.float32),
+            offsets=offsets.astype(np.float32),
+            labels=labels.astype(np.float32),
         )
 
 
@@ -258,13 +272,17 @@ class KernelRidge:
     """
 
     def __init__(self, features: Floats, truth: sp.csr_matrix, folds: IntArray) -> None:
-        self._features, self._folds = features, folds
+        self._features = features
+        self._folds = folds
         carried = np.asarray(truth.toarray(), dtype=np.float32)
-        self._carried, self._deviations = carried > 0, carried - carried.mean(axis=0)
-        sample = spaced(np.arange(len(features)), _DISTANCE_ITEMS)
-        distances = squared_distances(features[sample], features[sample])
+        self._carried = carried > 0
+        self._deviations = carried - carried.mean(axis=0)
+        sample = features[spaced(np.arange(len(features)), _DISTANCE_ITEMS)]
+        distances = squared_distances(sample, sample)
         distances = distances[distances > _LEAST_SPREAD]
-        self.scale = KERNEL_SCALE / float(np.median(distances)) if len(distances) else 1.0
+        self.scale = 1.0
+        if len(distances):
+            self.scale = KERNEL_SCALE / float(np.median(distances))
         self._kernel = gaussian_kernel(features, features, self.scale)
         self.penalty = self._choose_penalty()
         self.quality = self._fold_quality(np.arange(len(folds)), self.penalty)
@@ -273,31 +291,35 @@ class KernelRidge:
         """Return the penalty by which the items of one fold are ranked best, among some items."""
         rows = spaced(np.arange(len(self._folds)), PENALTY_ITEMS)
         qualities = [self._fold_quality(rows, penalty) for penalty in KERNEL_PENALTIES]
-        return KERNEL_PENALTIES[int(np.argmax(qualities))]
+        best = int(np.argmax(qualities))
+        return KERNEL_PENALTIES[best]
 
     def _fold_quality(self, rows: IntArray, penalty: float) -> float:
         """Return how well the first fold of some items is ranked by the others of them."""
         held_out = self._folds[rows] == self._folds.min()
-        measured, others = spaced(rows[held_out], MEASURED), rows[~held_out]
-        if not len(measured) or not len(others):
+        measured = spaced(rows[held_out], MEASURED)
+        learned = rows[~held_out]
+        if not len(measured) or not len(learned):
             return 0.0
-        coefficients = _solve_kernel(
-            self._kernel[np.ix_(others, others)], penalty, self._deviations[others]
-        )
-        predictions = self._kernel[np.ix_(measured, others)] @ coefficients
+        coefficients = self._solve(learned, penalty)
+        kernel = self._kernel[np.ix_(measured, learned)]
+        predictions = kernel @ coefficients
         shares = self._carried.mean(axis=0)
         return ranking_quality(self._carried[measured], shares + predictions)
+
+    def _solve(self, rows: IntArray, penalty: float) -> Floats:
+        """Return the coefficients (n, n_seen) that are learned on some items."""
+        kernel = self._kernel[np.ix_(rows, rows)]
+        return _solve_kernel(kernel, penalty, self._deviations[rows])
 
     def predict(self, tables: Sequence[Floats], without: int) -> list[Matrix]:
         """Return predictions for tables of standardised features, learned without one fold.
 
         They are deviations from the labels' shares, (n, n_seen) for a table (n, n_features).
         """
-        others = np.flatnonzero(self._folds != without)
-        coefficients = _solve_kernel(
-            self._kernel[np.ix_(others, others)], self.penalty, self._deviations[others]
-        )
-        landmarks = self._features[others]
+        learned = np.flatnonzero(self._folds != without)
+        coefficients = self._solve(learned, self.penalty)
+        landmarks = self._features[learned]
         predictions = []
         for features in tables:
             kernel = gaussian_kernel(features, landmarks, self.scale)
@@ -309,10 +331,12 @@ class KernelRidge:
         coefficients = _solve_kernel(self._kernel, self.penalty, self._deviations) / spreads
         sample = spaced(np.arange(len(self._kernel)), APPROXIMATED)
         loadings = _loadings(self._kernel[sample] @ coefficients)
+        weights = coefficients @ loadings.T
+        labels = weight * loadings
         return LinearPath(
-            weights=(coefficients @ loadings.T).astype(np.float32),
+            weights=weights.astype(np.float32),
             offsets=np.zeros(len(loadings), dtype=np.float32),
-            labels=(weight * loadings).astype(np.float32),
+            labels=labels.astype(np.float32),
             landmarks=self._features,
             scale=np.array([self.scale], dtype=np.float32),
         )
@@ -336,11 +360,14 @@ def measured_items(n_labels: int) -> int:
 
 def spaced(rows: IntArray, most: int) -> IntArray:
     """Return so many of some rows at the most, evenly spaced."""
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64)]
+    n_rows = min(len(rows), most)
+    places = np.linspace(0, len(rows) - 1, n_rows)
+    return rows[places.astype(np.int64)]
 
 
 def squared_distances(first: Floats, second: Floats) -> Floats:
     """Return the squared distances of rows, (n_first, n_second)."""
+    # |a - b|² = |a|² - 2 a·b + |b|²
     distances = first @ second.T
     distances *= -2
     distances += np.einsum("nd,nd->n", first, first)[:, None]
@@ -360,8 +387,10 @@ def _solve_kernel(kernel: Floats, penalty: float, targets: Floats) -> Floats:
     """Return the coefficients (n, n_labels) of kernel ridge regression; `kernel` stays as it is."""
     from scipy.linalg import cho_factor, cho_solve
 
+    # (K + penalty I) coefficients = targets
     penalised = kernel.copy()
-    penalised[np.diag_indices_from(penalised)] += np.float32(penalty)
+    diagonal = np.diag_indices_from(penalised)
+    penalised[diagonal] += np.float32(penalty)
     factor = cho_factor(penalised, lower=True, overwrite_a=True, check_finite=False)
     return np.asarray(cho_solve(factor, targets, check_finite=False), dtype=np.float32)
 
@@ -390,7 +419,9 @@ def _solve(sums: _Sums, penalties: Iterable[float]) -> Iterator[Floats]:
     """
     from scipy.linalg import cho_factor, cho_solve
 
-    scatter, cross = sums.scatter.astype(np.float32), sums.cross.astype(np.float32)
+    # (Xᵀ X + penalty n I) coefficients = Xᵀ Y, all centred
+    scatter = sums.scatter.astype(np.float32)
+    cross = sums.cross.astype(np.float32)
     diagonal = np.diag_indices_from(scatter)
     for penalty in penalties:
         penalised = scatter.copy()
@@ -401,8 +432,10 @@ def _solve(sums: _Sums, penalties: Iterable[float]) -> Iterator[Floats]:
 
 def leave_out(features: Floats, seed: int) -> Floats:
     """Return features of which the share `LEFT_OUT` is 0 and the others are stronger for it."""
-    drawn = np.random.default_rng(seed).random(features.shape, dtype=np.float32)
-    return np.asarray(features * (drawn >= LEFT_OUT) / (1 - LEFT_OUT), dtype=np.float32)
+    generator = np.random.default_rng(seed)
+    numbers = generator.random(features.shape, dtype=np.float32)
+    stays = numbers >= LEFT_OUT
+    return np.asarray(features * stays / (1 - LEFT_OUT), dtype=np.float32)
 
 
 def ranking_precisions(carried: NDArray[np.bool_], scores: Matrix) -> tuple[Matrix, Matrix]:
@@ -411,13 +444,18 @@ def ranking_precisions(carried: NDArray[np.bool_], scores: Matrix) -> tuple[Matr
         warnings.simplefilter("ignore", PolysemeWarning)
         of_items = np.asarray(example_precision(carried, scores))
         of_labels = np.asarray(concept_precision(carried, scores))
-    return of_items[np.isfinite(of_items)], of_labels[np.isfinite(of_labels)]
+    defined_of_items = of_items[np.isfinite(of_items)]
+    defined_of_labels = of_labels[np.isfinite(of_labels)]
+    return defined_of_items, defined_of_labels
 
 
 def ranking_quality(carried: NDArray[np.bool_], scores: Matrix) -> float:
     """Return E-MAP plus C-MAP, each of which is 0 where there is nothing to measure."""
-    precisions = ranking_precisions(carried, scores)
-    return sum(float(part.mean()) for part in precisions if len(part))
+    quality = 0.0
+    for precisions in ranking_precisions(carried, scores):
+        if len(precisions):
+            quality += float(precisions.mean())
+    return quality
 
 
 def choose_weight(
@@ -442,31 +480,37 @@ def choose_weight(
         What labels are calibrated to.
     """
     carried = truth > 0
-    precisions = []
+    item_precisions = []
+    label_precisions = []
     for weight in WEIGHTS:
         with_path = logits + weight * predictions
         with_path += match_frequencies(with_path, item_weights, frequencies)
-        precisions.append(ranking_precisions(carried, with_path))
-    without = precisions[0]
-    if min(len(part) for part in without) < 2:
+        of_items, of_labels = ranking_precisions(carried, with_path)
+        item_precisions.append(of_items)
+        label_precisions.append(of_labels)
+    if min(len(item_precisions[0]), len(label_precisions[0])) < 2:
         return 0.0
 
-    gains = [
-        sum(float((part - base).mean()) for part, base in zip(parts, without, strict=True))
-        for parts in precisions
-    ]
-    best = int(np.argmax(gains))
-    error_of_items, error_of_labels = (
-        _standard_error(part - base) for part, base in zip(precisions[best], without, strict=True)
-    )
-    return WEIGHTS[best] if gains[best] > np.hypot(error_of_items, error_of_labels) else 0.0
+    # The first weight is 0: without a path.
+    item_gains = [precisions - item_precisions[0] for precisions in item_precisions]
+    label_gains = [precisions - label_precisions[0] for precisions in label_precisions]
+    mean_item_gains = np.array([gains.mean() for gains in item_gains])
+    mean_label_gains = np.array([gains.mean() for gains in label_gains])
+    total_gains = mean_item_gains + mean_label_gains
+    best = int(np.argmax(total_gains))
+    error_of_items = _standard_error(item_gains[best])
+    error_of_labels = _standard_error(label_gains[best])
+    error = np.hypot(error_of_items, error_of_labels)
+    return WEIGHTS[best] if total_gains[best] > error else 0.0
 
 
 def log_loss(logits: Matrix, truth: Matrix, item_weights: Matrix, frequencies: Matrix) -> float:
     """Return the mean log loss of labels (n, n_labels) that are calibrated to frequencies."""
     calibrated = logits + match_frequencies(logits, item_weights, frequencies)
+    # -log p(y) = log(1 + exp(z)) - y z
     losses = np.logaddexp(0, calibrated) - truth * calibrated
-    return float(item_weights @ losses.mean(axis=1) / item_weights.sum())
+    item_losses = losses.mean(axis=1)
+    return float(item_weights @ item_losses / item_weights.sum())
 
 
 def _standard_error(values: Matrix) -> float:

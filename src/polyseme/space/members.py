@@ -33,9 +33,12 @@ class Shape(NamedTuple):
     def n_weights(self) -> tuple[int, int, int]:
         """Weights of the item encoder, of the document encoder and of the readout."""
         above = (self.hidden + 1) * self.code
-        items = (self.n_features + 1) * self.hidden + above if self.n_features else 0
-        documents = (self.n_labels + 1) * self.hidden + above
-        return items, documents, (self.code + 1) * self.n_outputs
+        item_weights = 0
+        if self.n_features:
+            item_weights = (self.n_features + 1) * self.hidden + above
+        document_weights = (self.n_labels + 1) * self.hidden + above
+        readout_weights = (self.code + 1) * self.n_outputs
+        return item_weights, document_weights, readout_weights
 
 
 class Members:
@@ -70,22 +73,27 @@ class Members:
         """Dimensions of the members' codes side by side."""
         return len(self) * self.shape.code
 
-    def select(self, some: slice) -> Members:
+    def select(self, places: slice) -> Members:
         """Return some of the members; they share their weights with these."""
-        return Members(self.shape, *(group[some] for group in self.groups))
+        groups = [group[places] for group in self.groups]
+        return Members(self.shape, *groups)
 
     def to(self, device: str) -> Members:
         """Return copies on a device; of tensors only."""
-        return Members(self.shape, *(group.to(device, copy=True) for group in self.groups))
+        groups = [group.to(device, copy=True) for group in self.groups]
+        return Members(self.shape, *groups)
 
     def arrays(self) -> Members:
         """Return copies as arrays, ready to be used; of tensors only."""
-        return Members(self.shape, *(group.cpu().numpy().copy() for group in self.groups))
+        groups = [group.cpu().numpy().copy() for group in self.groups]
+        return Members(self.shape, *groups)
 
     def encode_items(self, features: Any) -> Any:
         """Return the codes (n_members, n, code) of standardised features (n, n_features)."""
+        # code = tanh(W₂ max(W₁ x + b₁, 0) + b₂)
         first, second = self.item_layers
-        units = rectified(affine(self._for_all(features), *first))
+        rows = self._for_all(features)
+        units = rectified(affine(rows, *first))
         return squashed(affine(units, *second))
 
     def encode_documents(self, tags: Any) -> Any:
@@ -94,7 +102,9 @@ class Members:
         Where all but the first labels are 0, these alone will do.
         """
         (weights, bias), second = self.document_layers
-        units = rectified(affine(self._for_all(tags), weights[:, : tags.shape[1]], bias))
+        n_given = tags.shape[1]
+        rows = self._for_all(tags)
+        units = rectified(affine(rows, weights[:, :n_given], bias))
         return squashed(affine(units, *second))
 
     def encode_rows(self, tags: sp.csr_matrix) -> Floats:
@@ -102,7 +112,9 @@ class Members:
         (first, bias), layer = self.document_layers
         rows = sp.csr_matrix(tags, dtype=np.float32)
         units = np.stack([np.asarray(rows @ weights) for weights in first])
-        codes: Floats = squashed(affine(rectified(np.add(units, bias, out=units)), *layer))
+        units += bias
+        units = rectified(units)
+        codes: Floats = squashed(affine(units, *layer))
         return codes
 
     def read(self, codes: Any, columns: slice = slice(None)) -> Any:
@@ -111,8 +123,9 @@ class Members:
 
     def rows(self, array: Floats) -> Any:
         """Return an array as these members take it."""
-        tensors = not isinstance(self.readout, np.ndarray)
-        return self.readout.new_tensor(array) if tensors else array
+        if isinstance(self.readout, np.ndarray):
+            return array
+        return self.readout.new_tensor(array)
 
     def _for_all(self, rows: Any) -> Any:
         """Return rows (n, below) as every member takes them."""
@@ -146,29 +159,36 @@ class StartMembers(NamedTuple):
             Tensors, on the processor.
         numbers : int64 array, shape (n_members,)
         """
-        former, known = self.members, np.flatnonzero(self.places >= 0)
-        places = self.places[known]
-        layers = [
-            *zip(members.item_layers, former.item_layers, strict=True),
-            (members.document_layers[1], former.document_layers[1]),
-        ]
-        for (weights, bias), (former_weights, former_bias) in layers:
-            weights[:] = weights.new_tensor(former_weights[numbers])
-            bias[:] = bias.new_tensor(former_bias[numbers])
-        (weights, bias), (former_weights, former_bias) = (
-            members.document_layers[0],
-            former.document_layers[0],
-        )
+        former = self.members
+        old_columns = np.flatnonzero(self.places >= 0)
+        new_columns = np.flatnonzero(self.places < 0)
+        former_columns = self.places[old_columns]
+
+        # All layers but the first of the document encoder have the same shape as before.
+        layers = [*members.item_layers, members.document_layers[1]]
+        former_layers = [*former.item_layers, former.document_layers[1]]
+        for layer, former_layer in zip(layers, former_layers, strict=True):
+            for tensor, array in zip(layer, former_layer, strict=True):
+                tensor[:] = tensor.new_tensor(array[numbers])
+
+        # That layer has a row for each label, which is 0 for new ones.
+        weights, bias = members.document_layers[0]
+        former_weights, former_bias = former.document_layers[0]
+        old_rows = former_weights[numbers][:, former_columns]
         weights.zero_()
-        weights[:, known] = weights.new_tensor(former_weights[numbers][:, places])
+        weights[:, old_columns] = weights.new_tensor(old_rows)
         bias[:] = bias.new_tensor(former_bias[numbers])
-        new = np.flatnonzero(self.places < 0)
-        members.labels[..., new] = members.labels.new_tensor(self.new_weights[numbers])
-        members.bias[:, 0, new] = members.bias.new_tensor(self.new_biases[numbers])
+
+        # The readout.
+        members.labels[..., new_columns] = members.labels.new_tensor(self.new_weights[numbers])
+        members.bias[:, 0, new_columns] = members.bias.new_tensor(self.new_biases[numbers])
         if self.any_unseen:
-            known, places = np.append(known, -1), np.append(places, -1)
-        for mine, theirs in ((members.labels, former.labels), (members.bias, former.bias)):
-            mine[..., known] = mine.new_tensor(theirs[numbers][..., places])
+            old_columns = np.append(old_columns, -1)
+            former_columns = np.append(former_columns, -1)
+        readouts = [(members.labels, former.labels), (members.bias, former.bias)]
+        for tensor, array in readouts:
+            former_values = array[numbers][..., former_columns]
+            tensor[..., old_columns] = tensor.new_tensor(former_values)
 
 
 def affine(rows: Any, weights: Any, bias: Any) -> Any:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from polyseme.base.threads import n_cores
 from polyseme.base.validation import InputError, IntArray, check_number
 from polyseme.space.calibration import match_frequencies, sigmoid
+from polyseme.space.features import Features, standardise
 from polyseme.space.members import Members, Shape, StartMembers, likely, mean_of
 from polyseme.storage.array_checks import (
     Fields,
@@ -45,19 +46,10 @@ from polyseme.storage.model_file import within, write_model
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
-Features = NDArray[np.float64] | sp.csr_matrix
+
 
 # The kind of folder that holds the state of a training.
 CHECKPOINT = "training"
-# Standardised features are cut off here: one wild number must not carry an encoder away. Rare
-# detections and rare words reach 20 spreads and matter: at 3 the seen labels of HSUN lose 6 points
-# of C-MAP, at 10 half a point.
-_FARTHEST = 20.0
-# Squares of smaller spreads underflow.
-LEAST_SCALE = 1e-150
-# Values of one size differ by such a share through rounding alone.
-_ROUNDING = 1e-12
-_COLUMNS_TOGETHER = 64
 # No item stands for more than ten.
 _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
@@ -74,6 +66,8 @@ _MANY_RATES, _MANY_PASSES, _LEAST_PASSES = 1.5, 3.0, 3.5
 _MANY_ITEMS = 8000
 # Of a fit that starts from former members: its share of the steps, and of the learning rates.
 WARM_STEPS, WARM_RATES = 0.1, 0.5
+# Items that members answer for at a time.
+_BLOCK_ITEMS = 4096
 # Tables over documents and labels up to this size are kept dense.
 _DENSE_BYTES = 64 * 2**20
 
@@ -186,8 +180,11 @@ class SpacePlan:
 
     def rate_factor(self, number: int) -> float:
         """Return the factor on learning rates in a step: a rise, then half a cosine."""
-        warm = min(1.0, (number + 1) / max(0.1 * self.n_steps, 1.0))
-        return float(warm * 0.5 * (1 + np.cos(np.pi * number / self.n_steps)))
+        rising_steps = max(0.1 * self.n_steps, 1.0)
+        rise = min(1.0, (number + 1) / rising_steps)
+        # rise * (1 + cos(π t / T)) / 2
+        angle = np.pi * number / self.n_steps
+        return float(rise * 0.5 * (1 + np.cos(angle)))
 
     def sized(self, n_documents: int, n_items: int = 0) -> SpacePlan:
         """Fit members, batches and steps to the number of documents, dropout to that of items.
@@ -204,19 +201,29 @@ class SpacePlan:
         n_documents, n_items : int
             How many documents and tagged items there are.
         """
-        batch, times = self.document_batch, 1
-        while batch < 3072 and n_documents / batch > 400:
-            batch, times = 2 * batch, 2 * times
-        one_pass = max(n_documents / batch, 1.0)
-        few, many = n_documents < 500, n_documents > 20_000
-        dropout, item_batch = self.dropout, self.item_batch * times
-        probable_batch = self.probable_batch * times
+        factor = 1
+        while factor * self.document_batch < 3072:
+            n_batches = n_documents / (factor * self.document_batch)
+            if n_batches <= 400:
+                break
+            factor *= 2
+        batch = factor * self.document_batch
+        item_batch = factor * self.item_batch
+        probable_batch = factor * self.probable_batch
+        dropout = self.dropout
         if n_items >= _MANY_ITEMS:
             of_features, of_items, of_documents, of_codes = dropout
             dropout = (of_features / 3, of_items / 2, of_documents, of_codes * 3 / 7)
-            item_batch, probable_batch = max(item_batch, 128), max(probable_batch, 64)
+            item_batch = max(item_batch, 128)
+            probable_batch = max(probable_batch, 64)
+
+        few = n_documents < 500
+        many = n_documents > 20_000
+        one_pass = max(n_documents / batch, 1.0)
         least_passes = _MANY_PASSES if many else _LEAST_PASSES
-        n_steps = int(min(max(self.n_steps, least_passes * one_pass), 100 * one_pass))
+        least_steps = least_passes * one_pass
+        most_steps = 100 * one_pass
+        n_steps = int(min(max(self.n_steps, least_steps), most_steps))
         return replace(
             self,
             n_folds=min(self.n_folds, 3) if many else self.n_folds,
@@ -271,11 +278,16 @@ class SpacePlan:
         ----------
         n_labels, n_features : int
         """
-        inner = (self.hidden + 1) * self.code
-        items = (n_features + 1) * self.hidden + inner if n_features else 0
-        documents = (n_labels + 1) * self.hidden + inner
-        readout = (self.code + 1) * (n_labels + 1)
-        return 16 * self.n_folds * self.members_per_fold * (items + documents + readout)
+        above = (self.hidden + 1) * self.code
+        item_weights = 0
+        if n_features:
+            item_weights = (n_features + 1) * self.hidden + above
+        document_weights = (n_labels + 1) * self.hidden + above
+        readout_weights = (self.code + 1) * (n_labels + 1)
+        member_weights = item_weights + document_weights + readout_weights
+        n_members = self.n_folds * self.members_per_fold
+        bytes_a_weight = 16  # four numbers of 4 bytes
+        return bytes_a_weight * n_members * member_weights
 
     def within(self, n_documents: int, n_items: int) -> SpacePlan:
         """Let a step look at no more documents and items than there are; see `sized`."""
@@ -327,88 +339,29 @@ class TrainingData:
 
     def priors(self) -> Matrix:
         """Return how often documents hold each label, (n_outputs,), above 0 and below 1."""
-        m, n_label_sets = self.documents.shape[0], self.n_label_sets
+        n_documents = self.documents.shape[0]
+        n_label_sets = self.n_label_sets
         counts = np.asarray(self.documents.sum(axis=0), dtype=np.float64).ravel()
-        sizes = np.where(np.arange(self.n_labels) < self.n_seen, m, n_label_sets)
-        priors = np.minimum((counts + 0.5) / (sizes + 1), 1 - 0.5 / (m + 1))
+        sizes = np.full(self.n_labels, n_label_sets)
+        sizes[: self.n_seen] = n_documents
+        # prior = (count + ½) / (documents + 1)
+        smoothed = (counts + 0.5) / (sizes + 1)
+        highest = 1 - 0.5 / (n_documents + 1)
+        priors = np.minimum(smoothed, highest)
         if not self.n_unseen:
             return np.asarray(priors)
-        any_unseen = np.diff(self.documents[:n_label_sets, self.n_seen :].indptr) > 0
-        return np.append(priors, (any_unseen.sum() + 0.5) / (n_label_sets + 1))
+
+        unseen_tags = self.documents[:n_label_sets, self.n_seen :]
+        n_with_unseen = (np.diff(unseen_tags.indptr) > 0).sum()
+        any_unseen = (n_with_unseen + 0.5) / (n_label_sets + 1)
+        return np.append(priors, any_unseen)
 
     def label_weights(self, rarity: float) -> Floats:
         """Return the weight of each output, (n_outputs,), 1 on average; see `SpacePlan.rarity`."""
         priors = self.priors()
-        weights = (priors * (1 - priors)) ** -rarity
+        variances = priors * (1 - priors)
+        weights = variances**-rarity
         return np.asarray(weights / weights.mean(), dtype=np.float32)
-
-
-def column_statistics(X: Features) -> tuple[Matrix, Matrix]:
-    """Return means and spreads of columns, 1 for columns that never change; sparse stays sparse."""
-    mean, spread = _means_and_spreads(X)
-    return mean, np.where(_varies(mean, spread), spread, 1.0)
-
-
-def lost_columns(X: Features, scale: Matrix) -> IntArray:
-    """Return the columns that count as constant though their values differ by more than rounding.
-
-    Parameters
-    ----------
-    X : array or csr matrix, shape (n, n_features)
-    scale : float64 array, shape (n_features,)
-        The spreads that `column_statistics` gave.
-    """
-    lost = [np.zeros(0, dtype=np.int64)]
-    unscaled = np.flatnonzero(scale == 1)
-    for start in range(0, len(unscaled), _COLUMNS_TOGETHER):
-        columns = unscaled[start : start + _COLUMNS_TOGETHER]
-        some = X[:, columns]
-        mean, spread = _means_and_spreads(some)
-        highest, lowest = _extremes(some)
-        sizes = np.maximum(np.abs(highest), np.abs(lowest))
-        differ = highest - lowest > _ROUNDING * sizes
-        lost.append(columns[differ & ~_varies(mean, spread)])
-    return np.concatenate(lost)
-
-
-def _means_and_spreads(X: Features) -> tuple[Matrix, Matrix]:
-    """Return means and standard deviations of columns; sparse stays sparse."""
-    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    if not sp.issparse(X):
-        return mean, np.asarray(X.std(axis=0), dtype=np.float64)
-    n, n_columns = X.shape
-    away = (X.data - mean[X.indices]) ** 2
-    sums = np.bincount(X.indices, weights=away, minlength=n_columns)
-    n_zero = n - np.bincount(X.indices, minlength=n_columns)
-    return mean, np.sqrt((sums + n_zero * mean**2) / max(n, 1))
-
-
-def _extremes(X: Features) -> tuple[Matrix, Matrix]:
-    """Return the largest and the smallest value of each column."""
-    if not sp.issparse(X):
-        return np.asarray(X.max(axis=0)), np.asarray(X.min(axis=0))
-    columns: Any = sp.csc_matrix(X)
-    return columns.max(axis=0).toarray().ravel(), columns.min(axis=0).toarray().ravel()
-
-
-def _varies(mean: Matrix, spread: Matrix) -> NDArray[np.bool_]:
-    """Return which columns vary, by their means and spreads.
-
-    What is left of a large constant by rounding is no spread. How small a spread is says nothing:
-    features may come in any unit.
-    """
-    return np.asarray(spread > np.maximum(LEAST_SCALE, 1e-9 * np.abs(mean)))
-
-
-def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
-    """Return features (n, n_features) in spreads from the mean, dense, wild ones cut off."""
-    table = np.empty(X.shape, dtype=np.float32)
-    for start in range(0, len(table), 1024):
-        block = X[start : start + 1024]
-        dense = np.asarray(block.toarray() if sp.issparse(block) else block, dtype=np.float64)
-        scaled = (dense - mean) / scale
-        table[start : start + 1024] = np.minimum(np.maximum(scaled, -_FARTHEST), _FARTHEST)
-    return table
 
 
 def selection_weights(any_unseen: NDArray[Any]) -> NDArray[Any]:
@@ -417,7 +370,8 @@ def selection_weights(any_unseen: NDArray[Any]) -> NDArray[Any]:
     The likelier a document with an item's tags holds any unseen label, the more of its like were
     left out of the training items.
     """
-    weights = 1 / (1 - np.minimum(any_unseen, _MOST_CERTAIN))
+    probabilities = np.minimum(any_unseen, _MOST_CERTAIN)
+    weights = 1 / (1 - probabilities)
     return np.asarray(weights / weights.mean())
 
 
@@ -483,10 +437,14 @@ class SpaceTraining:
     ) -> None:
         from polyseme.space.steps import Learner, start_members
 
-        self.data, self.plan, self.seed, self.device = data, plan, seed, device
+        self.data = data
+        self.plan = plan
+        self.seed = seed
+        self.device = device
         self.n_folds = int(data.folds.max(initial=0)) + 1
         self.n_members = self.n_folds * plan.members_per_fold
-        self.numbers: IntArray = np.arange(self.n_members)[share[0] :: share[1]]
+        first, n_shares = share
+        self.numbers: IntArray = np.arange(self.n_members)[first::n_shares]
         # The fold that each member of this share has not seen.
         self.fold_of: IntArray = np.asarray(self.numbers // plan.members_per_fold)
         n_features = 0 if data.X is None else data.X.shape[1]
@@ -498,9 +456,10 @@ class SpaceTraining:
         self.members = members.to(device)
         self.round = 0
         self.history: list[dict[str, float]] = []
-        m, n_labels = data.documents.shape
+        n_documents, n_labels = data.documents.shape
+        dense_bytes = 4 * n_documents * n_labels
         self.dense: Floats | None = None
-        if 4 * m * n_labels <= _DENSE_BYTES:
+        if dense_bytes <= _DENSE_BYTES:
             self.dense = np.asarray(data.documents.toarray(), dtype=np.float32)
         # Of the last round's items; where all of them fit, those of every round.
         self._features: Floats | None = None
@@ -511,12 +470,14 @@ class SpaceTraining:
         else:
             from polyseme.space.trainer_gpu import GpuLearner
 
-            self.n_threads, self.learners = 1, [GpuLearner(self, slice(None))]
+            self.n_threads = 1
+            self.learners = [GpuLearner(self, slice(None))]
 
     def seed_of(self, number: int, use: int, round_: int = 0) -> int:
         """Return the seed of a member's weights (use 0) or of its draws in a round (use 1)."""
         sequence = np.random.SeedSequence(self.seed, spawn_key=(int(number), use, round_))
-        return int(sequence.generate_state(1, np.uint64)[0] >> 1)
+        (number_of_64_bits,) = sequence.generate_state(1, np.uint64)
+        return int(number_of_64_bits >> 1)
 
     @property
     def _can_answer(self) -> bool:
@@ -526,8 +487,10 @@ class SpaceTraining:
     @property
     def next_steps(self) -> range:
         """The numbers of the next round's steps."""
-        first = min(self.round * self.plan.round_steps, self.plan.n_steps)
-        return range(first, min(first + self.plan.round_steps, self.plan.n_steps))
+        plan = self.plan
+        first = min(self.round * plan.round_steps, plan.n_steps)
+        stop = min(first + plan.round_steps, plan.n_steps)
+        return range(first, stop)
 
     # ------------------------------------------------------------------ rounds
 
@@ -547,10 +510,11 @@ class SpaceTraining:
             items = self._begin_round(exchange)
             with self._workers() as threads:
                 running = [threads.submit(learner.train, items) for learner in self.learners]
-                pairs = [pair for future in running for pair in future.result()]
+                losses = [pair for future in running for pair in future.result()]
             self.round += 1
-            of_documents, of_items = np.mean(pairs, axis=0)
-            self.history.append({"documents": float(of_documents), "items": float(of_items)})
+            document_loss, item_loss = np.mean(losses, axis=0)
+            mean_losses = {"documents": float(document_loss), "items": float(item_loss)}
+            self.history.append(mean_losses)
             if after is not None:
                 after()
 
@@ -562,84 +526,134 @@ class SpaceTraining:
 
     def _begin_round(self, exchange: Exchange | None) -> Round | None:
         """Choose the round's items and let members answer for them; None without items."""
-        data, n_seen = self.data, self.data.n_seen
+        data = self.data
+        n_seen = data.n_seen
         if data.X is None:
             return None
         rows, pool_rows = self._round_items()
-        n, documents = len(rows), data.item_documents[rows]
-        if self._features is None or n + len(pool_rows) < len(data.item_documents) + data.n_pool:
-            parts = [standardise(data.X[rows], data.mean, data.scale)]
-            if data.pool is not None:
-                parts.append(standardise(data.pool[pool_rows], data.mean, data.scale))
-            self._features = np.concatenate(parts)
-        targets = np.zeros((len(self._features), data.n_outputs), dtype=np.float32)
-        targets[:n, :n_seen] = data.documents[documents][:, :n_seen].toarray()
-        probable = np.zeros((n, n_seen), dtype=np.float32)
+        n_items = len(rows)
+        documents = data.item_documents[rows]
+        features = self._round_features(rows, pool_rows)
+        targets = np.zeros((len(features), data.n_outputs), dtype=np.float32)
+        targets[:n_items, :n_seen] = data.documents[documents][:, :n_seen].toarray()
+        probable = np.zeros((n_items, n_seen), dtype=np.float32)
         weights = np.ones(len(targets), dtype=np.float32)
-        begun = self.next_steps.start >= self.plan.pool_from * self.plan.n_steps
-        pooled = len(pool_rows) > 0 and self._can_answer and begun
-        pool_folds = np.zeros(0, dtype=np.int64)
+
+        first_pool_step = self.plan.pool_from * self.plan.n_steps
+        pool_joins = self.next_steps.start >= first_pool_step
+        pooled = len(pool_rows) > 0 and self._can_answer and pool_joins
         if self._can_answer:
             folds = data.folds[documents]
+            pool_folds = np.zeros(0, dtype=np.int64)
             if pooled and data.pool_folds is not None:
                 pool_folds = data.pool_folds[pool_rows]
-            answers = self.answers(self._features, targets[:n, :n_seen], folds, pool_folds)
+            answers = self.answers(features, targets[:n_items, :n_seen], folds, pool_folds)
             if exchange is not None:
                 answers = exchange(answers)
-            logits = np.empty((len(pool_folds), data.n_labels), dtype=np.float32)
-            for fold in range(self.n_folds):
-                in_fold, per_fold = folds == fold, self.plan.members_per_fold
-                of_fold = [answers[fold * per_fold + place] for place in range(per_fold)]
-                targets[:n][in_fold, n_seen:] = _mean([each.unseen for each in of_fold])
-                # Of many items and labels: no table is made that need not be.
-                odds = np.negative(_mean([each.seen for each in of_fold]))
-                np.add(np.exp(odds, out=odds), 1, out=odds)
-                probable[in_fold] = np.divide(1, odds, out=odds)
-                logits[pool_folds == fold] = _mean([each.pool for each in of_fold])
+            logits = self._take_answers(answers, folds, pool_folds, targets[:n_items], probable)
             if self.plan.selection_weights and data.n_unseen:
-                weights[:n] = selection_weights(targets[:n, -1])
+                any_unseen = targets[:n_items, -1]
+                weights[:n_items] = selection_weights(any_unseen)
             if pooled:
                 priors = data.priors()[: data.n_labels]
-                targets[n:, : data.n_labels] = pool_targets(logits, priors, self.plan.pool_hard)
-        weights[n:] = self.plan.pool_weight * pooled
-        if data.verdicts is not None:
-            chosen = np.concatenate([rows, len(data.item_documents) + pool_rows])
-            # Of the pool nothing is learned before it joins in.
-            said = data.verdicts[chosen[: None if pooled else n]].tocoo()
-            targets[said.row, said.col] = np.where(said.data > 0, 2.0, -1.0)
+                soft_targets = pool_targets(logits, priors, self.plan.pool_hard)
+                targets[n_items:, : data.n_labels] = soft_targets
+        weights[n_items:] = self.plan.pool_weight * pooled
+        self._place_verdicts(rows, pool_rows, targets, pooled=pooled)
         return Round(
-            rows, pool_rows, self._features, targets, probable, weights, self._can_answer, pooled
+            rows, pool_rows, features, targets, probable, weights, self._can_answer, pooled
         )
+
+    def _round_features(self, rows: IntArray, pool_rows: IntArray) -> Floats:
+        """Return the standardised features of a round's items, then of those of the pool."""
+        data = self.data
+        assert data.X is not None
+        n_all = len(data.item_documents) + data.n_pool
+        are_all = len(rows) + len(pool_rows) == n_all
+        if self._features is None or not are_all:
+            tables = [standardise(data.X[rows], data.mean, data.scale)]
+            if data.pool is not None:
+                tables.append(standardise(data.pool[pool_rows], data.mean, data.scale))
+            self._features = np.concatenate(tables)
+        return self._features
+
+    def _take_answers(
+        self,
+        answers: dict[int, HeldOutPredictions],
+        folds: IntArray,
+        pool_folds: IntArray,
+        targets: Floats,
+        probable: Floats,
+    ) -> Floats:
+        """Write soft targets and probable tags of items; return logits of the pool's, in rows."""
+        per_fold = self.plan.members_per_fold
+        logits = np.empty((len(pool_folds), self.data.n_labels), dtype=np.float32)
+        for fold in range(self.n_folds):
+            in_fold = folds == fold
+            first = fold * per_fold
+            fold_answers = [answers[number] for number in range(first, first + per_fold)]
+            unseen = _mean([answer.unseen for answer in fold_answers])
+            targets[in_fold, self.data.n_seen :] = unseen
+            # probable = 1 / (1 + exp(-logit)); of many items and labels: no table is made that
+            # need not be.
+            odds = np.negative(_mean([answer.seen for answer in fold_answers]))
+            np.exp(odds, out=odds)
+            np.add(odds, 1, out=odds)
+            probable[in_fold] = np.divide(1, odds, out=odds)
+            logits[pool_folds == fold] = _mean([answer.pool for answer in fold_answers])
+        return logits
+
+    def _place_verdicts(
+        self, rows: IntArray, pool_rows: IntArray, targets: Floats, *, pooled: bool
+    ) -> None:
+        """Write verdicts on a round's items over what is guessed of them."""
+        if self.data.verdicts is None:
+            return
+        verdict_rows = rows
+        if pooled:  # nothing is learned of the pool before it joins in
+            first_of_pool = len(self.data.item_documents)
+            verdict_rows = np.concatenate([rows, first_of_pool + pool_rows])
+        verdicts = self.data.verdicts[verdict_rows].tocoo()
+        targets[verdicts.row, verdicts.col] = np.where(verdicts.data > 0, 2.0, -1.0)
 
     def _round_items(self) -> tuple[IntArray, IntArray]:
         """Return the items of a round, and of the pool: all, or as many as the memory allows."""
         data = self.data
-        n, n_pool = len(data.item_documents), data.n_pool
-        item_bytes = 4 * (self.members.shape.n_features + 2 * data.n_outputs)
-        most = max(int(self.plan.memory_mb * 2**20 / item_bytes), 512)
-        if n + n_pool <= most:
-            return np.arange(n), np.arange(n_pool)
-        generator = np.random.default_rng(self.seed_of(self.n_members, 2, self.round))
-        kept = min(n, max(most - n_pool, most // 2))
-        rows = np.sort(generator.choice(n, kept, replace=False))
-        kept_pool = min(n_pool, max(most - kept, 0))
-        return rows, np.sort(generator.choice(n_pool, kept_pool, replace=False))
+        n_items = len(data.item_documents)
+        n_pool = data.n_pool
+        n_columns = self.members.shape.n_features + 2 * data.n_outputs
+        item_bytes = 4 * n_columns
+        memory_bytes = self.plan.memory_mb * 2**20
+        most = max(int(memory_bytes / item_bytes), 512)
+        if n_items + n_pool <= most:
+            return np.arange(n_items), np.arange(n_pool)
+        seed = self.seed_of(self.n_members, 2, self.round)
+        generator = np.random.default_rng(seed)
+        n_drawn = min(n_items, max(most - n_pool, most // 2))
+        rows = generator.choice(n_items, n_drawn, replace=False)
+        n_drawn_of_pool = min(n_pool, max(most - n_drawn, 0))
+        pool_rows = generator.choice(n_pool, n_drawn_of_pool, replace=False)
+        return np.sort(rows), np.sort(pool_rows)
 
     def answers(
         self, features: Floats, truth: Floats, folds: IntArray, pool_folds: IntArray
     ) -> dict[int, HeldOutPredictions]:
         """Let this share's members answer for items of their own folds; by members' numbers."""
+        pool_features = features[len(truth) :]
 
         def answer(place: int) -> tuple[int, HeldOutPredictions]:
             member = self.members.select(slice(place, place + 1))
-            rows = np.flatnonzero(folds == self.fold_of[place])
-            pool_rows = len(truth) + np.flatnonzero(pool_folds == self.fold_of[place])
+            fold = self.fold_of[place]
+            rows = np.flatnonzero(folds == fold)
+            pool_rows = np.flatnonzero(pool_folds == fold)
             unseen, seen = mean_answers(member, features[rows], truth[rows])
-            pool = pool_answers(member, features[pool_rows], self.data.n_seen)
-            return int(self.numbers[place]), HeldOutPredictions(unseen, seen, pool)
+            pool = pool_answers(member, pool_features[pool_rows], self.data.n_seen)
+            number = int(self.numbers[place])
+            return number, HeldOutPredictions(unseen, seen, pool)
 
+        places = range(len(self.numbers))
         with self._workers() as threads:
-            return dict(threads.map(answer, range(len(self.numbers))))
+            return dict(threads.map(answer, places))
 
     # ------------------------------------------------------------------ state
 
@@ -647,11 +661,19 @@ class SpaceTraining:
         """Return weights and the optimisers' moments as arrays by name, a row for each member."""
         import torch
 
-        state = {f"weights.{place}": group for place, group in enumerate(self.members.groups)}
-        moments = [learner.optimizer.get_state() for learner in self.learners]
-        for name in moments[0]:
-            state[f"optimizer.{name}"] = torch.cat([each[name] for each in moments])
-        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in state.items()}
+        tensors = {}
+        for place, group in enumerate(self.members.groups):
+            tensors[f"weights.{place}"] = group
+        learner_moments = [learner.optimizer.get_state() for learner in self.learners]
+        for name in learner_moments[0]:
+            moments = [moments_by_name[name] for moments_by_name in learner_moments]
+            tensors[f"optimizer.{name}"] = torch.cat(moments)
+
+        state = {}
+        for name, tensor in tensors.items():
+            array = tensor.detach().cpu().numpy()
+            state[name] = array.copy()
+        return state
 
     def set_state(
         self,
@@ -664,15 +686,19 @@ class SpaceTraining:
 
         check_arrays(arrays, same_as(self.get_state()))
         for place, group in enumerate(self.members.groups):
-            group.copy_(torch.from_numpy(np.array(arrays[f"weights.{place}"])))
+            weights = np.array(arrays[f"weights.{place}"])
+            group.copy_(torch.from_numpy(weights))
         require(round_ == len(history), "round", "as many as the history has")
         require(0 <= round_ <= self.plan.n_rounds, "round", "one of the plan's")
-        self.round, self.history = round_, list(history)
+        self.round = round_
+        self.history = list(history)
         start = 0
         for learner in self.learners:
             rows = slice(start, start + len(learner.members))
-            moments = within(arrays, "optimizer").items()
-            tensors = {name: torch.from_numpy(np.array(moment[rows])) for name, moment in moments}
+            tensors = {}
+            for name, moments in within(arrays, "optimizer").items():
+                learner_moments = np.array(moments[rows])
+                tensors[name] = torch.from_numpy(learner_moments)
             learner.optimizer.set_state(tensors, self.next_steps.start)
             start = rows.stop
 
@@ -722,8 +748,8 @@ def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
     """Digest data, plan and what members start from, to tell whose state a folder holds."""
     digest = hashlib.sha256(f"{plan!r} {data_digest(data)}".encode())
     if data.start is not None:
-        arrays = (data.start.places, data.start.new_weights, *data.start.members.groups)
-        for array in arrays:
+        start = data.start
+        for array in (start.places, start.new_weights, *start.members.groups):
             digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
@@ -733,9 +759,11 @@ def data_digest(data: TrainingData) -> str:
     digest = hashlib.sha256(repr((data.n_seen, data.n_label_sets)).encode())
     arrays: list[Any] = [data.documents.indptr, data.documents.indices]
     arrays += [data.item_documents, data.folds]
-    for X in (data.X, data.pool, data.verdicts):
-        if X is not None:
-            arrays += [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
+    for table in (data.X, data.pool, data.verdicts):
+        if sp.issparse(table):
+            arrays += [table.data, table.indices, table.indptr]
+        elif table is not None:
+            arrays.append(table)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
@@ -747,17 +775,21 @@ def mean_answers(members: Members, features: Floats, truth: Floats) -> tuple[Flo
     Probabilities of unseen labels by true tags, and logits of seen ones by features; see
     `HeldOutPredictions`.
     """
-    n_seen, shape = truth.shape[1], members.shape
-    unseen = np.empty((len(features), shape.n_outputs - n_seen), dtype=np.float32)
-    seen = np.empty((len(features), n_seen), dtype=np.float32)
-    for start in range(0, len(features), 4096):
-        rows = slice(start, start + 4096)
-        tags = np.zeros((len(features[rows]), shape.n_labels), dtype=np.float32)
+    n_items, n_seen = truth.shape
+    n_unseen = members.shape.n_outputs - n_seen
+    seen_columns = slice(0, n_seen)
+    unseen_columns = slice(n_seen, None)
+    unseen = np.empty((n_items, n_unseen), dtype=np.float32)
+    seen = np.empty((n_items, n_seen), dtype=np.float32)
+    for start in range(0, n_items, _BLOCK_ITEMS):
+        rows = slice(start, start + _BLOCK_ITEMS)
+        tags = np.zeros((len(truth[rows]), members.shape.n_labels), dtype=np.float32)
         tags[:, :n_seen] = truth[rows]
-        codes = members.encode_documents(members.rows(tags))
-        unseen[rows] = mean_of(likely(members.read(codes, slice(n_seen, None))))
-        codes = members.encode_items(members.rows(features[rows]))
-        seen[rows] = mean_of(members.read(codes, slice(0, n_seen)))
+        tag_codes = members.encode_documents(members.rows(tags))
+        unseen_logits = members.read(tag_codes, unseen_columns)
+        unseen[rows] = mean_of(likely(unseen_logits))
+        item_codes = members.encode_items(members.rows(features[rows]))
+        seen[rows] = mean_of(members.read(item_codes, seen_columns))
     return unseen, seen
 
 
@@ -770,12 +802,14 @@ def pool_answers(members: Members, features: Floats, n_seen: int) -> Floats:
     """Return the mean logits (n, n_labels) of untagged items, by features and probable tags."""
     n_labels = members.shape.n_labels
     logits = np.empty((len(features), n_labels), dtype=np.float32)
-    for start in range(0, len(features), 4096):
-        rows = slice(start, start + 4096)
-        codes = members.encode_items(members.rows(features[rows]))
+    for start in range(0, len(features), _BLOCK_ITEMS):
+        rows = slice(start, start + _BLOCK_ITEMS)
+        item_codes = members.encode_items(members.rows(features[rows]))
+        seen_logits = members.read(item_codes, slice(0, n_seen))
         tags = np.zeros((len(features[rows]), n_labels), dtype=np.float32)
-        tags[:, :n_seen] = mean_of(likely(members.read(codes, slice(0, n_seen))))
-        codes = 0.5 * (codes + members.encode_documents(members.rows(tags)))
+        tags[:, :n_seen] = mean_of(likely(seen_logits))
+        tag_codes = members.encode_documents(members.rows(tags))
+        codes = 0.5 * (item_codes + tag_codes)
         logits[rows] = mean_of(members.read(codes, slice(0, n_labels)))
     return logits
 
@@ -789,19 +823,25 @@ def pool_targets(logits: Floats, priors: Matrix, hard: float, most: int = 2048) 
     soft: zeros for all would take that share away from it, and 1 for one item would be twice its
     due or more. Frequencies are matched on `most` items.
     """
-    n = len(logits)
-    some = logits[:: max(n // most, 1)].astype(np.float64)
-    shifts = match_frequencies(some, np.ones(len(some)), priors)
-    counts = np.minimum(np.round(priors * n).astype(np.int64), n)
+    n_items, n_labels = logits.shape
+    every = max(n_items // most, 1)
+    sample = logits[::every].astype(np.float64)
+    shifts = match_frequencies(sample, np.ones(len(sample)), priors)
+    expected_counts = np.round(priors * n_items).astype(np.int64)
+    counts = np.minimum(expected_counts, n_items)
     targets = np.empty_like(logits)
     # A few labels at a time: orders and float64 of a whole table would be several times its size.
-    for start in range(0, logits.shape[1], 64):
+    for start in range(0, n_labels, 64):
         columns = slice(start, start + 64)
-        block, count = np.asfortranarray(logits[:, columns]), counts[columns]
-        found = np.asarray(sigmoid(block + shifts[columns]), dtype=np.float32)
-        for place in np.flatnonzero(count):
-            among = np.zeros(n, dtype=np.float32)
-            among[np.argsort(-block[:, place], kind="stable")[: count[place]]] = 1
-            found[:, place] += hard * (among - found[:, place])
-        targets[:, columns] = found
+        block = np.asfortranarray(logits[:, columns])
+        block_counts = counts[columns]
+        probabilities = np.asarray(sigmoid(block + shifts[columns]), dtype=np.float32)
+        for place in np.flatnonzero(block_counts):
+            falling = np.argsort(-block[:, place], kind="stable")
+            likeliest = falling[: block_counts[place]]
+            is_likely = np.zeros(n_items, dtype=np.float32)
+            is_likely[likeliest] = 1
+            # target = (1 - hard) * probability + hard * [among the likeliest]
+            probabilities[:, place] += hard * (is_likely - probabilities[:, place])
+        targets[:, columns] = probabilities
     return targets

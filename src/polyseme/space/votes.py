@@ -101,10 +101,19 @@ class Voters(NamedTuple):
 
 
 def mix(logits: Matrix, votes: Matrix, share: float) -> Matrix:
-    """Return logits (n, n_labels) in which the logits of votes have a share."""
+    """Return logits (n, n_labels) in which the logits of votes have a share.
+
+    mixed = (1 - share) * logits + share * logit(votes). A readout may hold the first term already,
+    its weights times `readout_share`; `vote_logits` is the second one.
+    """
     if not share:
         return logits
-    return np.asarray((1 - share) * logits + vote_logits(votes, share))
+    return np.asarray(readout_share(share) * logits + vote_logits(votes, share))
+
+
+def readout_share(vote_share: float) -> float:
+    """Return the share that a readout has in logits, beside that of votes."""
+    return 1 - vote_share
 
 
 def vote_logits(votes: Matrix, share: float) -> Matrix:

@@ -31,12 +31,12 @@ UNIT = 1.001
 
 
 @contextmanager
-def reading(path: str | Path, what: str = "model") -> Iterator[None]:
+def reading(path: str | Path, kind: str = "model") -> Iterator[None]:
     """Name the folder in an error about its content."""
     try:
         yield
     except _ContentError as error:
-        raise ModelFileError(f"The {what} at '{path}' cannot be used: {error}") from error
+        raise ModelFileError(f"The {kind} at '{path}' cannot be used: {error}") from error
 
 
 @contextmanager
@@ -53,7 +53,8 @@ class _ContentError(ModelFileError):
 
     def __init__(self, name: str, wanted: str) -> None:
         super().__init__(f"'{name}' must be {wanted}.")
-        self.name, self.wanted = name, wanted
+        self.name = name
+        self.wanted = wanted
 
 
 def refuse(name: str, wanted: str, got: object = None) -> ModelFileError:
@@ -213,8 +214,10 @@ class Fields(Kind):
         if not isinstance(value, Mapping):
             raise refuse(name, "a table", shown(value))
         _check_names(value, self.kinds, self.optional, name)
+        is_outermost = name == "config"
         for key, item in value.items():
-            self.kinds[key].check(item, key if name == "config" else f"{name}.{key}")
+            path = key if is_outermost else f"{name}.{key}"
+            self.kinds[key].check(item, path)
 
 
 _KINDS_BY_TYPE: dict[str, Kind] = {
@@ -228,10 +231,13 @@ _KINDS_BY_TYPE: dict[str, Kind] = {
 }
 
 
-def parameters(made: type, *names: str) -> Fields:
+def parameters(owner: type, *names: str) -> Fields:
     """Declare parameters of a constructor, all or some, by the annotations of their types."""
-    signature = inspect.signature(made).parameters
-    kinds = {name: _kind_of(str(signature[name].annotation)) for name in names or signature}
+    signature = inspect.signature(owner).parameters
+    kinds = {}
+    for name in names or signature:
+        annotation = str(signature[name].annotation)
+        kinds[name] = _kind_of(annotation)
     return Fields(kinds)
 
 
@@ -309,23 +315,28 @@ def check_arrays(
 
 
 def check_parts(
-    arrays: Arrays, config: Mapping[str, Any], parts: Collection[str], own: Collection[str]
+    arrays: Arrays,
+    config: Mapping[str, Any],
+    part_names: Collection[str],
+    array_names: Collection[str],
 ) -> None:
     """Refuse arrays that are neither a state's own nor those of a part that its values have."""
     for name in arrays:
-        start = name.partition(".")[0]
-        if name not in own and not (start != name and start in parts and start in config):
+        prefix, dot, _ = name.partition(".")
+        is_of_part = bool(dot) and prefix in part_names and prefix in config
+        if name not in array_names and not is_of_part:
             raise refuse("arrays", f"without {shown(name)}, which no model has")
 
 
 def matrix_of(arrays: Arrays, shape: tuple[int, int], name: str = "") -> sp.csr_matrix:
     """Return the sparse matrix of three arrays that were checked; see `Csr`."""
-    start = f"{name}." if name else ""
-    indices, indptr = arrays[f"{start}indices"], arrays[f"{start}indptr"]
-    data = arrays.get(f"{start}data")
-    ones: NDArray[Any] = np.ones(len(indices), dtype=bool)
-    parts = (ones if data is None else data, indices, indptr)
-    return sp.csr_matrix(parts, shape=shape, copy=True)
+    prefix = f"{name}." if name else ""
+    indices = arrays[f"{prefix}indices"]
+    indptr = arrays[f"{prefix}indptr"]
+    data = arrays.get(f"{prefix}data")
+    if data is None:
+        data = np.ones(len(indices), dtype=bool)
+    return sp.csr_matrix((data, indices, indptr), shape=shape, copy=True)
 
 
 def same_as(state: Mapping[str, NDArray[Any]], squares: str = "square") -> dict[str, Array]:
@@ -339,16 +350,17 @@ def same_as(state: Mapping[str, NDArray[Any]], squares: str = "square") -> dict[
 
 def _csr_parts(name: str, declared: Csr) -> dict[str, Array]:
     """Declare the arrays of a sparse matrix."""
-    start = f"{name}." if name else ""
-    stored = f"{name}_stored"
-    rows, columns = declared.shape
-    parts = {
-        f"{start}indices": Array("int32 int64", (stored,), 0, below=columns),
-        f"{start}indptr": Array("int32 int64", (f"{rows}+1",), 0, math.inf),
+    prefix = f"{name}." if name else ""
+    n_stored = f"{name}_stored"
+    n_rows, n_columns = declared.shape
+    declarations = {
+        f"{prefix}indices": Array("int32 int64", (n_stored,), 0, below=n_columns),
+        f"{prefix}indptr": Array("int32 int64", (f"{n_rows}+1",), 0, math.inf),
     }
     if declared.dtype is not None:
-        parts[f"{start}data"] = Array(declared.dtype, (stored,), declared.low, declared.high)
-    return parts
+        data = Array(declared.dtype, (n_stored,), declared.low, declared.high)
+        declarations[f"{prefix}data"] = data
+    return declarations
 
 
 def _check_array(array: NDArray[Any], declared: Array, name: str, sizes: dict[str, int]) -> None:
@@ -400,13 +412,14 @@ def _check_numbers(
 
 def _check_rows(arrays: Arrays, name: str, n_rows: int, n_columns: int) -> None:
     """Check that row pointers and columns belong together; each was looked at by itself."""
-    start = f"{name}." if name else ""
+    prefix = f"{name}." if name else ""
+    indices = arrays[f"{prefix}indices"]
+    indptr = arrays[f"{prefix}indptr"]
     try:
-        check_compressed(
-            arrays[f"{start}indices"], arrays[f"{start}indptr"], n_rows, n_columns, "it"
-        )
+        check_compressed(indices, indptr, n_rows, n_columns, "it")
     except InputError as error:
-        raise refuse(f"{start}indptr", "row pointers that fit", str(error).rstrip(".")) from error
+        reason = str(error).rstrip(".")
+        raise refuse(f"{prefix}indptr", "row pointers that fit", reason) from error
 
 
 def _length(size: int | str, sizes: Mapping[str, int]) -> int:
@@ -415,7 +428,7 @@ def _length(size: int | str, sizes: Mapping[str, int]) -> int:
         return size
     if size.endswith("+1"):
         return _length(size.removesuffix("+1"), sizes) + 1
-    return math.prod(sizes[part] for part in size.split("*"))
+    return math.prod(sizes[factor] for factor in size.split("*"))
 
 
 def check_places(numbers: NDArray[Any], expected: NDArray[Any], name: str) -> None:
@@ -428,12 +441,12 @@ def check_places(numbers: NDArray[Any], expected: NDArray[Any], name: str) -> No
 
 
 def _check_names(
-    given: Collection[str], declared: Collection[str], optional: Collection[str], name: str
+    names: Collection[str], declared: Collection[str], optional: Collection[str], name: str
 ) -> None:
     """Refuse what is missing, and what nobody declared."""
-    missing = [key for key in declared if key not in given and key not in optional]
+    missing = [key for key in declared if key not in names and key not in optional]
     if missing:
         raise refuse(name, f"whole: there is no '{missing[0]}'")
-    unknown = [key for key in given if key not in declared]
+    unknown = [key for key in names if key not in declared]
     if unknown:
         raise refuse(name, f"without {shown(unknown[0])}, which no model has")

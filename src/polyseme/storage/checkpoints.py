@@ -59,9 +59,12 @@ def read_checkpoint(path: str | Path, kind: str) -> State | None:
         return None
 
 
-def part_of(path: str | Path | None, part: str) -> Path | None:
+def part_of(path: str | Path | None, name: str) -> Path | None:
     """Name the checkpoint of a part of a training, such as "draw-0"; None without one."""
-    return None if path is None else Path(path).with_name(f"{Path(path).name}.{part}")
+    if path is None:
+        return None
+    place = Path(path)
+    return place.with_name(f"{place.name}.{name}")
 
 
 def remove_checkpoint(path: str | Path) -> None:
@@ -69,11 +72,11 @@ def remove_checkpoint(path: str | Path) -> None:
     place = Path(path)
     remove_model(place)
     with suppress(OSError):
-        for beside in list(place.parent.iterdir()):
-            if beside.name.startswith(place.name) and _PART.fullmatch(
-                beside.name.removeprefix(place.name)
-            ):
-                remove_model(beside)
+        for neighbour in list(place.parent.iterdir()):
+            suffix = neighbour.name.removeprefix(place.name)
+            is_part = neighbour.name.startswith(place.name) and _PART.fullmatch(suffix)
+            if is_part:
+                remove_model(neighbour)
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.memory import check_memory
 from polyseme.base.validation import InputError
 from polyseme.storage.atomic_files import (
     check_link,
@@ -78,21 +77,24 @@ class Saved(NamedTuple):
     digest: str
 
 
-def within(arrays: Arrays, part: str) -> dict[str, NDArray[Any]]:
+def within(arrays: Arrays, prefix: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part, such as "mapper.weights", by their own names."""
-    start = f"{part}."
-    names = [name for name in arrays if name.startswith(start)]
-    return {name.removeprefix(start): arrays[name] for name in names}
+    start = f"{prefix}."
+    state_arrays = {}
+    for name, array in arrays.items():
+        if name.startswith(start):
+            state_arrays[name.removeprefix(start)] = array
+    return state_arrays
 
 
-def joined(parts: Mapping[str, State]) -> State:
+def joined(states: Mapping[str, State]) -> State:
     """Return the states of parts as one: values by part, arrays as `part.name`; see `within`."""
     configs: dict[str, Any] = {}
     arrays: dict[str, NDArray[Any]] = {}
-    for part, (config, part_arrays) in parts.items():
-        configs[part] = config
-        for name, array in part_arrays.items():
-            arrays[f"{part}.{name}"] = array
+    for prefix, (config, state_arrays) in states.items():
+        configs[prefix] = config
+        for name, array in state_arrays.items():
+            arrays[f"{prefix}.{name}"] = array
     return configs, arrays
 
 
@@ -167,7 +169,8 @@ class SavedEstimator:
         """Write its state to a folder, unless the model there was changed since it was loaded."""
         folder = os.path.realpath(path)
         replaces = self._digests.get(folder)
-        digest = write_model(path, "tagger", *state, replaces=replaces)
+        config, arrays = state
+        digest = write_model(path, "tagger", config, arrays, replaces=replaces)
         self._digests = {**self._digests, folder: digest}
 
 
@@ -249,8 +252,9 @@ def _encode(kind: str, config: Config, arrays: Arrays) -> tuple[list[bytes | mem
 def _digest(data: bytes, identity: re.Match[bytes]) -> str:
     """Return the SHA-256 of a file's bytes, with zeros in the place of the digest itself."""
     start, stop = identity.span("digest")
+    zeros = b"0" * (stop - start)
     digest = hashlib.sha256(data[:start])
-    digest.update(b"0" * (stop - start))
+    digest.update(zeros)
     digest.update(memoryview(data)[stop:])
     return digest.hexdigest()
 
@@ -350,6 +354,8 @@ def _identify(file: Path) -> re.Match[bytes] | None:
 def _read_bytes(file: Path, most: int = -1) -> bytes:
     """Return the bytes of a regular file, or the first of them."""
     check_regular(file, ModelFileError)
+    from polyseme.base.memory import check_memory
+
     try:
         with file.open("rb", buffering=0) as stream:  # which reads it in one go
             if most < 0:
