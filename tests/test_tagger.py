@@ -49,8 +49,8 @@ PLAN = SpacePlan(hidden=16, code=12, document_batch=24, item_batch=16, probable_
 
 def tiny(n_steps=8, n_folds=2, **parameters):
     """Make a tagger that learns next to nothing, quickly."""
-    made = ConceptSpace(n_folds=n_folds, n_steps=n_steps, plan=PLAN)
-    return ZeroShotTagger(space=made, **({"random_state": 0} | parameters))
+    space = ConceptSpace(n_folds=n_folds, n_steps=n_steps, plan=PLAN)
+    return ZeroShotTagger(space=space, **({"random_state": 0} | parameters))
 
 
 def column_of(tagger, label):
@@ -59,7 +59,7 @@ def column_of(tagger, label):
 
 def at(world, theme):
     """Return which test items are of a theme."""
-    return np.array([one == theme for one in world.themes_test])
+    return np.array([item_theme == theme for item_theme in world.themes_test])
 
 
 # ------------------------------------------------------------------ what every tagger keeps to
@@ -72,14 +72,15 @@ def tagger(request):
 
 
 @pytest.fixture
-def own(tagger, tmp_path):
+def changeable(tagger, tmp_path):
     """A copy that a test may change."""
     copy.copy(tagger).save(tmp_path / "model")
     return polyseme.load(tmp_path / "model")
 
 
 def test_all_labels_of_the_theme_rank_above_all_others(tagger, world):
-    truth, scores = world.truth(tagger.classes_), tagger.decision_function(world.X_test)
+    truth = world.truth(tagger.classes_)
+    scores = tagger.decision_function(world.X_test)
     assert example_map(truth, scores) > 0.97
     for kind in ("seen", "unseen", "oov"):
         columns = tagger.kinds_ == kind
@@ -92,14 +93,17 @@ def test_kinds_say_what_training_met(tagger, world):
     assert {label for label, kind in kinds.items() if kind == "unseen"} == set(world.unseen)
     assert {label for label, kind in kinds.items() if kind == "oov"} == set(world.oov)
     assert kinds["apple"] == "seen"
-    assert tagger.seen_ == {label for label, kind in kinds.items() if kind == "seen"}
-    assert tagger.n_features_in_ == 5 and tagger.dropped_ == ()
+    expected_seen = {label for label, kind in kinds.items() if kind == "seen"}
+    assert tagger.seen_ == expected_seen
+    assert tagger.n_features_in_ == 5
+    assert tagger.dropped_ == ()
 
 
 def test_features_in_every_form_give_the_same_scores(tagger, world, monkeypatch):
     X = world.X_test
     columns = [f"f{i}" for i in range(X.shape[1])]
-    expected, (labels, _) = tagger.decision_function(X), tagger.rank(X, k=4)
+    expected = tagger.decision_function(X)
+    (labels, _) = tagger.rank(X, k=4)
     frames = [pd.DataFrame(X, columns=columns), pl.DataFrame(X, columns)]
     for form in [X.tolist(), sp.csr_matrix(X), sp.coo_array(X), *frames]:
         np.testing.assert_allclose(tagger.decision_function(form), expected, rtol=1e-4)
@@ -132,46 +136,50 @@ def test_completion_follows_the_context_of_one_or_several_tag_sets(tagger, world
     labels, scores = tagger.complete(list(contexts.values()), k=3)
     assert labels.shape == scores.shape == (2, 3)
     for row, (theme, tags) in zip(labels, contexts.items(), strict=True):
-        assert set(row) <= set(world.themes[theme])
-        assert row.tolist() == tagger.complete(tags, k=3)[0].tolist()
+        expected_row = set(world.themes[theme])
+        assert set(row) <= expected_row
+        expected_row = tagger.complete(tags, k=3)[0].tolist()
+        assert row.tolist() == expected_row
     sea = tagger.complete(["sea"], k=4)[0].tolist()
     assert tagger.complete("sea", k=4)[0].tolist() == sea
     assert tagger.complete(["  SEA "], k=4)[0].tolist() == sea, "spelling does not matter"
 
 
 def test_unknown_tags_are_named_and_all_unknown_is_an_error(tagger):
-    with pytest.warns(PolysemeWarning, match="Unknown tags are passed over: zeppelin") as told:
+    with pytest.warns(PolysemeWarning, match="Unknown tags are passed over: zeppelin") as caught:
         labels, _ = tagger.complete(["sea", "zeppelin"])
-    assert len(told) == 1, "said once"
-    assert labels.tolist() == tagger.complete(["sea"])[0].tolist()
+    assert len(caught) == 1, "said once"
+    expected_labels = tagger.complete(["sea"])[0].tolist()
+    assert labels.tolist() == expected_labels
     with pytest.raises(InputError, match="None of the tags is known: zeppelin"):
         tagger.complete(["zeppelin"])
     with pytest.raises(InputError, match="no tag was given"):
         tagger.complete([])
 
 
-def test_dropped_documents_are_reported(own):
+def test_dropped_documents_are_reported(changeable):
     with pytest.warns(PolysemeWarning, match="1 of 2 documents hold no label"):
-        ids = own.add_documents([("zeppelin",), ("sea", "zeppelin")])
-    assert len(ids) == 1 and len(own.dropped_) == 1
+        ids = changeable.add_documents([("zeppelin",), ("sea", "zeppelin")])
+    assert len(ids) == 1
+    assert len(changeable.dropped_) == 1
 
 
 def test_a_loaded_tagger_writes_the_same_bytes_and_can_grow_and_be_saved_again(
-    tagger, own, tmp_path, world
+    tagger, changeable, tmp_path, world
 ):
-    own.save(tmp_path / "again")
+    changeable.save(tmp_path / "again")
     tagger.save(tmp_path / "first")
-    first, again = (
+    first, second = (
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
         for name in ("first", "again")
     )
-    assert first == again
-    own.add_documents([("sea", "jellyfish"), ("oak", "lichen")])
-    own.add_documents([("moss", "lichen")])
-    own.save(tmp_path / "grown")
+    assert first == second
+    changeable.add_documents([("sea", "jellyfish"), ("oak", "lichen")])
+    changeable.add_documents([("moss", "lichen")])
+    changeable.save(tmp_path / "grown")
     grown = polyseme.load(tmp_path / "grown")
-    assert list(grown.classes_) == list(own.classes_)
-    scores = [one.decision_function(world.X_test) for one in (grown, own)]
+    assert list(grown.classes_) == list(changeable.classes_)
+    scores = [model.decision_function(world.X_test) for model in (grown, changeable)]
     np.testing.assert_array_equal(*scores)
 
 
@@ -203,21 +211,25 @@ def test_ranks_equal_a_plain_sort_whatever_ties(scores, occurrences, k):
     for row, ids in zip(scores, label_ids, strict=True):
         wanted = sorted(range(40), key=lambda c: (-row[c], -occurrences[c], c))[:k]
         assert ids.tolist() == wanted
-    np.testing.assert_array_equal(best, np.take_along_axis(np.array(scores), label_ids, axis=1))
+    expected_best = np.take_along_axis(np.array(scores), label_ids, axis=1)
+    np.testing.assert_array_equal(best, expected_best)
 
 
 def test_scores_that_are_no_numbers_come_last():
     scores = np.full((2, 40), np.nan)
     scores[0, 7] = 0.5
     label_ids, best = rank_labels(scores, label_preference(np.zeros(40)), 3)
-    assert label_ids[0, 0] == 7 and best[0, 0] == 0.5
-    assert np.isnan(best[0, 1:]).all() and np.isnan(best[1]).all()
+    assert label_ids[0, 0] == 7
+    assert best[0, 0] == 0.5
+    assert np.isnan(best[0, 1:]).all()
+    assert np.isnan(best[1]).all()
 
 
 @pytest.mark.parametrize(("n", "n_labels"), [(0, 5), (1, 1), (7, 3), (100, 10**9), (5, 0)])
 def test_blocks_cover_every_row_once(n, n_labels):
     rows = [row for block in rank_blocks(n, n_labels) for row in range(block.start, block.stop)]
-    assert rows == list(range(n))
+    expected_rows = list(range(n))
+    assert rows == expected_rows
 
 
 def test_of_equal_scores_the_commoner_label_is_first(own_tagger, world, monkeypatch):
@@ -259,11 +271,13 @@ def test_new_items_have_labels_as_often_as_they_are_said_to(toy_tagger):
     scores = toy_tagger.predict_proba(new.X)
     seen = toy_tagger.kinds_ != "unseen"
     truth = np.array([[label in tags for label in toy_tagger.classes_] for tags in new.documents])
-    np.testing.assert_allclose(scores.mean(axis=0)[seen], truth.mean(axis=0)[seen], atol=0.07)
+    expected = truth.mean(axis=0)[seen]
+    np.testing.assert_allclose(scores.mean(axis=0)[seen], expected, atol=0.07)
 
 
 def test_answers_with_given_tags_are_the_same_in_blocks(toy_tagger, world, monkeypatch):
-    X, tags = world.X[:9], [document[:1] for document in world.documents[:9]]
+    X = world.X[:9]
+    tags = [document[:1] for document in world.documents[:9]]
     methods = ("predict_proba", "predict", "rank")
     wanted = [getattr(toy_tagger, name)(X, tags=tags) for name in methods]
     monkeypatch.setattr(tags_module, "_BLOCK_NUMBERS", 2 * len(toy_tagger.classes_))
@@ -287,7 +301,8 @@ def test_a_row_by_itself_is_ranked_as_among_many(own_tagger, world, theme_words)
             # Labels whose scores are apart by more than rounding keep their places.
             apart = np.append(-np.diff(best[row]), 1.0) > 2e-6
             settled = apart & np.append(True, apart[:-1])
-            assert own_labels[0][settled].tolist() == labels[row][settled].tolist()
+            expected = labels[row][settled].tolist()
+            assert own_labels[0][settled].tolist() == expected
             assert settled.any()
 
 
@@ -304,17 +319,21 @@ def test_priming_alone_gives_the_votes_of_known_documents(toy_tagger, world):
 
 def test_items_are_placed_among_the_documents_of_their_theme(toy_tagger, world):
     points = points_of(toy_tagger, world.X_test)
-    assert points.shape == (25, toy_tagger.space_.axes_.shape[1])
+    expected_shape = (25, toy_tagger.space_.axes_.shape[1])
+    assert points.shape == expected_shape
     for point, theme in zip(points, world.themes_test, strict=True):
         (nearest,) = toy_tagger.store_.nearest(point, 0, 1)
-        assert set(nearest.document) <= set(world.themes[theme])
+        expected_document = set(world.themes[theme])
+        assert set(nearest.document) <= expected_document
     assert toy_tagger.store_.concepts().labels == tuple(toy_tagger.classes_)
 
 
 def test_no_items_have_no_tags(toy_tagger):
     nothing = np.zeros((0, 5))
-    assert toy_tagger.predict_proba(nothing).shape == (0, len(toy_tagger.classes_))
-    assert toy_tagger.rank(nothing, k=3)[0].shape == (0, 3)
+    expected_shape = (0, len(toy_tagger.classes_))
+    assert toy_tagger.predict_proba(nothing).shape == expected_shape
+    shape = toy_tagger.rank(nothing, k=3)[0].shape
+    assert shape == (0, 3)
     assert toy_tagger.predict(nothing) == []
 
 
@@ -323,13 +342,14 @@ def test_no_items_have_no_tags(toy_tagger):
 
 def test_given_tags_are_certain_and_move_the_others(toy_tagger, world):
     x = np.full((1, 5), world.X.mean())  # of no theme in particular
-    alone, told, nothing = (
+    alone, with_tags, nothing = (
         dict(zip(toy_tagger.classes_, toy_tagger.predict_proba(x, tags=tags)[0], strict=True))
         for tags in (None, [["sea", "sun"]], [[]])
     )
-    assert told["sea"] == told["sun"] == 1
-    assert all(told[label] > alone[label] for label in ("sand", "towel", "wave", "shell"))
-    assert told["oven"] < alone["oven"] and nothing == alone
+    assert with_tags["sea"] == with_tags["sun"] == 1
+    assert all(with_tags[label] > alone[label] for label in ("sand", "towel", "wave", "shell"))
+    assert with_tags["oven"] < alone["oven"]
+    assert nothing == alone
 
 
 def test_every_row_has_its_own_tags_and_unknown_ones_are_passed_over(toy_tagger, world):
@@ -347,15 +367,17 @@ def test_every_row_has_its_own_tags_and_unknown_ones_are_passed_over(toy_tagger,
 
 def test_tags_that_are_newer_than_the_space_are_certain_but_move_nothing(own_tagger, world):
     own_tagger.add_documents([("sea", "squid")])
-    without, told = (
+    without, with_tags = (
         own_tagger.predict_proba(world.X_test[:1], tags) for tags in (None, [["squid"]])
     )
-    assert told[0, -1] == 1 > without[0, -1]
-    np.testing.assert_array_equal(told[:, :-1], without[:, :-1])
+    assert with_tags[0, -1] == 1 > without[0, -1]
+    expected_without = without[:, :-1]
+    np.testing.assert_array_equal(with_tags[:, :-1], expected_without)
     with pytest.raises(InputError, match="'squid' came after the concept space was learned"):
         own_tagger.complete(["squid"])
     with_sea, _ = own_tagger.complete(["squid", "sea"], k=3)
-    assert with_sea.tolist() == own_tagger.complete(["sea"], k=4)[0][:3].tolist()
+    expected_with_sea = own_tagger.complete(["sea"], k=4)[0][:3].tolist()
+    assert with_sea.tolist() == expected_with_sea
 
 
 # ------------------------------------------------------------------ tag sets
@@ -370,8 +392,10 @@ def test_predicted_tag_sets_are_likely_enough_and_best_first(toy_tagger, world):
             assert isinstance(tags, tuple)
             columns = [column_of(toy_tagger, label) for label in tags]
             assert (np.diff(row[columns]) <= 0).all()
-            assert set(columns) == set(np.flatnonzero(row >= least))
-    assert toy_tagger.predict(world.X_test[:1], threshold=1.0, tags=[["sea"]]) == [("sea",)]
+            expected_columns = set(np.flatnonzero(row >= least))
+            assert set(columns) == expected_columns
+    predictions = toy_tagger.predict(world.X_test[:1], threshold=1.0, tags=[["sea"]])
+    assert predictions == [("sea",)]
 
 
 def test_a_wanted_precision_is_about_what_new_items_get(toy_tagger):
@@ -384,7 +408,8 @@ def test_a_wanted_precision_is_about_what_new_items_get(toy_tagger):
             for tags, truth in zip(sets, new.documents, strict=True)
             for label in seen.intersection(tags)
         ]
-        assert len(right) > 200 and np.mean(right) == pytest.approx(goal, abs=0.1)
+        assert len(right) > 200
+        assert np.mean(right) == pytest.approx(goal, abs=0.1)
 
 
 def test_thresholds_are_those_of_the_kind(toy_tagger):
@@ -392,7 +417,8 @@ def test_thresholds_are_those_of_the_kind(toy_tagger):
     seen = toy_tagger.space_.threshold(0.5)
     unseen = toy_tagger.validation_.threshold(0.5)
     on_items = np.isin(toy_tagger.classes_, sorted(toy_tagger.seen_ | {"owl", "shell"}))
-    assert set(least[on_items]) == {seen} and set(least[~on_items]) == {unseen}
+    assert set(least[on_items]) == {seen}
+    assert set(least[~on_items]) == {unseen}
     assert (toy_tagger.thresholds(0.7) >= least).all()
 
 
@@ -409,14 +435,19 @@ def test_completion_gives_the_numbers_of_ranking_by_tags_without_those_given(toy
     n_labels = len(toy_tagger.classes_)
     labels, scores = toy_tagger.complete(["sea", "sun"], k=n_labels)
     ranked, best = toy_tagger.rank(None, k=n_labels, tags=[["sea", "sun"]])
-    assert set(ranked[0, :2]) == {"sea", "sun"} and best[0, :2].tolist() == [1, 1]
-    assert labels.tolist() == ranked[0, 2:].tolist()
+    assert set(ranked[0, :2]) == {"sea", "sun"}
+    assert best[0, :2].tolist() == [1, 1]
+    expected_labels = ranked[0, 2:].tolist()
+    assert labels.tolist() == expected_labels
     np.testing.assert_array_equal(scores, best[0, 2:])
-    assert (np.diff(scores) <= 0).all() and ((scores > 0) & (scores < 1)).all()
+    assert (np.diff(scores) <= 0).all()
+    assert ((scores > 0) & (scores < 1)).all()
     table = toy_tagger.predict_proba(None, tags=[["sea", "sun"]])[0]
-    np.testing.assert_array_equal(scores, table[[column_of(toy_tagger, one) for one in labels]])
+    expected_scores = table[[column_of(toy_tagger, label) for label in labels]]
+    np.testing.assert_array_equal(scores, expected_scores)
     of_items_alone, _ = toy_tagger.complete(["owl"], k=3)
-    assert set(of_items_alone) <= set(world.themes["forest"])
+    expected_of_items_alone = set(world.themes["forest"])
+    assert set(of_items_alone) <= expected_of_items_alone
 
 
 @pytest.mark.parametrize(
@@ -441,17 +472,20 @@ def test_one_item_is_explained_in_any_form(toy_tagger, world):
         evidence = toy_tagger.explain(form, " APPLE", k=2)
         assert evidence.neighbours[0].document == expected.neighbours[0].document
         assert evidence.logit == pytest.approx(expected.logit, abs=1e-4)
-        assert [one.tag for one in evidence.tags] == [one.tag for one in expected.tags]
+        expected_tags = [tag.tag for tag in expected.tags]
+        tags = [tag.tag for tag in evidence.tags]
+        assert tags == expected_tags
 
 
 def test_a_label_of_two_places_has_two_senses_and_one_of_one_place_has_fewer(toy_tagger, world):
-    found = label_senses(toy_tagger.store_, "Apple")
+    label_sense = label_senses(toy_tagger.store_, "Apple")
     kitchen, office = (set(world.themes[name]) - {"apple"} for name in ("kitchen", "office"))
-    assert found.label == "apple" and len(found.words) == 2
-    places = [[set(words) <= place for place in (kitchen, office)] for words in found.words]
+    assert label_sense.label == "apple"
+    assert len(label_sense.words) == 2
+    places = [[set(words) <= place for place in (kitchen, office)] for words in label_sense.words]
     assert sorted(places) == [[False, True], [True, False]]
     for sense in range(2):
-        rows = found.documents[found.senses == sense]
+        rows = label_sense.documents[label_sense.senses == sense]
         documents = [set(toy_tagger.store_.document(int(row))) for row in rows]
         assert all("apple" in document for document in documents)
         homes = {
@@ -471,11 +505,13 @@ def test_documents_come_and_go_without_training(own_tagger, world):
     before = own_tagger.predict_proba(world.X_test)
     points = points_of(own_tagger, world.X_test)
     ids = own_tagger.add_documents([("sea", "sand", "jellyfish"), ("wave", "jellyfish")])
-    assert own_tagger.classes_[-1] == "jellyfish" and own_tagger.kinds_[-1] == "oov"
+    assert own_tagger.classes_[-1] == "jellyfish"
+    assert own_tagger.kinds_[-1] == "oov"
     assert np.array_equal(points_of(own_tagger, world.X_test), points)
-    scores, there = own_tagger.predict_proba(world.X_test)[:, -1], at(world, "beach")
-    assert scores[there].min() > 1.2 * scores[~there].max()
-    ranked, _ = own_tagger.rank(world.X_test[there], k=8)
+    scores = own_tagger.predict_proba(world.X_test)[:, -1]
+    on_beach = at(world, "beach")
+    assert scores[on_beach].min() > 1.2 * scores[~on_beach].max()
+    ranked, _ = own_tagger.rank(world.X_test[on_beach], k=8)
     assert (ranked == "jellyfish").any(axis=1).all(), "two documents are enough to be suggested"
     own_tagger.remove_documents(ids)
     assert "jellyfish" not in own_tagger.classes_
@@ -483,7 +519,8 @@ def test_documents_come_and_go_without_training(own_tagger, world):
 
 
 def test_more_documents_of_a_known_label_make_it_likelier_where_they_lie(own_tagger, world):
-    X, column = world.X_test[at(world, "beach")], column_of(own_tagger, "towel")
+    X = world.X_test[at(world, "beach")]
+    column = column_of(own_tagger, "towel")
     before = own_tagger.predict_proba(X)[:, column]
     own_tagger.add_documents([("sea", "sun", "towel")] * 50)
     assert (own_tagger.predict_proba(X)[:, column] > before).all()
@@ -494,15 +531,18 @@ def test_a_learned_label_without_documents_ranks_last_with_score_zero(own_tagger
     holding = [name for row, name in enumerate(store.ids) if "tram" in store.document(row)]
     own_tagger.remove_documents(holding)
     labels, scores = own_tagger.rank(world.X_test, k=len(own_tagger.classes_))
-    assert (labels[:, -1] == "tram").all() and (scores[:, -1] == 0).all()
-    assert own_tagger.explain(world.X_test[0], "tram").probability == 0
+    assert (labels[:, -1] == "tram").all()
+    assert (scores[:, -1] == 0).all()
+    probability = own_tagger.explain(world.X_test[0], "tram").probability
+    assert probability == 0
     own_tagger.remove_documents(own_tagger.store_.ids)
     assert not own_tagger.predict_proba(world.X_test).any(), "nothing known, nothing suggested"
     assert not any(own_tagger.predict(world.X_test, threshold=1e-9))
 
 
 def test_documents_that_were_fitted_and_are_removed_count_no_more(own_tagger):
-    before, ids = own_tagger.n_fitted_, own_tagger.store_.ids[:10]
+    before = own_tagger.n_fitted_
+    ids = own_tagger.store_.ids[:10]
     own_tagger.add_documents([["sea", "parasol"], ["sand", "parasol"], ["sea", "sand"]])
     own_tagger.remove_documents(ids)
     assert own_tagger.n_fitted_ == before - 10 == len(own_tagger.store_.ids) - 3
@@ -515,12 +555,15 @@ def fail(*_):
 def test_what_is_refused_or_fails_leaves_the_tagger_as_it_was(
     own_tagger, world, theme_words, monkeypatch
 ):
-    before, labels = own_tagger.predict_proba(world.X_test), list(own_tagger.classes_)
-    taken = LabelCorpus.from_documents([("sea", "squid")], ids=[own_tagger.store_.ids[0]])
+    before = own_tagger.predict_proba(world.X_test)
+    labels = list(own_tagger.classes_)
+    corpus_of_known_id = LabelCorpus.from_documents(
+        [("sea", "squid")], ids=[own_tagger.store_.ids[0]]
+    )
     lone = {"xyzzy": [1.0, 2.0]}
     for method, arguments, message in [
         ("remove_documents", [["nobody"]], "No known document is named 'nobody'"),
-        ("add_documents", [taken], "is known already; remove it first or rename"),
+        ("add_documents", [corpus_of_known_id], "is known already; remove it first or rename"),
         ("remove_labels", [["zebra"]], "Unknown label 'zebra'"),
         ("add_labels", [["beach", "xyzzy"], theme_words], "no word vectors for xyzzy"),
         ("add_labels", [["xyzzy"], lone], "None of the seen labels has a word vector"),
@@ -536,7 +579,8 @@ def test_what_is_refused_or_fails_leaves_the_tagger_as_it_was(
     own_tagger.set_params(space=tiny().space)
     with pytest.raises(MemoryError):
         own_tagger.fit(world.X[:20, :3], world.documents[:20])
-    assert list(own_tagger.classes_) == labels and own_tagger.named_ is None
+    assert list(own_tagger.classes_) == labels
+    assert own_tagger.named_ is None
     np.testing.assert_array_equal(own_tagger.predict_proba(world.X_test), before)
 
 
@@ -546,13 +590,15 @@ def test_what_is_refused_or_fails_leaves_the_tagger_as_it_was(
 def test_likeness_is_the_weights_of_kernel_ridge_regression():
     rng = np.random.default_rng(0)
     vectors = WordVectors({f"w{i}": rng.normal(size=5) for i in range(8)})
-    seen, labels = [f"w{i}" for i in range(6)] + ["none"], ["w6", "w7"]
+    seen = [f"w{i}" for i in range(6)] + ["none"]
+    labels = ["w6", "w7"]
     likeness = name_likeness(labels, seen, vectors)
     units, _ = vectors.label_vectors([*seen[:6], *labels])
     kernel = np.exp((units @ units.T - 1) / 0.3)
     values = rng.normal(size=(6, 3))
     model = KernelRidge(alpha=0.3, kernel="precomputed").fit(kernel[:6, :6], values)
-    np.testing.assert_allclose(likeness[:, :6] @ values, model.predict(kernel[6:, :6]), atol=1e-10)
+    expected_predictions = model.predict(kernel[6:, :6])
+    np.testing.assert_allclose(likeness[:, :6] @ values, expected_predictions, atol=1e-10)
     assert not likeness[:, 6].any(), "a seen label without a vector counts nothing"
 
 
@@ -560,10 +606,12 @@ def test_a_name_goes_where_names_like_it_go(own_tagger, world, theme_words):
     before = own_tagger.predict_proba(world.X_test)
     points = points_of(own_tagger, world.X_test)
     assert own_tagger.add_labels("beach", theme_words) == ("beach",), "one label, not five letters"
-    assert own_tagger.classes_[-1] == "beach" and own_tagger.kinds_[-1] == "oov"
-    after, there = own_tagger.predict_proba(world.X_test), at(world, "beach")
+    assert own_tagger.classes_[-1] == "beach"
+    assert own_tagger.kinds_[-1] == "oov"
+    after = own_tagger.predict_proba(world.X_test)
+    on_beach = at(world, "beach")
     np.testing.assert_array_equal(after[:, :-1], before, err_msg="nothing else moves")
-    assert after[there, -1].mean() > 1.5 * after[~there, -1].mean()
+    assert after[on_beach, -1].mean() > 1.5 * after[~on_beach, -1].mean()
     assert own_tagger.add_labels(["sea"], theme_words) == (), "it is known already"
     ranked, _ = own_tagger.rank(world.X_test, k=len(own_tagger.classes_))
     assert (ranked == "beach").any(axis=1).all()
@@ -583,14 +631,18 @@ def test_named_labels_survive_saving_without_vectors_and_go_one_by_one(
     own_tagger.add_labels(["street", "beach", " street  ", "forest"], theme_words)
     own_tagger.save(tmp_path / "again")
     loaded = polyseme.load(tmp_path / "again")
-    assert tuple(loaded.classes_[-3:]) == ("beach", "forest", "street")
+    classes = tuple(loaded.classes_[-3:])
+    assert classes == ("beach", "forest", "street")
     scores = loaded.predict_proba(world.X_test)
-    np.testing.assert_array_equal(scores, own_tagger.predict_proba(world.X_test))
+    expected_scores = own_tagger.predict_proba(world.X_test)
+    np.testing.assert_array_equal(scores, expected_scores)
     loaded.remove_labels("street")
-    assert tuple(loaded.classes_[-2:]) == ("beach", "forest")
+    classes = tuple(loaded.classes_[-2:])
+    assert classes == ("beach", "forest")
     loaded.remove_labels(["beach", "forest"]).add_labels(["forest"], theme_words)
-    again = loaded.predict_proba(world.X_test)
-    np.testing.assert_allclose(again[:, -1], scores[:, -2], atol=1e-6)
+    rescored = loaded.predict_proba(world.X_test)
+    expected_scores = scores[:, -2]
+    np.testing.assert_allclose(rescored[:, -1], expected_scores, atol=1e-6)
     loaded.remove_labels(["forest"])
     assert loaded.named_ is None
     np.testing.assert_array_equal(loaded.predict_proba(world.X_test), before)
@@ -600,9 +652,11 @@ def test_documents_take_the_place_of_a_name_unless_they_have_no_place(own_tagger
     own_tagger.add_labels(["beach"], theme_words)
     with pytest.warns(PolysemeWarning):
         own_tagger.add_documents([["beach", "never met"]])
-    assert own_tagger.named_ is not None and "never met" not in own_tagger.classes_
+    assert own_tagger.named_ is not None
+    assert "never met" not in own_tagger.classes_
     ids = own_tagger.add_documents([("sea", "sand", "beach"), ("wave", "beach")])
-    assert list(own_tagger.classes_).count("beach") == 1 and own_tagger.named_ is None
+    assert list(own_tagger.classes_).count("beach") == 1
+    assert own_tagger.named_ is None
     own_tagger.remove_documents(ids)
     assert "beach" not in own_tagger.classes_
 
@@ -623,12 +677,16 @@ def test_a_name_is_explained_by_the_tags_it_goes_with_but_completes_nothing(
     own_tagger.add_labels("beach", theme_words)
     evidence = own_tagger.explain(world.X_test[world.themes_test.index("beach")], " BEACH", k=3)
     assert (evidence.label, evidence.kind, evidence.known) == ("beach", "oov", 0)
-    assert evidence.features > 0 and not any(one.holds for one in evidence.neighbours)
-    assert {one.tag for one in evidence.tags if one.part > 0} <= set(world.themes["beach"])
+    assert evidence.features > 0
+    assert not any(neighbour.holds for neighbour in evidence.neighbours)
+    expected_tags = set(world.themes["beach"])
+    tags = {evidence_tag.tag for evidence_tag in evidence.tags if evidence_tag.part > 0}
+    assert tags <= expected_tags
     with pytest.raises(InputError, match="'beach' came after the concept space was learned"):
         own_tagger.complete(["beach"])
     with_sea, _ = own_tagger.complete(["beach", "sea"], k=3)
-    assert set(with_sea) <= set(world.themes["beach"])
+    expected_with_sea = set(world.themes["beach"])
+    assert set(with_sea) <= expected_with_sea
 
 
 def test_names_need_no_item_that_was_held_out(world, theme_words):
@@ -645,26 +703,30 @@ def test_names_need_no_item_that_was_held_out(world, theme_words):
 
 
 def test_a_loaded_tagger_is_the_saved_one(toy_tagger, own_tagger, world):
-    X, tags = world.X_test, [["sea"]] * 25
+    X = world.X_test
+    tags = [["sea"]] * 25
 
     def answers(tagger):
         yield from (list(tagger.classes_), tagger.kinds_.tolist(), tagger.seen_)
         yield from (tagger.n_features_in_, tagger.space_.history_)
-        for asked in ((X, None), (X, tags), (None, tags)):
-            yield tagger.predict_proba(*asked).tolist()
+        for inputs in ((X, None), (X, tags), (None, tags)):
+            yield tagger.predict_proba(*inputs).tolist()
         yield from (tagger.explain(X[0], "sea"), tagger.predict(X, precision=0.4))
 
-    assert list(answers(own_tagger)) == list(answers(toy_tagger))
+    expected = list(answers(toy_tagger))
+    assert list(answers(own_tagger)) == expected
 
 
 def test_taggers_without_features_or_with_numbers_of_a_grid_search_are_saved_too(world, tmp_path):
     numbers = {"n_folds": np.int64(2), "n_steps": np.int64(8), "context": np.float32(0.4)}
-    made = ConceptSpace(**numbers, priming=np.float64(0.2), plan=PLAN)
-    searched = ZeroShotTagger(space=made, random_state=np.int64(0))
+    space = ConceptSpace(**numbers, priming=np.float64(0.2), plan=PLAN)
+    searched = ZeroShotTagger(space=space, random_state=np.int64(0))
     for tagger, X in ((searched, world.X), (tiny(), None)):
         tagger.fit(X, world.documents).save(tmp_path / "m")
-        again, tags = polyseme.load(tmp_path / "m"), [["sea"]] * 300
-        np.testing.assert_array_equal(again.predict_proba(X, tags), tagger.predict_proba(X, tags))
+        loaded = polyseme.load(tmp_path / "m")
+        tags = [["sea"]] * 300
+        expected_probabilities = tagger.predict_proba(X, tags)
+        np.testing.assert_array_equal(loaded.predict_proba(X, tags), expected_probabilities)
 
 
 @pytest.fixture
@@ -679,8 +741,8 @@ def test_verdicts_in_memory_go_to_the_folder_where_a_tagger_is_saved_and_on_from
     unsaved.verdicts_.append([("a.jpg", "sea", True)])
     unsaved.save(tmp_path / "m")
     unsaved.verdicts_.append([("b.jpg", "sea", False)])
-    found = polyseme.load(tmp_path / "m").verdicts_.standing()
-    assert [verdict.item for verdict in found] == ["a.jpg", "b.jpg"]
+    standing = polyseme.load(tmp_path / "m").verdicts_.standing()
+    assert [verdict.item for verdict in standing] == ["a.jpg", "b.jpg"]
 
 
 def test_a_tagger_saved_elsewhere_takes_its_verdicts_along(unsaved, tmp_path):
@@ -688,17 +750,19 @@ def test_a_tagger_saved_elsewhere_takes_its_verdicts_along(unsaved, tmp_path):
     loaded = polyseme.load(tmp_path / "m")
     loaded.verdicts_.append([("a.jpg", "sea", True)])
     loaded.save(tmp_path / "copy")
-    assert polyseme.load(tmp_path / "copy").verdicts_.standing() == loaded.verdicts_.standing()
+    standing_verdicts = polyseme.load(tmp_path / "copy").verdicts_.standing()
+    assert standing_verdicts == loaded.verdicts_.standing()
     assert loaded.verdicts_.file == tmp_path / "m" / "verdicts.sqlite"
 
 
 def test_a_tagger_fitted_anew_and_saved_over_another_leaves_its_verdicts(unsaved, tmp_path):
-    again = copy.copy(unsaved)
+    unsaved_copy = copy.copy(unsaved)
     unsaved.save(tmp_path / "m")
     with polyseme.load(tmp_path / "m").verdicts_ as log:
         log.append([("a.jpg", "sea", True)])
-    again.save(tmp_path / "m")
-    assert polyseme.load(tmp_path / "m").verdicts_.count == 1
+    unsaved_copy.save(tmp_path / "m")
+    count = polyseme.load(tmp_path / "m").verdicts_.count
+    assert count == 1
 
 
 def test_models_of_other_methods_are_refused_in_a_sentence(tmp_path):
@@ -712,15 +776,15 @@ def test_models_of_other_methods_are_refused_in_a_sentence(tmp_path):
 
 def test_a_space_with_a_seed_of_its_own_keeps_it_and_others_get_the_taggers(world):
     for own_seed in (5, None):
-        made = ConceptSpace(n_folds=2, n_steps=8, plan=PLAN, random_state=own_seed)
+        space = ConceptSpace(n_folds=2, n_steps=8, plan=PLAN, random_state=own_seed)
         first, second = (
-            ZeroShotTagger(space=made, random_state=seed)
+            ZeroShotTagger(space=space, random_state=seed)
             .fit(world.X, world.documents)
             .predict_proba(world.X_test)
             for seed in (0, 1)
         )
         assert np.array_equal(first, second) == (own_seed is not None)
-        assert not hasattr(made, "members_"), "fit must leave the given space alone"
+        assert not hasattr(space, "members_"), "fit must leave the given space alone"
 
 
 def test_rounds_are_shown_where_they_are_wanted(world, capsys, monkeypatch):
@@ -768,7 +832,8 @@ def test_asking_before_fit_says_so(name, arguments):
 
 
 def test_documents_in_every_form_teach_the_same(world, tmp_path):
-    X, documents = world.X[:30], world.documents[:30]
+    X = world.X[:30]
+    documents = world.documents[:30]
     labels = sorted({label for document in documents for label in document})
     table = [[label in document for label in labels] for document in documents]
     path = tmp_path / "documents.jsonl"
@@ -787,13 +852,15 @@ def test_documents_in_every_form_teach_the_same(world, tmp_path):
         tagger = tiny(n_steps=4).fit(X, form)
         assert len(tagger.store_.ids) == 30
         scores = tagger.predict_proba(world.X_test)
-        np.testing.assert_array_equal(scores, wanted.predict_proba(world.X_test))
+        expected_scores = wanted.predict_proba(world.X_test)
+        np.testing.assert_array_equal(scores, expected_scores)
 
 
 def test_a_tagger_without_features_completes_and_grows_but_does_not_rank(tiny_space, world):
     tagger = ZeroShotTagger(space=tiny_space(n_steps=200), random_state=0)
     tagger.fit(None, [("sea", "kraken"), ("oak",)], world.label_sets, label_sets_only=True)
-    assert set(tagger.kinds_) == {"unseen"} and "kraken" not in tagger.classes_
+    assert set(tagger.kinds_) == {"unseen"}
+    assert "kraken" not in tagger.classes_
     assert len(tagger.complete(["sea"], k=3)[0]) == 3
     assert tagger.explain(None, "sand", tags=["sea"]).features == 0
     with pytest.raises(InputError, match="fitted without features"):
@@ -802,7 +869,8 @@ def test_a_tagger_without_features_completes_and_grows_but_does_not_rank(tiny_sp
         tagger.predict(None, precision=0.5, tags=[["sea"]])
     ids = tagger.add_documents([("sea", "sand", "squid"), ("sun", "wave", "squid")])
     scores = tagger.predict_proba(None, [["sea", "sun"], ["oak", "moss"], ["bus", "car"]])[:, -1]
-    assert tagger.classes_[-1] == "squid" and scores[0] > 1.2 * scores[1:].max()
+    assert tagger.classes_[-1] == "squid"
+    assert scores[0] > 1.2 * scores[1:].max()
     tagger.remove_documents(ids)
     assert "squid" not in tagger.classes_
 
@@ -813,21 +881,23 @@ def test_a_label_that_was_answered_for_outlives_its_documents(own_tagger, world,
     own_tagger.remove_documents(own_tagger.add_documents([("kraken", "sea"), ("kraken", "wave")]))
     np.testing.assert_array_equal(own_tagger.predict_proba(world.X_test), before)
     own_tagger.save(tmp_path / "again")
-    assert list(polyseme.load(tmp_path / "again").classes_) == list(own_tagger.classes_)
+    classes = list(polyseme.load(tmp_path / "again").classes_)
+    assert classes == list(own_tagger.classes_)
 
 
 def test_labels_of_items_that_no_label_set_holds_are_oov(world):
     documents = [(*document, "kraken") for document in world.documents[:30]]
     tagger = tiny().fit(world.X[:30], documents, world.label_sets, label_sets_only=True)
     assert tagger.kinds_[column_of(tagger, "kraken")] == "oov"
-    assert set(tiny().fit(world.X[:30], documents).kinds_) == {"seen"}
+    kinds = set(tiny().fit(world.X[:30], documents).kinds_)
+    assert kinds == {"seen"}
 
 
 def test_documents_of_both_lists_are_known_once(world):
     once = tiny().fit(world.X, world.documents)
     twice = tiny().fit(world.X, world.documents, world.documents)
     assert twice.store_.ids == once.store_.ids
-    np.testing.assert_array_equal(*(one.predict_proba(world.X_test) for one in (once, twice)))
+    np.testing.assert_array_equal(*(model.predict_proba(world.X_test) for model in (once, twice)))
     ids = [f"item {i}" for i in range(len(world.documents))]
     corpus = LabelCorpus.from_documents(world.documents, ids=ids)
     named = tiny().fit(world.X[:100], corpus.select(np.arange(100)), corpus)
@@ -835,13 +905,15 @@ def test_documents_of_both_lists_are_known_once(world):
 
 
 def test_spellings_stay_apart_when_asked():
-    documents, X = [("Apple", "phone"), ("apple", "pie")] * 20, np.tile([[0.0], [1.0]], (20, 1))
+    documents = [("Apple", "phone"), ("apple", "pie")] * 20
+    X = np.tile([[0.0], [1.0]], (20, 1))
     apart = tiny(normalize_labels=False).fit(X, documents)
     assert set(apart.classes_) == {"Apple", "apple", "phone", "pie"}
     with pytest.raises(InputError, match="None of the tags is known: APPLE"):
         apart.complete(["APPLE"])
     assert len(apart.complete(["Apple"], k=2)[0]) == 2
-    assert len(tiny().fit(X, documents).classes_) == 3
+    n_classes = len(tiny().fit(X, documents).classes_)
+    assert n_classes == 3
 
 
 def test_constant_features_and_fewer_items_than_folds_work(world):
@@ -852,14 +924,16 @@ def test_constant_features_and_fewer_items_than_folds_work(world):
 
 
 def test_documents_without_labels_are_left_out_of_what_is_known_and_named(world):
-    documents, X = [*world.documents[:30], ()], world.X[:31]
+    documents = [*world.documents[:30], ()]
+    X = world.X[:31]
     for label_sets in (world.label_sets[:30], None):
-        with pytest.warns(PolysemeWarning, match="1 of 31 documents have no label and") as told:
+        with pytest.warns(PolysemeWarning, match="1 of 31 documents have no label and") as caught:
             only = label_sets is not None
             tagger = tiny().fit(X, documents, label_sets, label_sets_only=only)
-        assert len(told) == 1, "said once"
+        assert len(caught) == 1, "said once"
         if label_sets:
-            assert tagger.dropped_ == ("instance:30",) and len(tagger.store_.ids) == 60
+            assert tagger.dropped_ == ("instance:30",)
+            assert len(tagger.store_.ids) == 60
         assert np.isfinite(tagger.predict_proba(world.X_test)).all()
 
 
@@ -884,10 +958,10 @@ def test_bad_documents_get_one_sentence(documents, label_sets, message, world):
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, "all", True])
 def test_a_number_of_labels_is_a_whole_number(toy_tagger, world, k):
-    for method, asked in (("rank", world.X_test), ("complete", ["sea"])):
+    for method, query in (("rank", world.X_test), ("complete", ["sea"])):
         message = f"`k` of `{method}` must be a whole number at least 1"
         with pytest.raises(InputError, match=message):
-            getattr(toy_tagger, method)(asked, k=k)
+            getattr(toy_tagger, method)(query, k=k)
 
 
 def test_a_bad_parameter_is_named_before_any_training(world, monkeypatch):
@@ -937,7 +1011,8 @@ def test_an_extractor_is_learned_by_fit_and_used_ever_after():
     extractor = Words()
     tagger = tiny(n_steps=80, features=extractor).fit(words, documents)
     assert not hasattr(extractor, "letters_"), "fit must leave the given extractor alone"
-    assert tagger.n_features_in_ == len(set("".join(words)))
+    expected_n_features_in = len(set("".join(words)))
+    assert tagger.n_features_in_ == expected_n_features_in
     assert tagger.features_.seed_ is not None, "it is seeded by the tagger"
     labels, _ = tagger.rank(["sea", "wood"], k=1)
     assert labels.ravel().tolist() == ["sea", "oak"]
@@ -961,7 +1036,8 @@ def test_only_some_kinds_are_given_where_that_is_asked_for(toy_tagger, world):
     assert {kinds[label] for tags in sets for label in tags} <= {"seen"}
     every = toy_tagger.predict(world.X_test, threshold=0.3)
     seen = toy_tagger.predict(world.X_test, threshold=0.3, kinds=("seen",))
-    assert [[t for t in tags if kinds[t] == "seen"] for tags in every] == [list(t) for t in seen]
+    expected_tags = [list(t) for t in seen]
+    assert [[t for t in tags if kinds[t] == "seen"] for tags in every] == expected_tags
     with pytest.raises(InputError, match="`kinds` of `rank` must be one of 'seen'"):
         toy_tagger.rank(world.X_test, kinds=("sean",))
 
@@ -976,26 +1052,29 @@ def apart(tagger):
 
 def answers_of(world, theme, label, n=4):
     """Yes for items of a theme, no for others, by the numbers of their rows."""
-    here = at(world, theme)
-    rows = [*np.flatnonzero(here)[:n], *np.flatnonzero(~here)[:n]]
-    return [(str(row), label, bool(here[row])) for row in rows]
+    of_theme = at(world, theme)
+    rows = [*np.flatnonzero(of_theme)[:n], *np.flatnonzero(~of_theme)[:n]]
+    return [(str(row), label, bool(of_theme[row])) for row in rows]
 
 
 @pytest.mark.parametrize("label", ["phone", "charger", "parasol"])
 def test_scores_move_towards_answers_and_those_of_others_stay(own_tagger, world, label):
     """Seen, unseen and brand-new labels, said to belong to the beach."""
-    before, known = own_tagger.decision_function(world.X_test), list(own_tagger.classes_)
+    before = own_tagger.decision_function(world.X_test)
+    labels_before = list(own_tagger.classes_)
     own_tagger.learn(answers_of(world, "beach", label), world.X_test)
-    after, here = own_tagger.decision_function(world.X_test), at(world, "beach")
-    others = [name for name in known if name != label]
-    for name in others:
-        np.testing.assert_array_equal(
-            after[:, column_of(own_tagger, name)], before[:, known.index(name)]
-        )
+    after = own_tagger.decision_function(world.X_test)
+    on_beach = at(world, "beach")
+    unanswered_labels = [name for name in labels_before if name != label]
+    for name in unanswered_labels:
+        expected_after = before[:, labels_before.index(name)]
+        np.testing.assert_array_equal(after[:, column_of(own_tagger, name)], expected_after)
     column = after[:, column_of(own_tagger, label)]
-    gap = column[here].mean() - column[~here].mean()
-    old = before[:, known.index(label)] if label in known else np.zeros(len(here))
-    assert gap > old[here].mean() - old[~here].mean() + 0.5
+    gap = column[on_beach].mean() - column[~on_beach].mean()
+    old = (
+        before[:, labels_before.index(label)] if label in labels_before else np.zeros(len(on_beach))
+    )
+    assert gap > old[on_beach].mean() - old[~on_beach].mean() + 0.5
 
 
 def test_a_new_label_by_two_answers_is_ranked_on_like_items(own_tagger, world):
@@ -1003,23 +1082,26 @@ def test_a_new_label_by_two_answers_is_ranked_on_like_items(own_tagger, world):
     own_tagger.learn([(row, "parasol", True) for row in rows], world.X_test)
     assert own_tagger.kinds_[column_of(own_tagger, "parasol")] == "oov"
     scores = own_tagger.predict_proba(world.X_test)[:, column_of(own_tagger, "parasol")]
-    here = at(world, "beach")
-    assert scores[here].min() > scores[~here].max()
+    on_beach = at(world, "beach")
+    assert scores[on_beach].min() > scores[~on_beach].max()
 
 
 @pytest.mark.parametrize("label", ["phone", "charger", "parasol"])
-@pytest.mark.parametrize("again", [False, True], ids=["at once", "after loading"])
-def test_after_an_undo_every_score_is_what_it_was_before(own_tagger, world, tmp_path, label, again):
+@pytest.mark.parametrize("reload", [False, True], ids=["at once", "after loading"])
+def test_after_an_undo_every_score_is_what_it_was_before(
+    own_tagger, world, tmp_path, label, reload
+):
     own_tagger.learn(answers_of(world, "office", "sea"), world.X_test)
     own_tagger.learn([("3", label, True), ("1", label, False)], world.X_test)
     own_tagger.undo(own_tagger.learn([("1", label, True)]))
     if label == "parasol":
         own_tagger.undo([own_tagger.verdicts_.count - 3, own_tagger.verdicts_.count - 2])
-    labels, before = list(own_tagger.classes_), own_tagger.decision_function(world.X_test)
+    labels = list(own_tagger.classes_)
+    before = own_tagger.decision_function(world.X_test)
     numbers = own_tagger.learn(answers_of(world, "beach", label), world.X_test)
     assert len(numbers) == 8
     assert not np.array_equal(own_tagger.decision_function(world.X_test), before)
-    if again:
+    if reload:
         own_tagger.save(tmp_path / "other")
         own_tagger = polyseme.load(tmp_path / "other")
     own_tagger.undo(numbers)
@@ -1028,24 +1110,25 @@ def test_after_an_undo_every_score_is_what_it_was_before(own_tagger, world, tmp_
 
 
 def test_the_order_of_verdicts_changes_no_score(toy_tagger, world):
-    said, scores = answers_of(world, "beach", "phone") + answers_of(world, "office", "sea"), []
-    for verdicts in (said, said[::-1]):
+    all_verdicts = answers_of(world, "beach", "phone") + answers_of(world, "office", "sea")
+    scores = []
+    for verdicts in (all_verdicts, all_verdicts[::-1]):
         mine = apart(toy_tagger)
-        for one in verdicts:
-            mine.learn([one], world.X_test)
+        for verdict in verdicts:
+            mine.learn([verdict], world.X_test)
         scores.append(mine.decision_function(world.X_test))
     np.testing.assert_allclose(*scores, atol=1e-5)
 
 
 def test_verdicts_on_a_blocked_label_count_when_it_is_suggested_again(own_tagger, world):
-    said, column = answers_of(world, "beach", "phone"), column_of(own_tagger, "phone")
-    own_tagger.block(["phone"]).learn(said, world.X_test)
+    verdicts = answers_of(world, "beach", "phone")
+    column = column_of(own_tagger, "phone")
+    own_tagger.block(["phone"]).learn(verdicts, world.X_test)
     assert not own_tagger.predict_proba(world.X_test)[:, column].any()
     own_tagger.block(["phone"], undo=True)
-    other = polyseme.load(own_tagger.verdicts_.file.parent)
-    np.testing.assert_array_equal(
-        own_tagger.decision_function(world.X_test), other.decision_function(world.X_test)
-    )
+    loaded = polyseme.load(own_tagger.verdicts_.file.parent)
+    expected_scores = loaded.decision_function(world.X_test)
+    np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), expected_scores)
     with pytest.raises(InputError, match="'phone' is blocked or was removed, so that nothing"):
         own_tagger.block(["phone"]).ask(world.X_test, "phone")
 
@@ -1056,19 +1139,20 @@ def test_a_renamed_label_keeps_its_answers(own_tagger, world, tmp_path):
     own_tagger.rename("phone", "telephone")
     np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
     own_tagger.save(tmp_path / "renamed")
-    again = polyseme.load(tmp_path / "renamed")
-    assert "phone" not in again.classes_, "its old name is no label of its own"
-    np.testing.assert_array_equal(again.decision_function(world.X_test), before)
+    loaded = polyseme.load(tmp_path / "renamed")
+    assert "phone" not in loaded.classes_, "its old name is no label of its own"
+    np.testing.assert_array_equal(loaded.decision_function(world.X_test), before)
 
 
 def test_answers_to_merged_labels_count_for_the_one_that_is_left(own_tagger, world):
     plain = apart(own_tagger).merge("phone", into="screen")
     own_tagger.learn(answers_of(world, "beach", "phone"), world.X_test)
     own_tagger.merge("phone", into="screen")
-    gap, here = [], at(world, "beach")
+    gap = []
+    on_beach = at(world, "beach")
     for tagger in (plain, own_tagger):
         scores = tagger.decision_function(world.X_test)[:, column_of(tagger, "screen")]
-        gap.append(scores[here].mean() - scores[~here].mean())
+        gap.append(scores[on_beach].mean() - scores[~on_beach].mean())
     assert gap[1] > gap[0] + 0.5
 
 
@@ -1076,14 +1160,16 @@ def test_a_label_is_forgotten_with_all_that_was_ever_answered_for_it(own_tagger,
     own_tagger.learn([("3", "parasol", True), ("3", "parasol", True)], world.X_test)
     own_tagger.learn([("3", "parasol", False)])
     own_tagger.remove_labels(["parasol"])
-    assert "parasol" not in own_tagger.classes_ and not own_tagger.verdicts_.standing()
+    assert "parasol" not in own_tagger.classes_
+    assert not own_tagger.verdicts_.standing()
 
 
 def test_answers_to_a_removed_label_count_no_more(own_tagger, world):
     n = len(own_tagger.learn(answers_of(world, "beach", "parasol"), world.X_test))
     own_tagger.remove_labels(["parasol"])
     assert "parasol" not in own_tagger.classes_
-    assert not own_tagger.verdicts_.standing() and own_tagger.verdicts_.count == 2 * n
+    assert not own_tagger.verdicts_.standing()
+    assert own_tagger.verdicts_.count == 2 * n
 
 
 def test_verdicts_survive_saving_copying_and_pickling(toy_tagger, world, tmp_path):
@@ -1091,21 +1177,20 @@ def test_verdicts_survive_saving_copying_and_pickling(toy_tagger, world, tmp_pat
     mine.learn(answers_of(world, "beach", "parasol"), world.X_test)
     expected = mine.decision_function(world.X_test)
     mine.save(tmp_path / "model")
-    for other in (polyseme.load(tmp_path / "model"), pickle.loads(pickle.dumps(mine))):
-        np.testing.assert_array_equal(other.decision_function(world.X_test), expected)
-        assert len(other.verdicts_.standing()) == 8
+    for duplicate in (polyseme.load(tmp_path / "model"), pickle.loads(pickle.dumps(mine))):
+        np.testing.assert_array_equal(duplicate.decision_function(world.X_test), expected)
+        assert len(duplicate.verdicts_.standing()) == 8
     assert not toy_tagger.verdicts_.count, "a copy's clicks are its own"
 
 
 def test_a_loaded_tagger_learns_what_its_folder_was_told_meanwhile(own_tagger, world):
     own_tagger.learn(answers_of(world, "beach", "parasol"), world.X_test)
-    other = polyseme.load(own_tagger.verdicts_.file.parent)
-    np.testing.assert_array_equal(
-        other.decision_function(world.X_test), own_tagger.decision_function(world.X_test)
-    )
+    loaded = polyseme.load(own_tagger.verdicts_.file.parent)
+    expected_scores = own_tagger.decision_function(world.X_test)
+    np.testing.assert_array_equal(loaded.decision_function(world.X_test), expected_scores)
     own_tagger.save(own_tagger.verdicts_.file.parent)
-    other.use_log(VerdictLog())
-    assert "parasol" not in other.classes_
+    loaded.use_log(VerdictLog())
+    assert "parasol" not in loaded.classes_
 
 
 @pytest.mark.parametrize(
@@ -1125,10 +1210,10 @@ def test_what_cannot_be_learned_is_said_and_leaves_no_trace(
     frame = (
         pd.DataFrame(world.X_test).rename(columns=str).assign(id=[*map(str, world.X_test[:, 0])])
     )
-    given = {None: None, "X": world.X_test, "frame": frame}[X]
+    features = {None: None, "X": world.X_test, "frame": frame}[X]
     before = own_tagger.decision_function(world.X_test)
     with pytest.raises(InputError, match=message):
-        own_tagger.learn(verdicts, given)
+        own_tagger.learn(verdicts, features)
     assert not own_tagger.verdicts_.count
     np.testing.assert_array_equal(own_tagger.decision_function(world.X_test), before)
 
@@ -1147,7 +1232,7 @@ def test_items_of_frames_are_known_by_their_ids(own_tagger, world):
     assert first.item == names[first.row]
     own_tagger.learn([(first.item, "sea", True)], frame)
     own_tagger.learn([(first.item, "wave", True)])
-    assert first.item not in {one.item for one in own_tagger.ask(frame, "sea", k=500)}
+    assert first.item not in {query.item for query in own_tagger.ask(frame, "sea", k=500)}
 
 
 def test_a_tagger_without_features_learns_no_verdicts(tiny_space, world):
@@ -1161,24 +1246,31 @@ def test_a_tagger_without_features_learns_no_verdicts(tiny_space, world):
 @pytest.mark.parametrize("label", ["phone", "parasol"])
 def test_parts_of_evidence_add_up_with_answers(own_tagger, world, label):
     own_tagger.learn(answers_of(world, "beach", label), world.X_test)
-    found = own_tagger.explain(world.X_test[0], label, k=100)
-    parts = [found.frequency, found.features, found.other_tags, found.known, found.verdicts]
-    assert found.verdicts and found.logit == pytest.approx(
-        sum(parts) + sum(one.part for one in found.tags)
+    evidence = own_tagger.explain(world.X_test[0], label, k=100)
+    contributions = [
+        evidence.frequency,
+        evidence.features,
+        evidence.other_tags,
+        evidence.known,
+        evidence.verdicts,
+    ]
+    assert evidence.verdicts
+    assert evidence.logit == pytest.approx(
+        sum(contributions) + sum(tag.part for tag in evidence.tags)
     )
     logits = own_tagger.decision_function(world.X_test[:1])
-    assert found.logit == pytest.approx(logits[0, column_of(own_tagger, label)])
+    assert evidence.logit == pytest.approx(logits[0, column_of(own_tagger, label)])
 
 
 def test_questions_about_one_label_or_any_leave_out_what_is_known(own_tagger, world):
-    (one, *rest) = own_tagger.ask(world.X_test, "sea", k=5, strategy="likeliest")
-    assert {question.label for question in rest} == {"sea"}
+    (first, *further_queries) = own_tagger.ask(world.X_test, "sea", k=5, strategy="likeliest")
+    assert {question.label for question in further_queries} == {"sea"}
     scores = own_tagger.predict_proba(world.X_test)
-    assert one.probability == pytest.approx(scores[:, column_of(own_tagger, "sea")].max())
-    own_tagger.learn([(one.item, "SEA", True)], world.X_test)
-    asked = own_tagger.ask(world.X_test, k=10**6, strategy="likeliest")
-    assert len(asked) == scores.size - 1
-    assert (one.item, "sea") not in {(each.item, each.label) for each in asked}
+    assert first.probability == pytest.approx(scores[:, column_of(own_tagger, "sea")].max())
+    own_tagger.learn([(first.item, "SEA", True)], world.X_test)
+    queries = own_tagger.ask(world.X_test, k=10**6, strategy="likeliest")
+    assert len(queries) == scores.size - 1
+    assert (first.item, "sea") not in {(each.item, each.label) for each in queries}
     tags = [["sea"]] * len(world.X_test)
     with_tags = own_tagger.ask(world.X_test, k=10**6, strategy="likeliest", tags=tags)
     assert "sea" not in {each.label for each in with_tags}
@@ -1188,11 +1280,12 @@ def test_missing_and_wrong_tags_are_found(own_tagger, world):
     wrong = [list(world.themes[theme]) for theme in world.themes_test]
     row = next(row for row, tags in enumerate(wrong) if "sea" in tags and "desk" not in tags)
     wrong[row] = [tag for tag in wrong[row] if tag != "sea"] + ["desk"]
-    found = own_tagger.ask(world.X_test, "desk", k=3, strategy="errors", tags=wrong)
-    assert (found[0].row, found[0].reason) == (row, "doubtful")
-    found = own_tagger.ask(world.X_test, k=30, strategy="errors", tags=wrong)
-    reasons = {(one.row, one.label): one.reason for one in found}
-    assert reasons == {(row, "desk"): "doubtful", (row, "sea"): "missing"}
+    queries = own_tagger.ask(world.X_test, "desk", k=3, strategy="errors", tags=wrong)
+    assert (queries[0].row, queries[0].reason) == (row, "doubtful")
+    queries = own_tagger.ask(world.X_test, k=30, strategy="errors", tags=wrong)
+    reasons = {(query.row, query.label): query.reason for query in queries}
+    expected_reasons = {(row, "desk"): "doubtful", (row, "sea"): "missing"}
+    assert reasons == expected_reasons
     # Nobody has tagged it yet: that is no error.
     wrong[row] = []
     assert own_tagger.ask(world.X_test, k=30, strategy="errors", tags=wrong) == []
@@ -1202,8 +1295,8 @@ def test_questions_of_an_indicator_matrix_are_about_its_columns(world, tiny_spac
     frame = pd.DataFrame({"phone": [1, 0] * 20, "sea": [0, 1] * 20, "sun": [0, 1] * 20})
     X = np.eye(2)[[0, 1] * 20] + np.random.default_rng(0).normal(size=(40, 2)) / 9
     tagger = tiny(n_steps=60, n_validations=0).fit(X, frame)
-    asked = tagger.ask(X, "sea", k=4, strategy="likeliest")
-    assert {(one.label, one.row % 2) for one in asked} == {("sea", 1)}
+    queries = tagger.ask(X, "sea", k=4, strategy="likeliest")
+    assert {(query.label, query.row % 2) for query in queries} == {("sea", 1)}
 
 
 # ------------------------------------------------------------------ what was learned before
@@ -1213,12 +1306,11 @@ def folder_of(tagger):
     return tagger.verdicts_.file.parent
 
 
-def assert_same(one, other, world):
+def assert_same(model, expected, world):
     """Two taggers know the same labels and score them alike."""
-    assert list(one.classes_) == list(other.classes_)
-    np.testing.assert_allclose(
-        one.decision_function(world.X_test), other.decision_function(world.X_test), atol=1e-5
-    )
+    assert list(model.classes_) == list(expected.classes_)
+    expected_scores = expected.decision_function(world.X_test)
+    np.testing.assert_allclose(model.decision_function(world.X_test), expected_scores, atol=1e-5)
 
 
 def load_without_cache(folder):
@@ -1229,21 +1321,21 @@ def load_without_cache(folder):
 
 
 @pytest.fixture
-def told(own_tagger, world):
+def taught(own_tagger, world):
     """A tagger in a folder that was told of a seen, an unseen and a new label."""
     for theme, label in (("beach", "phone"), ("office", "shell"), ("beach", "parasol")):
         own_tagger.learn(answers_of(world, theme, label), world.X_test)
     return own_tagger
 
 
-def test_cached_corrections_are_not_fitted_again(told, world, monkeypatch):
+def test_cached_corrections_are_not_fitted_again(taught, world, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("polyseme.feedback.corrections.fit_correction", fail)
-        loaded = polyseme.load(folder_of(told))
+        loaded = polyseme.load(folder_of(taught))
         loaded.block(["sea"]).block(["sea"], undo=True)
     assert len(loaded._corrections.by_column) == 3
-    assert_same(loaded, told, world)
-    assert_same(load_without_cache(folder_of(told)), told, world)
+    assert_same(loaded, taught, world)
+    assert_same(load_without_cache(folder_of(taught)), taught, world)
 
 
 CHANGES = {
@@ -1261,21 +1353,21 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("elsewhere", [True, False], ids=["elsewhere", "over"])
-def test_the_cache_stays_right_when_a_tagger_is_changed(told, world, tmp_path, change, elsewhere):
-    told.learn([("2", "sun", True)], world.X_test)
-    CHANGES[change](told)
-    folder = tmp_path / "other" if elsewhere else folder_of(told)
-    told.save(folder)
-    assert_same(polyseme.load(folder), told, world)
-    assert_same(load_without_cache(folder), told, world)
+def test_the_cache_stays_right_when_a_tagger_is_changed(taught, world, tmp_path, change, elsewhere):
+    taught.learn([("2", "sun", True)], world.X_test)
+    CHANGES[change](taught)
+    folder = tmp_path / "other" if elsewhere else folder_of(taught)
+    taught.save(folder)
+    assert_same(polyseme.load(folder), taught, world)
+    assert_same(load_without_cache(folder), taught, world)
 
 
-def test_a_change_that_is_not_saved_does_not_change_a_loaded_tagger(told, world):
-    before = told.decision_function(world.X_test)
-    told.add_documents([["phone", "sea"]] * 5)
-    told.undo(told.learn([("9", "sun", True)], world.X_test))
-    again = polyseme.load(folder_of(told))
-    np.testing.assert_allclose(again.decision_function(world.X_test), before, atol=1e-5)
+def test_a_change_that_is_not_saved_does_not_change_a_loaded_tagger(taught, world):
+    before = taught.decision_function(world.X_test)
+    taught.add_documents([["phone", "sea"]] * 5)
+    taught.undo(taught.learn([("9", "sun", True)], world.X_test))
+    loaded = polyseme.load(folder_of(taught))
+    np.testing.assert_allclose(loaded.decision_function(world.X_test), before, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -1292,78 +1384,82 @@ def test_a_change_that_is_not_saved_does_not_change_a_loaded_tagger(told, world)
         "UPDATE corrections SET key = 'text' || rowid",
     ],
 )
-def test_a_damaged_cache_is_ignored_and_written_again(told, world, monkeypatch, damage):
-    folder = folder_of(told)
+def test_a_damaged_cache_is_ignored_and_written_again(taught, world, monkeypatch, damage):
+    folder = folder_of(taught)
     with sqlite3.connect(folder / "verdicts.sqlite") as database:
         database.execute(damage)
     database.close()
-    assert_same(polyseme.load(folder), told, world)
+    assert_same(polyseme.load(folder), taught, world)
     monkeypatch.setattr("polyseme.feedback.corrections.fit_correction", fail)
-    assert_same(polyseme.load(folder), told, world)
+    assert_same(polyseme.load(folder), taught, world)
 
 
-def test_a_log_that_cannot_be_written_is_learned_from(told, world, monkeypatch):
+def test_a_log_that_cannot_be_written_is_learned_from(taught, world, monkeypatch):
     def refuse(*_):
         raise ModelFileError("read-only")
 
-    with VerdictLog(folder_of(told)) as log:
+    with VerdictLog(folder_of(taught)) as log:
         log.cache_corrections([])
     monkeypatch.setattr(VerdictLog, "cache_corrections", refuse)
-    assert_same(polyseme.load(folder_of(told)), told, world)
+    assert_same(polyseme.load(folder_of(taught)), taught, world)
 
 
-def test_known_documents_decide_corrections_of_labels_that_they_vote_for(told):
-    scorer = told._scorer
+def test_known_documents_decide_corrections_of_labels_that_they_vote_for(taught):
+    scorer = taught._scorer
     reference = _reference_sample(scorer)
 
     def keys():
-        columns = [column_of(told, label) for label in ("phone", "parasol")]
+        columns = [column_of(taught, label) for label in ("phone", "parasol")]
         return [_cache_key(scorer, reference, column, b"verdicts") for column in columns]
 
     phone, parasol = keys()
-    scorer = replace(scorer, store=told.store_.remove(told.store_.ids[:1]))
-    assert keys()[0] != phone and keys()[1] == parasol
+    store = taught.store_.remove(taught.store_.ids[:1])
+    scorer = replace(scorer, store=store)
+    assert keys()[0] != phone
+    assert keys()[1] == parasol
 
 
-def test_the_cache_is_not_written_for_every_answer(told, world):
+def test_the_cache_is_not_written_for_every_answer(taught, world):
     def n_cached():
-        return len(told.verdicts_.cached_corrections())
+        return len(taught.verdicts_.cached_corrections())
 
-    labels = [label for label in told.classes_ if label not in ("phone", "shell", "parasol")][:13]
-    told.learn([("2", label, True) for label in labels], world.X_test)
+    labels = [label for label in taught.classes_ if label not in ("phone", "shell", "parasol")][:13]
+    taught.learn([("2", label, True) for label in labels], world.X_test)
     assert n_cached() == 16
-    before = told.verdicts_.cached_corrections()
-    told.learn([("3", labels[0], True), ("3", labels[1], True)], world.X_test)
-    assert told.verdicts_.cached_corrections() == before, "two of sixteen are fitted quickly"
-    told.learn([("3", labels[2], True)], world.X_test)
-    assert told.verdicts_.cached_corrections() != before
+    before = taught.verdicts_.cached_corrections()
+    taught.learn([("3", labels[0], True), ("3", labels[1], True)], world.X_test)
+    assert taught.verdicts_.cached_corrections() == before, "two of sixteen are fitted quickly"
+    taught.learn([("3", labels[2], True)], world.X_test)
+    assert taught.verdicts_.cached_corrections() != before
 
 
 # ------------------------------------------------------------------ what others say
 
 
-def both(told):
+def both(taught):
     """The same model, loaded twice."""
-    return told, polyseme.load(folder_of(told))
+    return taught, polyseme.load(folder_of(taught))
 
 
-def test_a_tagger_catches_up_with_what_another_was_told(told, world):
-    one, other = both(told)
-    assert not other.refresh()
-    numbers = one.learn(answers_of(world, "beach", "canoe"), world.X_test)
-    one.learn([("1", "phone", True)])
-    assert other.refresh() and not other.refresh()
-    assert_same(other, one, world)
-    one.undo((*numbers[:1], 1))
-    one.undo(numbers[1:])
-    assert other.refresh() and "canoe" not in other.classes_
-    assert_same(other, one, world)
-    assert_same(other, load_without_cache(folder_of(one)), world)
+def test_a_tagger_catches_up_with_what_another_was_told(taught, world):
+    teacher, follower = both(taught)
+    assert not follower.refresh()
+    numbers = teacher.learn(answers_of(world, "beach", "canoe"), world.X_test)
+    teacher.learn([("1", "phone", True)])
+    assert follower.refresh()
+    assert not follower.refresh()
+    assert_same(follower, teacher, world)
+    teacher.undo((*numbers[:1], 1))
+    teacher.undo(numbers[1:])
+    assert follower.refresh()
+    assert "canoe" not in follower.classes_
+    assert_same(follower, teacher, world)
+    assert_same(follower, load_without_cache(folder_of(teacher)), world)
 
 
-def test_only_labels_that_were_answered_for_are_corrected_anew(told, world, monkeypatch):
-    one, other = both(told)
-    one.learn([("1", "phone", True)])
+def test_only_labels_that_were_answered_for_are_corrected_anew(taught, world, monkeypatch):
+    teacher, follower = both(taught)
+    teacher.learn([("1", "phone", True)])
     fitted = []
     fit = Corrections._fit
 
@@ -1372,53 +1468,58 @@ def test_only_labels_that_were_answered_for_are_corrected_anew(told, world, monk
         return fit(self, scorer, reference, column, *values)
 
     monkeypatch.setattr(Corrections, "_fit", recorded_fit)
-    assert other.refresh() and fitted == ["phone"]
+    assert follower.refresh()
+    assert fitted == ["phone"]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whoever_speaks_in_whatever_order_all_end_where_a_new_one_begins(told, world, seed):
-    rng, taggers = np.random.default_rng(seed), both(told)
+def test_whoever_speaks_in_whatever_order_all_end_where_a_new_one_begins(taught, world, seed):
+    rng = np.random.default_rng(seed)
+    taggers = both(taught)
     labels = ["phone", "Canoe", "sun", "parasol", "aloe", "canoe"]
     for _ in range(8):
         tagger = taggers[rng.integers(2)]
-        mine = [verdict.number for verdict in told.verdicts_.standing()]
+        mine = [verdict.number for verdict in taught.verdicts_.standing()]
         if rng.random() < 0.4:
             tagger.undo(rng.choice(mine, size=3, replace=False).tolist())
         else:
-            rows, label = rng.integers(len(world.X_test), size=2), rng.choice(labels)
+            rows = rng.integers(len(world.X_test), size=2)
+            label = rng.choice(labels)
             tagger.learn([(row, label, bool(rng.random() < 0.5)) for row in rows], world.X_test)
-        new = polyseme.load(folder_of(told))
+        new = polyseme.load(folder_of(taught))
         assert_same(tagger, new, world)
     for tagger in taggers:
         tagger.refresh()
-        assert_same(tagger, load_without_cache(folder_of(told)), world)
+        assert_same(tagger, load_without_cache(folder_of(taught)), world)
 
 
-def test_an_item_that_another_has_placed_again_moves_its_labels(told, world):
-    one, other = both(told)
-    (item, *_) = other._corrections.feedback.items()
-    vector = other._corrections.feedback.vectors([item])[item]
-    one.verdicts_.append([], {item: vector[::-1]}, one.space_.digest_)
-    before = other.decision_function(world.X_test)
-    assert other.refresh()
-    assert not np.array_equal(other.decision_function(world.X_test), before)
-    assert_same(other, polyseme.load(folder_of(told)), world)
+def test_an_item_that_another_has_placed_again_moves_its_labels(taught, world):
+    teacher, follower = both(taught)
+    (item, *_) = follower._corrections.feedback.items()
+    vector = follower._corrections.feedback.vectors([item])[item]
+    teacher.verdicts_.append([], {item: vector[::-1]}, teacher.space_.digest_)
+    before = follower.decision_function(world.X_test)
+    assert follower.refresh()
+    assert not np.array_equal(follower.decision_function(world.X_test), before)
+    assert_same(follower, polyseme.load(folder_of(taught)), world)
 
 
-def test_answers_that_could_not_be_learned_are_learned_later(told, world, monkeypatch):
-    before = told.decision_function(world.X_test)
+def test_answers_that_could_not_be_learned_are_learned_later(taught, world, monkeypatch):
+    before = taught.decision_function(world.X_test)
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
         patched.setattr("polyseme.feedback.corrections.fit_correction", fail)
-        told.learn([("1", "canoe", True)])
-    np.testing.assert_array_equal(told.decision_function(world.X_test), before)
-    assert "canoe" not in told.classes_ and told.refresh()
-    assert_same(told, polyseme.load(folder_of(told)), world)
+        taught.learn([("1", "canoe", True)])
+    np.testing.assert_array_equal(taught.decision_function(world.X_test), before)
+    assert "canoe" not in taught.classes_
+    assert taught.refresh()
+    assert_same(taught, polyseme.load(folder_of(taught)), world)
 
 
-def test_labels_by_answers_alone_come_in_the_order_of_their_names(told, world):
-    told.learn([("1", "zebra", True), ("1", "canoe", True)])
-    told.add_labels(["seaside"], {"seaside": [1.0, 0.0], "sea": [1.0, 0.1]})
-    assert list(told.classes_[-4:]) == ["seaside", "canoe", "parasol", "zebra"]
+def test_labels_by_answers_alone_come_in_the_order_of_their_names(taught, world):
+    taught.learn([("1", "zebra", True), ("1", "canoe", True)])
+    taught.add_labels(["seaside"], {"seaside": [1.0, 0.0], "sea": [1.0, 0.1]})
+    classes = list(taught.classes_[-4:])
+    assert classes == ["seaside", "canoe", "parasol", "zebra"]
 
 
 # ------------------------------------------------------------------ a copy that learns meanwhile
@@ -1440,40 +1541,47 @@ def doings(world):
 def looks(tagger, world):
     """All that is read while people rank, ask and look into a label."""
     labels, scores = tagger.rank(world.X_test, k=50)
-    asked = tagger.ask(world.X_test, "phone", k=9)
-    return labels.tolist(), scores.tolist(), asked, tagger.explain(world.X_test[0], "phone")
+    queries = tagger.ask(world.X_test, "phone", k=9)
+    return labels.tolist(), scores.tolist(), queries, tagger.explain(world.X_test[0], "phone")
 
 
-def test_a_copy_that_learns_leaves_the_original_as_it_is(told, world):
-    before, state = looks(told, world), dict(vars(told))
+def test_a_copy_that_learns_leaves_the_original_as_it_is(taught, world):
+    before = looks(taught, world)
+    state = dict(vars(taught))
     answers = (
-        copy.deepcopy(told._corrections.feedback._answers),
-        dict(told._corrections.feedback._vector_keys),
+        copy.deepcopy(taught._corrections.feedback._answers),
+        dict(taught._corrections.feedback._vector_keys),
     )
-    corrections = copy.deepcopy(told._corrections.by_column)
+    corrections = copy.deepcopy(taught._corrections.by_column)
     for doing in doings(world):
-        clone = copy.copy(told)
+        clone = copy.copy(taught)
         doing(clone)
-        assert looks(told, world) == before
-        assert all(vars(told)[name] is value for name, value in state.items())
+        assert looks(taught, world) == before
+        assert all(vars(taught)[name] is value for name, value in state.items())
         assert (
-            told._corrections.feedback._answers,
-            told._corrections.feedback._vector_keys,
+            taught._corrections.feedback._answers,
+            taught._corrections.feedback._vector_keys,
         ) == answers
-        keys = {column: one.key for column, one in told._corrections.by_column.items()}
-        assert keys == {column: one.key for column, one in corrections.items()}
+        keys = {
+            column: correction.key for column, correction in taught._corrections.by_column.items()
+        }
+        expected_keys = {column: correction.key for column, correction in corrections.items()}
+        assert keys == expected_keys
 
 
-def test_others_rank_and_ask_with_the_original_while_a_copy_learns(told, world):
+def test_others_rank_and_ask_with_the_original_while_a_copy_learns(taught, world):
     """What a service does: a copy learns and takes the place, nobody waits or sees half of it."""
-    serving, expected, failures, done = [told], {id(told): looks(told, world)}, [], Event()
-    kept = [told]  # so that no two have one identity
+    serving = [taught]
+    expected = {id(taught): looks(taught, world)}
+    failures = []
+    done = Event()
+    references = [taught]  # so that no two have one identity
 
     def rank():
         while not done.is_set():
-            one = serving[0]
+            served = serving[0]
             try:
-                if looks(one, world) != expected[id(one)]:
+                if looks(served, world) != expected[id(served)]:
                     failures.append("another answer")
             except Exception as error:  # what a thread raises is lost else
                 failures.append(error)
@@ -1487,13 +1595,14 @@ def test_others_rank_and_ask_with_the_original_while_a_copy_learns(told, world):
         clone.learn([(turn, "canoe", True)], world.X_test)
         clone.undo(numbers[:1])
         expected[id(clone)] = looks(clone, world)
-        kept.append(clone)
+        references.append(clone)
         serving[0] = clone
     done.set()
     for reader in readers:
         reader.join()
-    assert not failures and len(expected) == 7
-    assert_same(serving[0], polyseme.load(folder_of(told)), world)
+    assert not failures
+    assert len(expected) == 7
+    assert_same(serving[0], polyseme.load(folder_of(taught)), world)
 
 
 # ------------------------------------------------------------------ items without tags
@@ -1515,7 +1624,8 @@ def test_the_pool_is_used_where_it_helps_on_labels_made_unseen(world, monkeypatc
         world.X, world.documents, world.label_sets, unlabelled=world.X_test, label_sets_only=True
     )
     plain = tiny().fit(world.X, world.documents, world.label_sets, label_sets_only=True)
-    assert fitted.pooled_ == used and fitted.validation_.pool_gain == gain
+    assert fitted.pooled_ == used
+    assert fitted.validation_.pool_gain == gain
     assert (fitted.space_.digest_ == plain.space_.digest_) != used
 
 
@@ -1543,31 +1653,35 @@ def test_a_pool_of_files_is_known_by_their_names():
     documents = [["sea", "wet"], ["sea"], ["oak", "dry"], ["oak"]] * 10
     pool = ["sea", "wood", "sandshore"]
     tagger = tiny(features=Words(), n_validations=0).fit(words, documents, unlabelled=pool)
-    assert {one.item for one in tagger.ask(pool, k=50)} == set(pool)
-    said = [("sandshore", "wet", False), ("wood", "wet", True)]
+    items = {query.item for query in tagger.ask(pool, k=50)}
+    assert items == set(pool)
+    verdicts = [("sandshore", "wet", False), ("wood", "wet", True)]
     with pytest.raises(InputError, match="Nothing is known of the item 'sandshore'"):
-        tagger.learn(said)
-    tagger.learn(said, ["sandshore", "wood"])
+        tagger.learn(verdicts)
+    tagger.learn(verdicts, ["sandshore", "wood"])
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Verdicts on", PolysemeWarning)
         tagger.fit(words, documents, unlabelled=pool)
-    assert tagger.space_.project(np.ones((1, tagger.n_features_in_))).shape == (1, 10)
+    shape = tagger.space_.project(np.ones((1, tagger.n_features_in_))).shape
+    assert shape == (1, 10)
     assert tagger._corrections.by_column, "what was said of files is placed in the new space"
 
 
 def test_verdicts_teach_the_next_fit_and_new_labels_come_back(world):
     tagger = tiny(n_validations=0)
-    given = (world.X, world.documents, world.label_sets)
-    tagger.fit(*given, unlabelled=world.X_test)
+    training_data = (world.X, world.documents, world.label_sets)
+    tagger.fit(*training_data, unlabelled=world.X_test)
     plain = tagger.space_.digest_
     tagger.learn(answers_of(world, "beach", "phone"), world.X_test)
     tagger.learn(answers_of(world, "beach", "parasol"), world.X_test)
-    tagger.fit(*given, unlabelled=world.X_test)
-    assert tagger.space_.digest_ != plain and "parasol" in tagger.classes_
-    assert len(tagger._corrections.by_column) == 2 and len(tagger.verdicts_.standing()) == 16
-    said = [Verdict(*one) for one in answers_of(world, "beach", "phone")]
-    other = tiny(n_validations=0).fit(*given, unlabelled=world.X_test, verdicts=said)
-    assert other.space_.digest_ == tagger.space_.digest_
+    tagger.fit(*training_data, unlabelled=world.X_test)
+    assert tagger.space_.digest_ != plain
+    assert "parasol" in tagger.classes_
+    assert len(tagger._corrections.by_column) == 2
+    assert len(tagger.verdicts_.standing()) == 16
+    verdicts = [Verdict(*answer) for answer in answers_of(world, "beach", "phone")]
+    retaught = tiny(n_validations=0).fit(*training_data, unlabelled=world.X_test, verdicts=verdicts)
+    assert retaught.space_.digest_ == tagger.space_.digest_
 
 
 def test_numbers_of_rows_that_are_other_items_now_are_passed_over(world):
@@ -1575,13 +1689,15 @@ def test_numbers_of_rows_that_are_other_items_now_are_passed_over(world):
     tagger.learn([(0, "sea", True), (1, "sea", False)], world.X_test)
     with pytest.warns(PolysemeWarning, match="Verdicts on 2 items are kept but not learned from"):
         tagger.set_params(random_state=1).fit(world.X, world.documents)
-    assert not tagger._corrections.by_column and len(tagger.verdicts_.standing()) == 2
+    assert not tagger._corrections.by_column
+    assert len(tagger.verdicts_.standing()) == 2
 
 
 def test_a_fit_that_fails_leaves_scores_and_verdicts(own_tagger, world, monkeypatch):
     own_tagger.set_params(space=tiny().space, n_validations=0)
     own_tagger.learn(answers_of(world, "beach", "phone"), world.X_test)
-    before, log = own_tagger.decision_function(world.X_test), own_tagger.verdicts_
+    before = own_tagger.decision_function(world.X_test)
+    log = own_tagger.verdicts_
     monkeypatch.setattr("polyseme.fitting.training_set.TrainingSet.place_answered", fail)
     with pytest.raises(MemoryError):
         own_tagger.fit(world.X, world.documents, verdicts=[])

@@ -46,16 +46,16 @@ def test_seeds_generators_and_old_states_give_generators():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("random_state", "message"),
     [
         ("seed", "`random_state` must be a whole number, a numpy Generator or None; got 'seed'"),
         (1.5, "`random_state` must be a whole number"),
         (-1, "`random_state` must not be negative; got -1"),
     ],
 )
-def test_unusable_random_states_are_refused(given, message):
+def test_unusable_random_states_are_refused(random_state, message):
     with pytest.raises(InputError, match=message):
-        as_generator(given)
+        as_generator(random_state)
 
 
 def test_drawn_seeds_fit_into_31_bits_and_repeat():
@@ -143,7 +143,7 @@ def test_features_of_any_form_become_float64_and_sparse_stays_sparse(form):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("features", "message"),
     [
         ([1.0, 2.0], "`X` must have two dimensions .* for `Thing`; got 1. Reshape your data"),
         (np.zeros((3, 0)), r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1 is required"),
@@ -155,9 +155,9 @@ def test_features_of_any_form_become_float64_and_sparse_stays_sparse(form):
         (sp.csr_matrix(np.array([[1j, 0]])), "Complex data not supported by `Thing`"),
     ],
 )
-def test_unusable_features_are_refused(given, message):
+def test_unusable_features_are_refused(features, message):
     with pytest.raises(InputError, match=message):
-        check_features(given, owner="Thing", n_features=2)
+        check_features(features, owner="Thing", n_features=2)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -171,7 +171,9 @@ def test_rows_with_nan_or_infinity_are_named(bad, form):
 
 
 def test_neither_stored_zeros_nor_sums_of_large_numbers_hide_or_feign_infinity():
-    data, rows, columns = [0.0, 0.0, np.nan], [0, 1, 2], [0, 0, 1]
+    data = [0.0, 0.0, np.nan]
+    rows = [0, 1, 2]
+    columns = [0, 0, 1]
     with pytest.raises(InputError, match=r"row\(s\) 2; impute or drop"):
         check_features(sp.csr_matrix((data, (rows, columns)), shape=(3, 2)), owner="Thing")
     with warnings.catch_warnings():

@@ -113,7 +113,8 @@ def test_rankings_are_those_of_the_tagger(place):
 
 def test_the_number_of_threads_does_not_change_the_files(rank, tmp_path, monkeypatch):
     monkeypatch.setattr(ranking, "MOST_ROWS", 16)
-    serial, parallel = tmp_path / "serial", tmp_path / "parallel"
+    serial = tmp_path / "serial"
+    parallel = tmp_path / "parallel"
     rank(folder=serial, workers=1)
     rank(folder=parallel, workers=2)
     assert contents(serial) == contents(parallel)

@@ -98,7 +98,8 @@ def test_a_training_without_workers_is_refused():
 
 def test_a_training_is_resumed_only_with_the_same_data_plan_seed_and_number_of_workers():
     documents = sp.csr_matrix(np.eye(20, 6))
-    features, changed_features = np.ones((20, 3)), np.zeros((20, 3))
+    features = np.ones((20, 3))
+    changed_features = np.zeros((20, 3))
     space = ConceptSpace(n_folds=2, n_steps=8, random_state=0)
     data, seed = space.prepare(documents, features, None, None, None)
     changed_data, _ = space.prepare(documents, changed_features, None, None, None)

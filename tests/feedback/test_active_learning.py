@@ -39,11 +39,12 @@ def test_questions_are_the_same_in_blocks_and_from_one_table(strategy, k, size):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nothing_is_asked_that_was_answered_or_must_not_be_asked(strategy):
     logits, answered, tagged = drawn()
-    found = chosen(strategy, k=1000)
-    places = [(row, column) for row, column, _, _ in found]
+    choices = chosen(strategy, k=1000)
+    places = [(row, column) for row, column, _, _ in choices]
     assert len(places) == len(set(places)) > 0 or strategy == "errors"
     for row, column in places:
-        assert np.isfinite(logits[row, column]) and not answered[row, column]
+        assert np.isfinite(logits[row, column])
+        assert not answered[row, column]
         assert strategy == "errors" or not tagged[row, column]
 
 
@@ -56,28 +57,30 @@ def test_the_likeliest_come_first():
     logits, answered, tagged = drawn()
     may = np.where(answered | tagged, -np.inf, logits)
     expected = np.sort(may, axis=None)[::-1][:6]
-    found = chosen("likeliest")
-    np.testing.assert_array_equal([logits[row, column] for row, column, _, _ in found], expected)
-    np.testing.assert_allclose([one[2] for one in found], 1 / (1 + np.exp(-expected)))
-    assert {one[3] for one in found} == {"likely"}
+    choices = chosen("likeliest")
+    np.testing.assert_array_equal([logits[row, column] for row, column, _, _ in choices], expected)
+    np.testing.assert_allclose([choice[2] for choice in choices], 1 / (1 + np.exp(-expected)))
+    assert {choice[3] for choice in choices} == {"likely"}
 
 
 def test_an_active_choice_is_half_likely_and_half_uncertain():
     logits = drawn()[0]
-    found = chosen("active", k=6)
-    assert [one[3] for one in found] == ["likely"] * 3 + ["uncertain"] * 3
-    assert found[:3] == chosen("likeliest", k=3)
-    sizes = [abs(logits[row, column]) for row, column, _, _ in found[3:]]
-    assert sizes == sorted(sizes) and max(sizes) < 0.5
+    choices = chosen("active", k=6)
+    expected = ["likely"] * 3 + ["uncertain"] * 3
+    assert [choice[3] for choice in choices] == expected
+    assert choices[:3] == chosen("likeliest", k=3)
+    sizes = [abs(logits[row, column]) for row, column, _, _ in choices[3:]]
+    assert sizes == sorted(sizes)
+    assert max(sizes) < 0.5
 
 
 def errors_of(logits, tagged, k=100):
     """Rows that are listed as errors of one label, by reason."""
     logits, tagged = np.array([logits]).T, np.array([tagged], dtype=bool).T
     block = Block(0, logits, np.zeros_like(tagged), tagged)
-    found = choose(lambda: [block], k, "errors", np.random.default_rng(0))
+    choices = choose(lambda: [block], k, "errors", np.random.default_rng(0))
     reasons = ("doubtful", "missing")
-    return {reason: [row for row, _, _, why in found if why == reason] for reason in reasons}
+    return {reason: [row for row, _, _, why in choices if why == reason] for reason in reasons}
 
 
 NONE = {"doubtful": [], "missing": []}
@@ -114,7 +117,8 @@ def test_a_label_that_often_seems_to_be_there_is_not_missing_wherever_it_is_like
 
 @pytest.mark.parametrize("tagged", [0, 1])
 def test_an_item_that_no_other_can_be_compared_with_is_no_error(tagged):
-    assert errors_of([3.0 - 6.0 * tagged], [tagged]) == NONE
+    logits = [3.0 - 6.0 * tagged]
+    assert errors_of(logits, [tagged]) == NONE
 
 
 def mistaken(n=300, seed=0):
@@ -132,18 +136,22 @@ def test_mistaken_tags_are_found_in_any_blocks_the_most_surprising_first():
 
     def found_in(size):
         starts = range(0, len(wrong), size)
-        blocks = [Block(at, *(table[at : at + size] for table in tables)) for at in starts]
+        blocks = [
+            Block(start, *(table[start : start + size] for table in tables)) for start in starts
+        ]
         return choose(lambda: iter(blocks), 1000, "errors", np.random.default_rng(0))
 
-    found = found_in(len(wrong))
-    assert [one[:2] for one in found_in(7)] == [one[:2] for one in found]
+    choices = found_in(len(wrong))
+    expected = [choice[:2] for choice in choices]
+    assert [choice[:2] for choice in found_in(7)] == expected
     listed = np.zeros_like(wrong)
-    listed[[row for row, *_ in found], [column for _, column, *_ in found]] = True
-    assert wrong[listed].mean() > 0.9 and listed[wrong].mean() > 0.9
-    surprise = [logits[r, c] if why == "missing" else -logits[r, c] for r, c, _, why in found]
+    listed[[row for row, *_ in choices], [column for _, column, *_ in choices]] = True
+    assert wrong[listed].mean() > 0.9
+    assert listed[wrong].mean() > 0.9
+    surprise = [logits[r, c] if why == "missing" else -logits[r, c] for r, c, _, why in choices]
     assert surprise == sorted(surprise, reverse=True)
-    assert {one[3] for one in found} == {"missing", "doubtful"}
-    assert all(tagged[r, c] == (why == "doubtful") for r, c, _, why in found)
+    assert {choice[3] for choice in choices} == {"missing", "doubtful"}
+    assert all(tagged[r, c] == (why == "doubtful") for r, c, _, why in choices)
 
 
 def test_random_questions_follow_their_seed():

@@ -34,7 +34,8 @@ def asked(n=20, n_features=6, agree=True, seed=0):
 
 def minus_log_posterior(parameters, projections, logits, answers, strength):
     """The logistic loss of answers, and the Gaussian of weights and offset."""
-    weights, offset = parameters[:-1], parameters[-1]
+    weights = parameters[:-1]
+    offset = parameters[-1]
     z = logits + projections @ weights + offset
     likelihood = np.logaddexp(0, np.where(answers, -z, z)).sum()
     return likelihood + 0.5 * weights @ weights / strength + 0.5 * offset**2 / OFFSET
@@ -46,12 +47,12 @@ def minus_log_posterior(parameters, projections, logits, answers, strength):
 def test_the_closed_form_is_the_optimum_of_the_posterior(strength, agree, certain):
     projections, logits, answers = asked(agree=agree)
     logits *= certain
-    known = projections.astype(np.float64)
-    weights = _solve(known, logits, answers.astype(float), strength).weights
+    exact_projections = projections.astype(np.float64)
+    weights = _solve(exact_projections, logits, answers.astype(float), strength).weights
     best = minimize(
         minus_log_posterior,
-        np.zeros(known.shape[1] + 1),
-        args=(known, logits, answers, strength),
+        np.zeros(exact_projections.shape[1] + 1),
+        args=(exact_projections, logits, answers, strength),
         options={"gtol": 1e-9},
     )
     np.testing.assert_allclose(weights, best.x, atol=1e-5)
@@ -60,86 +61,91 @@ def test_the_closed_form_is_the_optimum_of_the_posterior(strength, agree, certai
 @pytest.mark.parametrize("agree", [True, False])
 def test_a_solution_is_the_same_wherever_it_starts(agree):
     projections, logits, answers = asked(40, agree=agree)
-    given = (projections.astype(np.float64), logits, answers.astype(float))
-    plain = _solve(*given, 3.0)
-    warm = _solve(*given, 3.0, _solve(*given, 0.3))
-    for one, other in zip(plain, warm, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9)
+    examples = (projections.astype(np.float64), logits, answers.astype(float))
+    plain = _solve(*examples, 3.0)
+    warm = _solve(*examples, 3.0, _solve(*examples, 0.3))
+    for cold_start, warm_start in zip(plain, warm, strict=True):
+        np.testing.assert_allclose(cold_start, warm_start, rtol=1e-7, atol=1e-9)
 
 
 def test_fewer_answers_than_dimensions_are_solved_alike():
     projections, logits, answers = asked(20, n_features=50, agree=False)
     projections[3] = projections[4]  # of two items that are one no more can be learned than of one
-    found = fit_correction(projections, logits, answers, *NOTHING)
-    given = (projections.astype(np.float64), logits, answers.astype(float))
-    plain = [_solve(*given, strength) for strength in STRENGTHS]
-    shares = np.exp([one.evidence - plain[0].evidence for one in plain])
-    expected = shares / shares.sum() @ np.stack([one.weights for one in plain])
-    np.testing.assert_allclose([*found.weights, found.intercept], expected, atol=1e-8)
+    correction = fit_correction(projections, logits, answers, *NOTHING)
+    examples = (projections.astype(np.float64), logits, answers.astype(float))
+    plain = [_solve(*examples, strength) for strength in STRENGTHS]
+    shares = np.exp([solution.evidence - plain[0].evidence for solution in plain])
+    expected = shares / shares.sum() @ np.stack([solution.weights for solution in plain])
+    np.testing.assert_allclose([*correction.weights, correction.intercept], expected, atol=1e-8)
 
 
 def test_the_evidence_is_the_one_of_laplace():
     projections, logits, answers = asked(30, agree=False)
-    known = projections.astype(np.float64)
-    weights, evidence, _ = _solve(known, logits, answers.astype(float), 3.0)
-    rows = np.hstack([known * 3.0**0.5, np.ones((30, 1))])
-    likely = sigmoid(logits + known @ weights[:-1] + weights[-1])
+    exact_projections = projections.astype(np.float64)
+    weights, evidence, _ = _solve(exact_projections, logits, answers.astype(float), 3.0)
+    rows = np.hstack([exact_projections * 3.0**0.5, np.ones((30, 1))])
+    likely = sigmoid(logits + exact_projections @ weights[:-1] + weights[-1])
     inner = np.eye(7) + rows.T @ (rows * (likely * (1 - likely))[:, None])
-    expected = -minus_log_posterior(weights, known, logits, answers, 3.0)
+    expected = -minus_log_posterior(weights, exact_projections, logits, answers, 3.0)
     assert evidence == pytest.approx(expected - 0.5 * np.linalg.slogdet(inner)[1], abs=1e-6)
 
 
 @pytest.mark.parametrize(("agree", "weak"), [(True, True), (False, False)])
 def test_answers_that_confirm_are_explained_by_the_weakest_function(agree, weak):
     projections, logits, answers = asked(30, agree=agree)
-    given = (projections.astype(np.float64), logits, answers.astype(float))
-    evidence = [_solve(*given, strength).evidence for strength in STRENGTHS]
+    examples = (projections.astype(np.float64), logits, answers.astype(float))
+    evidence = [_solve(*examples, strength).evidence for strength in STRENGTHS]
     assert (int(np.argmax(evidence)) == 0) == weak
 
 
 def test_contradiction_moves_more_than_confirmation():
-    moved = [
+    changes = [
         np.abs(fit_correction(*asked(30, agree=agree), *NOTHING).weights).max()
         for agree in (True, False)
     ]
-    assert moved[1] > 3 * moved[0]
+    assert changes[1] > 3 * changes[0]
 
 
 def test_yes_to_what_was_very_unlikely_is_taken():
     """Full steps of Newton's way and back again would never end there."""
-    same = np.repeat(project(np.eye(1, 6, dtype=np.float32)), 10, axis=0)
-    found = fit_correction(same, np.full(10, -8.0), np.ones(10, dtype=bool), *NOTHING)
-    assert -8.0 + same[0] @ found.weights + found.intercept > 0
+    projections = np.repeat(project(np.eye(1, 6, dtype=np.float32)), 10, axis=0)
+    correction = fit_correction(projections, np.full(10, -8.0), np.ones(10, dtype=bool), *NOTHING)
+    assert -8.0 + projections[0] @ correction.weights + correction.intercept > 0
 
 
 def test_answers_are_agreed_with():
     projections, logits, answers = asked(30, agree=False)
-    found = fit_correction(projections, logits, answers, *NOTHING)
-    after = logits + projections @ found.weights + found.intercept
-    assert ((after > 0) == answers).mean() > 0.9 and not ((logits > 0) == answers).any()
+    correction = fit_correction(projections, logits, answers, *NOTHING)
+    after = logits + projections @ correction.weights + correction.intercept
+    assert ((after > 0) == answers).mean() > 0.9
+    assert not ((logits > 0) == answers).any()
 
 
 def test_the_label_is_expected_as_often_as_before_on_the_background():
     rng = np.random.default_rng(1)
     background = project(rng.normal(size=(200, 6)).astype(np.float32))
-    usual, weights = rng.normal(size=200) - 2, rng.random(200) + 0.5
-    found = fit_correction(*asked(30, agree=False), background, usual, weights)
+    background_logits = rng.normal(size=200) - 2
+    weights = rng.random(200) + 0.5
+    correction = fit_correction(*asked(30, agree=False), background, background_logits, weights)
     before, after = (
         weights @ sigmoid(z) / weights.sum()
-        for z in (usual, usual + background @ found.weights + found.intercept)
+        for z in (
+            background_logits,
+            background_logits + background @ correction.weights + correction.intercept,
+        )
     )
-    assert np.abs(background @ found.weights).max() > 0.5
+    assert np.abs(background @ correction.weights).max() > 0.5
     assert after == pytest.approx(before, abs=1e-4)
 
 
 def test_the_order_of_answers_changes_the_last_bits_at_the_most():
     projections, logits, answers = asked()
     order = np.random.default_rng(0).permutation(len(answers))
-    one, other = (
+    in_order, shuffled = (
         fit_correction(projections[rows], logits[rows], answers[rows], *NOTHING)
         for rows in (np.arange(len(answers)), order)
     )
-    np.testing.assert_allclose(one.weights, other.weights, atol=1e-9)
+    np.testing.assert_allclose(in_order.weights, shuffled.weights, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_features", [1, 6, PROJECTION_SIZE])
@@ -155,11 +161,13 @@ def test_corrections_side_by_side_add_what_each_adds():
     several = {column: Correction(rng.normal(size=3), float(column)) for column in (2, 5, 9)}
     table = CorrectionTable.of(several)
     assert table.columns.tolist() == [2, 5, 9]
-    for added, one in zip(table.additions(projections).T, several.values(), strict=True):
-        np.testing.assert_allclose(added, projections @ one.weights + one.intercept)
-    some = table.select([7, 9, 2])
-    assert some.columns.tolist() == [1, 2], "places among the columns that were asked for"
-    np.testing.assert_allclose(some.additions(projections), table.additions(projections)[:, [2, 0]])
+    for added, correction in zip(table.additions(projections).T, several.values(), strict=True):
+        expected_added = projections @ correction.weights + correction.intercept
+        np.testing.assert_allclose(added, expected_added)
+    selected = table.select([7, 9, 2])
+    assert selected.columns.tolist() == [1, 2], "places among the columns that were asked for"
+    expected = table.additions(projections)[:, [2, 0]]
+    np.testing.assert_allclose(selected.additions(projections), expected)
     assert not len(CorrectionTable.of({}).select([1]).columns)
 
 
