@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -81,7 +82,7 @@ def test_an_indicator_matrix_comes_out_as_it_came_in(world, kind):
     assert predicted.shape == table.shape
     assert set(np.unique(predicted)) <= {0, 1}
     expected_predicted = likely[:, : len(names)] >= 0.5
-    np.testing.assert_array_equal(predicted, expected_predicted)
+    assert_array_equal(predicted, expected_predicted)
     assert not likely[:, 2].any()
     assert tagger.kinds_[2] == "oov"
     if kind == "frame":  # the label sets name further labels, and tag sets give the same scores
@@ -89,7 +90,7 @@ def test_an_indicator_matrix_comes_out_as_it_came_in(world, kind):
         order = [list(plain.classes_).index(name) for name in tagger.classes_ if name != "nothing"]
         remaining_columns = [column for column in range(len(tagger.classes_)) if column != 2]
         expected_likely = plain.predict_proba(world.X)[:, order]
-        np.testing.assert_array_equal(likely[:, remaining_columns], expected_likely)
+        assert_array_equal(likely[:, remaining_columns], expected_likely)
         expected_shape = (len(tagger.classes_),)
         assert tagger.thresholds(0.5).shape == expected_shape
         probabilities_with_tags = tagger.predict_proba(world.X[:1], tags=[["sea"]])
@@ -153,7 +154,7 @@ def test_columns_of_a_frame_are_known_by_name(world, tmp_path, kind):
     assert tagger.feature_names_in_.tolist() == [*"abcde"]
     wanted = tagger.predict_proba(world.X)
     probabilities = tagger.predict_proba(forms(frame[[*"edcba"]]))
-    np.testing.assert_array_equal(probabilities, wanted)
+    assert_array_equal(probabilities, wanted)
     with pytest.raises(InputError, match=r"lacks the column\(s\) a; `ZeroShotTagger` has 5"):
         tagger.predict_proba(forms(frame[[*"bcde"]]))
     with pytest.raises(InputError, match="that are unknown: f;"):
@@ -175,10 +176,10 @@ def test_a_column_of_vectors_and_a_column_of_tags_are_enough(world, kind):
         frame = pa.table({"embedding": pa.array(list(world.X), type=size), "tags": tags})
     wanted = small().fit(world.X, world.documents).predict_proba(world.X)
     tagger = small().fit(frame["embedding"], frame["tags"])
-    np.testing.assert_array_equal(tagger.predict_proba(frame["embedding"]), wanted)
+    assert_array_equal(tagger.predict_proba(frame["embedding"]), wanted)
     # The frame as it is will do, too.
     probabilities = small().fit(frame, y=frame).predict_proba(frame)
-    np.testing.assert_array_equal(probabilities, wanted)
+    assert_array_equal(probabilities, wanted)
 
 
 def test_true_labels_are_compared_by_name(world):
@@ -208,6 +209,6 @@ def test_rivals_and_the_published_method_know_columns_by_name(world, published_t
     for fitted in (load(tmp_path / "model"), NearestInstances().fit(frame, world.documents)):
         wanted = fitted.decision_function(world.X)
         reordered = frame[[*"edcba"]].assign(id=range(len(frame)))
-        np.testing.assert_array_equal(fitted.decision_function(reordered), wanted)
+        assert_array_equal(fitted.decision_function(reordered), wanted)
         with pytest.raises(InputError, match=r"lacks the column\(s\) a"):
             fitted.decision_function(frame[[*"bcde"]])

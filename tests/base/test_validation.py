@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme.base.validation import (
     InputError,
@@ -139,7 +140,7 @@ def test_features_of_any_form_become_float64_and_sparse_stays_sparse(form):
     matrix = check_features(form(NUMBERS), owner="Thing", n_features=2)
     assert isinstance(matrix, sp.csr_matrix if form in SPARSE else np.ndarray)
     assert matrix.dtype == np.float64
-    np.testing.assert_array_equal(matrix.toarray() if form in SPARSE else matrix, NUMBERS)
+    assert_array_equal(matrix.toarray() if form in SPARSE else matrix, NUMBERS)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ def test_every_parameter_of_the_plan_is_checked():
 def test_rates_fall_as_a_cosine_or_in_steps():
     plan = TrainingPlan(learning_rate=0.5)
     rates = [plan.rate(epoch, 10) for epoch in range(11)]
-    np.testing.assert_allclose([rates[0], rates[5], rates[10]], [0.5, 0.25, 0], atol=1e-15)
+    assert_allclose([rates[0], rates[5], rates[10]], [0.5, 0.25, 0], atol=1e-15)
     assert rates == sorted(rates, reverse=True)
     plan = TrainingPlan(learning_rate=1e-4, schedule="step", decay=0.95, decay_every=200)
     assert [plan.rate(epoch, 600) for epoch in (0, 199)] == [1e-4, 1e-4]
@@ -235,9 +236,9 @@ def test_columns_are_known_by_their_names_and_not_by_attributes():
     assert without_ids(frame)[1] is None
     features, ids = without_ids(frame.assign(id=["a", "b"]))
     assert ids == ["a", "b"]
-    np.testing.assert_array_equal(check_features(features, owner="x"), X)
+    assert_array_equal(check_features(features, owner="x"), X)
     row = pd.Series(X[0], index=["ids", "column_names", "columns"])
-    np.testing.assert_array_equal(as_row(row), X[:1])
+    assert_array_equal(as_row(row), X[:1])
     assert without_ids(row)[1] is None
     corpus = as_corpus(frame > 0)
     assert corpus.labels == ("ids", "column_names", "columns")

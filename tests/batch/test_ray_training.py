@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_array_equal
 
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
 from polyseme.base.validation import InputError
@@ -54,7 +55,7 @@ def test_two_workers_train_the_same_model_as_one_process_although_one_is_killed(
         distributed = tagger().fit(X, TAGS, SETS, trainer=trainer)
         if killed.is_set():
             break
-    np.testing.assert_array_equal(distributed.predict_proba(X), local.predict_proba(X))
+    assert_array_equal(distributed.predict_proba(X), local.predict_proba(X))
     histories = zip(distributed.space_.history_, local.space_.history_, strict=True)
     for losses, expected in histories:
         assert losses == pytest.approx(expected, rel=1e-6)

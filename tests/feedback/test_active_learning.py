@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme.base.validation import InputError
 from polyseme.feedback.active_learning import STRATEGIES, Block, check_strategy, choose
@@ -58,8 +59,8 @@ def test_the_likeliest_come_first():
     may = np.where(answered | tagged, -np.inf, logits)
     expected = np.sort(may, axis=None)[::-1][:6]
     choices = chosen("likeliest")
-    np.testing.assert_array_equal([logits[row, column] for row, column, _, _ in choices], expected)
-    np.testing.assert_allclose([choice[2] for choice in choices], 1 / (1 + np.exp(-expected)))
+    assert_array_equal([logits[row, column] for row, column, _, _ in choices], expected)
+    assert_allclose([choice[2] for choice in choices], 1 / (1 + np.exp(-expected)))
     assert {choice[3] for choice in choices} == {"likely"}
 
 

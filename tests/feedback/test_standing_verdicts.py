@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from polyseme.base.validation import InputError
 from polyseme.feedback import standing_verdicts as module
@@ -18,7 +19,7 @@ def test_a_table_of_answers_passes_over_what_is_not_there_and_the_last_counts():
     answers += [("nobody", "x", True), ("a", "nothing", True)]
     table = answer_table(answers, {"a": 0, "b": 2}, {"x": 0, "y": 1}.get, (3, 2))
     expected = [[1, -1], [0, 0], [-1, 0]]
-    np.testing.assert_array_equal(table.toarray(), expected)
+    assert_array_equal(table.toarray(), expected)
     assert answer_table(answers[4:], {"a": 0}, {"x": 0}.get, (1, 1)) is None
 
 
@@ -133,7 +134,7 @@ def test_refreshed_feedback_is_what_a_new_look_at_the_log_gives(log, seed):
             expected = new.digest([label])
             assert feedback.digest([label]) == expected
             expected = new.examples([label])[0]
-            np.testing.assert_array_equal(feedback.examples([label])[0], expected)
+            assert_array_equal(feedback.examples([label])[0], expected)
             same_digest = feedback.digest([label]) == before.digest([label])
             assert same_digest or label in differ
             assert feedback.answers([label]) == before.answers([label]) or label in differ

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from polyseme.scoring.correction_fit import (
@@ -55,7 +56,7 @@ def test_the_closed_form_is_the_optimum_of_the_posterior(strength, agree, certai
         args=(exact_projections, logits, answers, strength),
         options={"gtol": 1e-9},
     )
-    np.testing.assert_allclose(weights, best.x, atol=1e-5)
+    assert_allclose(weights, best.x, atol=1e-5)
 
 
 @pytest.mark.parametrize("agree", [True, False])
@@ -65,7 +66,7 @@ def test_a_solution_is_the_same_wherever_it_starts(agree):
     plain = _solve(*examples, 3.0)
     warm = _solve(*examples, 3.0, _solve(*examples, 0.3))
     for cold_start, warm_start in zip(plain, warm, strict=True):
-        np.testing.assert_allclose(cold_start, warm_start, rtol=1e-7, atol=1e-9)
+        assert_allclose(cold_start, warm_start, rtol=1e-7, atol=1e-9)
 
 
 def test_fewer_answers_than_dimensions_are_solved_alike():
@@ -76,7 +77,7 @@ def test_fewer_answers_than_dimensions_are_solved_alike():
     plain = [_solve(*examples, strength) for strength in STRENGTHS]
     shares = np.exp([solution.evidence - plain[0].evidence for solution in plain])
     expected = shares / shares.sum() @ np.stack([solution.weights for solution in plain])
-    np.testing.assert_allclose([*correction.weights, correction.intercept], expected, atol=1e-8)
+    assert_allclose([*correction.weights, correction.intercept], expected, atol=1e-8)
 
 
 def test_the_evidence_is_the_one_of_laplace():
@@ -145,14 +146,14 @@ def test_the_order_of_answers_changes_the_last_bits_at_the_most():
         fit_correction(projections[rows], logits[rows], answers[rows], *NOTHING)
         for rows in (np.arange(len(answers)), order)
     )
-    np.testing.assert_allclose(in_order.weights, shuffled.weights, atol=1e-9)
+    assert_allclose(in_order.weights, shuffled.weights, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_features", [1, 6, PROJECTION_SIZE])
 def test_few_features_are_left_as_they_are_but_for_their_length(n_features):
     features = np.random.default_rng(0).normal(size=(5, n_features)).astype(np.float32)
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    np.testing.assert_allclose(project(features), features / lengths, rtol=1e-5)
+    assert_allclose(project(features), features / lengths, rtol=1e-5)
 
 
 def test_corrections_side_by_side_add_what_each_adds():
@@ -163,11 +164,11 @@ def test_corrections_side_by_side_add_what_each_adds():
     assert table.columns.tolist() == [2, 5, 9]
     for added, correction in zip(table.additions(projections).T, several.values(), strict=True):
         expected_added = projections @ correction.weights + correction.intercept
-        np.testing.assert_allclose(added, expected_added)
+        assert_allclose(added, expected_added)
     selected = table.select([7, 9, 2])
     assert selected.columns.tolist() == [1, 2], "places among the columns that were asked for"
     expected = table.additions(projections)[:, [2, 0]]
-    np.testing.assert_allclose(selected.additions(projections), expected)
+    assert_allclose(selected.additions(projections), expected)
     assert not len(CorrectionTable.of({}).select([1]).columns)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 
 import polyseme
 from polyseme import ZeroShotTagger
@@ -26,7 +27,7 @@ def many(world):
 
 
 def assert_close(actual, expected):
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
+    assert_allclose(actual, expected, rtol=0, atol=1e-5)
 
 
 def assert_same_questions(model, X, items, **options):
@@ -48,7 +49,7 @@ def assert_same_answers(model, X, items):
     for method in ("space", "priming"):
         labels, scores = model.rank(items, 5, method=method)
         expected_labels, expected_scores = model.rank(X, 5, method=method)
-        np.testing.assert_array_equal(labels, expected_labels)
+        assert_array_equal(labels, expected_labels)
         assert_close(scores, expected_scores)
     expected_predictions = model.predict(X, 0.3, kinds=("unseen",))
     assert model.predict(items, 0.3, kinds=("unseen",)) == expected_predictions
@@ -161,14 +162,12 @@ def test_some_of_them_answer_as_they_do_among_all(own_tagger, many):
         selected_items = items[rows]
         chosen = np.atleast_1d(np.arange(len(many))[rows])
         assert len(selected_items) == selected_items.shape[0] == len(chosen)
-        np.testing.assert_allclose(
+        assert_allclose(
             own_tagger.decision_function(selected_items), whole[chosen], rtol=0, atol=1e-12
         )
-        np.testing.assert_array_equal(selected_items.table(), many[chosen])
+        assert_array_equal(selected_items.table(), many[chosen])
     pair = items[100:200][[5, 1]]
-    np.testing.assert_allclose(
-        own_tagger.decision_function(pair), whole[[105, 101]], rtol=0, atol=1e-12
-    )
+    assert_allclose(own_tagger.decision_function(pair), whole[[105, 101]], rtol=0, atol=1e-12)
     shape = own_tagger.rank(items[:0])[0].shape
     assert shape == (0, 10)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose
 from scipy.special import expit
 
 import polyseme
@@ -165,7 +166,7 @@ def test_parts_of_tags_are_integrated_gradients(seed):
     assert contributions[2] == 0
     # Kinks of rectified units are the difference between 64 places and 2000.
     atol = 0.02 * np.abs(wanted).max()
-    np.testing.assert_allclose(contributions, wanted, atol=atol)
+    assert_allclose(contributions, wanted, atol=atol)
     assert not integrated_gradients(members, weights, start, start).any(), "nothing moves"
 
 

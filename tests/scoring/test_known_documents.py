@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme import ConceptSpace, SpacePlan
 from polyseme.base.validation import InputError
@@ -142,8 +143,8 @@ def test_points_are_those_of_the_documents(few, space):
         document = few.document(row)
         table = np.isin(np.asarray(few.labels), document)[None].astype(float)
         point = space.points(space.encode_documents(sp.csr_matrix(table)))[0]
-        np.testing.assert_allclose(few.points[few.sets[row]], point, atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(few.points, axis=1), 1, rtol=1e-5)
+        assert_allclose(few.points[few.sets[row]], point, atol=1e-5)
+    assert_allclose(np.linalg.norm(few.points, axis=1), 1, rtol=1e-5)
 
 
 def test_documents_without_a_learned_label_are_dropped_by_name(few, space):
@@ -186,7 +187,7 @@ def test_a_tag_set_of_two_documents_is_placed_once(few, space):
     assert len(grown.points) == 11
     # A new label has no place in a code: the set lies where its learned labels lie.
     alone = few.add(space, corpus_of([("sea",)]))[0]
-    np.testing.assert_allclose(grown.points[10], alone.points[10], atol=1e-6)
+    assert_allclose(grown.points[10], alone.points[10], atol=1e-6)
 
 
 @pytest.mark.parametrize("gone", ["m0", ["m0", "m2"], {"d3"}, ["d0", "d11", "m1"], []])
@@ -204,7 +205,7 @@ def test_what_is_removed_was_never_there(few, space, gone):
     for name in ("matrix", "sets", "points"):
         arrays = (getattr(store, name) for store in (remaining, wanted))
         arrays = (array.toarray() if name == "matrix" else array for array in arrays)
-        np.testing.assert_allclose(*arrays, atol=1e-6, err_msg=name)
+        assert_allclose(*arrays, atol=1e-6, err_msg=name)
 
 
 def test_all_documents_may_go(few, space):
@@ -224,7 +225,7 @@ def test_all_documents_may_go(few, space):
 def test_every_document_votes_not_only_distinct_ones(few, space, world):
     points = space.points(space.item_codes(world.X_test[:6]))
     wanted = Voters.of(few.points[few.sets], few.matrix).shares(points)
-    np.testing.assert_allclose(few.vote_shares(points), wanted, rtol=1e-4)
+    assert_allclose(few.vote_shares(points), wanted, rtol=1e-4)
 
 
 def test_a_label_gets_the_same_votes_alone_as_among_all(few, space, world):
@@ -238,7 +239,7 @@ def test_a_label_gets_the_same_votes_alone_as_among_all(few, space, world):
         ],
         1,
     )
-    np.testing.assert_allclose(shares, wanted, rtol=1e-4)
+    assert_allclose(shares, wanted, rtol=1e-4)
     assert (wanted == 0).any()
     assert (shares[wanted == 0] == 0).all()
 
@@ -287,7 +288,7 @@ def test_concepts_are_labels_where_their_documents_lie(few):
     ):
         assert few.labels[label] in few.document(int(row))
         expected_point = few.points[few.sets[row]]
-        np.testing.assert_array_equal(point, expected_point)
+        assert_array_equal(point, expected_point)
 
 
 # ------------------------------------------------------------------ memory
@@ -333,7 +334,7 @@ def test_a_space_and_its_store_make_no_dense_matrix_of_many_labels(wide, most_by
     codes, most = most_bytes(space.document_points, store.matrix)
     assert most < dense / 4
     expected_codes = store.points[store.sets]
-    np.testing.assert_allclose(codes, expected_codes, atol=1e-5)
+    assert_allclose(codes, expected_codes, atol=1e-5)
     _, most = most_bytes(store.vote_shares, store.points[:5])
     assert most < dense / 4
     _, most = most_bytes(store.remove, store.ids[::2])

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
 from polyseme import ConceptSpace, SpacePlan
@@ -131,19 +132,19 @@ def test_the_code_of_an_item_is_its_features_and_its_probable_tags(
         assert item_codes.dtype == np.float32
         assert item_codes.shape == (25, without_path.n_dimensions)
         expected = (1 - share) * direct + share * context
-        np.testing.assert_allclose(item_codes, expected, atol=1e-5)
+        assert_allclose(item_codes, expected, atol=1e-5)
     view = without_path.encode_items(world.X_test, tags)
-    np.testing.assert_allclose(view.direct, direct, atol=1e-6)
-    np.testing.assert_allclose(view.probable, probable, atol=1e-5)
+    assert_allclose(view.direct, direct, atol=1e-6)
+    assert_allclose(view.probable, probable, atol=1e-5)
     expected_codes = without_path.item_codes(world.X_test, tags)
-    np.testing.assert_array_equal(view.codes, expected_codes)
+    assert_array_equal(view.codes, expected_codes)
 
 
 def test_the_code_of_a_document_is_that_of_its_tags(without_path, tables):
     rows = tables.documents[:9]
     ordered = rows[:, without_path.order_].toarray().astype(np.float32)
     wanted = side_by_side(without_path.members_.encode_documents(ordered))
-    np.testing.assert_allclose(without_path.encode_documents(rows), wanted, atol=1e-5)
+    assert_allclose(without_path.encode_documents(rows), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("n", [25, 0])
@@ -158,24 +159,24 @@ def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch, n
     monkeypatch.setattr(concept_space, "_BLOCK", 7)
     for codes, at_once in zip(coded(), wanted, strict=True):
         assert len(codes) == n
-        np.testing.assert_allclose(codes, at_once, atol=1e-5)
+        assert_allclose(codes, at_once, atol=1e-5)
 
 
 def test_points_are_directions_on_the_principal_axes(without_path, tables):
     codes = without_path.encode_documents(tables.documents)
     centred = codes - codes.mean(axis=0)
-    np.testing.assert_allclose(without_path.document_mean_.ravel(), codes.mean(axis=0), atol=1e-5)
+    assert_allclose(without_path.document_mean_.ravel(), codes.mean(axis=0), atol=1e-5)
     for number, scatter in enumerate(without_path.document_scatter_):
         size = without_path.plan_.code
         wanted = np.cov(codes[:, number * size : (number + 1) * size].T, bias=True)
-        np.testing.assert_allclose(scatter, wanted, atol=1e-4)
+        assert_allclose(scatter, wanted, atol=1e-4)
     placed = centred @ without_path.axes_
     wanted = placed / np.linalg.norm(placed, axis=1, keepdims=True)
-    np.testing.assert_allclose(without_path.points(codes), wanted, atol=1e-4)
-    np.testing.assert_allclose(without_path.document_points(tables.documents), wanted, atol=1e-4)
+    assert_allclose(without_path.points(codes), wanted, atol=1e-4)
+    assert_allclose(without_path.document_points(tables.documents), wanted, atol=1e-4)
     # Axes are orthonormal, sorted, and hold nearly everything there is.
     expected = np.eye(placed.shape[1])
-    np.testing.assert_allclose(without_path.axes_.T @ without_path.axes_, expected, atol=1e-4)
+    assert_allclose(without_path.axes_.T @ without_path.axes_, expected, atol=1e-4)
     spread = placed.var(axis=0)
     assert (np.diff(spread) < 1e-4).all()
     assert spread[0] > 3 * spread[5]
@@ -192,16 +193,14 @@ def test_one_readout_gives_the_mean_of_members_logits(without_path, tables, worl
     ):
         readout = without_path.readout(of_items=False)
         raw = mean_logits(without_path, codes)
-        np.testing.assert_allclose(codes @ readout.weights + readout.intercepts, raw, atol=1e-5)
+        assert_allclose(codes @ readout.weights + readout.intercepts, raw, atol=1e-5)
         calibration = without_path.calibration_
         place = np.argsort(without_path.order_)
         of_items = without_path.readout()
         slopes = calibration.slopes[place]
         intercepts = calibration.intercepts[place]
         wanted = (1 - without_path.priming) * slopes * raw + intercepts
-        np.testing.assert_allclose(
-            codes @ of_items.weights + of_items.intercepts, wanted, atol=1e-4
-        )
+        assert_allclose(codes @ of_items.weights + of_items.intercepts, wanted, atol=1e-4)
     assert set(without_path.calibration_.slopes[: without_path.n_seen_]) == {SLOPES[0]}
     assert set(without_path.calibration_.slopes[without_path.n_seen_ :]) == {SLOPES[1]}
 
@@ -270,12 +269,12 @@ def held_out_probabilities(fitted):
 def test_labels_are_expected_as_often_as_documents_hold_them(at_home, homely):
     counts = homely[0].toarray().sum(axis=0)
     expected_priors = (counts + 0.5) / (N_HOMELY + 1)
-    np.testing.assert_allclose(at_home.priors_, expected_priors)
+    assert_allclose(at_home.priors_, expected_priors)
     probabilities = held_out_probabilities(at_home)
     weights = at_home.held_out_sample_.weights
     mean = weights @ probabilities / weights.sum()
     expected_mean = at_home.priors_[at_home.order_]
-    np.testing.assert_allclose(mean, expected_mean, atol=1e-5)
+    assert_allclose(mean, expected_mean, atol=1e-5)
 
 
 def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home, homely):
@@ -295,7 +294,7 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
         tags = np.zeros((1, len(at_home.order_)), dtype=np.float32)
         tags[:, : at_home.n_seen_] = expit(seen)
         wanted = 0.5 * direct + 0.5 * mine.encode_documents(tags)
-        np.testing.assert_allclose(codes[row], wanted.ravel(), atol=1e-5)
+        assert_allclose(codes[row], wanted.ravel(), atol=1e-5)
 
 
 def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
@@ -314,10 +313,10 @@ def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
 
 def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
     _, direct, probable, _ = at_home.encode_items(homely[1])
-    np.testing.assert_allclose(at_home.mean_code_, direct.mean(axis=0), atol=1e-5)
+    assert_allclose(at_home.mean_code_, direct.mean(axis=0), atol=1e-5)
     # Probable tags by members that had not seen the item are about those by all.
     everybodys = probable.mean(axis=0)[: at_home.n_seen_]
-    np.testing.assert_allclose(at_home.mean_tags_, everybodys, atol=0.03)
+    assert_allclose(at_home.mean_tags_, everybodys, atol=0.03)
 
 
 def test_all_documents_but_its_own_vote_for_an_item_that_is_held_out(monkeypatch):
@@ -357,8 +356,8 @@ def test_large_constants_are_constant_and_small_spreads_are_spreads(kind):
     X = np.column_stack([np.full(500, 123456.7), spread, np.zeros(500)])
     documents = sp.csr_matrix(np.ones((500, 1)))
     space = small_space(n_steps=1).fit(documents, kind(X))
-    np.testing.assert_allclose(space.mean_, X.mean(axis=0))
-    np.testing.assert_allclose(space.scale_, [1, spread.std(), 1], rtol=1e-6)
+    assert_allclose(space.mean_, X.mean(axis=0))
+    assert_allclose(space.scale_, [1, spread.std(), 1], rtol=1e-6)
 
 
 # ------------------------------------------------------------------ labels that turn up later
@@ -372,7 +371,7 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
     new, raw = fitted.readout_of_documents(codes, sp.csr_matrix(holding), frequencies)
     n_holding = holding.sum(axis=0)
     slopes = 0.5 + 0.5 * concept_space._DOUBT / (n_holding + concept_space._DOUBT)
-    np.testing.assert_allclose(new.weights, raw.weights * slopes)
+    assert_allclose(new.weights, raw.weights * slopes)
     n_members, size = fitted.document_mean_.shape
     for label in range(3):
         mine = holding[:, label] > 0
@@ -390,9 +389,7 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
                 * np.eye(size)
             )
             direction = np.linalg.inv(scatter + ridge) @ gap
-            np.testing.assert_allclose(
-                raw.weights[member_slice, label], direction / n_members, atol=1e-8
-            )
+            assert_allclose(raw.weights[member_slice, label], direction / n_members, atol=1e-8)
             bias.append(-direction @ (mean + 0.5 * gap))
         wanted = np.mean(bias) + np.log(frequencies[label] / (1 - frequencies[label]))
         assert raw.intercepts[label] == pytest.approx(wanted)
@@ -416,12 +413,10 @@ def test_new_labels_are_as_common_on_reference_items_as_is_expected(fitted, tabl
     holding = sp.csr_matrix(np.eye(12)[:, :3])
     frequencies = np.array([0.01, 0.2, 0.7])
     new, _ = fitted.readout_of_documents(codes, holding, frequencies)
-    np.testing.assert_allclose(mean_on_reference(fitted, new), frequencies, atol=1e-5)
+    assert_allclose(mean_on_reference(fitted, new), frequencies, atol=1e-5)
     likeness = np.eye(fitted.n_seen_)[:2]
     named, _ = fitted.readout_of_names(likeness)
-    np.testing.assert_allclose(
-        mean_on_reference(fitted, named), fitted.typical_frequency, atol=1e-5
-    )
+    assert_allclose(mean_on_reference(fitted, named), fitted.typical_frequency, atol=1e-5)
 
 
 def test_a_name_is_read_as_the_seen_labels_it_is_like(without_path, world, tables):
@@ -433,13 +428,13 @@ def test_a_name_is_read_as_the_seen_labels_it_is_like(without_path, world, table
     ]
     for readout in (named, raw):
         expected_weights = SLOPES[0] * plain @ likeness.T
-        np.testing.assert_allclose(readout.weights, expected_weights, atol=1e-10)
+        assert_allclose(readout.weights, expected_weights, atol=1e-10)
     # Where a document is average, nothing is known but how common labels are.
     average = without_path.document_mean_.ravel()
     typical = np.exp(np.mean(np.log(without_path.priors_)))
     assert without_path.typical_frequency == pytest.approx(typical)
     wanted = np.log(typical / (1 - typical))
-    np.testing.assert_allclose(average @ raw.weights + raw.intercepts, wanted, atol=1e-6)
+    assert_allclose(average @ raw.weights + raw.intercepts, wanted, atol=1e-6)
 
 
 # ------------------------------------------------------------------ votes
@@ -468,7 +463,7 @@ def test_votes_equal_a_plain_loop(monkeypatch, most, counted):
         if counted:
             strength *= counts * (np.arange(7) != left_out[row])
         expected = strength @ documents / strength.sum()
-        np.testing.assert_allclose(shares[row], expected, rtol=1e-4)
+        assert_allclose(shares[row], expected, rtol=1e-4)
 
 
 def test_without_known_documents_nobody_votes():
@@ -483,7 +478,7 @@ def test_votes_have_their_share_in_logits():
     logits = np.array([[1.0, -2.0]])
     votes = np.array([[0.5, 0.0]])
     wanted = [[0.7, -1.4 + 0.3 * np.log(1e-6)]]
-    np.testing.assert_allclose(mix(logits, votes, 0.3), wanted, rtol=1e-5)
+    assert_allclose(mix(logits, votes, 0.3), wanted, rtol=1e-5)
     assert mix(logits, votes, 0.0) is logits
 
 
@@ -504,14 +499,12 @@ def test_a_space_comes_back_without_pickle(fitted, world, tables, tmp_path, kind
     assert loaded.plan == before.plan
     assert loaded.get_state()[0] == config
     for name, array in loaded.get_state()[1].items():
-        np.testing.assert_array_equal(array, arrays[name], err_msg=name)
-    np.testing.assert_array_equal(
-        loaded.encode_documents(documents), before.encode_documents(documents)
-    )
-    np.testing.assert_array_equal(loaded.readout().weights, before.readout().weights)
+        assert_array_equal(array, arrays[name], err_msg=name)
+    assert_array_equal(loaded.encode_documents(documents), before.encode_documents(documents))
+    assert_array_equal(loaded.readout().weights, before.readout().weights)
     if kind == "items":
         codes = before.item_codes(world.X_test)
-        np.testing.assert_array_equal(loaded.item_codes(world.X_test), codes)
+        assert_array_equal(loaded.item_codes(world.X_test), codes)
         assert loaded.threshold(0.3) == before.threshold(0.3)
 
 
@@ -528,7 +521,7 @@ def test_same_seed_same_bits_and_every_round_is_reported():
     ]
     expected_reports = 3 * [(done, 4, {"documents", "items"}) for done in (1, 2, 3, 4)]
     assert reports == expected_reports
-    np.testing.assert_array_equal(codes[0], codes[1])
+    assert_array_equal(codes[0], codes[1])
     assert not np.allclose(codes[0], codes[2])
 
 

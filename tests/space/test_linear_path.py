@@ -123,7 +123,7 @@ def test_kernel_ridge_predicts_a_fold_as_scikit_learn_does(problem, kernel_ridge
     plain.fit(X[training_rows], deviations[training_rows])
     (predicted,) = kernel_ridge.predict((X[~training_rows],), without=2)
     expected_predicted = plain.predict(X[~training_rows])
-    np.testing.assert_allclose(predicted, expected_predicted, atol=1e-3)
+    assert_allclose(predicted, expected_predicted, atol=1e-3)
 
 
 def test_the_path_of_kernel_ridge_adds_the_predictions_of_all_items(problem, kernel_ridge):
@@ -133,7 +133,7 @@ def test_the_path_of_kernel_ridge_adds_the_predictions_of_all_items(problem, ker
     deviations = truth.toarray() - truth.toarray().mean(axis=0)
     plain = PlainKernelRidge(alpha=kernel_ridge.penalty, kernel="rbf", gamma=kernel_ridge.scale)
     expected = 0.5 * plain.fit(X, deviations).predict(X[:9]) / spreads
-    np.testing.assert_allclose(path.coordinates(X[:9]) @ path.labels, expected, atol=1e-3)
+    assert_allclose(path.coordinates(X[:9]) @ path.labels, expected, atol=1e-3)
 
 
 def test_the_penalty_of_kernel_ridge_ranks_held_out_items_best(problem, kernel_ridge):
