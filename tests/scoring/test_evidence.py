@@ -114,8 +114,8 @@ def test_parts_are_what_each_says_beyond_the_average_and_add_up(tagger, world, f
         wanted = space.priming * (votes - prior_logit) if voted else 0
         assert evidence.known == pytest.approx(wanted, abs=1e-4)
         for tag in evidence.tags:
-            memory_mb = list(tagger.classes_).index(tag.tag)
-            position = space.order_.tolist().index(memory_mb)
+            tag_column = list(tagger.classes_).index(tag.tag)
+            position = space.order_.tolist().index(tag_column)
             assert tag.probability == pytest.approx(float(view.probable[0, position]), abs=1e-6)
             changed = view.probable.copy()
             changed[0, position] = average[0, position]

@@ -40,10 +40,13 @@ def corpus_of(documents, ids=None):
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.frozensets(st.integers(0, 6)), max_size=20))
 def test_distinct_rows_are_those_met_first(documents):
-    matrix = np.array([[c in d for c in range(7)] for d in documents], dtype=bool).reshape(-1, 7)
+    matrix = np.zeros((len(documents), 7), dtype=bool)
+    for row, document in enumerate(documents):
+        matrix[row, list(document)] = True
     distinct, places = unique_rows(sp.csr_matrix(matrix))
     met = list(dict.fromkeys(documents))
-    assert [frozenset(np.flatnonzero(row)) for row in distinct.toarray()] == met
+    distinct_documents = [frozenset(np.flatnonzero(row)) for row in distinct.toarray()]
+    assert distinct_documents == met
     expected_places = [met.index(document) for document in documents]
     assert places.tolist() == expected_places
 
@@ -55,9 +58,9 @@ def plain_met(corpus, teaching):
     for row, name in enumerate(corpus.ids):
         document_labels = {corpus.key(label) for label in corpus.document(row)}
         place = rows.get(name, -1)
-        teaching_labels = (
-            {teaching.key(label) for label in teaching.document(place)} if place >= 0 else None
-        )
+        teaching_labels = None
+        if place >= 0:
+            teaching_labels = {teaching.key(label) for label in teaching.document(place)}
         met.append(place if document_labels == teaching_labels else -1)
     return met
 
@@ -119,10 +122,15 @@ def labels(toy_tagger):
 @pytest.fixture
 def few(space, labels):
     """A store of twelve documents, two of which hold the same labels as another."""
-    documents = [theme[first : first + 3] for theme in THEMES.values() for first in (0, 2)]
+    documents = []
+    for theme in THEMES.values():
+        documents.append(theme[0:3])
+        documents.append(theme[2:5])
     documents += [documents[3], documents[0]]
-    corpus = corpus_of(documents, [f"d{row}" for row in range(12)])
-    return KnownDocuments.of(space, labels, corpus, corpus)[0]
+    ids = [f"d{row}" for row in range(12)]
+    corpus = corpus_of(documents, ids)
+    store, _ = KnownDocuments.of(space, labels, corpus, corpus)
+    return store
 
 
 def test_label_sets_come_first_and_items_documents_if_they_are_new(space, labels):
@@ -141,10 +149,14 @@ def test_points_are_those_of_the_documents(few, space):
     assert len(few.points) == 10
     for row in range(12):
         document = few.document(row)
-        table = np.isin(np.asarray(few.labels), document)[None].astype(float)
-        point = space.points(space.encode_documents(sp.csr_matrix(table)))[0]
-        assert_allclose(few.points[few.sets[row]], point, atol=1e-5)
-    assert_allclose(np.linalg.norm(few.points, axis=1), 1, rtol=1e-5)
+        holds = np.isin(np.asarray(few.labels), document)
+        matrix = sp.csr_matrix(holds[None].astype(float))
+        codes = space.encode_documents(matrix)
+        (point,) = space.points(codes)
+        place = few.sets[row]
+        assert_allclose(few.points[place], point, atol=1e-5)
+    lengths = np.linalg.norm(few.points, axis=1)
+    assert_allclose(lengths, 1, rtol=1e-5)
 
 
 def test_documents_without_a_learned_label_are_dropped_by_name(few, space):
@@ -161,10 +173,14 @@ def test_documents_without_a_learned_label_are_dropped_by_name(few, space):
 
 
 def test_new_labels_stand_in_the_order_they_were_met(few, space):
-    grown = few.add(space, corpus_of([("sea", "zebra")]))[0]
-    regrown, ids, _ = grown.add(space, corpus_of([("sea", "ape"), ("sea", "zebra", "bee")]))
-    assert regrown.labels[few.n_learned :] == ("zebra", "ape", "bee")
-    assert regrown.document(regrown.ids.index(ids[1])) == ("sea", "zebra", "bee")
+    first = corpus_of([("sea", "zebra")])
+    second = corpus_of([("sea", "ape"), ("sea", "zebra", "bee")])
+    grown, _, _ = few.add(space, first)
+    regrown, ids, _ = grown.add(space, second)
+    new_labels = regrown.labels[few.n_learned :]
+    assert new_labels == ("zebra", "ape", "bee")
+    row = regrown.ids.index(ids[1])
+    assert regrown.document(row) == ("sea", "zebra", "bee")
     counts = regrown.counts[-3:].tolist()
     assert counts == [2, 1, 1]
 
@@ -202,10 +218,9 @@ def test_what_is_removed_was_never_there(few, space, gone):
     wanted = KnownDocuments.of(space, few.labels, left, left)[0]
     for name in ("labels", "n_learned", "ids"):
         assert getattr(remaining, name) == getattr(wanted, name)
-    for name in ("matrix", "sets", "points"):
-        arrays = (getattr(store, name) for store in (remaining, wanted))
-        arrays = (array.toarray() if name == "matrix" else array for array in arrays)
-        assert_allclose(*arrays, atol=1e-6, err_msg=name)
+    assert_allclose(remaining.matrix.toarray(), wanted.matrix.toarray(), atol=1e-6)
+    assert_allclose(remaining.sets, wanted.sets, atol=1e-6)
+    assert_allclose(remaining.points, wanted.points, atol=1e-6)
 
 
 def test_all_documents_may_go(few, space):
@@ -224,7 +239,9 @@ def test_all_documents_may_go(few, space):
 
 def test_every_document_votes_not_only_distinct_ones(few, space, world):
     points = space.points(space.item_codes(world.X_test[:6]))
-    wanted = Voters.of(few.points[few.sets], few.matrix).shares(points)
+    document_points = few.points[few.sets]
+    voters = Voters.of(document_points, few.matrix)
+    wanted = voters.shares(points)
     assert_allclose(few.vote_shares(points), wanted, rtol=1e-4)
 
 
@@ -232,13 +249,9 @@ def test_a_label_gets_the_same_votes_alone_as_among_all(few, space, world):
     points = space.points(space.item_codes(world.X_test[:6]))
     wanted = few.vote_shares(points)
     totals = few.total_votes(points)
-    shares = np.stack(
-        [
-            few.label_vote_shares(points, label_column, totals)
-            for label_column in range(len(few.labels))
-        ],
-        1,
-    )
+    columns = range(len(few.labels))
+    shares_by_label = [few.label_vote_shares(points, column, totals) for column in columns]
+    shares = np.stack(shares_by_label, 1)
     assert_allclose(shares, wanted, rtol=1e-4)
     assert (wanted == 0).any()
     assert (shares[wanted == 0] == 0).all()
@@ -256,18 +269,23 @@ def test_neighbours_come_from_near_to_far_with_all_their_names(few, space, world
     assert few.nearest(point, column, 3) == neighbours[:3]
     names = [name for neighbour in neighbours for name in neighbour.document_ids]
     assert sorted(names) == sorted(few.ids)
-    assert {"d3", "d10"} in [set(neighbour.document_ids) for neighbour in neighbours]
+    names_by_neighbour = [set(neighbour.document_ids) for neighbour in neighbours]
+    assert {"d3", "d10"} in names_by_neighbour
     for neighbour in neighbours:
         rows = [few.ids.index(name) for name in neighbour.document_ids]
-        assert {few.document(row) for row in rows} == {neighbour.document}
-        assert neighbour.holds == ("phone" in neighbour.document)
-        cosine = float(few.points[few.sets[rows[0]]].astype(float) @ point.astype(float))
+        documents = {few.document(row) for row in rows}
+        assert documents == {neighbour.document}
+        holds_label = "phone" in neighbour.document
+        assert neighbour.holds == holds_label
+        place = few.sets[rows[0]]
+        document_point = few.points[place]
+        cosine = float(document_point.astype(float) @ point.astype(float))
         assert neighbour.distance == pytest.approx(1 - cosine, abs=1e-6)
     # Shares are votes: those that hold the label have as much as it has.
     share_of_holders = sum(neighbour.share for neighbour in neighbours if neighbour.holds)
-    assert share_of_holders == pytest.approx(
-        float(few.vote_shares(point[None])[0, column]), rel=1e-4
-    )
+    vote_shares = few.vote_shares(point[None])
+    expected_share = float(vote_shares[0, column])
+    assert share_of_holders == pytest.approx(expected_share, rel=1e-4)
 
 
 def test_a_column_is_found_by_any_spelling_and_close_ones_are_named(few):
