@@ -26,17 +26,44 @@ import { icon, probabilityText } from "./parts.js";
  * @property {string | null} by who answered, where it was not done on this page: "by ann"
  * @property {number} shift how far the probability moved last
  */
-/** An answer that stands, as the service has it. @typedef {{item: string, label: string, answer: boolean, who: string | null, number: number}} Standing */
-/** An answer that was refused, since another one stands. @typedef {{entry: Entry, answer: boolean, standing: Standing}} Conflict */
-/** `replaces`: whether the answer before was not given on this page. @typedef {{entry: Entry, answer: boolean | null, score: number | null, rank: number | null, replaces: boolean}} Step */
+/**
+ * An answer that stands, as the service has it.
+ * @typedef {{item: string, label: string, answer: boolean, who: string | null, number: number}} Standing
+ */
+/**
+ * An answer that was refused, since another one stands.
+ * @typedef {{entry: Entry, answer: boolean, standing: Standing}} Conflict
+ */
+/**
+ * `replaces`: whether the answer before was not given on this page.
+ * @typedef {{entry: Entry, answer: boolean | null, score: number | null, rank: number | null, replaces: boolean}} Step
+ */
 
 const BATCH = 32; // answers in one request
 const EVERY = 3000; // milliseconds between two looks for others' answers
 const MOST_READ = 1000; // answers of others at one look
 
-/** A question that nobody has answered. @param {string} item @param {string} label @param {Partial<Entry>} [known] @returns {Entry} */
+/**
+ * A question that nobody has answered.
+ * @param {string} item
+ * @param {string} label
+ * @param {Partial<Entry>} [known]
+ * @returns {Entry}
+ */
 export function newEntry(item, label, known = {}) {
-  return { item, label, probability: null, rank: null, why: "", answer: null, saved: null, number: null, by: null, shift: 0, ...known };
+  return {
+    item,
+    label,
+    probability: null,
+    rank: null,
+    why: "",
+    answer: null,
+    saved: null,
+    number: null,
+    by: null,
+    shift: 0,
+    ...known,
+  };
 }
 
 /**
@@ -51,7 +78,10 @@ export function drawAnswer(entry, { frame, yes, no, number, by }) {
   by.textContent = byWords(entry);
   const moved = Math.abs(entry.shift) >= 0.005 && entry.answer === null;
   number.dataset.moved = moved ? (entry.shift > 0 ? "up" : "down") : "";
-  clear(number, entry.probability !== null && probabilityText(entry.probability), moved && h("span", { aria_hidden: "true" }, entry.shift > 0 ? " ▲" : " ▼"));
+  clear(number,
+    entry.probability !== null && probabilityText(entry.probability),
+    moved && h("span", { aria_hidden: "true" }, entry.shift > 0 ? " ▲" : " ▼"),
+  );
 }
 
 const word = (/** @type {boolean} */ answer) => (answer ? "Yes" : "No");
@@ -61,10 +91,17 @@ export function byWords({ answer, by }) {
   return answer !== null && by ? `${word(answer)}, ${by}` : "";
 }
 
-/** Who gave an answer that the service has. @param {{who: string | null}} standing @param {string} unnamed */
+/**
+ * Who gave an answer that the service has.
+ * @param {{who: string | null}} standing
+ * @param {string} unnamed
+ */
 export const byWhom = ({ who }, unnamed) => (who ? `by ${who}` : unnamed);
 
-/** Whether what was done on this page can be undone: an answer of others since is theirs. @param {{entry: Entry}} act */
+/**
+ * Whether what was done on this page can be undone: an answer of others since is theirs.
+ * @param {{entry: Entry}} act
+ */
 export const isOwn = (act) => act.entry.by === null;
 
 /**
@@ -77,16 +114,28 @@ export function lastAct(acts) {
   return act;
 }
 
-/** The key that was pressed, "u" for Ctrl-Z, too; nothing where it is meant for something else. @param {KeyboardEvent} event @param {string} others what takes keys of its own */
+/**
+ * The key that was pressed, "u" for Ctrl-Z, too; nothing where it is meant for something else.
+ * @param {KeyboardEvent} event
+ * @param {string} others what takes keys of its own
+ */
 export function keyOf(event, others) {
-  if (event.defaultPrevented || event.altKey || /** @type {HTMLElement} */ (event.target).closest(others)) return "";
+  if (
+    event.defaultPrevented ||
+    event.altKey ||
+    /** @type {HTMLElement} */ (event.target).closest(others)
+  )
+    return "";
   if (event.ctrlKey || event.metaKey) return event.key === "z" ? "u" : "";
   return event.key;
 }
 
 /** Answers in order: sent at once, and kept until the service has them. */
 export class Outbox {
-  /** @param {import("./api.js").Api} api @param {any} model its JSON; the box outlives a change of model */
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {any} model its JSON; the box outlives a change of model
+   */
   constructor(api, model) {
     this.api = api;
     this.base = `models/${encodeURIComponent(model.id)}`;
@@ -94,7 +143,10 @@ export class Outbox {
     this.seen = model.verdicts.last;
     /** Answers that were refused, until the person has decided. @type {Conflict[]} */
     this.conflicts = [];
-    /** The question on the page that an answer is about. @type {(item: string, label: string) => Entry | undefined} */
+    /**
+     * The question on the page that an answer is about.
+     * @type {(item: string, label: string) => Entry | undefined}
+     */
     this.find = () => undefined;
     this.sent = 0;
     /** @type {Step[]} */
@@ -103,7 +155,10 @@ export class Outbox {
     this.error = null;
     this.busy = false;
     this.single = false;
-    /** Told of every change, and whether something reached the service. @type {Set<(saved: boolean) => void>} */
+    /**
+     * Told of every change, and whether something reached the service.
+     * @type {Set<(saved: boolean) => void>}
+     */
     this.listeners = new Set();
     /** Told where others have answered. @type {Set<() => void>} */
     this.others = new Set();
@@ -112,7 +167,13 @@ export class Outbox {
   /** @param {Entry} entry @param {boolean | null} answer null takes it back */
   put(entry, answer) {
     this.settle(entry);
-    this.waiting.push({ entry, answer, score: entry.probability, rank: entry.rank, replaces: entry.by !== null });
+    this.waiting.push({
+      entry,
+      answer,
+      score: entry.probability,
+      rank: entry.rank,
+      replaces: entry.by !== null,
+    });
     entry.answer = answer;
     entry.by = null;
     this.send();
@@ -175,7 +236,13 @@ export class Outbox {
     }
     if (answer === null) return;
     const seen = Math.max(this.seen, ...steps.map((step) => step.entry.number ?? 0));
-    const verdicts = steps.map((step) => ({ item: step.entry.item, label: step.entry.label, answer: step.answer, score: step.score, rank: step.rank }));
+    const verdicts = steps.map((step) => ({
+      item: step.entry.item,
+      label: step.entry.label,
+      answer: step.answer,
+      score: step.score,
+      rank: step.rank,
+    }));
     const { numbers } = await this.api.post(`${this.base}/learn`, { verdicts, seen });
     steps.forEach((step, at) => {
       step.entry.number = numbers[at];
@@ -206,10 +273,15 @@ export class Outbox {
     this.conflicts = this.conflicts.filter((one) => one.entry !== entry);
   }
 
-  /** Bring the questions on the page up to what others have answered since. @param {Entry} [also] although its answer waits */
+  /**
+   * Bring the questions on the page up to what others have answered since.
+   * @param {Entry} [also] although its answer waits
+   */
   async sync(also) {
     const before = this.sent;
-    const { verdicts, last } = await this.api.get(`${this.base}/verdicts`, { params: { after: this.seen, limit: MOST_READ } });
+    const { verdicts, last } = await this.api.get(`${this.base}/verdicts`, {
+      params: { after: this.seen, limit: MOST_READ },
+    });
     // What was read while an answer was on its way may be older than the answer: read it next time.
     if (last <= this.seen || before !== this.sent || (this.busy && !also)) return;
     this.seen = last;
@@ -226,7 +298,8 @@ export class Outbox {
       const entry = this.find(item, label);
       if (entry && entry.number === (standing?.number ?? null)) continue; // said on this page
       news = true;
-      if (entry && (entry === also || !this.waiting.some((step) => step.entry === entry))) accept(entry, standing);
+      if (entry && (entry === also || !this.waiting.some((step) => step.entry === entry)))
+        accept(entry, standing);
     }
     if (!news) return;
     for (const listener of this.others) listener();
@@ -245,7 +318,10 @@ export class Outbox {
     return found;
   }
 
-  /** Look for others' answers when the page comes to the front, and every few seconds while it is there. */
+  /**
+   * Look for others' answers when the page comes to the front, and every few seconds while it is
+   * there.
+   */
   follow() {
     let ended = false;
     let looking = false;
@@ -285,7 +361,11 @@ export class Outbox {
   }
 }
 
-/** Let a question have the answer that stands, which was not given on this page. @param {Entry} entry @param {Standing | null} standing */
+/**
+ * Let a question have the answer that stands, which was not given on this page.
+ * @param {Entry} entry
+ * @param {Standing | null} standing
+ */
 function accept(entry, standing) {
   entry.answer = entry.saved = standing ? standing.answer : null;
   entry.number = standing ? standing.number : null;
@@ -295,11 +375,24 @@ function accept(entry, standing) {
 /** A line for each answer that was refused, and what can be done about it. @param {Outbox} box */
 export function conflictLines(box) {
   return box.conflicts.map(({ entry, answer, standing }) =>
-    h("div", { class: "notice conflict" },
-      h("p", { class: "break" }, h("strong", null, entry.label), ` for ${entry.item}: answered `, h("strong", null, word(standing.answer)), ` ${byWhom(standing, "in another tab")} meanwhile.`),
-      h("div", { class: "row" },
-        h("button", { type: "button", onclick: () => box.put(entry, answer) }, icon(answer ? "review" : "close"), `${word(answer)} all the same`),
-        h("button", { type: "button", class: "quiet", onclick: () => (box.settle(entry), box.tell()) }, `Leave ${word(standing.answer)}`))));
+    h("div.notice.conflict",
+      h("p.break",
+        h("strong", entry.label),
+        ` for ${entry.item}: answered `,
+        h("strong", word(standing.answer)),
+        ` ${byWhom(standing, "in another tab")} meanwhile.`,
+      ),
+      h("div.row",
+        h("button", { onclick: () => box.put(entry, answer) },
+          icon(answer ? "review" : "close"),
+          `${word(answer)} all the same`,
+        ),
+        h("button.quiet", { onclick: () => (box.settle(entry), box.tell()) },
+          `Leave ${word(standing.answer)}`,
+        ),
+      ),
+    ),
+  );
 }
 
 /** One box for each model, for as long as the page is open. @type {Map<string, Outbox>} */
@@ -318,7 +411,8 @@ export function outboxOf({ api, model, toast }) {
     const mine = box;
     let told = false;
     box.listeners.add(() => {
-      if (mine.error && mine.listeners.size === 1 && !told) toast(`An answer was not saved: ${mine.error.message}`, { error: true });
+      if (mine.error && mine.listeners.size === 1 && !told)
+        toast(`An answer was not saved: ${mine.error.message}`, { error: true });
       told = Boolean(mine.error);
     });
   }

@@ -66,7 +66,8 @@ export class Api {
   url(path, params = {}) {
     const url = new URL(path, this.base);
     for (const [key, value] of Object.entries(params)) {
-      if (value !== null && value !== undefined && value !== "") url.searchParams.set(key, String(value));
+      if (value !== null && value !== undefined && value !== "")
+        url.searchParams.set(key, String(value));
     }
     return url.href;
   }
@@ -144,22 +145,38 @@ export class Api {
       sent = JSON.stringify(body);
     }
     try {
-      return await fetch(this.url(path, options.params), { method, headers, body: sent, signal: options.signal });
+      return await fetch(this.url(path, options.params), {
+        method,
+        headers,
+        body: sent,
+        signal: options.signal,
+      });
     } catch (error) {
       if (error instanceof DOMException && error.name === "AbortError") throw error;
-      throw new Problem({ title: "Not reached", detail: "The service cannot be reached; is it still running?" });
+      throw new Problem({
+        title: "Not reached",
+        detail: "The service cannot be reached; is it still running?",
+      });
     }
   }
 }
 
-/** A name as a part of an address: browsers take `.` and `..` out, so that a space follows them. @param {string | number} name */
+/**
+ * A name as a part of an address: browsers take `.` and `..` out, so that a space follows them.
+ * @param {string | number} name
+ */
 function addressOf(name) {
   return encodeURIComponent(/^\.{1,2} *$/.test(String(name)) ? `${name} ` : name);
 }
 
 /** @param {any} body */
 function isRaw(body) {
-  return body instanceof Blob || body instanceof FormData || body instanceof ArrayBuffer || ArrayBuffer.isView(body);
+  return (
+    body instanceof Blob ||
+    body instanceof FormData ||
+    body instanceof ArrayBuffer ||
+    ArrayBuffer.isView(body)
+  );
 }
 
 /** @param {Response} answer */
@@ -177,7 +194,8 @@ async function problemOf(answer) {
   } catch {
     said = { title: answer.statusText };
   }
-  if (typeof said.detail !== "string") said.detail = said.title || `The service answered ${answer.status}.`;
+  if (typeof said.detail !== "string")
+    said.detail = said.title || `The service answered ${answer.status}.`;
   return new Problem({ ...said, status: answer.status });
 }
 

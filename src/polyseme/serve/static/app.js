@@ -27,7 +27,10 @@ import { dialog, empty, failed, field, form, icon, iconButton, loading } from ".
  * @property {(list: {keys: string, does: string}[]) => void} shortcuts what the view's keys do
  */
 
-/** The views in the order of the tabs: module, title, key. @type {Record<string, {title: string, load: () => Promise<any>}>} */
+/**
+ * The views in the order of the tabs: module, title, key.
+ * @type {Record<string, {title: string, load: () => Promise<any>}>}
+ */
 const VIEWS = {
   map: { title: "Map", load: () => import("./map.js") },
   ask: { title: "Ask", load: () => import("./ask.js") },
@@ -44,7 +47,14 @@ const SHORTCUTS = [
 ];
 
 /** What tests and the curious can read. @type {any} */
-const studio = { ready: false, view: null, model: null, version: null, map: { n: 0, scale: 1, highlighted: 0 }, errors: [] };
+const studio = {
+  ready: false,
+  view: null,
+  model: null,
+  version: null,
+  map: { n: 0, scale: 1, highlighted: 0 },
+  errors: [],
+};
 /** @type {any} */ (window).__studio = studio;
 
 const api = new Api();
@@ -81,14 +91,17 @@ function navigate(hash) {
   else location.hash = hash;
 }
 
-/** @param {string} text @param {{undo?: () => void, error?: boolean, seconds?: number}} [options] */
+/**
+ * @param {string} text
+ * @param {{undo?: () => void, error?: boolean, seconds?: number}} [options]
+ */
 function toast(text, options = {}) {
-  const box = h("div", { class: options.error ? "toast toast-error" : "toast" }, h("span", null, text));
+  const box = h("div", { class: options.error ? "toast toast-error" : "toast" }, h("span", text));
   const region = $(".toasts");
   const leave = () => box.remove();
   if (options.undo) {
     const undo = options.undo;
-    add(box, h("button", { type: "button", onclick: () => (leave(), undo()) }, "Undo"));
+    add(box, h("button", { onclick: () => (leave(), undo()) }, "Undo"));
     // One Undo, for the latest change: that of an earlier one would take the later ones back, too.
     for (const earlier of region.querySelectorAll(".toast-undo")) earlier.remove();
     box.classList.add("toast-undo");
@@ -113,30 +126,59 @@ let asking = null;
 
 /** One dialog, however many requests wait for the token. */
 function askToken() {
-  asking = asking || dialog(api.token ? "Another token, please" : "A token, please", (close) => {
-    const input = h("input", { type: "password", autocomplete: "off", name: "token", required: true, aria_label: "Token" });
-    return form(() => close(input.value.trim()),
-      h("p", null, api.token ? "The service does not accept this token." : "This service answers only to those who have a token. It is kept until you close this tab."),
-      field("Token", input),
-      h("div", { class: "row end" }, h("button", { class: "primary", type: "submit" }, "Continue")));
-  }).then((token) => {
-    asking = null;
-    if (token) api.token = token;
-    return Boolean(token);
-  });
+  asking =
+    asking ||
+    dialog(api.token ? "Another token, please" : "A token, please", (close) => {
+      const input = h("input", {
+        type: "password",
+        autocomplete: "off",
+        name: "token",
+        required: true,
+        aria_label: "Token",
+      });
+      return form(
+        () => close(input.value.trim()),
+        h("p",
+          api.token
+            ? "The service does not accept this token."
+            : "This service answers only to those who have a token. It is kept until you close this tab.",
+        ),
+        field("Token", input),
+        h("div.row.end", h("button.primary", { type: "submit" }, "Continue")),
+      );
+    }).then((token) => {
+      asking = null;
+      if (token) api.token = token;
+      return Boolean(token);
+    });
   return asking;
 }
 
 function showHelp() {
   if ($("dialog[open]")) return;
   const rows = (/** @type {{keys: string, does: string}[]} */ list) =>
-    h("dl", { class: "keys" }, list.map((one) => [h("dt", null, one.keys.split(" ").map((key) => (key === "…" ? " … " : h("kbd", null, key)))), h("dd", null, one.does)]));
-  dialog("Keys", () => h("div", { class: "stack" }, viewKeys.length ? [h("h3", null, VIEWS[studio.view].title), rows(viewKeys), h("h3", null, "Everywhere")] : null, rows(SHORTCUTS)));
+    h("dl.keys",
+      list.map((one) => [
+        h("dt",
+          one.keys.split(" ").map((key) => (key === "…" ? " … " : h("kbd", key))),
+        ),
+        h("dd", one.does),
+      ]),
+    );
+  dialog("Keys", () =>
+    h("div.stack",
+      viewKeys.length
+        ? [h("h3", VIEWS[studio.view].title), rows(viewKeys), h("h3", "Everywhere")]
+        : null,
+      rows(SHORTCUTS),
+    ),
+  );
 }
 
 /** @param {any} event */
 function onKey(event) {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]"))
+    return;
   if (event.target.closest("input, textarea, select, [contenteditable]")) return;
   if (event.key === "?") showHelp();
   else if (event.key === "/") {
@@ -153,7 +195,10 @@ function drawTabs() {
   clear(
     $("nav.tabs"),
     Object.entries(VIEWS).map(([name, view]) =>
-      h("a", { href: `#/${name}`, aria_current: name === here ? "page" : null }, icon(name), h("span", null, view.title)),
+      h("a", { href: `#/${name}`, aria_current: name === here ? "page" : null },
+        icon(name),
+        h("span", view.title),
+      ),
     ),
   );
 }
@@ -162,9 +207,13 @@ function drawEnd() {
   const ids = models.map((one) => one.id);
   const chooser =
     ids.length > 1
-      ? h("select", { class: "model-choice", aria_label: "Model", onchange: (/** @type {any} */ event) => choose(event.target.value) },
-          ids.map((id) => h("option", { value: id, selected: id === api.modelId }, id)))
-      : h("span", { class: "model-name", title: "The model that answers" }, ids[0] || "");
+      ? h("select.model-choice", {
+            aria_label: "Model",
+            onchange: (/** @type {any} */ event) => choose(event.target.value),
+          },
+          ids.map((id) => h("option", { value: id, selected: id === api.modelId }, id)),
+        )
+      : h("span.model-name", { title: "The model that answers" }, ids[0] || "");
   clear($(".bar-end"), chooser, iconButton("help", "Keys", { onclick: showHelp }));
 }
 
@@ -184,7 +233,13 @@ function use(id) {
   const model = models.find((one) => one.id === id) || models[0];
   api.modelId = model.id;
   context = {
-    api, model, models, state, navigate, toast, attempt,
+    api,
+    model,
+    models,
+    state,
+    navigate,
+    toast,
+    attempt,
     route: route(),
     can: (/** @type {string} */ scope) => context.model.scopes.includes(scope),
     shortcuts: (/** @type {any} */ list) => (viewKeys = list),
@@ -228,7 +283,9 @@ async function show(anew = false) {
   } catch (error) {
     if (mine !== turn) return;
     studio.errors.push(String(error));
-    clear(root, failed(error, () => show(true)));
+    clear(root,
+      failed(error, () => show(true)),
+    );
   }
   setReady(true);
 }
@@ -257,7 +314,9 @@ async function start() {
   }
   drawEnd();
   if (!models.length) {
-    clear(main, empty("No model yet", "Fit one with “polyseme fit”, and start the service with its folder."));
+    clear(main,
+      empty("No model yet", "Fit one with “polyseme fit”, and start the service with its folder."),
+    );
     setReady(true);
     return;
   }
@@ -272,7 +331,10 @@ api.onVersion = (/** @type {string} */ version) => {
 };
 window.addEventListener("hashchange", () => context && show());
 window.addEventListener("keydown", onKey);
-$(".skip").addEventListener("click", (/** @type {Event} */ event) => (event.preventDefault(), $("main").focus()));
+$(".skip").addEventListener(
+  "click",
+  (/** @type {Event} */ event) => (event.preventDefault(), $("main").focus()),
+);
 window.addEventListener("error", (event) => studio.errors.push(String(event.message)));
 window.addEventListener("unhandledrejection", (event) => studio.errors.push(String(event.reason)));
 start();

@@ -8,7 +8,17 @@
 
 import { clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
-import { bar, empty, failed, iconButton, kindBadge, kindLegend, loading, percent, probabilityText } from "./parts.js";
+import {
+  bar,
+  empty,
+  failed,
+  iconButton,
+  kindBadge,
+  kindLegend,
+  loading,
+  percent,
+  probabilityText,
+} from "./parts.js";
 import { chipBox } from "./chips.js";
 import { intake } from "./intake.js";
 import { landing } from "./landing.js";
@@ -29,26 +39,39 @@ class AskView {
   /** @param {HTMLElement} root @param {import("./app.js").Context} context */
   constructor(root, context) {
     this.context = context;
-    /** @type {{tags: string[], file?: File, features?: number[], item?: string, precision: number}} */
+    /**
+     * @type {{tags: string[], file?: File, features?: number[], item?: string, precision: number}}
+     */
     this.given = context.state.ask = context.state.ask || { tags: [], precision: 0 };
     this.asked = new AbortController();
     this.hook = /** @type {any} */ (window).__studio;
     this.hook.ask = { suggestions: [], unknown: [], place: null, busy: false };
     this.later = debounce(() => this.ask(), 180);
-    this.chips = chipBox({ api: context.api, tags: this.given.tags, change: (tags) => this.change({ tags }) });
+    this.chips = chipBox({
+      api: context.api,
+      tags: this.given.tags,
+      change: (tags) => this.change({ tags }),
+    });
     this.intake = intake({
       model: context.model,
       area: root,
       take: (one) => this.change({ file: one.file, features: one.features, item: undefined }),
       complain: (text) => context.toast(text, { error: true }),
     });
-    this.more = h("div", { class: "also", hidden: true });
-    this.slider = h("input", { type: "range", min: "0", max: "95", step: "5", aria_label: "Precision", oninput: () => this.slide(Number(this.slider.value)) });
+    this.more = h("div.also", { hidden: true });
+    this.slider = h("input", {
+      type: "range",
+      min: "0",
+      max: "95",
+      step: "5",
+      aria_label: "Precision",
+      oninput: () => this.slide(Number(this.slider.value)),
+    });
     this.slider.value = String(this.given.precision);
-    this.promise = h("p", { class: "muted small", role: "status" });
-    this.level = h("output", { class: "level" });
-    this.results = h("section", { class: "results", aria_label: "Suggested tags" });
-    this.status = h("p", { class: "sr", role: "status" });
+    this.promise = h("p.muted.small", { role: "status" });
+    this.level = h("output.level");
+    this.results = h("section.results", { aria_label: "Suggested tags" });
+    this.status = h("p.sr", { role: "status" });
     this.landing = landing(context);
     this.own = this.given.tags.join("/");
     this.compose(root);
@@ -62,19 +85,31 @@ class AskView {
   /** @param {HTMLElement} root */
   compose(root) {
     this.intake.show(this.given);
-    clear(root, h("div", { class: "page ask" },
-      h("div", { class: "ask-in" },
-        h("header", null, h("h1", { class: "headword" }, "Which tags does it have?"), h("p", { class: "muted" }, this.intro())),
-        h("div", { class: "stack" }, this.chips.element, this.more),
-        this.intake.element,
-        h("div", { class: "precision" }, h("div", { class: "row between" }, h("h2", { class: "minor" }, "Precision"), this.level), this.slider, this.promise)),
-      h("div", { class: "ask-out" }, this.status, this.results, this.landing.element)));
+    clear(root,
+      h("div.page.ask",
+        h("div.ask-in",
+          h("header", h("h1.headword", "Which tags does it have?"), h("p.muted", this.intro())),
+          h("div.stack", this.chips.element, this.more),
+          this.intake.element,
+          h("div.precision",
+            h("div.row.between", h("h2.minor", "Precision"), this.level),
+            this.slider,
+            this.promise,
+          ),
+        ),
+        h("div.ask-out", this.status, this.results, this.landing.element),
+      ),
+    );
     this.sayPrecision();
   }
 
   intro() {
     const { media } = this.context.model;
-    return media === "image" ? "Give a picture, some of its tags, or both." : media === "audio" ? "Give a sound, some of its tags, or both." : "Give some of its tags, a row of numbers, or both.";
+    return media === "image"
+      ? "Give a picture, some of its tags, or both."
+      : media === "audio"
+        ? "Give a sound, some of its tags, or both."
+        : "Give some of its tags, a row of numbers, or both.";
   }
 
   unmount() {
@@ -105,7 +140,10 @@ class AskView {
     if (!model.collection?.has_media) return;
     try {
       const path = api.model("media", item);
-      this.intake.picture(await api.media(model.collection.media === "image" ? `${path}?size=512` : path), model.collection.media);
+      this.intake.picture(
+        await api.media(model.collection.media === "image" ? `${path}?size=512` : path),
+        model.collection.media,
+      );
     } catch {
       // the name of the item is shown already
     }
@@ -120,7 +158,9 @@ class AskView {
   change(what) {
     Object.assign(this.given, what);
     this.own = this.given.tags.join("/");
-    const hash = this.own ? `#/ask/tags/${this.given.tags.map(encodeURIComponent).join("/")}` : "#/ask";
+    const hash = this.own
+      ? `#/ask/tags/${this.given.tags.map(encodeURIComponent).join("/")}`
+      : "#/ask";
     history.replaceState(null, "", hash);
     this.later();
   }
@@ -145,8 +185,10 @@ class AskView {
     let text = `The ${SHOWN} likeliest tags are shown.`;
     if (p) text = `Of the tags shown, ${percent(p)} should be true.`;
     if (!this.precise) text += " A precision can be promised of an item, not of tags alone.";
-    if (p && others && most === 0) text += " Unseen tags are left out: nothing can be promised of them.";
-    else if (p && others && most !== null && p > most) text += ` Unseen tags are left out: no more than ${percent(most)} can be promised of them.`;
+    if (p && others && most === 0)
+      text += " Unseen tags are left out: nothing can be promised of them.";
+    else if (p && others && most !== null && p > most)
+      text += ` Unseen tags are left out: no more than ${percent(most)} can be promised of them.`;
     this.promise.textContent = text;
     this.slider.disabled = !this.precise;
     this.level.textContent = p ? percent(p) : "not asked";
@@ -161,11 +203,18 @@ class AskView {
   body(more) {
     const { tags, file, features, item } = this.given;
     const all = { tags, features, item, ...more };
-    if (!file) return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null && !(Array.isArray(value) && !value.length)));
+    if (!file)
+      return Object.fromEntries(
+        Object.entries(all).filter(
+          ([, value]) =>
+            value !== undefined && value !== null && !(Array.isArray(value) && !value.length),
+        ),
+      );
     const form = new FormData();
     form.append("file", file);
     for (const tag of tags) form.append("tags", tag);
-    for (const [key, value] of Object.entries(more)) if (value !== undefined && value !== null) form.append(key, String(value));
+    for (const [key, value] of Object.entries(more))
+      if (value !== undefined && value !== null) form.append(key, String(value));
     return form;
   }
 
@@ -183,7 +232,11 @@ class AskView {
     const precision = this.precise && this.given.precision ? this.given.precision / 100 : undefined;
     try {
       const [answer] = await Promise.all([
-        api.post(api.model("suggest"), this.body({ k: precision ? MOST : SHOWN + this.given.tags.length, precision }), { params: { place: true }, signal }),
+        api.post(
+          api.model("suggest"),
+          this.body({ k: precision ? MOST : SHOWN + this.given.tags.length, precision }),
+          { params: { place: true }, signal },
+        ),
         this.complete(signal),
       ]);
       if (signal.aborted) return;
@@ -191,7 +244,9 @@ class AskView {
       this.where(answer, signal);
     } catch (error) {
       if (isAbort(error) || signal.aborted) return;
-      clear(this.results, failed(error, () => this.ask()));
+      clear(this.results,
+        failed(error, () => this.ask()),
+      );
       this.landing.show(null, [], "");
     } finally {
       if (!signal.aborted) {
@@ -210,14 +265,29 @@ class AskView {
     /** @type {any[]} */
     let found = [];
     try {
-      found = (await api.post(api.model("complete"), { tags, k: 6 }, { signal })).suggestions.slice(0, 6);
+      found = (await api.post(api.model("complete"), { tags, k: 6 }, { signal })).suggestions.slice(
+        0,
+        6,
+      );
     } catch (error) {
       if (isAbort(error)) return;
     }
     if (signal.aborted) return;
     this.more.hidden = !found.length;
-    clear(this.more, h("h2", { class: "minor" }, "Also complete"), h("div", { class: "chips" }, found.map((one) =>
-      h("button", { type: "button", class: "chip chip-add", aria_label: `Add ${one.label}`, title: `${probabilityText(one.probability)}, ${one.kind}`, onclick: () => this.chips.put([one.label]) }, `+ ${one.label}`))));
+    clear(this.more,
+      h("h2.minor", "Also complete"),
+      h("div.chips",
+        found.map((one) =>
+          h("button.chip.chip-add", {
+              aria_label: `Add ${one.label}`,
+              title: `${probabilityText(one.probability)}, ${one.kind}`,
+              onclick: () => this.chips.put([one.label]),
+            },
+            `+ ${one.label}`,
+          ),
+        ),
+      ),
+    );
   }
 
   nothing() {
@@ -226,41 +296,83 @@ class AskView {
     this.more.hidden = true;
     this.landing.show(null, [], "");
     this.results.removeAttribute("aria-busy");
-    clear(this.results, empty("Nothing asked yet", "Type one or two tags and see what goes with them; the answer changes as you type.", h("button", { type: "button", onclick: () => this.context.attempt(() => this.example()) }, "Show an example")));
+    clear(this.results,
+      empty(
+        "Nothing asked yet",
+        "Type one or two tags and see what goes with them; the answer changes as you type.",
+        h("button", { onclick: () => this.context.attempt(() => this.example()) },
+          "Show an example",
+        ),
+      ),
+    );
   }
 
   async example() {
     const { api } = this.context;
-    const { labels } = await api.get(api.model("labels"), { params: { limit: 12, order: "count" } });
+    const { labels } = await api.get(api.model("labels"), {
+      params: { limit: 12, order: "count" },
+    });
     if (labels.length) this.chips.put([labels[Math.min(labels.length - 1, 3)].label]);
   }
 
   /** @param {any} answer */
   show(answer) {
     const given = new Set(this.given.tags.map((tag) => tag.toLowerCase()));
-    const found = answer.suggestions.filter((/** @type {any} */ one) => !given.has(one.label.toLowerCase()));
+    const found = answer.suggestions.filter(
+      (/** @type {any} */ one) => !given.has(one.label.toLowerCase()),
+    );
     const unknown = answer.unknown_tags;
     this.chips.mark(unknown);
-    this.status.textContent = found.length ? `Likeliest: ${found.slice(0, 3).map((/** @type {any} */ one) => `${one.label} ${probabilityText(one.probability)}`).join(", ")}` : "No tag is sure enough.";
+    this.status.textContent = found.length
+      ? `Likeliest: ${found
+          .slice(0, 3)
+          .map((/** @type {any} */ one) => `${one.label} ${probabilityText(one.probability)}`)
+          .join(", ")}`
+      : "No tag is sure enough.";
     this.hook.ask = { suggestions: found, unknown, place: answer.place, busy: false };
     clear(this.results,
-      h("header", null, h("h2", null, "Suggested tags"), h("p", { class: "muted small" }, "with the probability of each")),
-      unknown.length ? h("p", { class: "muted small" }, `No known tag set holds ${unknown.map((/** @type {string} */ tag) => `“${tag}”`).join(", ")}, so ${unknown.length > 1 ? "they say" : "it says"} nothing here.`) : null,
-      found.length ? [h("ol", { class: "ranking" }, found.map((/** @type {any} */ one) => this.row(one))), kindLegend(found.map((/** @type {any} */ one) => one.kind))] : empty("No tag is sure enough", "Ask for less precision to see more."));
+      h("header", h("h2", "Suggested tags"), h("p.muted.small", "with the probability of each")),
+      unknown.length
+        ? h("p.muted.small",
+            `No known tag set holds ${unknown.map((/** @type {string} */ tag) => `“${tag}”`).join(", ")}, so ${unknown.length > 1 ? "they say" : "it says"} nothing here.`,
+          )
+        : null,
+      found.length
+        ? [
+            h("ol.ranking",
+              found.map((/** @type {any} */ one) => this.row(one)),
+            ),
+            kindLegend(found.map((/** @type {any} */ one) => one.kind)),
+          ]
+        : empty("No tag is sure enough", "Ask for less precision to see more."),
+    );
   }
 
   /** @param {any} one */
   row(one) {
-    const why = h("div", { class: "why", hidden: true });
-    const because = h("button", { type: "button", class: "quiet", aria_expanded: "false", aria_label: `Because: why ${one.label}?`, onclick: () => this.because(one.label, because, why) }, "because…");
-    return h("li", null,
-      h("div", { class: "rank-row" },
-        h("span", { class: "rank-label" }, h("a", { href: to("map/label", one.label) }, one.label), kindBadge(one.kind)),
+    const why = h("div.why", { hidden: true });
+    const because = h("button.quiet", {
+        aria_expanded: "false",
+        aria_label: `Because: why ${one.label}?`,
+        onclick: () => this.because(one.label, because, why),
+      },
+      "because…",
+    );
+    return h("li",
+      h("div.rank-row",
+        h("span.rank-label",
+          h("a", { href: to("map/label", one.label) }, one.label),
+          kindBadge(one.kind),
+        ),
         bar(one.probability),
-        h("span", { class: "rank-p" }, probabilityText(one.probability)),
+        h("span.rank-p", probabilityText(one.probability)),
         because,
-        iconButton("plus", `Add ${one.label} to the tags`, { onclick: () => this.chips.put([one.label]) })),
-      why);
+        iconButton("plus", `Add ${one.label} to the tags`, {
+          onclick: () => this.chips.put([one.label]),
+        }),
+      ),
+      why,
+    );
   }
 
   /** @param {string} label @param {HTMLElement} button @param {HTMLElement} why */
@@ -285,11 +397,19 @@ class AskView {
     let near = [];
     if (answer.place) {
       try {
-        near = (await api.post(api.model("neighbours"), this.body({ k: 6 }), { signal })).neighbours;
+        near = (await api.post(api.model("neighbours"), this.body({ k: 6 }), { signal }))
+          .neighbours;
       } catch (error) {
         if (isAbort(error)) return;
       }
     }
-    if (!signal.aborted) this.landing.show(answer.place, near, this.given.tags.length ? `Tags: ${this.given.tags.join(", ")}.` : this.given.file?.name || "A row of numbers.");
+    if (!signal.aborted)
+      this.landing.show(
+        answer.place,
+        near,
+        this.given.tags.length
+          ? `Tags: ${this.given.tags.join(", ")}.`
+          : this.given.file?.name || "A row of numbers.",
+      );
   }
 }

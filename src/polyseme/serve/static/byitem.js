@@ -28,33 +28,58 @@ const FILTERS = {
 
 /* ------------------------------------------------------------------ which item */
 
-/** @param {HTMLElement} stage @param {Context} context @param {string} [which] the filter that the address names */
+/**
+ * @param {HTMLElement} stage
+ * @param {Context} context
+ * @param {string} [which] the filter that the address names
+ */
 export function chooseItem(stage, context, which) {
   const list = listOf(context);
   if (which) list.filter = which;
-  const grid = h("div", { class: "board board-small" });
-  const foot = h("div", { class: "row center" });
-  const found = h("p", { class: "muted", role: "status" });
+  const grid = h("div.board.board-small");
+  const foot = h("div.row.center");
+  const found = h("p.muted", { role: "status" });
   const names = new Names();
   /** @type {Map<string, any>} */
   const shown = new Map();
   let control = new AbortController();
-  const search = h("input", { type: "search", data_search: "", value: list.query, placeholder: "Search ids and tags", aria_label: "Search items", autocomplete: "off", oninput: debounce(() => ((list.query = search.value.trim()), load()), 200) });
-  const filters = h("div", { class: "item-filters" });
+  const search = h("input", {
+    type: "search",
+    data_search: "",
+    value: list.query,
+    placeholder: "Search ids and tags",
+    aria_label: "Search items",
+    autocomplete: "off",
+    oninput: debounce(() => ((list.query = search.value.trim()), load()), 200),
+  });
+  const filters = h("div.item-filters");
   const drawFilters = () => {
     const { n_items: all, n_untagged: untagged, n_reviewed: answered } = context.model.collection;
-    const n = /** @type {Record<string, number>} */ ({ all, untagged, open: all - answered, answered });
-    const choices = Object.entries(FILTERS).map(([name, { text }]) => [name, `${text} (${count(n[name])})`]);
-    clear(filters, segments("Which items", "filter", choices, list.filter, (name) => {
-      list.filter = name;
-      history.replaceState(null, "", listHash(list));
-      load();
-    }));
+    const n = /** @type {Record<string, number>} */ ({
+      all,
+      untagged,
+      open: all - answered,
+      answered,
+    });
+    const choices = Object.entries(FILTERS).map(([name, { text }]) => [
+      name,
+      `${text} (${count(n[name])})`,
+    ]);
+    clear(filters,
+      segments("Which items", "filter", choices, list.filter, (name) => {
+        list.filter = name;
+        history.replaceState(null, "", listHash(list));
+        load();
+      }),
+    );
   };
   drawFilters();
   // Answers may have come since; a filter that has the keyboard stays as it is.
-  context.refreshModel().then(() => filters.contains(document.activeElement) || drawFilters(), () => {});
-  add(stage, h("div", { class: "search-box" }, search), filters, found, grid, foot);
+  context.refreshModel().then(
+    () => filters.contains(document.activeElement) || drawFilters(),
+    () => {},
+  );
+  add(stage, h("div.search-box", search), filters, found, grid, foot);
   context.shortcuts([{ keys: "/", does: "search items" }]);
 
   async function load() {
@@ -78,17 +103,27 @@ export function chooseItem(stage, context, which) {
       found.textContent = plural(total, "item");
       names.add(items.map((/** @type {any} */ item) => item.id));
       for (const item of items) {
-        const name = h("span", { class: "tile-name", title: item.id });
+        const name = h("span.tile-name", { title: item.id });
         shown.set(item.id, name);
-        add(grid, h("a", { class: "tile", href: itemHash(item.id) },
-          h("div", { class: "tile-face" }, picture(context, item.id, 256, item)),
-          h("div", { class: "tile-facts" }, name, item.verdicts.length > 0 && h("span", { class: "muted small" }, plural(item.verdicts.length, "answer")))));
+        add(grid,
+          h("a.tile", { href: itemHash(item.id) },
+            h("div.tile-face", picture(context, item.id, 256, item)),
+            h("div.tile-facts",
+              name,
+              item.verdicts.length > 0 &&
+                h("span.muted.small", plural(item.verdicts.length, "answer")),
+            ),
+          ),
+        );
       }
       for (const [id, name] of shown) name.textContent = names.of(id);
       if (!total) clear(grid, empty("No item matches", "Try fewer letters, or all items."));
-      clear(foot, list.ids.length < total && items.length > 0 && h("button", { type: "button", onclick: page }, "More items"));
+      clear(foot,
+        list.ids.length < total && items.length > 0 && h("button", { onclick: page }, "More items"),
+      );
     } catch (error) {
-      if (!isAbort(error)) clear(list.ids.length ? foot : grid, failed(error, list.ids.length ? page : load));
+      if (!isAbort(error))
+        clear(list.ids.length ? foot : grid, failed(error, list.ids.length ? page : load));
     }
   }
   load();
@@ -96,13 +131,23 @@ export function chooseItem(stage, context, which) {
 }
 
 /** The list that items are chosen from, as far as it was read. @param {Context} context */
-const listOf = ({ state }) => (state.reviewItems = state.reviewItems || { query: "", filter: "all", ids: [], total: null });
+const listOf = ({ state }) =>
+  (state.reviewItems = state.reviewItems || { query: "", filter: "all", ids: [], total: null });
 
-/** Read the next items of the list. @param {Context} context @param {number} limit @param {AbortSignal} signal @returns {Promise<any[]>} */
+/**
+ * Read the next items of the list.
+ * @param {Context} context
+ * @param {number} limit
+ * @param {AbortSignal} signal
+ * @returns {Promise<any[]>}
+ */
 async function readOn(context, limit, signal) {
   const { api } = context;
   const list = listOf(context);
-  const { total, items } = await api.get(api.model("items"), { params: { query: list.query, ...FILTERS[list.filter].asks, offset: list.ids.length, limit }, signal });
+  const { total, items } = await api.get(api.model("items"), {
+    params: { query: list.query, ...FILTERS[list.filter].asks, offset: list.ids.length, limit },
+    signal,
+  });
   list.total = total;
   list.ids.push(...items.map((/** @type {any} */ one) => one.id));
   return items;
@@ -112,7 +157,8 @@ async function readOn(context, limit, signal) {
 const listHash = ({ filter }) => (filter === "untagged" ? "#/review/untagged" : "#/review/item");
 
 /** What the list is called. @param {{filter: string}} list */
-const listName = ({ filter }) => (filter === "all" ? "All items" : `Items ${FILTERS[filter].text.toLowerCase()}`);
+const listName = ({ filter }) =>
+  filter === "all" ? "All items" : `Items ${FILTERS[filter].text.toLowerCase()}`;
 
 /** @param {string} id */
 const itemHash = (id) => to("review/item", id);
@@ -137,17 +183,31 @@ export function byItem(stage, context, box, id) {
   let item = null;
   let current = 0;
 
-  const previous = h("a", { class: "button", role: "link", aria_disabled: "true", aria_label: "Previous item" }, icon("back"), h("span", null, "Previous"));
-  const next = h("a", { class: "button", role: "link", aria_disabled: "true", aria_label: "Next item" }, h("span", null, "Next"), icon("next"));
-  const place = h("span", { class: "muted" });
-  const body = h("div", { class: "item" }, loading("Loading the item…"));
-  const undoButton = h("button", { type: "button", disabled: true, onclick: () => undo() }, icon("undo"), "Undo");
-  const suggestions = h("ul", { class: "answer-rows", aria_label: "Suggested tags" });
-  const own = h("ul", { class: "answer-rows", aria_label: "Own tags" });
-  const said = h("p", { class: "muted small", role: "status" });
+  const previous = h("a.button",
+    { role: "link", aria_disabled: "true", aria_label: "Previous item" },
+    icon("back"),
+    h("span", "Previous"),
+  );
+  const next = h("a.button", { role: "link", aria_disabled: "true", aria_label: "Next item" },
+    h("span", "Next"),
+    icon("next"),
+  );
+  const place = h("span.muted");
+  const body = h("div.item", loading("Loading the item…"));
+  const undoButton = h("button", { disabled: true, onclick: () => undo() }, icon("undo"), "Undo");
+  const suggestions = h("ul.answer-rows", { aria_label: "Suggested tags" });
+  const own = h("ul.answer-rows", { aria_label: "Own tags" });
+  const said = h("p.muted.small", { role: "status" });
   add(stage,
-    h("div", { class: "row item-nav" }, h("a", { class: "back", href: listHash(list) }, icon("back"), listName(list)), h("div", { class: "grow" }), place, previous, next),
-    body);
+    h("div.row.item-nav",
+      h("a.back", { href: listHash(list) }, icon("back"), listName(list)),
+      h("div.grow"),
+      place,
+      previous,
+      next,
+    ),
+    body,
+  );
   context.shortcuts([
     { keys: "↑ ↓", does: "move between tags" },
     { keys: "y", does: "yes" },
@@ -167,13 +227,34 @@ export function byItem(stage, context, box, id) {
   /** @param {string} label */
   function makeRow(label) {
     const entry = entryOf(label);
-    const number = h("span", { class: "tile-number" });
-    const by = h("span", { class: "muted small answer-by" });
-    const meter = h("span", { class: "grow" });
-    const yes = h("button", { type: "button", class: "yes", disabled: !may, aria_label: `Yes: ${label}`, onclick: () => answer(entry, entry.answer === true ? null : true) }, icon("review"), h("span", null, "Yes"));
-    const no = h("button", { type: "button", class: "no", disabled: !may, aria_label: `No: ${label}`, onclick: () => answer(entry, entry.answer === false ? null : false) }, icon("close"), h("span", null, "No"));
-    const row = h("li", { class: "answer-row", tabindex: "-1", onfocus: () => (current = [...rows.keys()].indexOf(label)) },
-      h("a", { class: "answer-label", href: to("review/label", label) }, label), kinds.has(label) && kindBadge(kinds.get(label) || ""), by, meter, number, h("span", { class: "answer-buttons" }, no, yes));
+    const number = h("span.tile-number");
+    const by = h("span.muted.small.answer-by");
+    const meter = h("span.grow");
+    const yes = h("button.yes", {
+        disabled: !may,
+        aria_label: `Yes: ${label}`,
+        onclick: () => answer(entry, entry.answer === true ? null : true),
+      },
+      icon("review"),
+      h("span", "Yes"),
+    );
+    const no = h("button.no", {
+        disabled: !may,
+        aria_label: `No: ${label}`,
+        onclick: () => answer(entry, entry.answer === false ? null : false),
+      },
+      icon("close"),
+      h("span", "No"),
+    );
+    const row = h("li.answer-row",
+      { tabindex: "-1", onfocus: () => (current = [...rows.keys()].indexOf(label)) },
+      h("a.answer-label", { href: to("review/label", label) }, label),
+      kinds.has(label) && kindBadge(kinds.get(label) || ""),
+      by,
+      meter,
+      number,
+      h("span.answer-buttons", no, yes),
+    );
     const draw = () => {
       drawAnswer(entry, { frame: row, yes, no, number, by });
       clear(meter, entry.probability !== null && bar(entry.probability));
@@ -205,29 +286,62 @@ export function byItem(stage, context, box, id) {
 
   async function load() {
     try {
-      item = await box.reading(api.get(api.model("items", id), { params: { k: 12 }, signal: control.signal }));
+      item = await box.reading(
+        api.get(api.model("items", id), { params: { k: 12 }, signal: control.signal }),
+      );
     } catch (error) {
       if (!isAbort(error)) clear(body, failed(error, load));
       return;
     }
-    for (const one of item.verdicts) entryOf(one.label, { answer: one.answer, saved: one.answer, number: one.number, by: byWhom(one, "") });
+    for (const one of item.verdicts)
+      entryOf(one.label, {
+        answer: one.answer,
+        saved: one.answer,
+        number: one.number,
+        by: byWhom(one, ""),
+      });
     for (const one of item.suggestions) kinds.set(one.label, one.kind);
-    item.suggestions.forEach((/** @type {any} */ one, /** @type {number} */ at) => Object.assign(entryOf(one.label), { probability: one.probability, rank: at + 1 }));
+    item.suggestions.forEach((/** @type {any} */ one, /** @type {number} */ at) =>
+      Object.assign(entryOf(one.label), { probability: one.probability, rank: at + 1 }),
+    );
     const tags = new Set(item.tags);
     add(own, item.tags.map(makeRow));
     add(suggestions, [...entries.keys()].filter((label) => !tags.has(label)).map(makeRow));
     clear(body,
-      h("figure", { class: "item-media" }, medium(context, id, item), h("figcaption", { class: "small break" }, id, " · ", h("a", { href: to("ask/item", id) }, "Why these tags?"))),
-      h("div", { class: "item-tags" },
-        item.tags.length ? [h("h2", null, "Own tags"), own] : h("p", { class: "muted" }, "This item has no tags of its own."),
-        h("div", { class: "row" }, h("h2", { class: "grow" }, "Suggested"), undoButton),
-        rows.size > item.tags.length ? suggestions : [h("p", { class: "muted" }, "Nothing is suggested for this item."), suggestions],
-        may && h("div", { class: "stack" },
-          h("h2", null, "A further tag"),
-          labelBox({ api, name: "A further tag", placeholder: "Type a tag; new ones are welcome", allowNew: true, search: true, choose: (label, found) => addTag(label, found?.kind) }).element),
-        said));
+      h("figure.item-media",
+        medium(context, id, item),
+        h("figcaption.small.break",
+          id,
+          " · ",
+          h("a", { href: to("ask/item", id) }, "Why these tags?"),
+        ),
+      ),
+      h("div.item-tags",
+        item.tags.length
+          ? [h("h2", "Own tags"), own]
+          : h("p.muted", "This item has no tags of its own."),
+        h("div.row", h("h2.grow", "Suggested"), undoButton),
+        rows.size > item.tags.length
+          ? suggestions
+          : [h("p.muted", "Nothing is suggested for this item."), suggestions],
+        may &&
+          h("div.stack",
+            h("h2", "A further tag"),
+            labelBox({
+              api,
+              name: "A further tag",
+              placeholder: "Type a tag; new ones are welcome",
+              allowNew: true,
+              search: true,
+              choose: (label, found) => addTag(label, found?.kind),
+            }).element,
+          ),
+        said,
+      ),
+    );
     current = Math.min(item.tags.length, rows.size - 1);
-    if (document.activeElement === document.body) [...rows.values()][current]?.row.focus({ preventScroll: true });
+    if (document.activeElement === document.body)
+      [...rows.values()][current]?.row.focus({ preventScroll: true });
   }
 
   /** @param {string} label @param {string} [kind] */
@@ -241,7 +355,10 @@ export function byItem(stage, context, box, id) {
 
   const refresh = debounce(async () => {
     try {
-      const now = await api.get(api.model("items", id), { params: { k: 12 }, signal: control.signal });
+      const now = await api.get(api.model("items", id), {
+        params: { k: 12 },
+        signal: control.signal,
+      });
       now.suggestions.forEach((/** @type {any} */ one, /** @type {number} */ at) => {
         kinds.set(one.label, one.kind);
         const entry = entryOf(one.label);
@@ -263,10 +380,14 @@ export function byItem(stage, context, box, id) {
         if (!(await readOn(context, 1000, control.signal)).length) break;
       }
       const at = list.ids.indexOf(id);
-      if (at === list.ids.length - 1 && list.ids.length < list.total) await readOn(context, 48, control.signal);
+      if (at === list.ids.length - 1 && list.ids.length < list.total)
+        await readOn(context, 48, control.signal);
       if (at < 0) return;
       place.textContent = `${count(at + 1)} of ${count(list.total)}`;
-      for (const [link, to] of [[previous, list.ids[at - 1]], [next, list.ids[at + 1]]]) {
+      for (const [link, to] of [
+        [previous, list.ids[at - 1]],
+        [next, list.ids[at + 1]],
+      ]) {
         if (!to) continue;
         link.setAttribute("href", itemHash(to));
         link.removeAttribute("aria-disabled");
@@ -288,11 +409,13 @@ export function byItem(stage, context, box, id) {
     };
     const onRow = /** @type {HTMLElement} */ (event.target).closest(".answer-row") !== null;
     if (key === "u") undo();
-    else if ((key === "y" || key === "n") && !onRow) go(current); // first show what it would be about
+    else if ((key === "y" || key === "n") && !onRow)
+      go(current); // first show what it would be about
     else if ((key === "y" || key === "n") && entry) (answer(entry, key === "y"), go(current + 1));
     else if (key === "ArrowDown" && rows.size) go(onRow ? current + 1 : current);
     else if (key === "ArrowUp" && rows.size) go(onRow ? current - 1 : current);
-    else if (key === "ArrowLeft" && previous.hasAttribute("href")) navigate(previous.getAttribute("href"));
+    else if (key === "ArrowLeft" && previous.hasAttribute("href"))
+      navigate(previous.getAttribute("href"));
     else if (key === "ArrowRight" && next.hasAttribute("href")) navigate(next.getAttribute("href"));
     else return;
     event.preventDefault();

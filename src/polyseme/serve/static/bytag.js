@@ -8,7 +8,20 @@
 import { add, clear, debounce, h, s } from "./dom.js";
 import { isAbort } from "./api.js";
 import { byWords, conflictLines, drawAnswer, keyOf, isOwn, lastAct, newEntry } from "./answers.js";
-import { count, dialog, empty, failed, icon, iconButton, kindBadge, loading, percent, plural, probabilityText, segments } from "./parts.js";
+import {
+  count,
+  dialog,
+  empty,
+  failed,
+  icon,
+  iconButton,
+  kindBadge,
+  loading,
+  percent,
+  plural,
+  probabilityText,
+  segments,
+} from "./parts.js";
 import { searchBox } from "./labelbox.js";
 import { to } from "./cards.js";
 import { Names, itemWord, medium, picture, untaggedLink } from "./items.js";
@@ -20,10 +33,22 @@ import { Names, itemWord, medium, picture, untaggedLink } from "./items.js";
 /** How the questions are chosen: strategy, name, meaning. */
 const STRATEGIES = [
   ["likeliest", "Likeliest", "The items that most probably carry the tag come first."],
-  ["active", "Most telling", "Half of them the likeliest, half those the model is least certain of: it learns most from these."],
-  ["errors", "Errors", "Only items on which the model and their own tags disagree: the tag is doubtful, or perhaps missing."],
+  [
+    "active",
+    "Most telling",
+    "Half of them the likeliest, half those the model is least certain of: it learns most from these.",
+  ],
+  [
+    "errors",
+    "Errors",
+    "Only items on which the model and their own tags disagree: the tag is doubtful, or perhaps missing.",
+  ],
 ];
-const REASONS = /** @type {Record<string, string>} */ ({ uncertain: "uncertain", missing: "perhaps missing", doubtful: "has it, doubtful" });
+const REASONS = /** @type {Record<string, string>} */ ({
+  uncertain: "uncertain",
+  missing: "perhaps missing",
+  doubtful: "has it, doubtful",
+});
 const ASKED = 24;
 
 /* ------------------------------------------------------------------ which tag */
@@ -33,53 +58,92 @@ export function chooseTag(stage, context) {
   const { api, model, navigate } = context;
   const without = ["unseen", "oov"].filter((kind) => model.kinds[kind] > 0);
   const go = (/** @type {string} */ label) => navigate(to("review/label", label));
-  const unseen = h("div", { class: "tag-cards" }, loading("Looking for tags worth asking about…"));
-  const uncertain = h("div", { class: "tag-cards" }, loading());
+  const unseen = h("div.tag-cards", loading("Looking for tags worth asking about…"));
+  const uncertain = h("div.tag-cards", loading());
   add(stage,
-    h("p", { class: "lead" }, "Choose a tag, and say yes or no to the items that may carry it. Every answer counts at once."),
+    h("p.lead",
+      "Choose a tag, and say yes or no to the items that may carry it. Every answer counts at once.",
+    ),
     searchBox({ api, name: "Tag to review", placeholder: "Search a tag", choose: go }).element,
-    untaggedLink(model) && h("div", { class: "row" }, untaggedLink(model)),
-    without.length > 0 && h("section", { aria_label: "Unseen and new tags" },
-      h("h2", null, "Unseen and new tags"),
-      h("p", { class: "muted" }, "These were not learned from items: a few answers help them most. Those that did worst when held out come first."),
-      unseen),
+    untaggedLink(model) && h("div.row", untaggedLink(model)),
+    without.length > 0 &&
+      h("section", { aria_label: "Unseen and new tags" },
+        h("h2", "Unseen and new tags"),
+        h("p.muted",
+          "These were not learned from items: a few answers help them most. Those that did worst when held out come first.",
+        ),
+        unseen,
+      ),
     h("section", { aria_label: "Least certain" },
-      h("h2", null, "Least certain"),
-      h("p", { class: "muted" }, "Tags with items that the model cannot decide on."),
-      uncertain),
+      h("h2", "Least certain"),
+      h("p.muted", "Tags with items that the model cannot decide on."),
+      uncertain,
+    ),
   );
   context.shortcuts([{ keys: "/", does: "search a tag" }]);
 
   const control = new AbortController();
   const card = (/** @type {any} */ label, /** @type {string} */ says) =>
-    h("a", { class: "tag-card", href: to("review/label", label.label) },
-      h("strong", null, label.label),
-      h("span", { class: "muted" }, says));
+    h("a.tag-card", { href: to("review/label", label.label) },
+      h("strong", label.label),
+      h("span.muted", says),
+    );
   const answers = (/** @type {any} */ one) => one.verdicts.yes + one.verdicts.no;
   const fill = async () => {
     try {
-      const found = await Promise.all(without.map((kind) => api.get(api.model("labels"), { params: { kind, blocked: false, limit: 200 }, signal: control.signal })));
+      const found = await Promise.all(
+        without.map((kind) =>
+          api.get(api.model("labels"), {
+            params: { kind, blocked: false, limit: 200 },
+            signal: control.signal,
+          }),
+        ),
+      );
       const open = found.flatMap(({ labels }) => labels);
-      open.sort((a, b) =>
-        Math.min(answers(a), 10) - Math.min(answers(b), 10) || (a.quality_unseen ?? 2) - (b.quality_unseen ?? 2) || b.count - a.count);
-      clear(unseen, open.length
-        ? open.slice(0, 12).map((one) => card(one, answers(one) ? plural(answers(one), "answer") : plural(one.count, "tag set")))
-        : h("p", { class: "muted" }, "All of them are blocked."));
+      open.sort(
+        (a, b) =>
+          Math.min(answers(a), 10) - Math.min(answers(b), 10) ||
+          (a.quality_unseen ?? 2) - (b.quality_unseen ?? 2) ||
+          b.count - a.count,
+      );
+      clear(unseen,
+        open.length
+          ? open
+              .slice(0, 12)
+              .map((one) =>
+                card(
+                  one,
+                  answers(one) ? plural(answers(one), "answer") : plural(one.count, "tag set"),
+                ),
+              )
+          : h("p.muted", "All of them are blocked."),
+      );
     } catch (error) {
       if (!isAbort(error)) clear(unseen, failed(error, fill));
     }
   };
   const fillUncertain = async () => {
     try {
-      const { questions } = await api.post(api.model("ask"), { label: null, k: 60, strategy: "active" }, { signal: control.signal });
+      const { questions } = await api.post(
+        api.model("ask"),
+        { label: null, k: 60, strategy: "active" },
+        { signal: control.signal },
+      );
       /** @type {Map<string, number>} */
       const nearest = new Map();
       for (const one of questions) {
         const known = nearest.get(one.label);
-        if (known === undefined || Math.abs(one.probability - 0.5) < Math.abs(known - 0.5)) nearest.set(one.label, one.probability);
+        if (known === undefined || Math.abs(one.probability - 0.5) < Math.abs(known - 0.5))
+          nearest.set(one.label, one.probability);
       }
-      const order = [...nearest].sort((a, b) => Math.abs(a[1] - 0.5) - Math.abs(b[1] - 0.5)).slice(0, 12);
-      clear(uncertain, order.length ? order.map(([label, p]) => card({ label }, `probability ${probabilityText(p)}`)) : h("p", { class: "muted" }, "Nothing left to ask."));
+      const order = [...nearest]
+        .sort((a, b) => Math.abs(a[1] - 0.5) - Math.abs(b[1] - 0.5))
+        .slice(0, 12);
+      clear(uncertain,
+        order.length
+          ? order.map(([label, p]) => card({ label }, `probability ${probabilityText(p)}`))
+          : h("p.muted", "Nothing left to ask."),
+      );
     } catch (error) {
       if (!isAbort(error)) clear(uncertain, failed(error, fillUncertain));
     }
@@ -111,20 +175,32 @@ export function byTag(stage, context, box, label) {
   let large = null;
   let turn = 0;
 
-  const board = h("div", { class: "board", role: "list", aria_label: `Items for ${label}` });
-  const progress = h("div", { class: "progress", role: "status" });
-  const about = h("span", { class: "row" });
-  const means = h("p", { class: "muted small" });
-  const more = h("div", { class: "row center" });
-  const undoButton = h("button", { type: "button", disabled: true, onclick: () => undo() }, icon("undo"), "Undo");
-  const strategies = segments("Which items", "strategy", STRATEGIES, settings.strategy, (value) => ((settings.strategy = value), load()));
+  const board = h("div.board", { role: "list", aria_label: `Items for ${label}` });
+  const progress = h("div.progress", { role: "status" });
+  const about = h("span.row");
+  const means = h("p.muted.small");
+  const more = h("div.row.center");
+  const undoButton = h("button", { disabled: true, onclick: () => undo() }, icon("undo"), "Undo");
+  const strategies = segments(
+    "Which items",
+    "strategy",
+    STRATEGIES,
+    settings.strategy,
+    (value) => ((settings.strategy = value), load()),
+  );
   add(stage,
-    h("div", { class: "board-head" },
-      h("div", { class: "row" }, h("a", { class: "back", href: "#/review" }, icon("back"), "All tags"), h("h2", null, label), about),
-      h("div", { class: "row" }, strategies, means)),
-    h("div", { class: "board-status" }, progress, undoButton),
+    h("div.board-head",
+      h("div.row",
+        h("a.back", { href: "#/review" }, icon("back"), "All tags"),
+        h("h2", label),
+        about,
+      ),
+      h("div.row", strategies, means),
+    ),
+    h("div.board-status", progress, undoButton),
     board,
-    more);
+    more,
+  );
   context.shortcuts([
     { keys: "← → ↑ ↓", does: "move between items" },
     { keys: "y", does: "yes, it carries the tag" },
@@ -137,12 +213,22 @@ export function byTag(stage, context, box, label) {
 
   api.get(api.model("labels", label), { signal: control.signal }).then(
     (card) => {
-      clear(about, kindBadge(card.kind), h("a", { href: to("vocabulary", label) }, "In the vocabulary"));
+      clear(about,
+        kindBadge(card.kind),
+        h("a", { href: to("vocabulary", label) }, "In the vocabulary"),
+      );
     },
     () => {},
   );
 
-  const ask = (/** @type {number} */ k) => box.reading(api.post(api.model("ask"), { label, k, strategy: settings.strategy }, { signal: control.signal }));
+  const ask = (/** @type {number} */ k) =>
+    box.reading(
+      api.post(
+        api.model("ask"),
+        { label, k, strategy: settings.strategy },
+        { signal: control.signal },
+      ),
+    );
   const isOpen = (/** @type {Entry} */ entry) => entry.answer === null;
 
   async function load() {
@@ -153,7 +239,8 @@ export function byTag(stage, context, box, label) {
     acts = [];
     given = [];
     current = 0;
-    means.textContent = (STRATEGIES.find(([value]) => value === settings.strategy) || STRATEGIES[0])[2];
+    means.textContent = (STRATEGIES.find(([value]) => value === settings.strategy) ||
+      STRATEGIES[0])[2];
     clear(more);
     clear(progress);
     undoButton.disabled = true;
@@ -164,11 +251,23 @@ export function byTag(stage, context, box, label) {
       clear(board);
       append(questions);
       if (!entries.length) {
-        const [title, text] = settings.strategy === "errors"
-          ? [`No “${label}” looks wrong`, "Wherever items have tags of their own and nobody has answered yet, the model and these tags agree."]
-          : [`Nothing to ask about “${label}”`, "Every item was answered for, or carries the tag already."];
-        clear(board, empty(title, text, h("a", { class: "button", href: "#/review" }, "Choose another tag")));
-      } else focus(0, document.activeElement === document.body || document.activeElement === document.querySelector("main"));
+        const [title, text] =
+          settings.strategy === "errors"
+            ? [
+                `No “${label}” looks wrong`,
+                "Wherever items have tags of their own and nobody has answered yet, the model and these tags agree.",
+              ]
+            : [
+                `Nothing to ask about “${label}”`,
+                "Every item was answered for, or carries the tag already.",
+              ];
+        clear(board, empty(title, text, h("a.button", { href: "#/review" }, "Choose another tag")));
+      } else
+        focus(
+          0,
+          document.activeElement === document.body ||
+            document.activeElement === document.querySelector("main"),
+        );
       drawProgress();
     } catch (error) {
       if (mine === turn && !isAbort(error)) clear(board, failed(error, load));
@@ -182,54 +281,93 @@ export function byTag(stage, context, box, label) {
     for (const { draw } of tiles.values()) draw();
     for (const one of questions) {
       if (known.has(one.item)) continue;
-      const entry = newEntry(one.item, one.label, { probability: one.probability, rank: one.rank, why: one.why });
+      const entry = newEntry(one.item, one.label, {
+        probability: one.probability,
+        rank: one.rank,
+        why: one.why,
+      });
       entries.push(entry);
       const tile = makeTile(entry);
       tiles.set(entry, tile);
       board.append(tile.tile);
     }
-    clear(more, entries.length > 0 && [
-      h("button", { type: "button", onclick: showMore }, "More items"),
-      h("button", { type: "button", onclick: sort }, "Sort the open ones again"),
-    ]);
+    clear(more,
+      entries.length > 0 && [
+        h("button", { onclick: showMore }, "More items"),
+        h("button", { onclick: sort }, "Sort the open ones again"),
+      ],
+    );
   }
 
   /** @param {Entry} entry */
   function makeTile(entry) {
     const at = () => entries.indexOf(entry);
-    const name = h("span", { class: "tile-name", title: entry.item });
-    /** By hand the page stays where it is, so that the next tap hits what was aimed at. @param {boolean | null} said */
+    const name = h("span.tile-name", { title: entry.item });
+    /**
+     * By hand the page stays where it is, so that the next tap hits what was aimed at.
+     * @param {boolean | null} said
+     */
     const answerHere = (said) => {
       focus(at(), false);
       answer(entry, said, false);
     };
-    const number = h("span", { class: "tile-number" });
-    const by = h("span", { class: "tile-by muted small" });
+    const number = h("span.tile-number");
+    const by = h("span.tile-by.muted.small");
     const reason = REASONS[entry.why];
     // To look is no answer: a picture opens, as in every photo program; yes and no have buttons.
-    const face = h("button", { type: "button", class: "tile-face", tabindex: "-1", onclick: () => (focus(at(), false), enlarge()) }, picture(context, entry.item, 256));
-    const yes = h("button", { type: "button", class: "yes", disabled: !may, tabindex: "-1", onclick: () => answerHere(entry.answer === true ? null : true) }, icon("review"), "Yes");
-    const no = h("button", { type: "button", class: "no", disabled: !may, tabindex: "-1", onclick: () => answerHere(entry.answer === false ? null : false) }, icon("close"), "No");
-    const tile = h("article", {
-      class: "tile", role: "listitem", tabindex: "-1",
-      onfocus: () => focus(at(), false),
-    }, face, h("span", { class: "tile-mark", aria_hidden: "true" }),
-      h("div", { class: "tile-facts" }, name, number),
-      reason && h("span", { class: "muted small" }, reason),
+    const face = h("button.tile-face",
+      { tabindex: "-1", onclick: () => (focus(at(), false), enlarge()) },
+      picture(context, entry.item, 256),
+    );
+    const yes = h("button.yes", {
+        disabled: !may,
+        tabindex: "-1",
+        onclick: () => answerHere(entry.answer === true ? null : true),
+      },
+      icon("review"),
+      "Yes",
+    );
+    const no = h("button.no", {
+        disabled: !may,
+        tabindex: "-1",
+        onclick: () => answerHere(entry.answer === false ? null : false),
+      },
+      icon("close"),
+      "No",
+    );
+    const tile = h("article.tile", {
+        role: "listitem",
+        tabindex: "-1",
+        onfocus: () => focus(at(), false),
+      },
+      face,
+      h("span.tile-mark", { aria_hidden: "true" }),
+      h("div.tile-facts", name, number),
+      reason && h("span.muted.small", reason),
       by,
-      h("div", { class: "tile-buttons" }, no, yes));
+      h("div.tile-buttons", no, yes),
+    );
     const draw = () => {
       drawAnswer(entry, { frame: tile, yes, no, number, by });
-      const words = entry.answer === null ? "not answered" : entry.answer ? "answered yes" : "answered no";
+      const words =
+        entry.answer === null ? "not answered" : entry.answer ? "answered yes" : "answered no";
       name.textContent = names.of(entry.item);
       face.setAttribute("aria-label", `Open ${name.textContent}`);
-      tile.setAttribute("aria-label", `${name.textContent}, probability ${probabilityText(entry.probability)}, ${words}${entry.by ? ` ${entry.by}` : ""}`);
+      tile.setAttribute(
+        "aria-label",
+        `${name.textContent}, probability ${probabilityText(entry.probability)}, ${words}${entry.by ? ` ${entry.by}` : ""}`,
+      );
     };
     draw();
     return { tile, draw };
   }
 
-  /** Make one tile the one that keys speak of. @param {number} at @param {boolean} [move] take the keyboard there @param {boolean} [scroll] */
+  /**
+   * Make one tile the one that keys speak of.
+   * @param {number} at
+   * @param {boolean} [move] take the keyboard there
+   * @param {boolean} [scroll]
+   */
   function focus(at, move = true, scroll = true) {
     const before = tiles.get(entries[current]);
     if (before) enable(before.tile, false);
@@ -251,7 +389,11 @@ export function byTag(stage, context, box, label) {
     for (const button of tile.querySelectorAll("button")) button.tabIndex = on ? 0 : -1;
   }
 
-  /** @param {Entry} entry @param {boolean | null} said @param {boolean} [scroll] to the next open one */
+  /**
+   * @param {Entry} entry
+   * @param {boolean | null} said
+   * @param {boolean} [scroll] to the next open one
+   */
   function answer(entry, said, scroll = true) {
     if (!may || entry.answer === said) return;
     acts.push({ entry, before: entry.answer });
@@ -292,10 +434,11 @@ export function byTag(stage, context, box, label) {
     const yes = own.filter((one) => one.answer).length;
     const waits = box.waiting.length;
     clear(progress,
-      h("span", null, h("strong", null, count(own.length)), " answered"),
-      own.length > 0 && h("span", null, h("strong", null, percent(yes / own.length)), " yes"),
+      h("span", h("strong", count(own.length)), " answered"),
+      own.length > 0 && h("span", h("strong", percent(yes / own.length)), " yes"),
       own.length > 1 && sparkline(own.map((one) => Boolean(one.answer))),
-      own.length > 0 && h("span", { class: "muted" }, waits ? `saving ${count(waits)}…` : "saved"));
+      own.length > 0 && h("span.muted", waits ? `saving ${count(waits)}…` : "saved"),
+    );
   }
 
   const refresh = debounce(async () => {
@@ -313,10 +456,19 @@ export function byTag(stage, context, box, label) {
         entry.rank = now.rank;
         tiles.get(entry)?.draw();
       }
-      if (open.length < 7) append(questions.filter((/** @type {any} */ one) => !entries.some((entry) => entry.item === one.item)).slice(0, 12));
+      if (open.length < 7)
+        append(
+          questions
+            .filter((/** @type {any} */ one) => !entries.some((entry) => entry.item === one.item))
+            .slice(0, 12),
+        );
       large?.draw();
     } catch (error) {
-      if (!isAbort(error) && mine === turn) context.toast(`The probabilities could not be brought up to date: ${/** @type {any} */ (error).message}`, { error: true });
+      if (!isAbort(error) && mine === turn)
+        context.toast(
+          `The probabilities could not be brought up to date: ${/** @type {any} */ (error).message}`,
+          { error: true },
+        );
     }
   }, 300);
 
@@ -334,7 +486,8 @@ export function byTag(stage, context, box, label) {
 
   /** Answered ones stay where they were said, the open ones follow in the order of now. */
   function sort() {
-    const place = (/** @type {Entry} */ entry) => (settings.strategy === "errors" ? entry.rank ?? Infinity : -(entry.probability ?? 0));
+    const place = (/** @type {Entry} */ entry) =>
+      settings.strategy === "errors" ? (entry.rank ?? Infinity) : -(entry.probability ?? 0);
     const open = entries.filter(isOpen).sort((a, b) => place(a) - place(b));
     entries = [...entries.filter((one) => !isOpen(one)), ...open];
     for (const entry of entries) board.append(/** @type {any} */ (tiles.get(entry)).tile);
@@ -344,29 +497,58 @@ export function byTag(stage, context, box, label) {
 
   function enlarge() {
     if (large || !entries.length) return;
-    const body = h("div", { class: "large", tabindex: "-1", autofocus: true });
+    const body = h("div.large", { tabindex: "-1", autofocus: true });
     let shown = "";
     const draw = () => {
       const entry = entries[current];
       const inside = body.contains(document.activeElement);
       if (shown !== entry.item) {
         shown = entry.item;
-        const tags = h("p", { class: "muted" });
+        const tags = h("p.muted");
         api.get(api.model("items", entry.item), { params: { k: 1 }, signal: control.signal }).then(
-          (item) => shown === entry.item && clear(tags, item.tags.length ? `Own tags: ${item.tags.join(", ")}` : "No tags of its own"),
+          (item) =>
+            shown === entry.item &&
+            clear(tags,
+              item.tags.length ? `Own tags: ${item.tags.join(", ")}` : "No tags of its own",
+            ),
           () => {},
         );
-        clear(body, h("div", { class: "large-conflicts", role: "alert" }), h("div", { class: "large-media" }, medium(context, entry.item)), h("p", { class: "small break" }, entry.item), tags, h("p", { class: "large-says strong" }), h("div", { class: "row center large-buttons" }));
+        clear(body,
+          h("div.large-conflicts", { role: "alert" }),
+          h("div.large-media", medium(context, entry.item)),
+          h("p.small.break", entry.item),
+          tags,
+          h("p.large-says.strong"),
+          h("div.row.center.large-buttons"),
+        );
       }
       clear(/** @type {any} */ (body.querySelector(".large-conflicts")), conflictLines(box));
-      /** @type {any} */ (body.querySelector(".large-says")).textContent = byWords(entry) || REASONS[entry.why] || "";
-      const toggled = (/** @type {boolean} */ said) => answer(entry, entry.answer === said ? null : said);
-      clear(/** @type {any} */ (body.querySelector(".large-buttons")),
+      /** @type {any} */ (body.querySelector(".large-says")).textContent =
+        byWords(entry) || REASONS[entry.why] || "";
+      const toggled = (/** @type {boolean} */ said) =>
+        answer(entry, entry.answer === said ? null : said);
+      clear(
+        /** @type {any} */ (body.querySelector(".large-buttons")),
         iconButton("back", "Previous item", { onclick: () => focus(current - 1) }),
-        h("button", { type: "button", class: "no", disabled: !may, aria_pressed: String(entry.answer === false), onclick: () => toggled(false) }, icon("close"), "No"),
-        h("span", { class: "tile-number" }, probabilityText(entry.probability)),
-        h("button", { type: "button", class: "yes", disabled: !may, aria_pressed: String(entry.answer === true), onclick: () => toggled(true) }, icon("review"), "Yes"),
-        iconButton("next", "Next item", { onclick: () => focus(current + 1) }));
+        h("button.no", {
+            disabled: !may,
+            aria_pressed: String(entry.answer === false),
+            onclick: () => toggled(false),
+          },
+          icon("close"),
+          "No",
+        ),
+        h("span.tile-number", probabilityText(entry.probability)),
+        h("button.yes", {
+            disabled: !may,
+            aria_pressed: String(entry.answer === true),
+            onclick: () => toggled(true),
+          },
+          icon("review"),
+          "Yes",
+        ),
+        iconButton("next", "Next item", { onclick: () => focus(current + 1) }),
+      );
       if (inside) body.focus();
     };
     dialog(label, (close) => {
@@ -406,7 +588,8 @@ export function byTag(stage, context, box, label) {
   };
   document.addEventListener("keydown", onKey);
   box.listeners.add(onBox);
-  box.find = (item, about) => entries.find((one) => one.item === item && one.label.toLowerCase() === about.toLowerCase());
+  box.find = (item, about) =>
+    entries.find((one) => one.item === item && one.label.toLowerCase() === about.toLowerCase());
   load();
   return () => {
     turn += 1;
@@ -431,7 +614,15 @@ function sparkline(answers) {
   let yes = 0;
   const shares = answers.map((one, at) => (yes += Number(one)) / (at + 1));
   const [width, height] = [96, 24];
-  const points = shares.map((share, at) => `${((at / (shares.length - 1)) * width).toFixed(1)},${(height - 2 - share * (height - 4)).toFixed(1)}`);
-  return s("svg", { class: "sparkline", viewBox: `0 0 ${width} ${height}`, role: "img", aria_label: `Precision so far, answer by answer; now ${percent(shares[shares.length - 1])}` },
-    s("polyline", { points: points.join(" ") }));
+  const points = shares.map(
+    (share, at) =>
+      `${((at / (shares.length - 1)) * width).toFixed(1)},${(height - 2 - share * (height - 4)).toFixed(1)}`,
+  );
+  return s("svg.sparkline", {
+      viewBox: `0 0 ${width} ${height}`,
+      role: "img",
+      aria_label: `Precision so far, answer by answer; now ${percent(shares[shares.length - 1])}`,
+    },
+    s("polyline", { points: points.join(" ") }),
+  );
 }

@@ -8,7 +8,9 @@
 
 import { h } from "./dom.js";
 
-/** @typedef {{key: string, text: string, x: number, y: number, level: number, className?: string, above?: number, keep?: boolean, choose?: () => void}} Anchor */
+/**
+ * @typedef {{key: string, text: string, x: number, y: number, level: number, className?: string, above?: number, keep?: boolean, choose?: () => void}} Anchor
+ */
 
 /**
  * The service's anchors as captions: `shown` is the zoom from which on they stand there (2 ** shown),
@@ -23,12 +25,22 @@ export function anchorsOf(space, choose) {
     .map((one, i) => {
       const part = Math.sqrt(one.count / most);
       const least = one.level > 3 ? 3 : one.level > 0 ? 1 : 0;
-      return { key: `${i} ${one.label}`, text: one.label, x: one.x, y: one.y, shown: one.level, level: Math.max(least, part > 0.6 ? 0 : part > 0.35 ? 1 : part > 0.15 ? 2 : 3), choose: () => choose(one.label) };
+      return {
+        key: `${i} ${one.label}`,
+        text: one.label,
+        x: one.x,
+        y: one.y,
+        shown: one.level,
+        level: Math.max(least, part > 0.6 ? 0 : part > 0.35 ? 1 : part > 0.15 ? 2 : 3),
+        choose: () => choose(one.label),
+      };
     });
 }
 
 const HEIGHT = [26, 22, 20, 18];
-const measure = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+const measure = /** @type {CanvasRenderingContext2D} */ (
+  document.createElement("canvas").getContext("2d")
+);
 
 export class Captions {
   /** @param {HTMLElement} layer @param {number} [most] */
@@ -71,11 +83,20 @@ export class Captions {
       if (one.keep) x = Math.max(w + 4, Math.min(points.width - w - 4, x));
       const t = HEIGHT[Math.min(3, one.level)] / 2;
       const box = /** @type {[number, number, number, number]} */ ([x - w, y - t, x + w, y + t]);
-      if (taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) continue;
+      if (
+        taken.some(
+          (other) =>
+            box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1],
+        )
+      )
+        continue;
       taken.push(box);
       wanted.add(one.key);
       const element = this.element(one);
-      element.style.setProperty("transform", `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px) translate(-50%, -50%)`);
+      element.style.setProperty(
+        "transform",
+        `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px) translate(-50%, -50%)`,
+      );
     }
     for (const [key, element] of this.shown) {
       if (wanted.has(key)) continue;
@@ -88,7 +109,13 @@ export class Captions {
   element(one) {
     let element = this.shown.get(one.key);
     if (!element) {
-      element = h("button", { type: "button", tabindex: "-1", class: `caption caption-${Math.min(3, one.level)} ${one.className || ""}`, onclick: one.choose }, one.text);
+      element = h("button", {
+          tabindex: "-1",
+          class: `caption caption-${Math.min(3, one.level)} ${one.className || ""}`,
+          onclick: one.choose,
+        },
+        one.text,
+      );
       this.shown.set(one.key, element);
       this.layer.append(element);
     }

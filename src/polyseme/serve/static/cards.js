@@ -10,44 +10,88 @@ import { bar, count, icon, kindBadge, percent, plural } from "./parts.js";
 import { SENSES } from "./colours.js";
 import { untaggedLink } from "./items.js";
 
-/** A hash that leads to a label, such as `#/review/label/apple`. @param {string} start @param {string} label */
+/**
+ * A hash that leads to a label, such as `#/review/label/apple`.
+ * @param {string} start
+ * @param {string} label
+ */
 export function to(start, label) {
   return `#/${start}/${encodeURIComponent(label)}`;
 }
 
 /** Tags of a set as small links to the map. @param {string[]} labels @param {string} [strong] */
 export function tagSet(labels, strong) {
-  return h("span", { class: "tagset" }, labels.map((label, i) => [i ? ", " : "", h("a", { href: to("map/label", label), class: label === strong ? "strong" : null }, label)]));
+  return h("span.tagset",
+    labels.map((label, i) => [
+      i ? ", " : "",
+      h("a", { href: to("map/label", label), class: label === strong ? "strong" : null }, label),
+    ]),
+  );
 }
 
-/** A known tag set as one link to its place. @param {{document: number, labels: string[]}} one @param {(tag: string) => boolean} [strong] */
+/**
+ * A known tag set as one link to its place.
+ * @param {{document: number, labels: string[]}} one
+ * @param {(tag: string) => boolean} [strong]
+ */
 export function setLink(one, strong = () => false) {
-  return h("a", { href: `#/map/document/${one.document}`, aria_label: `Tag set: ${one.labels.join(", ")}` },
-    one.labels.map((tag, i) => [i ? " · " : "", strong(tag) ? h("span", { class: "strong" }, tag) : tag]));
+  return h("a",
+    { href: `#/map/document/${one.document}`, aria_label: `Tag set: ${one.labels.join(", ")}` },
+    one.labels.map((tag, i) => [i ? " · " : "", strong(tag) ? h("span.strong", tag) : tag]),
+  );
 }
 
 /** @param {string} title @param {...any} body */
 function section(title, ...body) {
-  return h("section", { class: "section" }, h("h2", { class: "minor" }, title), body);
+  return h("section.section", h("h2.minor", title), body);
 }
 
-/** Rows of a label, a bar and a number. @param {{label: string, part: number, text: string, title?: string}[]} rows */
+/**
+ * Rows of a label, a bar and a number.
+ * @param {{label: string, part: number, text: string, title?: string}[]} rows
+ */
 function barList(rows) {
-  return h("ul", { class: "barlist" }, rows.map((row) =>
-    h("li", { title: row.title }, h("a", { href: to("map/label", row.label) }, row.label), bar(row.part), h("span", { class: "muted" }, row.text))));
+  return h("ul.barlist",
+    rows.map((row) =>
+      h("li", { title: row.title },
+        h("a", { href: to("map/label", row.label) }, row.label),
+        bar(row.part),
+        h("span.muted", row.text),
+      ),
+    ),
+  );
 }
 
 /** The space as a whole. @param {any} model @param {import("./space.js").Space} space */
 export function overview(model, space) {
-  const frequent = [...space.labels.keys()].map((i) => ({ label: space.labels[i], n: space.ofLabel(i).length })).sort((a, b) => b.n - a.n).slice(0, 24);
-  return h("div", { class: "panel-body" },
-    h("header", null,
-      h("h1", { class: "headword" }, "All known tag sets"),
-      h("p", { class: "muted" }, `Every dot is a tag in the company of its tag set: ${plural(space.n, "dot")} of ${plural(space.labels.length, "label")} in ${plural(model.n_documents, "tag set")}. What lies close together is used alike.`)),
-    untaggedLink(model) && section("To review", h("div", { class: "row actions" }, untaggedLink(model))),
-    section("Kinds of labels", h("ul", { class: "kinds" }, Object.entries(model.kinds || {}).filter(([, n]) => n).map(([kind, n]) => h("li", null, kindBadge(kind), h("span", null, count(n)))))),
-    section("Labels with most dots", h("div", { class: "chips" }, frequent.map((one) => h("a", { class: "chip", href: to("map/label", one.label) }, one.label)))),
-    h("p", { class: "muted small" }, "Search for a label, tap a dot, or draw around some with the lasso. The key ? shows the keys."));
+  const frequent = [...space.labels.keys()]
+    .map((i) => ({ label: space.labels[i], n: space.ofLabel(i).length }))
+    .sort((a, b) => b.n - a.n)
+    .slice(0, 24);
+  return h("div.panel-body",
+    h("header",
+      h("h1.headword", "All known tag sets"),
+      h("p.muted",
+        `Every dot is a tag in the company of its tag set: ${plural(space.n, "dot")} of ${plural(space.labels.length, "label")} in ${plural(model.n_documents, "tag set")}. What lies close together is used alike.`,
+      ),
+    ),
+    untaggedLink(model) && section("To review", h("div.row.actions", untaggedLink(model))),
+    section("Kinds of labels",
+      h("ul.kinds",
+        Object.entries(model.kinds || {})
+          .filter(([, n]) => n)
+          .map(([kind, n]) => h("li", kindBadge(kind), h("span", count(n)))),
+      ),
+    ),
+    section("Labels with most dots",
+      h("div.chips",
+        frequent.map((one) => h("a.chip", { href: to("map/label", one.label) }, one.label)),
+      ),
+    ),
+    h("p.muted.small",
+      "Search for a label, tap a dot, or draw around some with the lasso. The key ? shows the keys.",
+    ),
+  );
 }
 
 /**
@@ -59,84 +103,192 @@ export function overview(model, space) {
 export function labelCard(card, does, hits) {
   const several = card.senses.length > 1;
   const facts = [plural(card.count, "tag set")];
-  if (card.verdicts && card.verdicts.yes + card.verdicts.no) facts.push(plural(card.verdicts.yes + card.verdicts.no, "answer"));
-  return h("div", { class: "panel-body" },
-    h("header", null,
-      h("div", { class: "row" }, h("h1", { class: "headword" }, card.label), kindBadge(card.kind), card.blocked && h("span", { class: "kind" }, "blocked")),
-      h("p", { class: "muted" }, facts.join(" · ")),
-      quality(card)),
-    h("div", { class: "actions actions-label" },
-      h("a", { class: "button primary", href: to("review/label", card.label) }, "Review"),
-      h("a", { class: "button", href: to("ask/tags", card.label) }, "Ask with this tag"),
-      h("a", { class: "button", href: to("vocabulary", card.label) }, "Open in vocabulary")),
-    section(several ? `${card.senses.length} senses` : "Sense",
-      h("ol", { class: "senses" }, card.senses.map((/** @type {any} */ sense, /** @type {number} */ i) =>
-        h("li", { style: { "--sense": `var(${SENSES[i % SENSES.length]})` } },
-          h("button", { type: "button", class: "sense-row", title: "Show it on the map", onclick: () => does.sense(i) },
-            h("span", { class: "sense-number" }, h("span", { class: "sr" }, "Sense "), String(i + 1)), " ",
-            h("span", { class: "sense-words" }, sense.words.join(", ")), " ",
-            h("span", { class: "muted" }, count(sense.count), h("span", { class: "sr" }, sense.count === 1 ? " tag set" : " tag sets"))),
-          sense.example_sets?.length ? h("p", { class: "example" }, sense.example_sets[0].join(", ")) : null))),
+  if (card.verdicts && card.verdicts.yes + card.verdicts.no)
+    facts.push(plural(card.verdicts.yes + card.verdicts.no, "answer"));
+  return h("div.panel-body",
+    h("header",
+      h("div.row",
+        h("h1.headword", card.label),
+        kindBadge(card.kind),
+        card.blocked && h("span.kind", "blocked"),
+      ),
+      h("p.muted", facts.join(" · ")),
+      quality(card),
+    ),
+    h("div.actions.actions-label",
+      h("a.button.primary", { href: to("review/label", card.label) }, "Review"),
+      h("a.button", { href: to("ask/tags", card.label) }, "Ask with this tag"),
+      h("a.button", { href: to("vocabulary", card.label) }, "Open in vocabulary"),
+    ),
+    section(
+      several ? `${card.senses.length} senses` : "Sense",
+      h("ol.senses",
+        card.senses.map((/** @type {any} */ sense, /** @type {number} */ i) =>
+          h("li", { style: { "--sense": `var(${SENSES[i % SENSES.length]})` } },
+            h("button.sense-row", { title: "Show it on the map", onclick: () => does.sense(i) },
+              h("span.sense-number", h("span.sr", "Sense "), String(i + 1)),
+              " ",
+              h("span.sense-words", sense.words.join(", ")),
+              " ",
+              h("span.muted",
+                count(sense.count),
+                h("span.sr", sense.count === 1 ? " tag set" : " tag sets"),
+              ),
+            ),
+            sense.example_sets?.length ? h("p.example", sense.example_sets[0].join(", ")) : null,
+          ),
+        ),
+      ),
       several && card.silhouette !== null && card.silhouette !== undefined
-        ? h("p", { class: "muted small", title: "Silhouette: 1 is wide apart, 0 is one heap" }, `The senses lie ${card.silhouette > 0.5 ? "wide apart" : card.silhouette > 0.25 ? "apart" : "close together"} (silhouette ${card.silhouette.toFixed(2)}).`)
-        : null),
-    card.companions?.length ? section("Stands beside", barList(card.companions.slice(0, 8).map((/** @type {any} */ one) => ({ label: one.label, part: one.share, text: percent(one.share), title: `${percent(one.share)} of its tag sets hold ${one.label}` })))) : null,
-    card.similar?.length ? section("Used alike", h("div", { class: "chips" }, card.similar.map((/** @type {any} */ one) => h("a", { class: "chip", href: to("map/label", one.label), title: `alike: ${one.alike}` }, one.label)))) : null,
+        ? h("p.muted.small", { title: "Silhouette: 1 is wide apart, 0 is one heap" },
+            `The senses lie ${card.silhouette > 0.5 ? "wide apart" : card.silhouette > 0.25 ? "apart" : "close together"} (silhouette ${card.silhouette.toFixed(2)}).`,
+          )
+        : null,
+    ),
+    card.companions?.length
+      ? section("Stands beside",
+          barList(
+            card.companions
+              .slice(0, 8)
+              .map((/** @type {any} */ one) => ({
+                label: one.label,
+                part: one.share,
+                text: percent(one.share),
+                title: `${percent(one.share)} of its tag sets hold ${one.label}`,
+              })),
+          ),
+        )
+      : null,
+    card.similar?.length
+      ? section("Used alike",
+          h("div.chips",
+            card.similar.map((/** @type {any} */ one) =>
+              h("a.chip", { href: to("map/label", one.label), title: `alike: ${one.alike}` },
+                one.label,
+              ),
+            ),
+          ),
+        )
+      : null,
     words("Also written", card.aliases),
     words("Implies", card.implies),
-    hitList(`Tag sets with ${card.label}`, hits, card.count, card.label));
+    hitList(`Tag sets with ${card.label}`, hits, card.count, card.label),
+  );
 }
 
 /** @param {string} title @param {string[] | undefined} list */
 function words(title, list) {
-  return list?.length ? section(title, h("p", null, list.join(", "))) : null;
+  return list?.length ? section(title, h("p", list.join(", "))) : null;
 }
 
 /** How well the label is ranked, if that is known. @param {any} card */
 function quality(card) {
   const said = [];
-  if (card.quality !== null && card.quality !== undefined) said.push(`C-MAP ${card.quality.toFixed(2)}`);
-  if (card.quality_unseen !== null && card.quality_unseen !== undefined) said.push(`${card.quality_unseen.toFixed(2)} if it were unseen`);
+  if (card.quality !== null && card.quality !== undefined)
+    said.push(`C-MAP ${card.quality.toFixed(2)}`);
+  if (card.quality_unseen !== null && card.quality_unseen !== undefined)
+    said.push(`${card.quality_unseen.toFixed(2)} if it were unseen`);
   if (!said.length) return null;
-  return h("p", { class: "muted", title: "C-MAP on items held out: how high the items that carry the tag stand when all are ranked for it; 1 is best" }, said.join(" · "));
+  return h("p.muted", {
+      title:
+        "C-MAP on items held out: how high the items that carry the tag stand when all are ranked for it; 1 is best",
+    },
+    said.join(" · "),
+  );
 }
 
-/** The hits as a list, for those who do not see or point. @param {string} title @param {{document: number, labels: string[]}[]} hits @param {number} total @param {string} [strong] */
+/**
+ * The hits as a list, for those who do not see or point.
+ * @param {string} title
+ * @param {{document: number, labels: string[]}[]} hits
+ * @param {number} total
+ * @param {string} [strong]
+ */
 function hitList(title, hits, total, strong) {
   if (!hits.length) return null;
   return section(title,
-    h("ul", { class: "hits" }, hits.map((hit) =>
-      h("li", null, setLink(hit, (tag) => tag === strong)))),
-    total > hits.length ? h("p", { class: "muted small" }, `${count(hits.length)} of ${count(total)}`) : null);
+    h("ul.hits",
+      hits.map((hit) =>
+        h("li",
+          setLink(hit, (tag) => tag === strong),
+        ),
+      ),
+    ),
+    total > hits.length ? h("p.muted.small", `${count(hits.length)} of ${count(total)}`) : null,
+  );
 }
 
 /** One known tag set and those near it. @param {any} one */
 export function documentCard(one) {
-  return h("div", { class: "panel-body" },
-    h("header", null,
-      h("p", { class: "muted" }, "Known tag set", one.id ? h("span", { class: "mono" }, ` ${one.id}`) : null),
-      h("h1", { class: "headword set" }, tagSet(one.labels))),
-    h("div", { class: "row actions" }, h("a", { class: "button", href: `#/ask/tags/${one.labels.map(encodeURIComponent).join("/")}` }, "Ask with these tags")),
-    one.neighbours?.length ? section("Nearest known tag sets", h("ol", { class: "near" }, one.neighbours.map((/** @type {any} */ near) =>
-      h("li", null,
-        setLink(near, (tag) => one.labels.includes(tag)),
-        h("span", { class: "muted", title: "Distance in the concept space; the map shows it only roughly" }, near.distance.toFixed(2)))))) : null);
+  return h("div.panel-body",
+    h("header",
+      h("p.muted", "Known tag set", one.id ? h("span.mono", ` ${one.id}`) : null),
+      h("h1.headword.set", tagSet(one.labels)),
+    ),
+    h("div.row.actions",
+      h("a.button", { href: `#/ask/tags/${one.labels.map(encodeURIComponent).join("/")}` },
+        "Ask with these tags",
+      ),
+    ),
+    one.neighbours?.length
+      ? section("Nearest known tag sets",
+          h("ol.near",
+            one.neighbours.map((/** @type {any} */ near) =>
+              h("li",
+                setLink(near, (tag) => one.labels.includes(tag)),
+                h("span.muted",
+                  { title: "Distance in the concept space; the map shows it only roughly" },
+                  near.distance.toFixed(2),
+                ),
+              ),
+            ),
+          ),
+        )
+      : null,
+  );
 }
 
-/** What the tag sets of a selection share. @param {any} shared @param {{document: number, labels: string[]}[]} hits @param {number} total */
+/**
+ * What the tag sets of a selection share.
+ * @param {any} shared
+ * @param {{document: number, labels: string[]}[]} hits
+ * @param {number} total
+ */
 export function selectionCard(shared, hits, total) {
-  const body = h("div", { class: "panel-body" },
-    h("header", null,
-      h("h1", { class: "headword" }, "Selection"),
-      h("p", { class: "muted" }, total > shared.n ? `${plural(total, "tag set")}, of which ${count(shared.n)} were looked at.` : `${plural(shared.n, "tag set")}.`)));
-  if (!shared.labels.length) add(body, h("p", null, "They share no tag."));
+  const body = h("div.panel-body",
+    h("header",
+      h("h1.headword", "Selection"),
+      h("p.muted",
+        total > shared.n
+          ? `${plural(total, "tag set")}, of which ${count(shared.n)} were looked at.`
+          : `${plural(shared.n, "tag set")}.`,
+      ),
+    ),
+  );
+  if (!shared.labels.length) add(body, h("p", "They share no tag."));
   else {
-    add(body, section("Tags they share", barList(shared.labels.map((/** @type {any} */ one) => ({
-      label: one.label, part: one.share, text: percent(one.share),
-      title: `${plural(one.count, "tag set")}; ${one.lift.toFixed(1)} times as often as in all`,
-    })))));
-    const telling = [...shared.labels].filter((one) => one.lift > 1.5).sort((a, b) => b.lift * b.share - a.lift * a.share).slice(0, 3);
-    if (telling.length) add(body, h("p", { class: "muted small" }, `More often here than elsewhere: ${telling.map((one) => `${one.label} (× ${one.lift.toFixed(1)})`).join(", ")}.`));
+    add(body,
+      section("Tags they share",
+        barList(
+          shared.labels.map((/** @type {any} */ one) => ({
+            label: one.label,
+            part: one.share,
+            text: percent(one.share),
+            title: `${plural(one.count, "tag set")}; ${one.lift.toFixed(1)} times as often as in all`,
+          })),
+        ),
+      ),
+    );
+    const telling = [...shared.labels]
+      .filter((one) => one.lift > 1.5)
+      .sort((a, b) => b.lift * b.share - a.lift * a.share)
+      .slice(0, 3);
+    if (telling.length)
+      add(body,
+        h("p.muted.small",
+          `More often here than elsewhere: ${telling.map((one) => `${one.label} (× ${one.lift.toFixed(1)})`).join(", ")}.`,
+        ),
+      );
   }
   add(body, hitList("Tag sets", hits, total));
   return body;
@@ -144,7 +296,8 @@ export function selectionCard(shared, hits, total) {
 
 /** Where something landed. @param {{x: number, y: number, text: string}} ghost */
 export function ghostCard(ghost) {
-  return h("div", { class: "panel-body" }, h("header", null, h("h1", { class: "headword" }, "It lands here"), h("p", { class: "muted" }, ghost.text)),
-    h("div", { class: "row actions" }, h("a", { class: "button", href: "#/ask" }, icon("back"), "Back to the question")));
+  return h("div.panel-body",
+    h("header", h("h1.headword", "It lands here"), h("p.muted", ghost.text)),
+    h("div.row.actions", h("a.button", { href: "#/ask" }, icon("back"), "Back to the question")),
+  );
 }
-

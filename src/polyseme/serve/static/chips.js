@@ -19,13 +19,21 @@ export function chipBox({ api, tags: first, change }) {
   let tags = [...first];
   /** @type {Set<string>} */
   let unknown = new Set();
-  const list = h("ul", { class: "chipbox-list", aria_label: "Tags given" });
+  const list = h("ul.chipbox-list", { aria_label: "Tags given" });
   const box = labelBox({
-    api, name: "Add a tag", placeholder: "Type a tag", allowNew: true, search: true,
+    api,
+    name: "Add a tag",
+    placeholder: "Type a tag",
+    allowNew: true,
+    search: true,
     choose: (label) => put([label]),
     backspace: () => tags.length && set(tags.slice(0, -1)),
   });
-  const element = h("div", { class: "chipbox", onclick: (/** @type {Event} */ event) => event.target === element && box.input.focus() }, list, box.element);
+  const element = h("div.chipbox",
+    { onclick: (/** @type {Event} */ event) => event.target === element && box.input.focus() },
+    list,
+    box.element,
+  );
 
   box.input.addEventListener("paste", (event) => {
     const text = event.clipboardData?.getData("text") || "";
@@ -42,7 +50,9 @@ export function chipBox({ api, tags: first, change }) {
   });
 
   const put = (/** @type {string[]} */ more) => {
-    const fresh = more.map((tag) => tag.trim().replace(/\s+/g, " ")).filter((tag) => tag && !tags.some((own) => own.toLowerCase() === tag.toLowerCase()));
+    const fresh = more
+      .map((tag) => tag.trim().replace(/\s+/g, " "))
+      .filter((tag) => tag && !tags.some((own) => own.toLowerCase() === tag.toLowerCase()));
     if (fresh.length) set([...tags, ...new Set(fresh)]);
   };
   const set = (/** @type {string[]} */ to, quiet = false) => {
@@ -51,9 +61,22 @@ export function chipBox({ api, tags: first, change }) {
     if (!quiet) change(tags);
   };
   const draw = () => {
-    clear(list, tags.map((tag) =>
-      h("li", { class: unknown.has(tag) ? "chip chip-unknown" : "chip", title: unknown.has(tag) ? "In no known tag set" : null }, tag,
-        h("button", { type: "button", class: "chip-x", aria_label: `Take ${tag} away`, onclick: () => (set(tags.filter((own) => own !== tag)), box.input.focus()) }, icon("close")))));
+    clear(list,
+      tags.map((tag) =>
+        h("li", {
+            class: unknown.has(tag) ? "chip chip-unknown" : "chip",
+            title: unknown.has(tag) ? "In no known tag set" : null,
+          },
+          tag,
+          h("button.chip-x", {
+              aria_label: `Take ${tag} away`,
+              onclick: () => (set(tags.filter((own) => own !== tag)), box.input.focus()),
+            },
+            icon("close"),
+          ),
+        ),
+      ),
+    );
     list.hidden = !tags.length;
   };
   draw();

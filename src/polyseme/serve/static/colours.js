@@ -7,17 +7,31 @@
 
 /** @typedef {[number, number, number]} Rgb */
 
-/** A colour by lightness, chroma and hue as the eye sees them (OKLCH). @param {number} l @param {number} c @param {number} hue in radians @returns {Rgb} */
+/**
+ * A colour by lightness, chroma and hue as the eye sees them (OKLCH).
+ * @param {number} l
+ * @param {number} c
+ * @param {number} hue in radians
+ * @returns {Rgb}
+ */
 function oklch(l, c, hue) {
   const a = c * Math.cos(hue);
   const b = c * Math.sin(hue);
-  const cones = [l + 0.3963377774 * a + 0.2158037573 * b, l - 0.1055613458 * a - 0.0638541728 * b, l - 0.0894841775 * a - 1.291485548 * b].map((v) => v ** 3);
+  const cones = [
+    l + 0.3963377774 * a + 0.2158037573 * b,
+    l - 0.1055613458 * a - 0.0638541728 * b,
+    l - 0.0894841775 * a - 1.291485548 * b,
+  ].map((v) => v ** 3);
   const linear = [
     4.0767416621 * cones[0] - 3.3077115913 * cones[1] + 0.2309699292 * cones[2],
     -1.2684380046 * cones[0] + 2.6097574011 * cones[1] - 0.3413193965 * cones[2],
     -0.0041960863 * cones[0] - 0.7034186147 * cones[1] + 1.707614701 * cones[2],
   ];
-  return /** @type {Rgb} */ (linear.map((v) => Math.min(1, Math.max(0, v <= 0.0031308 ? 12.92 * v : 1.055 * v ** (1 / 2.4) - 0.055))));
+  return /** @type {Rgb} */ (
+    linear.map((v) =>
+      Math.min(1, Math.max(0, v <= 0.0031308 ? 12.92 * v : 1.055 * v ** (1 / 2.4) - 0.055)),
+    )
+  );
 }
 
 /** Whether the person prefers a dark ground. */
@@ -27,12 +41,22 @@ export function isDark() {
 
 /** A colour token of the style sheet, such as `--point`. @param {string} name @returns {Rgb} */
 export function token(name) {
-  const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim().replace("#", "");
+  const hex = getComputedStyle(document.documentElement)
+    .getPropertyValue(name)
+    .trim()
+    .replace("#", "");
   return /** @type {Rgb} */ ([0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255));
 }
 
 /** Names of the tokens for senses, in order; further senses begin again. */
-export const SENSES = ["--sense-1", "--sense-2", "--sense-3", "--sense-4", "--sense-5", "--sense-6"];
+export const SENSES = [
+  "--sense-1",
+  "--sense-2",
+  "--sense-3",
+  "--sense-4",
+  "--sense-5",
+  "--sense-6",
+];
 
 /**
  * One colour for each label: its hue says in which direction of the middle its points lie.

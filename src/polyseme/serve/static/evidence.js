@@ -26,33 +26,75 @@ function signed(value) {
 
 /** @param {any} evidence */
 export function evidenceOf(evidence) {
-  const widest = Math.max(0.01, ...evidence.parts.map((/** @type {any} */ part) => Math.abs(part.part)));
-  return h("div", { class: "evidence" },
-    evidence.implied_by ? h("p", null, "It follows from ", h("a", { href: to("map/label", evidence.implied_by) }, evidence.implied_by), ".") : null,
-    h("ul", { class: "parts", aria_label: `Parts of the logit of ${evidence.label}` }, evidence.parts.map((/** @type {any} */ part) => partRow(part, widest))),
-    h("p", { class: "sum" }, "Together ", h("strong", null, signed(evidence.logit)), h("span", { class: "muted" }, " on the logit scale, which is a probability of "), h("strong", null, probabilityText(evidence.probability)), "."),
-    evidence.neighbours?.length ? neighbours(evidence) : null);
+  const widest = Math.max(
+    0.01,
+    ...evidence.parts.map((/** @type {any} */ part) => Math.abs(part.part)),
+  );
+  return h("div.evidence",
+    evidence.implied_by
+      ? h("p",
+          "It follows from ",
+          h("a", { href: to("map/label", evidence.implied_by) }, evidence.implied_by),
+          ".",
+        )
+      : null,
+    h("ul.parts", { aria_label: `Parts of the logit of ${evidence.label}` },
+      evidence.parts.map((/** @type {any} */ part) => partRow(part, widest)),
+    ),
+    h("p.sum",
+      "Together ",
+      h("strong", signed(evidence.logit)),
+      h("span.muted", " on the logit scale, which is a probability of "),
+      h("strong", probabilityText(evidence.probability)),
+      ".",
+    ),
+    evidence.neighbours?.length ? neighbours(evidence) : null,
+  );
 }
 
 /** @param {any} part @param {number} widest */
 function partRow(part, widest) {
   const half = (Math.abs(part.part) / widest) * 50;
   const notes = [ROLES[part.role] || ""];
-  if (part.probability !== null && part.probability !== undefined) notes.push(`has it with probability ${probabilityText(part.probability)}`);
-  if (part.without !== null && part.without !== undefined) notes.push(`without it the tag would have ${probabilityText(part.without)}`);
-  return h("li", { title: notes.filter(Boolean).join("; "), class: part.part < 0 ? "part-minus" : null },
-    h("span", { class: part.role === "tag" ? "part-name part-tag" : "part-name" }, part.name,
-      part.probability !== null && part.probability !== undefined ? h("span", { class: "muted" }, ` ${probabilityText(part.probability)}`) : null),
-    h("span", { class: "signed", aria_hidden: "true" }, h("span", { style: { width: `${half}%`, [part.part < 0 ? "right" : "left"]: "50%" } })),
-    h("span", { class: "part-value" }, signed(part.part)));
+  if (part.probability !== null && part.probability !== undefined)
+    notes.push(`has it with probability ${probabilityText(part.probability)}`);
+  if (part.without !== null && part.without !== undefined)
+    notes.push(`without it the tag would have ${probabilityText(part.without)}`);
+  return h("li",
+    { title: notes.filter(Boolean).join("; "), class: part.part < 0 ? "part-minus" : null },
+    h("span", { class: part.role === "tag" ? "part-name part-tag" : "part-name" },
+      part.name,
+      part.probability !== null && part.probability !== undefined
+        ? h("span.muted", ` ${probabilityText(part.probability)}`)
+        : null,
+    ),
+    h("span.signed", { aria_hidden: "true" },
+      h("span", { style: { width: `${half}%`, [part.part < 0 ? "right" : "left"]: "50%" } }),
+    ),
+    h("span.part-value", signed(part.part)),
+  );
 }
 
 /** @param {any} evidence */
 function neighbours(evidence) {
-  return h("div", { class: "section" },
-    h("h3", null, "Nearest known tag sets"),
-    h("ul", { class: "near" }, evidence.neighbours.map((/** @type {any} */ near) =>
-      h("li", { class: near.holds ? "holds" : null, title: near.ids?.length ? near.ids.join(", ") : null },
-        tagSet(near.labels, evidence.label),
-        h("span", { class: "muted", title: near.holds ? "It holds the tag; the share that it has among those nearby" : "It does not hold the tag" }, near.holds ? percent(near.share) : "without")))));
+  return h("div.section",
+    h("h3", "Nearest known tag sets"),
+    h("ul.near",
+      evidence.neighbours.map((/** @type {any} */ near) =>
+        h("li", {
+            class: near.holds ? "holds" : null,
+            title: near.ids?.length ? near.ids.join(", ") : null,
+          },
+          tagSet(near.labels, evidence.label),
+          h("span.muted", {
+              title: near.holds
+                ? "It holds the tag; the share that it has among those nearby"
+                : "It does not hold the tag",
+            },
+            near.holds ? percent(near.share) : "without",
+          ),
+        ),
+      ),
+    ),
+  );
 }

@@ -27,10 +27,14 @@ export function exportMenu(context) {
     toast("Exported.");
   };
   const sidecars = async () => {
-    const write = (/** @type {boolean} */ really) => api.post(api.model("export/sidecars"), { dry_run: !really });
+    const write = (/** @type {boolean} */ really) =>
+      api.post(api.model("export/sidecars"), { dry_run: !really });
     const would = await write(false);
-    const says = would.files ? `${plural(would.tags, "tag")} would be written to XMP files beside ${plural(would.files, "item")}.` : "There is nothing to write: no item has an accepted tag.";
-    if (!(await confirmed("Write sidecars?", h("p", null, says), would.files ? "Write the files" : null))) return;
+    const says = would.files
+      ? `${plural(would.tags, "tag")} would be written to XMP files beside ${plural(would.files, "item")}.`
+      : "There is nothing to write: no item has an accepted tag.";
+    if (!(await confirmed("Write sidecars?", h("p", says), would.files ? "Write the files" : null)))
+      return;
     const done = await write(true);
     toast(`${plural(done.tags, "tag")} written beside ${plural(done.files, "item")}.`);
   };
@@ -38,18 +42,29 @@ export function exportMenu(context) {
     menu.open = false;
     attempt(run);
   };
-  const menu = h("details", { class: "menu" },
-    h("summary", null, icon("download"), "Export"),
-    h("div", { class: "menu-items" },
-      forms.map(([form, name, says]) => h("button", { type: "button", onclick: () => choose(() => download(form)) }, h("strong", null, name), h("span", { class: "muted small" }, says))),
-      h("button", { type: "button", onclick: () => choose(sidecars) }, h("strong", null, "Sidecars (XMP)"), h("span", { class: "muted small" }, "tags beside the files; asks first"))));
+  const menu = h("details.menu",
+    h("summary", icon("download"), "Export"),
+    h("div.menu-items",
+      forms.map(([form, name, says]) =>
+        h("button", { onclick: () => choose(() => download(form)) },
+          h("strong", name),
+          h("span.muted.small", says),
+        ),
+      ),
+      h("button", { onclick: () => choose(sidecars) },
+        h("strong", "Sidecars (XMP)"),
+        h("span.muted.small", "tags beside the files; asks first"),
+      ),
+    ),
+  );
   menu.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Escape" || !menu.open) return;
     menu.open = false;
     menu.querySelector("summary").focus();
   });
   menu.addEventListener("focusout", (/** @type {FocusEvent} */ event) => {
-    if (event.relatedTarget && !menu.contains(/** @type {Node} */ (event.relatedTarget))) menu.open = false;
+    if (event.relatedTarget && !menu.contains(/** @type {Node} */ (event.relatedTarget)))
+      menu.open = false;
   });
   return menu;
 }

@@ -55,7 +55,11 @@ export function listen(points, on) {
     down.set(event.pointerId, at);
   });
 
-  const pinch = (/** @type {number} */ id, /** @type {{x: number, y: number}} */ was, /** @type {{x: number, y: number}} */ at) => {
+  const pinch = (
+    /** @type {number} */ id,
+    /** @type {{x: number, y: number}} */ was,
+    /** @type {{x: number, y: number}} */ at,
+  ) => {
     const other = [...down].find(([one]) => one !== id)?.[1];
     if (!other) return;
     const before = Math.hypot(was.x - other.x, was.y - other.y) || 1;

@@ -10,7 +10,10 @@ import { icon, iconButton, plural } from "./parts.js";
 
 /** Numbers of a text, or null if something in it is no number. @param {string} text */
 function numbersOf(text) {
-  const parts = text.replace(/[[\]()]/g, " ").split(/[\s,;]+/).filter(Boolean);
+  const parts = text
+    .replace(/[[\]()]/g, " ")
+    .split(/[\s,;]+/)
+    .filter(Boolean);
   const numbers = parts.map(Number);
   return parts.length && numbers.every(Number.isFinite) ? numbers : null;
 }
@@ -25,17 +28,30 @@ function numbersOf(text) {
 export function intake({ model, area, take, complain }) {
   const media = model.media;
   const what = media === "audio" ? "a sound" : "a picture";
-  const element = h("div", { class: "intake" });
-  const file = h("input", { type: "file", class: "sr", tabindex: "-1", aria_hidden: "true", accept: media === "audio" ? "audio/*" : "image/*", onchange: () => file.files[0] && accept(file.files[0]) });
-  const text = h("textarea", { aria_label: "Row of numbers", rows: "3", placeholder: `${model.n_features} numbers, with spaces or commas between`, spellcheck: "false", oninput: () => read() });
-  const note = h("p", { class: "muted small", role: "status" });
-  const numbers = h("details", { class: "numbers" }, h("summary", null, "A row of numbers instead"), text, note);
+  const element = h("div.intake");
+  const file = h("input.sr", {
+    type: "file",
+    tabindex: "-1",
+    aria_hidden: "true",
+    accept: media === "audio" ? "audio/*" : "image/*",
+    onchange: () => file.files[0] && accept(file.files[0]),
+  });
+  const text = h("textarea", {
+    aria_label: "Row of numbers",
+    rows: "3",
+    placeholder: `${model.n_features} numbers, with spaces or commas between`,
+    spellcheck: "false",
+    oninput: () => read(),
+  });
+  const note = h("p.muted.small", { role: "status" });
+  const numbers = h("details.numbers", h("summary", "A row of numbers instead"), text, note);
   let preview = "";
 
   const accept = (/** @type {File} */ one) => {
     const kind = one.type.split("/")[0];
     if (!media) return complain("This model takes numbers, not files.");
-    if (kind !== media && !(kind === "" && media)) return complain(`This model takes ${what}; this is ${one.type || "something else"}.`);
+    if (kind !== media && !(kind === "" && media))
+      return complain(`This model takes ${what}; this is ${one.type || "something else"}.`);
     text.value = "";
     note.textContent = "";
     take({ file: one });
@@ -45,7 +61,13 @@ export function intake({ model, area, take, complain }) {
   const read = () => {
     const row = numbersOf(text.value);
     const n = row ? row.length : 0;
-    note.textContent = !text.value.trim() ? "" : !row ? "Something in there is no number." : n === model.n_features ? `${plural(n, "number")}, as the model takes.` : `${plural(n, "number")} of ${model.n_features}.`;
+    note.textContent = !text.value.trim()
+      ? ""
+      : !row
+        ? "Something in there is no number."
+        : n === model.n_features
+          ? `${plural(n, "number")}, as the model takes.`
+          : `${plural(n, "number")} of ${model.n_features}.`;
     if (row && n === model.n_features) take({ features: row });
     else if (!text.value.trim()) take({});
   };
@@ -62,14 +84,30 @@ export function intake({ model, area, take, complain }) {
     preview = given.file ? URL.createObjectURL(given.file) : "";
     if (given.features) text.value = given.features.join(" ");
     const shown = given.file
-      ? h("figure", { class: "given" },
-          media === "audio" ? h("audio", { controls: true, src: preview }) : h("img", { src: preview, alt: `The picture ${given.file.name}` }),
-          h("figcaption", null, h("span", null, given.file.name), iconButton("close", `Take ${given.file.name} away`, { onclick: remove })))
+      ? h("figure.given",
+          media === "audio"
+            ? h("audio", { controls: true, src: preview })
+            : h("img", { src: preview, alt: `The picture ${given.file.name}` }),
+          h("figcaption",
+            h("span", given.file.name),
+            iconButton("close", `Take ${given.file.name} away`, { onclick: remove }),
+          ),
+        )
       : given.item
-        ? h("figure", { class: "given" }, h("figcaption", null, h("span", null, `Item ${given.item}`), iconButton("close", "Take the item away", { onclick: remove })))
+        ? h("figure.given",
+            h("figcaption",
+              h("span", `Item ${given.item}`),
+              iconButton("close", "Take the item away", { onclick: remove }),
+            ),
+          )
         : media
-          ? h("button", { type: "button", class: "drop", onclick: () => file.click() }, icon(media === "audio" ? "sound" : "image"),
-              h("span", null, h("strong", null, `Choose ${what}`), h("span", { class: "muted" }, "or drop or paste one here")))
+          ? h("button.drop", { onclick: () => file.click() },
+              icon(media === "audio" ? "sound" : "image"),
+              h("span",
+                h("strong", `Choose ${what}`),
+                h("span.muted", "or drop or paste one here"),
+              ),
+            )
           : null;
     clear(element, shown, given.file || given.item ? null : numbers, file);
     numbers.open = Boolean(given.features) || (!media && !given.item);
@@ -112,7 +150,11 @@ export function intake({ model, area, take, complain }) {
     picture(url, kind) {
       const figure = element.querySelector(".given");
       if (!figure) return;
-      figure.prepend(kind === "audio" ? h("audio", { controls: true, src: url }) : h("img", { src: url, alt: "The item" }));
+      figure.prepend(
+        kind === "audio"
+          ? h("audio", { controls: true, src: url })
+          : h("img", { src: url, alt: "The item" }),
+      );
     },
     dispose() {
       window.removeEventListener("paste", paste);

@@ -23,7 +23,17 @@ import { count, icon } from "./parts.js";
  * @param {Record<string, any>} [options.params] further parameters of the question, such as `kind`
  * @returns {{element: HTMLElement, input: HTMLInputElement, close: () => void, set: (label: string) => void}}
  */
-export function labelBox({ api, name, choose, placeholder = "", allowNew = false, keep = false, search = false, backspace, params = {} }) {
+export function labelBox({
+  api,
+  name,
+  choose,
+  placeholder = "",
+  allowNew = false,
+  keep = false,
+  search = false,
+  backspace,
+  params = {},
+}) {
   const id = uid("labels");
   /** @type {any[]} */
   let shown = [];
@@ -34,12 +44,26 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
   /** @type {AbortController | null} */
   let pending = null;
   const input = h("input", {
-    type: "text", role: "combobox", aria_label: name, aria_autocomplete: "list", aria_expanded: "false", aria_controls: id,
-    autocomplete: "off", autocapitalize: "off", spellcheck: "false", enterkeyhint: "search", placeholder,
+    type: "text",
+    role: "combobox",
+    aria_label: name,
+    aria_autocomplete: "list",
+    aria_expanded: "false",
+    aria_controls: id,
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    enterkeyhint: "search",
+    placeholder,
   });
   if (search) input.dataset.search = "";
-  const list = h("ul", { class: "combo-list", role: "listbox", id, aria_label: `${name}: labels`, hidden: true });
-  const element = h("div", { class: "combo" }, input, list);
+  const list = h("ul.combo-list", {
+    role: "listbox",
+    id,
+    aria_label: `${name}: labels`,
+    hidden: true,
+  });
+  const element = h("div.combo", input, list);
 
   const close = () => {
     ask.cancel();
@@ -73,10 +97,29 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
     const exact = found.some((one) => one.label.toLowerCase() === typed.toLowerCase());
     shown = allowNew && typed && !exact ? [...found, { label: typed, fresh: true }] : found;
     const rows = shown.map((one, i) =>
-      h("li", { role: "option", id: `${id}-${i}`, aria_selected: "false", onmousedown: (/** @type {Event} */ event) => event.preventDefault(), onclick: () => take(one) },
-        h("span", null, one.label),
-        one.fresh ? h("span", { class: "muted" }, "not known yet") : [one.kind !== "seen" && h("span", { class: `kind kind-${one.kind}` }, one.kind), h("span", { class: "muted" }, count(one.count))]));
-    clear(list, rows.length ? rows : h("li", { class: "combo-none", role: "option", aria_disabled: "true", aria_selected: "false" }, h("span", null, "No label like this.")));
+      h("li", {
+          role: "option",
+          id: `${id}-${i}`,
+          aria_selected: "false",
+          onmousedown: (/** @type {Event} */ event) => event.preventDefault(),
+          onclick: () => take(one),
+        },
+        h("span", one.label),
+        one.fresh
+          ? h("span.muted", "not known yet")
+          : [
+              one.kind !== "seen" && h("span", { class: `kind kind-${one.kind}` }, one.kind),
+              h("span.muted", count(one.count)),
+            ],
+      ),
+    );
+    clear(list,
+      rows.length
+        ? rows
+        : h("li.combo-none", { role: "option", aria_disabled: "true", aria_selected: "false" },
+            h("span", "No label like this."),
+          ),
+    );
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
     mark(shown.length && typed ? 0 : -1);
@@ -91,7 +134,10 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
     pending = new AbortController();
     const { signal } = pending;
     try {
-      const found = await api.get(api.model("labels"), { params: { query: typed, limit: 12, order: "count", ...params }, signal });
+      const found = await api.get(api.model("labels"), {
+        params: { query: typed, limit: 12, order: "count", ...params },
+        signal,
+      });
       if (!signal.aborted && document.activeElement === input) draw(found.labels, typed);
     } catch (error) {
       if (!isAbort(error)) close();
@@ -112,7 +158,8 @@ export function labelBox({ api, name, choose, placeholder = "", allowNew = false
     else if (event.key === "ArrowDown" && n) mark((at + 1) % n);
     else if (event.key === "ArrowUp" && n) mark((at - 1 + n) % n);
     else if (event.key === "Enter" && at >= 0 && !stale) take(shown[at]);
-    else if (event.key === "Enter" && allowNew && input.value.trim()) take({ label: input.value.trim(), fresh: true });
+    else if (event.key === "Enter" && allowNew && input.value.trim())
+      take({ label: input.value.trim(), fresh: true });
     else if (event.key === "Enter" && stale && input.value.trim()) eager = true;
     else if (event.key === "Escape" && !list.hidden) close();
     else if (event.key === "Backspace" && !input.value && backspace) backspace();

@@ -16,14 +16,16 @@ import { token } from "./colours.js";
 
 /** @param {any} context */
 export function landing(context) {
-  const canvas = h("canvas", { class: "map-canvas", role: "img", aria_label: "Map of the known tag sets" });
-  const flat = h("canvas", { class: "map-overlay", aria_hidden: "true" });
-  const layer = h("div", { class: "captions", aria_hidden: "true" });
-  const near = h("ul", { class: "near" });
-  const go = h("button", { type: "button", class: "quiet" }, "Open on the map");
-  const element = h("section", { class: "landing", aria_label: "Where it lands", hidden: true },
-    h("header", { class: "row" }, h("h2", null, "Where it lands"), go),
-    h("div", { class: "landing-stage" }, canvas, flat, layer), near);
+  const canvas = h("canvas.map-canvas", { role: "img", aria_label: "Map of the known tag sets" });
+  const flat = h("canvas.map-overlay", { aria_hidden: "true" });
+  const layer = h("div.captions", { aria_hidden: "true" });
+  const near = h("ul.near");
+  const go = h("button.quiet", "Open on the map");
+  const element = h("section.landing", { aria_label: "Where it lands", hidden: true },
+    h("header.row", h("h2", "Where it lands"), go),
+    h("div.landing-stage", canvas, flat, layer),
+    near,
+  );
   const overlay = new Overlay(flat);
   const captions = new Captions(layer, 9);
   /** @type {Points | null} */
@@ -34,35 +36,72 @@ export function landing(context) {
 
   const begin = async () => {
     if (points || ended) return;
-    const made = new Points(canvas, { most: 60000, dot: 0.6, onview: () => (captions.place(made, anchors), overlay.draw(made)) });
+    const made = new Points(canvas, {
+      most: 60000,
+      dot: 0.6,
+      onview: () => (captions.place(made, anchors), overlay.draw(made)),
+    });
     points = made;
     listen(points, {});
     const space = await loadSpace(context);
     if (ended) return;
-    anchors = anchorsOf(space, (label) => context.navigate(to("map/label", label))).filter((one) => one.shown < 2).map((one) => ({ ...one, level: 3 }));
+    anchors = anchorsOf(space, (label) => context.navigate(to("map/label", label)))
+      .filter((one) => one.shown < 2)
+      .map((one) => ({ ...one, level: 3 }));
     points.load(space);
   };
 
   return {
     element,
-    /** @param {{x: number, y: number} | null} place @param {any[]} neighbours @param {string} text */
+    /**
+     * @param {{x: number, y: number} | null} place
+     * @param {any[]} neighbours
+     * @param {string} text
+     */
     async show(place, neighbours, text) {
       element.hidden = !place;
       if (!place) return;
       overlay.ghost = place;
-      canvas.setAttribute("aria-label", neighbours.length ? `It lands beside the tag set ${neighbours[0].labels.join(", ")}` : "Where it lands among the known tag sets");
+      canvas.setAttribute(
+        "aria-label",
+        neighbours.length
+          ? `It lands beside the tag set ${neighbours[0].labels.join(", ")}`
+          : "Where it lands among the known tag sets",
+      );
       go.onclick = () => {
         context.state.ghost = { ...place, text };
         context.navigate("#/map/place");
       };
-      clear(near, neighbours.slice(0, 4).map((one) => h("li", null, setLink(one), h("span", { class: "muted", title: "Distance in the concept space" }, one.distance.toFixed(2)))));
+      clear(near,
+        neighbours
+          .slice(0, 4)
+          .map((one) =>
+            h("li",
+              setLink(one),
+              h("span.muted", { title: "Distance in the concept space" }, one.distance.toFixed(2)),
+            ),
+          ),
+      );
       try {
         await begin();
         const space = await loadSpace(context);
         if (ended || !points) return;
         const [x0, y0, x1, y1] = space.header.bounds;
-        points.fly(0.65 * place.x + 0.175 * (x0 + x1), 0.65 * place.y + 0.175 * (y0 + y1), points.fitScale * 1.7);
-        points.light(neighbours.length ? [{ points: neighbours.flatMap((one) => Array.from(space.ofDocument(one.document))), colour: token("--sense-2") }] : []);
+        points.fly(
+          0.65 * place.x + 0.175 * (x0 + x1),
+          0.65 * place.y + 0.175 * (y0 + y1),
+          points.fitScale * 1.7,
+        );
+        points.light(
+          neighbours.length
+            ? [
+                {
+                  points: neighbours.flatMap((one) => Array.from(space.ofDocument(one.document))),
+                  colour: token("--sense-2"),
+                },
+              ]
+            : [],
+        );
       } catch {
         element.hidden = true;
       }

@@ -26,7 +26,13 @@ export async function mount(root, context) {
   root.append(loading("Loading the map…"));
   const space = await loadSpace(context);
   if (!space.n) {
-    clear(root, empty("No known tag sets", "The map shows the tag sets that the model knows, and it knows none. Add some in the vocabulary.", h("a", { class: "button", href: "#/vocabulary" }, "Open the vocabulary")));
+    clear(root,
+      empty(
+        "No known tag sets",
+        "The map shows the tag sets that the model knows, and it knows none. Add some in the vocabulary.",
+        h("a.button", { href: "#/vocabulary" }, "Open the vocabulary"),
+      ),
+    );
     return {};
   }
   const view = new MapView(root, context, space);
@@ -35,7 +41,11 @@ export async function mount(root, context) {
 }
 
 class MapView {
-  /** @param {HTMLElement} root @param {import("./app.js").Context} context @param {import("./space.js").Space} space */
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./app.js").Context} context
+   * @param {import("./space.js").Space} space
+   */
   constructor(root, context, space) {
     this.context = context;
     this.space = space;
@@ -50,19 +60,32 @@ class MapView {
     this.selected = false;
     this.tipped = -1;
     const phone = matchMedia("(max-width: 48rem)").matches;
-    const canvas = h("canvas", {
-      class: "map-canvas", tabindex: "0", role: "application", aria_roledescription: "map",
+    const canvas = h("canvas.map-canvas", {
+      tabindex: "0",
+      role: "application",
+      aria_roledescription: "map",
       aria_label: `Map of ${plural(space.n, "dot")}. Arrow keys move, plus and minus zoom, Enter opens the tag set in the middle.`,
     });
-    this.layer = h("div", { class: "captions", aria_hidden: "true" });
-    this.tip = h("div", { class: "tip", hidden: true, aria_hidden: "true" });
-    this.panel = h("aside", { class: "panel", aria_label: "What is chosen", tabindex: "-1" });
-    this.status = h("p", { class: "sr", role: "status" });
-    this.search = searchBox({ api: context.api, name: "Find a label", placeholder: "Find a label", choose: (label) => context.navigate(to("map/label", label)) });
-    this.lassoButton = iconButton("lasso", "Lasso: draw around dots", { aria_pressed: "false", onclick: () => this.setLasso(!this.lassoing) });
+    this.layer = h("div.captions", { aria_hidden: "true" });
+    this.tip = h("div.tip", { hidden: true, aria_hidden: "true" });
+    this.panel = h("aside.panel", { aria_label: "What is chosen", tabindex: "-1" });
+    this.status = h("p.sr", { role: "status" });
+    this.search = searchBox({
+      api: context.api,
+      name: "Find a label",
+      placeholder: "Find a label",
+      choose: (label) => context.navigate(to("map/label", label)),
+    });
+    this.lassoButton = iconButton("lasso", "Lasso: draw around dots", {
+      aria_pressed: "false",
+      onclick: () => this.setLasso(!this.lassoing),
+    });
     this.captions = new Captions(this.layer, phone ? 22 : 48);
-    this.overlay = new Overlay(h("canvas", { class: "map-overlay", aria_hidden: "true" }));
-    this.points = new Points(canvas, { onview: () => this.onView(), inset: phone ? { top: 56, bottom: 56 } : { top: 32, right: 24 } });
+    this.overlay = new Overlay(h("canvas.map-overlay", { aria_hidden: "true" }));
+    this.points = new Points(canvas, {
+      onview: () => this.onView(),
+      inset: phone ? { top: 56, bottom: 56 } : { top: 32, right: 24 },
+    });
     this.onKey = (/** @type {any} */ event) => this.key(event);
     this.anchors = anchorsOf(space, (label) => context.navigate(to("map/label", label)));
     this.compose(root);
@@ -80,14 +103,22 @@ class MapView {
 
   /** @param {HTMLElement} root */
   compose(root) {
-    const tools = h("div", { class: "map-tools", role: "group", aria_label: "Map" },
+    const tools = h("div.map-tools", { role: "group", aria_label: "Map" },
       iconButton("plus", "Zoom in", { onclick: () => this.points.zoom(1.6) }),
       iconButton("minus", "Zoom out", { onclick: () => this.points.zoom(1 / 1.6) }),
       iconButton("fit", "Show all", { onclick: () => this.points.fit(this.space.header.bounds) }),
       this.lassoButton,
-      iconButton("list", "What the tag sets in view share", { onclick: () => this.selectView() }));
-    const stage = h("div", { class: "map-stage" }, this.points.canvas, this.overlay.canvas, this.layer, this.tip, h("div", { class: "map-search" }, this.search.element), tools);
-    clear(root, h("div", { class: "map" }, stage, this.panel, this.status));
+      iconButton("list", "What the tag sets in view share", { onclick: () => this.selectView() }),
+    );
+    const stage = h("div.map-stage",
+      this.points.canvas,
+      this.overlay.canvas,
+      this.layer,
+      this.tip,
+      h("div.map-search", this.search.element),
+      tools,
+    );
+    clear(root, h("div.map", stage, this.panel, this.status));
   }
 
   listen() {
@@ -97,7 +128,14 @@ class MapView {
       hover: (x, y) => this.hover(x, y),
       lasso: (polygon, done) => this.lasso(polygon, done),
       lassoing: () => this.lassoing,
-      enter: () => this.open(points.pick(points.width / 2, points.height / 2, Math.hypot(points.width, points.height) / 3)),
+      enter: () =>
+        this.open(
+          points.pick(
+            points.width / 2,
+            points.height / 2,
+            Math.hypot(points.width, points.height) / 3,
+          ),
+        ),
       escape: () => this.back(),
     });
     const cross = (/** @type {boolean} */ on) => {
@@ -105,13 +143,21 @@ class MapView {
       overlay.draw(points);
     };
     points.canvas.addEventListener("keydown", (event) => event.key !== "Tab" && cross(true));
-    for (const end of ["blur", "pointerdown"]) points.canvas.addEventListener(end, () => cross(false));
+    for (const end of ["blur", "pointerdown"])
+      points.canvas.addEventListener(end, () => cross(false));
     window.addEventListener("keydown", this.onKey);
   }
 
   /** @param {any} event */
   key(event) {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+    if (
+      event.defaultPrevented ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      event.target.closest("input, textarea, select, dialog")
+    )
+      return;
     if (event.key === "l") this.setLasso(!this.lassoing);
     else if (event.key === "v") this.selectView();
     else if (event.key === "Escape") this.back();
@@ -119,7 +165,8 @@ class MapView {
 
   back() {
     if (this.lassoing) this.setLasso(false);
-    else if (this.context.route.args.length || this.points.groups.length) this.context.navigate("#/map");
+    else if (this.context.route.args.length || this.points.groups.length)
+      this.context.navigate("#/map");
   }
 
   unmount() {
@@ -137,13 +184,19 @@ class MapView {
     this.overlay.lasso = [];
     if (what === "label" && value) return this.showLabel(value);
     if (what === "document" && value) return this.showDocument(Number(value));
-    if (what === "place" && this.context.state.ghost) return this.showGhost(this.context.state.ghost);
+    if (what === "place" && this.context.state.ghost)
+      return this.showGhost(this.context.state.ghost);
     this.search.set("");
     this.light([], []);
     this.say(overview(this.context.model, this.space));
   }
 
-  /** Ask the service, and show the answer unless something else was chosen meanwhile. @param {string} text @param {(signal: AbortSignal) => Promise<any>} question @param {(answer: any) => void} show */
+  /**
+   * Ask the service, and show the answer unless something else was chosen meanwhile.
+   * @param {string} text
+   * @param {(signal: AbortSignal) => Promise<any>} question
+   * @param {(answer: any) => void} show
+   */
   async ask(text, question, show) {
     const { signal } = this.asked;
     clear(this.panel, loading(text));
@@ -151,14 +204,23 @@ class MapView {
       const answer = await question(signal);
       if (!signal.aborted) show(answer);
     } catch (error) {
-      if (!isAbort(error) && !signal.aborted) clear(this.panel, failed(error, () => this.update(this.context.route)));
+      if (!isAbort(error) && !signal.aborted)
+        clear(this.panel,
+          failed(error, () => this.update(this.context.route)),
+        );
     }
   }
 
   /** @param {any} body @param {string} [summary] what a screen reader says of it */
   say(body, summary = "") {
     this.status.textContent = summary;
-    const close = this.context.route.args.length || this.selected ? iconButton("close", "Close", { class: "icon-button panel-close", onclick: () => this.context.navigate("#/map") }) : null;
+    const close =
+      this.context.route.args.length || this.selected
+        ? iconButton("close", "Close", {
+            class: "icon-button panel-close",
+            onclick: () => this.context.navigate("#/map"),
+          })
+        : null;
     clear(this.panel, close, body);
     this.panel.scrollTop = 0;
     this.selected = false;
@@ -170,18 +232,35 @@ class MapView {
     const own = this.space.ofLabel(this.space.indexOf.get(label) ?? -1);
     this.light([{ points: own, colour: token(SENSES[0]) }], []);
     const { api } = this.context;
-    await this.ask(`Looking up ${label}…`, (signal) => api.get(api.model("labels", label), { signal }), (card) => {
-      const groups = this.senses(card, own);
-      this.light(groups.map((points, i) => ({ points, colour: token(SENSES[i % SENSES.length]) })), groups.map((points, i) => this.islandOf(card, points, i)).filter(Boolean));
-      this.say(labelCard(card, { sense: (i) => this.goTo(groups[i]) }, this.hits(own)), `${card.label}, ${card.kind}: ${plural(card.count, "tag set")}, ${plural(card.senses.length, "sense")}`);
-      this.goTo(own);
-    });
+    await this.ask(
+      `Looking up ${label}…`,
+      (signal) => api.get(api.model("labels", label), { signal }),
+      (card) => {
+        const groups = this.senses(card, own);
+        this.light(
+          groups.map((points, i) => ({ points, colour: token(SENSES[i % SENSES.length]) })),
+          groups.map((points, i) => this.islandOf(card, points, i)).filter(Boolean),
+        );
+        this.say(
+          labelCard(card, { sense: (i) => this.goTo(groups[i]) }, this.hits(own)),
+          `${card.label}, ${card.kind}: ${plural(card.count, "tag set")}, ${plural(card.senses.length, "sense")}`,
+        );
+        this.goTo(own);
+      },
+    );
   }
 
-  /** Points of a label by sense. @param {any} card @param {Uint32Array} own @returns {number[][]} */
+  /**
+   * Points of a label by sense.
+   * @param {any} card
+   * @param {Uint32Array} own
+   * @returns {number[][]}
+   */
   senses(card, own) {
     const senseOf = new Uint16Array(this.space.header.n_documents);
-    card.senses.forEach((/** @type {any} */ sense, /** @type {number} */ i) => sense.documents.forEach((/** @type {number} */ one) => (senseOf[one] = i + 1)));
+    card.senses.forEach((/** @type {any} */ sense, /** @type {number} */ i) =>
+      sense.documents.forEach((/** @type {number} */ one) => (senseOf[one] = i + 1)),
+    );
     /** @type {number[][]} */
     const groups = Array.from({ length: Math.max(1, card.senses.length) }, () => []);
     for (const i of own) groups[Math.max(0, senseOf[this.space.document[i]] - 1)].push(i);
@@ -193,7 +272,12 @@ class MapView {
     if (points.length < 3) return null;
     const several = card.senses.length > 1;
     const words = (card.senses[i]?.words || []).slice(0, 3).join(", ");
-    return { ...island(this.space.xy, points), colour: SENSES[i % SENSES.length], sense: i, text: several ? `${i + 1}  ${words}` : words || card.label };
+    return {
+      ...island(this.space.xy, points),
+      colour: SENSES[i % SENSES.length],
+      sense: i,
+      text: several ? `${i + 1}  ${words}` : words || card.label,
+    };
   }
 
   /** @param {number} index */
@@ -202,19 +286,52 @@ class MapView {
     const own = this.space.ofDocument(index);
     const { api } = this.context;
     this.light([{ points: own, colour: token("--accent") }], []);
-    await this.ask("Looking up the tag set…", (signal) => api.get(api.model("documents", index), { signal }), (one) => {
-      const near = one.neighbours.flatMap((/** @type {any} */ other) => Array.from(this.space.ofDocument(other.document)));
-      this.light([{ points: near, colour: token("--sense-2") }, { points: own, colour: token("--accent") }], []);
-      this.overlay.stars = [...one.neighbours.map((/** @type {any} */ other) => this.star(this.space.ofDocument(other.document), "--sense-2")), this.star(own, "--accent")];
-      this.names = Array.from(own, (i) => ({ key: `d${i}`, text: this.space.labels[this.space.label[i]], x: this.space.xy[2 * i], y: this.space.xy[2 * i + 1], level: 2, className: "caption-own", above: 15 }));
-      this.say(documentCard(one), `Tag set: ${one.labels.join(", ")}`);
-      this.goTo([...own, ...own, ...near], 0.15);
-    });
+    await this.ask(
+      "Looking up the tag set…",
+      (signal) => api.get(api.model("documents", index), { signal }),
+      (one) => {
+        const near = one.neighbours.flatMap((/** @type {any} */ other) =>
+          Array.from(this.space.ofDocument(other.document)),
+        );
+        this.light(
+          [
+            { points: near, colour: token("--sense-2") },
+            { points: own, colour: token("--accent") },
+          ],
+          [],
+        );
+        this.overlay.stars = [
+          ...one.neighbours.map((/** @type {any} */ other) =>
+            this.star(this.space.ofDocument(other.document), "--sense-2"),
+          ),
+          this.star(own, "--accent"),
+        ];
+        this.names = Array.from(own, (i) => ({
+          key: `d${i}`,
+          text: this.space.labels[this.space.label[i]],
+          x: this.space.xy[2 * i],
+          y: this.space.xy[2 * i + 1],
+          level: 2,
+          className: "caption-own",
+          above: 15,
+        }));
+        this.say(documentCard(one), `Tag set: ${one.labels.join(", ")}`);
+        this.goTo([...own, ...own, ...near], 0.15);
+      },
+    );
   }
 
-  /** A tag set as a star: its middle, and where its tags lie. @param {Uint32Array} points @param {string} colour */
+  /**
+   * A tag set as a star: its middle, and where its tags lie.
+   * @param {Uint32Array} points
+   * @param {string} colour
+   */
   star(points, colour) {
-    return { colour, middle: centre(this.space.xy, points), ends: Array.from(points, (i) => ({ x: this.space.xy[2 * i], y: this.space.xy[2 * i + 1] })) };
+    return {
+      colour,
+      middle: centre(this.space.xy, points),
+      ends: Array.from(points, (i) => ({ x: this.space.xy[2 * i], y: this.space.xy[2 * i + 1] })),
+    };
   }
 
   /** @param {any} ghost */
@@ -236,13 +353,18 @@ class MapView {
     this.report();
   }
 
-  /** Show these points, but for a share at each edge. @param {ArrayLike<number>} points @param {number} [off] */
+  /**
+   * Show these points, but for a share at each edge.
+   * @param {ArrayLike<number>} points
+   * @param {number} [off]
+   */
   goTo(points, off = 0.02) {
     if (!points?.length) return;
     const at = Array.from(points);
     const xs = at.map((i) => this.space.xy[2 * i]).sort((a, b) => a - b);
     const ys = at.map((i) => this.space.xy[2 * i + 1]).sort((a, b) => a - b);
-    const part = (/** @type {number[]} */ list, /** @type {number} */ q) => list[Math.round(q * (list.length - 1))];
+    const part = (/** @type {number[]} */ list, /** @type {number} */ q) =>
+      list[Math.round(q * (list.length - 1))];
     const [x0, x1, y0, y1] = [part(xs, off), part(xs, 1 - off), part(ys, off), part(ys, 1 - off)];
     const pad = 0.12 * Math.max(x1 - x0, y1 - y0) + 12 / (this.points.fitScale * 8);
     this.points.fit([x0 - pad, y0 - pad, x1 + pad, y1 + pad], 500);
@@ -251,7 +373,8 @@ class MapView {
   /** @param {ArrayLike<number>} points @returns {{document: number, labels: string[]}[]} */
   hits(points) {
     const seen = new Set();
-    for (let k = 0; k < points.length && seen.size < HITS; k += 1) seen.add(this.space.document[points[k]]);
+    for (let k = 0; k < points.length && seen.size < HITS; k += 1)
+      seen.add(this.space.document[points[k]]);
     return [...seen].map((document) => ({ document, labels: this.space.tags(document) }));
   }
 
@@ -269,7 +392,15 @@ class MapView {
     const label = this.space.labels[this.space.label[point]];
     if (this.tipped !== point) {
       this.tipped = point;
-      clear(this.tip, h("strong", null, label), h("span", null, this.space.tags(document).filter((tag) => tag !== label).join(", ")));
+      clear(this.tip,
+        h("strong", label),
+        h("span",
+          this.space
+            .tags(document)
+            .filter((tag) => tag !== label)
+            .join(", "),
+        ),
+      );
     }
     this.tip.hidden = false;
     const [px, py] = this.points.toScreen(this.space.xy[2 * point], this.space.xy[2 * point + 1]);
@@ -304,7 +435,14 @@ class MapView {
 
   selectView() {
     const { width, height } = this.points;
-    this.select(this.points.within([[0, 0], [width, 0], [width, height], [0, height]]));
+    this.select(
+      this.points.within([
+        [0, 0],
+        [width, 0],
+        [width, height],
+        [0, height],
+      ]),
+    );
   }
 
   /** @param {number[]} points */
@@ -320,22 +458,47 @@ class MapView {
     this.asked = new AbortController();
     const documents = [...new Set(points.map((i) => this.space.document[i]))];
     const step = Math.max(1, documents.length / MOST_ASKED);
-    const sent = Array.from({ length: Math.min(documents.length, MOST_ASKED) }, (_, i) => documents[Math.floor(i * step)]);
+    const sent = Array.from(
+      { length: Math.min(documents.length, MOST_ASKED) },
+      (_, i) => documents[Math.floor(i * step)],
+    );
     this.light([{ points, colour: token("--accent") }], []);
     this.overlay.lasso = outline;
     const { api } = this.context;
-    await this.ask("Counting the tags they share…", (signal) => api.post(api.model("documents/shared"), { documents: sent }, { signal }), (shared) => {
-      this.selected = true;
-      this.say(selectionCard(shared, this.hits(points), documents.length), `${plural(documents.length, "tag set")} selected; they share ${shared.labels.slice(0, 3).map((/** @type {any} */ one) => one.label).join(", ") || "no tag"}`);
-    });
+    await this.ask(
+      "Counting the tags they share…",
+      (signal) => api.post(api.model("documents/shared"), { documents: sent }, { signal }),
+      (shared) => {
+        this.selected = true;
+        this.say(
+          selectionCard(shared, this.hits(points), documents.length),
+          `${plural(documents.length, "tag set")} selected; they share ${
+            shared.labels
+              .slice(0, 3)
+              .map((/** @type {any} */ one) => one.label)
+              .join(", ") || "no tag"
+          }`,
+        );
+      },
+    );
   }
 
   onView() {
     const { points } = this;
     const level = Math.log2(Math.max(0.7, points.scale / points.fitScale)) + 0.8;
     const named = this.islands.map((one) => {
-      const rise = Math.hypot(one.a * Math.sin(one.turn), one.b * Math.cos(one.turn)) * points.scale;
-      return { key: `island ${one.sense} ${one.text}`, text: one.text, x: one.x, y: one.y, level: 2, above: rise + 18, keep: true, className: `caption-island sense-${(one.sense % SENSES.length) + 1}` };
+      const rise =
+        Math.hypot(one.a * Math.sin(one.turn), one.b * Math.cos(one.turn)) * points.scale;
+      return {
+        key: `island ${one.sense} ${one.text}`,
+        text: one.text,
+        x: one.x,
+        y: one.y,
+        level: 2,
+        above: rise + 18,
+        keep: true,
+        className: `caption-island sense-${(one.sense % SENSES.length) + 1}`,
+      };
     });
     const busy = this.points.groups.length > 0;
     const words = busy ? [] : this.anchors.filter((one) => one.shown <= level);

@@ -39,7 +39,15 @@ export class Overlay {
     for (const one of this.islands) {
       const [x, y] = points.toScreen(one.x, one.y);
       flat.beginPath();
-      flat.ellipse(x, y, one.a * points.scale + 6, one.b * points.scale + 6, -one.turn, 0, 2 * Math.PI);
+      flat.ellipse(
+        x,
+        y,
+        one.a * points.scale + 6,
+        one.b * points.scale + 6,
+        -one.turn,
+        0,
+        2 * Math.PI,
+      );
       flat.fillStyle = flat.strokeStyle = colour(one.colour);
       flat.globalAlpha = 0.07;
       flat.fill();
@@ -87,7 +95,14 @@ export class Overlay {
   }
 }
 
-/** @param {CanvasRenderingContext2D} flat @param {[number, number]} at @param {number} radius @param {string} colour @param {number} width @param {number} [alpha] */
+/**
+ * @param {CanvasRenderingContext2D} flat
+ * @param {[number, number]} at
+ * @param {number} radius
+ * @param {string} colour
+ * @param {number} width
+ * @param {number} [alpha]
+ */
 function ring(flat, at, radius, colour, width, alpha = 1) {
   flat.globalAlpha = alpha;
   flat.beginPath();

@@ -6,7 +6,9 @@
  * a camera. Out: pixels. Both have `load`, `colours`, `lit`, `draw`, `finish` and `dispose`.
  */
 
-/** @typedef {{cx: number, cy: number, scale: number, width: number, height: number}} Camera in device pixels */
+/**
+ * @typedef {{cx: number, cy: number, scale: number, width: number, height: number}} Camera in device pixels
+ */
 /** @typedef {{n: number, size: number, alpha: number, dim: number, litSize: number}} Look */
 /** @typedef {[number, number, number]} Rgb from 0 to 1 */
 
@@ -46,7 +48,13 @@ void main() {
 export class GlPainter {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
-    const gl = canvas.getContext("webgl2", { alpha: true, antialias: false, depth: false, stencil: false, powerPreference: "high-performance" });
+    const gl = canvas.getContext("webgl2", {
+      alpha: true,
+      antialias: false,
+      depth: false,
+      stencil: false,
+      powerPreference: "high-performance",
+    });
     if (!gl) throw new Error("no WebGL2");
     this.gl = gl;
     this.kind = "webgl2";
@@ -54,7 +62,8 @@ export class GlPainter {
     this.program = program;
     /** @type {Record<string, WebGLUniformLocation | null>} */
     this.at = {};
-    for (const name of ["centre", "factor", "size", "palette", "ground", "dim", "alpha"]) this.at[name] = gl.getUniformLocation(program, name);
+    for (const name of ["centre", "factor", "size", "palette", "ground", "dim", "alpha"])
+      this.at[name] = gl.getUniformLocation(program, name);
     this.all = vertexArray(gl, program);
     this.some = vertexArray(gl, program);
     this.nLit = 0;
@@ -100,7 +109,13 @@ export class GlPainter {
     this.pass(this.some, this.nLit, look.litSize, Math.min(1, 0.35 + 600 / this.nLit), 0);
   }
 
-  /** @param {any} points @param {number} n @param {number} size @param {number} alpha @param {number} dim */
+  /**
+   * @param {any} points
+   * @param {number} n
+   * @param {number} size
+   * @param {number} alpha
+   * @param {number} dim
+   */
   pass(points, n, size, alpha, dim) {
     const { gl, at } = this;
     gl.bindVertexArray(points.array);
@@ -123,14 +138,18 @@ export class GlPainter {
 /** @param {WebGL2RenderingContext} gl */
 function link(gl) {
   const program = gl.createProgram();
-  for (const [type, source] of /** @type {[number, string][]} */ ([[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]])) {
+  for (const [type, source] of /** @type {[number, string][]} */ ([
+    [gl.VERTEX_SHADER, VERTEX],
+    [gl.FRAGMENT_SHADER, FRAGMENT],
+  ])) {
     const shader = /** @type {WebGLShader} */ (gl.createShader(type));
     gl.shaderSource(shader, source);
     gl.compileShader(shader);
     gl.attachShader(program, shader);
   }
   gl.linkProgram(program);
-  if (!gl.getProgramParameter(program, gl.LINK_STATUS) && !gl.isContextLost()) throw new Error(gl.getProgramInfoLog(program) || "shader");
+  if (!gl.getProgramParameter(program, gl.LINK_STATUS) && !gl.isContextLost())
+    throw new Error(gl.getProgramInfoLog(program) || "shader");
   return program;
 }
 
@@ -152,7 +171,12 @@ function vertexArray(gl, program) {
   return { array, xy, ids };
 }
 
-/** @param {WebGL2RenderingContext} gl @param {any} points @param {Float32Array} xy @param {Uint32Array} ids */
+/**
+ * @param {WebGL2RenderingContext} gl
+ * @param {any} points
+ * @param {Float32Array} xy
+ * @param {Uint32Array} ids
+ */
 function fill(gl, points, xy, ids) {
   gl.bindVertexArray(null);
   gl.bindBuffer(gl.ARRAY_BUFFER, points.xy);
@@ -219,13 +243,27 @@ export class FlatPainter {
     this.flat.clearRect(0, 0, camera.width, camera.height);
     const n = Math.min(look.n, MOST);
     this.flat.globalAlpha = look.alpha;
-    this.squares(camera, this.xy, n, look.size, (i) => (look.dim > 0.5 ? this.faded : this.css[this.ids[i]]));
+    this.squares(camera, this.xy, n, look.size, (i) =>
+      look.dim > 0.5 ? this.faded : this.css[this.ids[i]],
+    );
     this.flat.globalAlpha = 0.9;
-    this.squares(camera, this.litXy, this.groups.length, look.litSize, (i) => this.litCss[this.groups[i]]);
+    this.squares(
+      camera,
+      this.litXy,
+      this.groups.length,
+      look.litSize,
+      (i) => this.litCss[this.groups[i]],
+    );
     this.flat.globalAlpha = 1;
   }
 
-  /** @param {Camera} camera @param {Float32Array} xy @param {number} n @param {number} size @param {(i: number) => string} colour */
+  /**
+   * @param {Camera} camera
+   * @param {Float32Array} xy
+   * @param {number} n
+   * @param {number} size
+   * @param {(i: number) => string} colour
+   */
   squares(camera, xy, n, size, colour) {
     let last = "";
     for (let i = 0; i < n; i += 1) {

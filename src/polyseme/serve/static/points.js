@@ -107,7 +107,10 @@ export class Points {
     this.light(this.groups);
   }
 
-  /** Light these points up and fade the others; an empty list lights all. @param {Group[]} groups */
+  /**
+   * Light these points up and fade the others; an empty list lights all.
+   * @param {Group[]} groups
+   */
   light(groups) {
     this.groups = groups;
     const n = groups.reduce((sum, group) => sum + group.points.length, 0);
@@ -123,7 +126,12 @@ export class Points {
       }
     });
     this.nLit = n;
-    if (!this.lost) this.painter.lit(xy, ids, groups.map((group) => group.colour));
+    if (!this.lost)
+      this.painter.lit(
+        xy,
+        ids,
+        groups.map((group) => group.colour),
+      );
     this.redraw();
   }
 
@@ -150,24 +158,45 @@ export class Points {
     const { top, right, bottom, left } = this.inset;
     const margin = Math.min(40, this.width * 0.05);
     const room = (/** @type {number} */ size) => Math.max(40, size - 2 * margin);
-    return Math.min(room(this.width - left - right) / (x1 - x0 || 1), room(this.height - top - bottom) / (y1 - y0 || 1));
+    return Math.min(
+      room(this.width - left - right) / (x1 - x0 || 1),
+      room(this.height - top - bottom) / (y1 - y0 || 1),
+    );
   }
 
   /** Show these bounds. @param {number[]} bounds @param {number} [time] in milliseconds */
   fit(bounds, time = 450) {
-    const scale = Math.min(this.scaleFor(bounds), this.space ? this.scaleFor(this.space.header.bounds) * 64 : Infinity);
+    const scale = Math.min(
+      this.scaleFor(bounds),
+      this.space ? this.scaleFor(this.space.header.bounds) * 64 : Infinity,
+    );
     if (this.space && bounds === this.space.header.bounds) this.fitScale = scale;
     const { top, right, bottom, left } = this.inset;
-    this.fly((bounds[0] + bounds[2] + (right - left) / scale) / 2, (bounds[1] + bounds[3] + (top - bottom) / scale) / 2, scale, time);
+    this.fly(
+      (bounds[0] + bounds[2] + (right - left) / scale) / 2,
+      (bounds[1] + bounds[3] + (top - bottom) / scale) / 2,
+      scale,
+      time,
+    );
   }
 
-  /** Go to a place. @param {number} cx @param {number} cy @param {number} scale @param {number} [time] */
+  /**
+   * Go to a place.
+   * @param {number} cx
+   * @param {number} cy
+   * @param {number} scale
+   * @param {number} [time]
+   */
   fly(cx, cy, scale, time = 450) {
     cancelAnimationFrame(this.flight);
     const from = { cx: this.cx, cy: this.cy, log: Math.log(this.scale) };
     const step = (/** @type {number} */ part) => {
       const ease = part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) * (1 - part);
-      this.set(from.cx + (cx - from.cx) * ease, from.cy + (cy - from.cy) * ease, Math.exp(from.log + (Math.log(scale) - from.log) * ease));
+      this.set(
+        from.cx + (cx - from.cx) * ease,
+        from.cy + (cy - from.cy) * ease,
+        Math.exp(from.log + (Math.log(scale) - from.log) * ease),
+      );
     };
     if (!time || CALM.matches) return step(1);
     const start = performance.now();
@@ -200,7 +229,12 @@ export class Points {
     this.set(this.cx - dx / this.scale, this.cy + dy / this.scale, this.scale);
   }
 
-  /** Zoom by a factor, a place on the canvas staying where it is. @param {number} factor @param {number} [x] @param {number} [y] */
+  /**
+   * Zoom by a factor, a place on the canvas staying where it is.
+   * @param {number} factor
+   * @param {number} [x]
+   * @param {number} [y]
+   */
   zoom(factor, x = this.width / 2, y = this.height / 2) {
     cancelAnimationFrame(this.flight);
     const scale = Math.min(this.fitScale * 400, Math.max(this.fitScale * 0.5, this.scale * factor));
@@ -211,12 +245,18 @@ export class Points {
 
   /** @param {number} x @param {number} y @returns {[number, number]} CSS pixels on the canvas */
   toScreen(x, y) {
-    return [(x - this.cx) * this.scale + this.width / 2, this.height / 2 - (y - this.cy) * this.scale];
+    return [
+      (x - this.cx) * this.scale + this.width / 2,
+      this.height / 2 - (y - this.cy) * this.scale,
+    ];
   }
 
   /** @param {number} x @param {number} y @returns {[number, number]} */
   toMap(x, y) {
-    return [(x - this.width / 2) / this.scale + this.cx, (this.height / 2 - y) / this.scale + this.cy];
+    return [
+      (x - this.width / 2) / this.scale + this.cx,
+      (this.height / 2 - y) / this.scale + this.cy,
+    ];
   }
 
   redraw() {
@@ -228,7 +268,11 @@ export class Points {
     this.frame = 0;
     const took = now - this.last;
     this.last = now;
-    if (this.moving && took < 400) this.budget = Math.max(8000, Math.min(4e6, this.budget * (took > 34 ? 0.85 : took < 22 ? 1.1 : 1)));
+    if (this.moving && took < 400)
+      this.budget = Math.max(
+        8000,
+        Math.min(4e6, this.budget * (took > 34 ? 0.85 : took < 22 ? 1.1 : 1)),
+      );
     this.draw();
   }
 
@@ -237,14 +281,33 @@ export class Points {
     const all = Math.min(this.space.n, this.most);
     const n = this.moving ? Math.min(all, Math.round(this.budget)) : all;
     const zoom = this.scale / this.fitScale;
-    const size = this.ratio * Math.min(9, (all > 100000 ? 1.3 : all > 20000 ? 1.8 : all > 4000 ? 2.6 : 4) * Math.max(1, zoom) ** 0.4);
-    const cover = (all * size * size) / (this.ratio * this.ratio * this.width * this.height * Math.max(1, zoom) ** 2);
+    const size =
+      this.ratio *
+      Math.min(
+        9,
+        (all > 100000 ? 1.3 : all > 20000 ? 1.8 : all > 4000 ? 2.6 : 4) * Math.max(1, zoom) ** 0.4,
+      );
+    const cover =
+      (all * size * size) /
+      (this.ratio * this.ratio * this.width * this.height * Math.max(1, zoom) ** 2);
     const alpha = Math.min(0.85, Math.max(0.16, 0.42 / Math.sqrt(cover)));
     const more = Math.min(2, Math.sqrt(all / n));
     const lit = this.groups.length > 0;
     this.painter.draw(
-      { cx: this.cx, cy: this.cy, scale: this.scale * this.ratio, width: this.canvas.width, height: this.canvas.height },
-      { n, size: size * Math.sqrt(more), alpha: Math.min(0.85, alpha * more) * (lit ? (isDark() ? 0.4 : 0.45) : 1), dim: lit ? 0.85 : 0, litSize: this.litSize(size) },
+      {
+        cx: this.cx,
+        cy: this.cy,
+        scale: this.scale * this.ratio,
+        width: this.canvas.width,
+        height: this.canvas.height,
+      },
+      {
+        n,
+        size: size * Math.sqrt(more),
+        alpha: Math.min(0.85, alpha * more) * (lit ? (isDark() ? 0.4 : 0.45) : 1),
+        dim: lit ? 0.85 : 0,
+        litSize: this.litSize(size),
+      },
     );
     this.frames += 1;
     if (n === all) this.full += 1;
@@ -254,7 +317,10 @@ export class Points {
   /** Few lit points are large, many are small. @param {number} size */
   litSize(size) {
     const n = this.nLit || 1;
-    return Math.max(size * 1.25, this.dot * this.ratio * Math.min(10, Math.max(2.2, 13 - 3.2 * Math.log10(n))));
+    return Math.max(
+      size * 1.25,
+      this.dot * this.ratio * Math.min(10, Math.max(2.2, 13 - 3.2 * Math.log10(n))),
+    );
   }
 
   /** Wait until the last frame is on the canvas; for measuring. */
@@ -324,8 +390,10 @@ function makeGrid(space) {
   const { n, xy } = space;
   const [x0, y0, x1, y1] = space.header.bounds;
   const side = Math.max(1, Math.min(1024, Math.round(Math.sqrt(n / 3))));
-  const column = (/** @type {number} */ x) => Math.max(0, Math.min(side - 1, Math.floor(((x - x0) / (x1 - x0 || 1)) * side)));
-  const row = (/** @type {number} */ y) => Math.max(0, Math.min(side - 1, Math.floor(((y - y0) / (y1 - y0 || 1)) * side)));
+  const column = (/** @type {number} */ x) =>
+    Math.max(0, Math.min(side - 1, Math.floor(((x - x0) / (x1 - x0 || 1)) * side)));
+  const row = (/** @type {number} */ y) =>
+    Math.max(0, Math.min(side - 1, Math.floor(((y - y0) / (y1 - y0 || 1)) * side)));
   const starts = new Uint32Array(side * side + 1);
   const cell = new Uint32Array(n);
   for (let i = 0; i < n; i += 1) {
@@ -337,11 +405,17 @@ function makeGrid(space) {
   const order = new Uint32Array(n);
   for (let i = 0; i < n; i += 1) order[next[cell[i]]++] = i;
   return {
-    space, xy,
+    space,
+    xy,
     /** @param {number} x @param {number} y @param {number} r @param {(i: number) => void} visit */
     near(x, y, r, visit) {
       for (let a = row(y - r); a <= row(y + r); a += 1) {
-        for (let k = starts[a * side + column(x - r)]; k < starts[a * side + column(x + r) + 1]; k += 1) visit(order[k]);
+        for (
+          let k = starts[a * side + column(x - r)];
+          k < starts[a * side + column(x + r) + 1];
+          k += 1
+        )
+          visit(order[k]);
       }
     },
   };

@@ -18,22 +18,30 @@ import { exportMenu } from "./export.js";
 
 /** @param {HTMLElement} root @param {Context} context */
 export function mount(root, context) {
-  const stage = h("div", { class: "review-stage" });
-  const unsent = h("div", { class: "unsent", role: "alert" });
-  const sections = h("nav", { class: "segments", aria_label: "Review by" });
+  const stage = h("div.review-stage");
+  const unsent = h("div.unsent", { role: "alert" });
+  const sections = h("nav.segments", { aria_label: "Review by" });
   const box = outboxOf(context);
   let leave = () => {};
 
   const showUnsent = () => {
-    /** @type {any} */ (window).__studio.review = { waiting: box.waiting.length, failed: Boolean(box.error), seen: box.seen };
-    clear(
-      unsent,
+    /** @type {any} */ (window).__studio.review = {
+      waiting: box.waiting.length,
+      failed: Boolean(box.error),
+      seen: box.seen,
+    };
+    clear(unsent,
       box.error &&
-        h("div", { class: "notice notice-error" },
-          h("p", null, h("strong", null, `${plural(box.waiting.length, "answer")} not saved. `), box.error.message),
-          h("div", { class: "row" },
-            h("button", { type: "button", class: "primary", onclick: () => box.send() }, "Try again"),
-            h("button", { type: "button", onclick: () => box.discard() }, "Discard"))),
+        h("div.notice.notice-error",
+          h("p",
+            h("strong", `${plural(box.waiting.length, "answer")} not saved. `),
+            box.error.message,
+          ),
+          h("div.row",
+            h("button.primary", { onclick: () => box.send() }, "Try again"),
+            h("button", { onclick: () => box.discard() }, "Discard"),
+          ),
+        ),
       conflictLines(box),
     );
   };
@@ -46,11 +54,21 @@ export function mount(root, context) {
     const [by, ...rest] = route.args;
     const name = rest.join("/");
     const items = by === "item" || by === "untagged";
-    const links = [["#/review", "By tag", !items], ["#/review/item", "By item", items]];
-    clear(sections, links.map(([href, text, here]) => h("a", { href, aria_current: here ? "page" : null }, text)));
+    const links = [
+      ["#/review", "By tag", !items],
+      ["#/review/item", "By item", items],
+    ];
+    clear(sections,
+      links.map(([href, text, here]) => h("a", { href, aria_current: here ? "page" : null }, text)),
+    );
     clear(stage);
     if (!context.model.collection) {
-      clear(stage, empty("No items to review", "Start the service with a folder or a table of items (“--items”), and they appear here."));
+      clear(stage,
+        empty(
+          "No items to review",
+          "Start the service with a folder or a table of items (“--items”), and they appear here.",
+        ),
+      );
       return;
     }
     if (by === "label" && name) leave = byTag(stage, context, box, name);
@@ -59,11 +77,21 @@ export function mount(root, context) {
     else leave = chooseTag(stage, context);
   };
 
-  add(root, h("div", { class: "page" },
-    h("header", { class: "view-head" }, h("h1", null, "Review"), sections, h("div", { class: "grow" }), context.model.collection && exportMenu(context)),
-    context.model.collection && !context.can("review") && h("p", { class: "notice" }, "You may look, but not answer: your token lacks the scope “review”."),
-    unsent,
-    stage));
+  add(root,
+    h("div.page",
+      h("header.view-head",
+        h("h1", "Review"),
+        sections,
+        h("div.grow"),
+        context.model.collection && exportMenu(context),
+      ),
+      context.model.collection &&
+        !context.can("review") &&
+        h("p.notice", "You may look, but not answer: your token lacks the scope “review”."),
+      unsent,
+      stage,
+    ),
+  );
   showUnsent();
   update(context.route);
   const stop = box.follow();

@@ -40,7 +40,9 @@ export function loadSpace(context) {
 /** @param {import("./api.js").Api} api @returns {Promise<Space>} */
 async function readSpace(api) {
   const header = await api.get(api.model("space"));
-  const bytes = await (await api.binary(api.model("space/points"), { params: { v: header.version } })).arrayBuffer();
+  const bytes = await (
+    await api.binary(api.model("space/points"), { params: { v: header.version } })
+  ).arrayBuffer();
   const n = Math.min(header.n_points, Math.floor(bytes.byteLength / 16));
   const order = shuffled(n);
   const from = {
@@ -61,9 +63,17 @@ async function readSpace(api) {
   const ofLabel = grouped(label, header.labels.length);
   const ofDocument = grouped(document, header.n_documents);
   return {
-    header, n, xy, label, document, ofLabel, ofDocument,
+    header,
+    n,
+    xy,
+    label,
+    document,
+    ofLabel,
+    ofDocument,
     labels: header.labels,
-    indexOf: new Map(header.labels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, i])),
+    indexOf: new Map(
+      header.labels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, i]),
+    ),
     tags: (one) => [...new Set(Array.from(ofDocument(one), (i) => header.labels[label[i]]))],
   };
 }
@@ -102,7 +112,9 @@ function grouped(values, n) {
   };
   return (value) => {
     starts = starts || make();
-    return value >= 0 && value < n ? positions.subarray(starts[value], starts[value + 1]) : new Uint32Array(0);
+    return value >= 0 && value < n
+      ? positions.subarray(starts[value], starts[value + 1])
+      : new Uint32Array(0);
   };
 }
 
@@ -124,13 +136,18 @@ export function centre(xy, points) {
  * @param {Float32Array} xy @param {Uint32Array | number[]} points
  */
 export function island(xy, points) {
-  const all = points.length > 4000 ? points.filter((_, k) => k % Math.ceil(points.length / 4000) === 0) : points;
+  const all =
+    points.length > 4000
+      ? points.filter((_, k) => k % Math.ceil(points.length / 4000) === 0)
+      : points;
   const xs = Array.from(all, (i) => xy[2 * i]).sort((a, b) => a - b);
   const ys = Array.from(all, (i) => xy[2 * i + 1]).sort((a, b) => a - b);
   const mx = xs[xs.length >> 1];
   const my = ys[ys.length >> 1];
   const far = (/** @type {number} */ i) => (xy[2 * i] - mx) ** 2 + (xy[2 * i + 1] - my) ** 2;
-  const near = Array.from(all).sort((a, b) => far(a) - far(b)).slice(0, Math.max(1, Math.ceil(all.length * 0.65)));
+  const near = Array.from(all)
+    .sort((a, b) => far(a) - far(b))
+    .slice(0, Math.max(1, Math.ceil(all.length * 0.65)));
   const middle = /** @type {{x: number, y: number}} */ (centre(xy, near));
   let xx = 0;
   let yy = 0;
