@@ -158,11 +158,11 @@ function showHelp() {
   if ($("dialog[open]")) return;
   const rows = (/** @type {{keys: string, does: string}[]} */ list) =>
     h("dl.keys",
-      list.map((one) => [
+      list.map((shortcut) => [
         h("dt",
-          one.keys.split(" ").map((key) => (key === "…" ? " … " : h("kbd", key))),
+          shortcut.keys.split(" ").map((key) => (key === "…" ? " … " : h("kbd", key))),
         ),
-        h("dd", one.does),
+        h("dd", shortcut.does),
       ]),
     );
   dialog("Keys", () =>
@@ -191,11 +191,11 @@ function onKey(event) {
 }
 
 function drawTabs() {
-  const here = route().view;
+  const currentView = route().view;
   clear(
     $("nav.tabs"),
     Object.entries(VIEWS).map(([name, view]) =>
-      h("a", { href: `#/${name}`, aria_current: name === here ? "page" : null },
+      h("a", { href: `#/${name}`, aria_current: name === currentView ? "page" : null },
         icon(name),
         h("span", view.title),
       ),
@@ -204,7 +204,7 @@ function drawTabs() {
 }
 
 function drawEnd() {
-  const ids = models.map((one) => one.id);
+  const ids = models.map((model) => model.id);
   const chooser =
     ids.length > 1
       ? h("select.model-choice", {
@@ -230,7 +230,7 @@ function choose(id) {
 
 /** @param {string} id */
 function use(id) {
-  const model = models.find((one) => one.id === id) || models[0];
+  const model = models.find((candidate) => candidate.id === id) || models[0];
   api.modelId = model.id;
   context = {
     api,
@@ -244,12 +244,12 @@ function use(id) {
     can: (/** @type {string} */ scope) => context.model.scopes.includes(scope),
     shortcuts: (/** @type {any} */ list) => (viewKeys = list),
     refreshModel: async () => {
-      const fresh = await api.get(api.model());
-      models = models.map((one) => (one.id === fresh.id ? fresh : one));
-      if (context.model.id === fresh.id) context.model = fresh;
+      const freshModel = await api.get(api.model());
+      models = models.map((model) => (model.id === freshModel.id ? freshModel : model));
+      if (context.model.id === freshModel.id) context.model = freshModel;
       context.models = models;
-      studio.version = fresh.version;
-      return fresh;
+      studio.version = freshModel.version;
+      return freshModel;
     },
   };
   studio.model = model.id;
@@ -258,30 +258,30 @@ function use(id) {
 
 /** @param {boolean} [anew] mount again although the view is the same */
 async function show(anew = false) {
-  const here = route();
-  const same = !anew && mounted && studio.view === here.view;
-  context.route = here;
+  const newRoute = route();
+  const same = !anew && mounted && studio.view === newRoute.view;
+  context.route = newRoute;
   drawTabs();
-  if (same && mounted.update) return mounted.update(here);
+  if (same && mounted.update) return mounted.update(newRoute);
   turn += 1;
-  const mine = turn;
+  const ownTurn = turn;
   leave();
-  studio.view = here.view;
+  studio.view = newRoute.view;
   setReady(false);
   viewKeys = [];
-  document.title = `${VIEWS[here.view].title} · polyseme studio`;
-  const root = h("div", { class: `view view-${here.view}` }, loading());
+  document.title = `${VIEWS[newRoute.view].title} · polyseme studio`;
+  const root = h("div", { class: `view view-${newRoute.view}` }, loading());
   clear($("main"), root);
   try {
-    const view = await VIEWS[here.view].load();
-    if (mine !== turn) return;
+    const view = await VIEWS[newRoute.view].load();
+    if (ownTurn !== turn) return;
     clear(root);
     const result = await view.mount(root, context);
-    const one = typeof result === "function" ? { unmount: result } : result || {};
-    if (mine !== turn) one.unmount?.();
-    else mounted = one;
+    const mounting = typeof result === "function" ? { unmount: result } : result || {};
+    if (ownTurn !== turn) mounting.unmount?.();
+    else mounted = mounting;
   } catch (error) {
-    if (mine !== turn) return;
+    if (ownTurn !== turn) return;
     studio.errors.push(String(error));
     clear(root,
       failed(error, () => show(true)),

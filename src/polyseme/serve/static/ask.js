@@ -23,7 +23,7 @@ import { chipBox } from "./chips.js";
 import { intake } from "./intake.js";
 import { landing } from "./landing.js";
 import { evidenceOf } from "./evidence.js";
-import { to } from "./cards.js";
+import { hashOf } from "./cards.js";
 
 const SHOWN = 15; // tags when no precision is asked for
 const MOST = 50; // tags when one is
@@ -55,7 +55,8 @@ class AskView {
     this.intake = intake({
       model: context.model,
       area: root,
-      take: (one) => this.change({ file: one.file, features: one.features, item: undefined }),
+      take: (content) =>
+        this.change({ file: content.file, features: content.features, item: undefined }),
       complain: (text) => context.toast(text, { error: true }),
     });
     this.more = h("div.also", { hidden: true });
@@ -121,12 +122,12 @@ class AskView {
 
   /** @param {import("./app.js").Route} route */
   update(route) {
-    const [what, ...values] = route.args;
-    if (what === "tags" && values.length) {
+    const [kind, ...values] = route.args;
+    if (kind === "tags" && values.length) {
       this.chips.set(values, true);
       this.given.tags = values;
       if (values.join("/") !== this.own) this.clearThing();
-    } else if (what === "item" && values.length) {
+    } else if (kind === "item" && values.length) {
       Object.assign(this.given, { item: values.join("/"), file: undefined, features: undefined });
       this.intake.show(this.given);
       this.picture(values.join("/"));
@@ -154,9 +155,9 @@ class AskView {
     this.intake.show(this.given);
   }
 
-  /** @param {any} what */
-  change(what) {
-    Object.assign(this.given, what);
+  /** @param {any} fields */
+  change(fields) {
+    Object.assign(this.given, fields);
     this.own = this.given.tags.join("/");
     const hash = this.own
       ? `#/ask/tags/${this.given.tags.map(encodeURIComponent).join("/")}`
@@ -180,15 +181,15 @@ class AskView {
   sayPrecision() {
     const { model } = this.context;
     const p = this.precise ? this.given.precision / 100 : 0;
-    const most = model.quality?.highest_precision_unseen ?? null;
+    const highest = model.quality?.highest_precision_unseen ?? null;
     const others = model.kinds.unseen + model.kinds.oov > 0;
     let text = `The ${SHOWN} likeliest tags are shown.`;
     if (p) text = `Of the tags shown, ${percent(p)} should be true.`;
     if (!this.precise) text += " A precision can be promised of an item, not of tags alone.";
-    if (p && others && most === 0)
+    if (p && others && highest === 0)
       text += " Unseen tags are left out: nothing can be promised of them.";
-    else if (p && others && most !== null && p > most)
-      text += ` Unseen tags are left out: no more than ${percent(most)} can be promised of them.`;
+    else if (p && others && highest !== null && p > highest)
+      text += ` Unseen tags are left out: no more than ${percent(highest)} can be promised of them.`;
     this.promise.textContent = text;
     this.slider.disabled = !this.precise;
     this.level.textContent = p ? percent(p) : "not asked";
@@ -199,13 +200,13 @@ class AskView {
     return this.given.tags.length > 0 || this.given.file || this.given.features || this.given.item;
   }
 
-  /** The body of a question about what was given. @param {Record<string, any>} more */
-  body(more) {
+  /** The body of a question about what was given. @param {Record<string, any>} options */
+  body(options) {
     const { tags, file, features, item } = this.given;
-    const all = { tags, features, item, ...more };
+    const fields = { tags, features, item, ...options };
     if (!file)
       return Object.fromEntries(
-        Object.entries(all).filter(
+        Object.entries(fields).filter(
           ([, value]) =>
             value !== undefined && value !== null && !(Array.isArray(value) && !value.length),
         ),
@@ -213,7 +214,7 @@ class AskView {
     const form = new FormData();
     form.append("file", file);
     for (const tag of tags) form.append("tags", tag);
-    for (const [key, value] of Object.entries(more))
+    for (const [key, value] of Object.entries(options))
       if (value !== undefined && value !== null) form.append(key, String(value));
     return form;
   }
@@ -263,27 +264,26 @@ class AskView {
     this.more.hidden = !tags.length;
     if (!tags.length) return clear(this.more);
     /** @type {any[]} */
-    let found = [];
+    let completions = [];
     try {
-      found = (await api.post(api.model("complete"), { tags, k: 6 }, { signal })).suggestions.slice(
-        0,
-        6,
-      );
+      completions = (
+        await api.post(api.model("complete"), { tags, k: 6 }, { signal })
+      ).suggestions.slice(0, 6);
     } catch (error) {
       if (isAbort(error)) return;
     }
     if (signal.aborted) return;
-    this.more.hidden = !found.length;
+    this.more.hidden = !completions.length;
     clear(this.more,
       h("h2.minor", "Also complete"),
       h("div.chips",
-        found.map((one) =>
+        completions.map((completion) =>
           h("button.chip.chip-add", {
-              aria_label: `Add ${one.label}`,
-              title: `${probabilityText(one.probability)}, ${one.kind}`,
-              onclick: () => this.chips.put([one.label]),
+              aria_label: `Add ${completion.label}`,
+              title: `${probabilityText(completion.probability)}, ${completion.kind}`,
+              onclick: () => this.chips.put([completion.label]),
             },
-            `+ ${one.label}`,
+            `+ ${completion.label}`,
           ),
         ),
       ),
@@ -317,19 +317,22 @@ class AskView {
 
   /** @param {any} answer */
   show(answer) {
-    const given = new Set(this.given.tags.map((tag) => tag.toLowerCase()));
-    const found = answer.suggestions.filter(
-      (/** @type {any} */ one) => !given.has(one.label.toLowerCase()),
+    const givenTags = new Set(this.given.tags.map((tag) => tag.toLowerCase()));
+    const suggestions = answer.suggestions.filter(
+      (/** @type {any} */ suggestion) => !givenTags.has(suggestion.label.toLowerCase()),
     );
     const unknown = answer.unknown_tags;
     this.chips.mark(unknown);
-    this.status.textContent = found.length
-      ? `Likeliest: ${found
+    this.status.textContent = suggestions.length
+      ? `Likeliest: ${suggestions
           .slice(0, 3)
-          .map((/** @type {any} */ one) => `${one.label} ${probabilityText(one.probability)}`)
+          .map(
+            (/** @type {any} */ suggestion) =>
+              `${suggestion.label} ${probabilityText(suggestion.probability)}`,
+          )
           .join(", ")}`
       : "No tag is sure enough.";
-    this.hook.ask = { suggestions: found, unknown, place: answer.place, busy: false };
+    this.hook.ask = { suggestions, unknown, place: answer.place, busy: false };
     clear(this.results,
       h("header", h("h2", "Suggested tags"), h("p.muted.small", "with the probability of each")),
       unknown.length
@@ -337,38 +340,38 @@ class AskView {
             `No known tag set holds ${unknown.map((/** @type {string} */ tag) => `“${tag}”`).join(", ")}, so ${unknown.length > 1 ? "they say" : "it says"} nothing here.`,
           )
         : null,
-      found.length
+      suggestions.length
         ? [
             h("ol.ranking",
-              found.map((/** @type {any} */ one) => this.row(one)),
+              suggestions.map((/** @type {any} */ suggestion) => this.row(suggestion)),
             ),
-            kindLegend(found.map((/** @type {any} */ one) => one.kind)),
+            kindLegend(suggestions.map((/** @type {any} */ suggestion) => suggestion.kind)),
           ]
         : empty("No tag is sure enough", "Ask for less precision to see more."),
     );
   }
 
-  /** @param {any} one */
-  row(one) {
+  /** @param {any} suggestion */
+  row(suggestion) {
     const why = h("div.why", { hidden: true });
     const because = h("button.quiet", {
         aria_expanded: "false",
-        aria_label: `Because: why ${one.label}?`,
-        onclick: () => this.because(one.label, because, why),
+        aria_label: `Because: why ${suggestion.label}?`,
+        onclick: () => this.because(suggestion.label, because, why),
       },
       "because…",
     );
     return h("li",
       h("div.rank-row",
         h("span.rank-label",
-          h("a", { href: to("map/label", one.label) }, one.label),
-          kindBadge(one.kind),
+          h("a", { href: hashOf("map/label", suggestion.label) }, suggestion.label),
+          kindBadge(suggestion.kind),
         ),
-        bar(one.probability),
-        h("span.rank-p", probabilityText(one.probability)),
+        bar(suggestion.probability),
+        h("span.rank-p", probabilityText(suggestion.probability)),
         because,
-        iconButton("plus", `Add ${one.label} to the tags`, {
-          onclick: () => this.chips.put([one.label]),
+        iconButton("plus", `Add ${suggestion.label} to the tags`, {
+          onclick: () => this.chips.put([suggestion.label]),
         }),
       ),
       why,
@@ -377,10 +380,10 @@ class AskView {
 
   /** @param {string} label @param {HTMLElement} button @param {HTMLElement} why */
   async because(label, button, why) {
-    const open = why.hidden;
-    why.hidden = !open;
-    button.setAttribute("aria-expanded", String(open));
-    if (!open) return;
+    const isOpen = why.hidden;
+    why.hidden = !isOpen;
+    button.setAttribute("aria-expanded", String(isOpen));
+    if (!isOpen) return;
     clear(why, loading("Adding up the evidence…"));
     const { api } = this.context;
     try {
@@ -394,10 +397,10 @@ class AskView {
   async where(answer, signal) {
     const { api } = this.context;
     /** @type {any[]} */
-    let near = [];
+    let neighbours = [];
     if (answer.place) {
       try {
-        near = (await api.post(api.model("neighbours"), this.body({ k: 6 }), { signal }))
+        neighbours = (await api.post(api.model("neighbours"), this.body({ k: 6 }), { signal }))
           .neighbours;
       } catch (error) {
         if (isAbort(error)) return;
@@ -406,7 +409,7 @@ class AskView {
     if (!signal.aborted)
       this.landing.show(
         answer.place,
-        near,
+        neighbours,
         this.given.tags.length
           ? `Tags: ${this.given.tags.join(", ")}.`
           : this.given.file?.name || "A row of numbers.",

@@ -19,20 +19,23 @@ import { h } from "./dom.js";
  * @returns {(Anchor & {shown: number})[]}
  */
 export function anchorsOf(space, choose) {
-  const most = Math.max(1, ...space.header.anchors.map((/** @type {any} */ one) => one.count));
+  const highestCount = Math.max(
+    1,
+    ...space.header.anchors.map((/** @type {any} */ anchor) => anchor.count),
+  );
   return [...space.header.anchors]
     .sort((a, b) => a.level - b.level || b.count - a.count)
-    .map((one, i) => {
-      const part = Math.sqrt(one.count / most);
-      const least = one.level > 3 ? 3 : one.level > 0 ? 1 : 0;
+    .map((anchor, i) => {
+      const part = Math.sqrt(anchor.count / highestCount);
+      const smallest = anchor.level > 3 ? 3 : anchor.level > 0 ? 1 : 0;
       return {
-        key: `${i} ${one.label}`,
-        text: one.label,
-        x: one.x,
-        y: one.y,
-        shown: one.level,
-        level: Math.max(least, part > 0.6 ? 0 : part > 0.35 ? 1 : part > 0.15 ? 2 : 3),
-        choose: () => choose(one.label),
+        key: `${i} ${anchor.label}`,
+        text: anchor.label,
+        x: anchor.x,
+        y: anchor.y,
+        shown: anchor.level,
+        level: Math.max(smallest, part > 0.6 ? 0 : part > 0.35 ? 1 : part > 0.15 ? 2 : 3),
+        choose: () => choose(anchor.label),
       };
     });
 }
@@ -43,24 +46,24 @@ const measure = /** @type {CanvasRenderingContext2D} */ (
 );
 
 export class Captions {
-  /** @param {HTMLElement} layer @param {number} [most] */
-  constructor(layer, most = 48) {
+  /** @param {HTMLElement} layer @param {number} [maxCaptions] */
+  constructor(layer, maxCaptions = 48) {
     this.layer = layer;
-    this.most = most;
+    this.most = maxCaptions;
     /** @type {Map<string, any>} */
     this.shown = new Map();
     /** @type {Map<string, number>} */
     this.widths = new Map();
   }
 
-  /** @param {Anchor} one */
-  width(one) {
-    const key = `${one.level} ${one.text}`;
+  /** @param {Anchor} anchor */
+  width(anchor) {
+    const key = `${anchor.level} ${anchor.text}`;
     let width = this.widths.get(key);
     if (width === undefined) {
-      const size = [19, 16, 14.5, 13][Math.min(3, one.level)];
+      const size = [19, 16, 14.5, 13][Math.min(3, anchor.level)];
       measure.font = `600 ${size}px Georgia, serif`;
-      width = measure.measureText(one.text).width + 14;
+      width = measure.measureText(anchor.text).width + 14;
       this.widths.set(key, width);
     }
     return width;
@@ -72,51 +75,51 @@ export class Captions {
    */
   place(points, anchors) {
     /** @type {[number, number, number, number][]} */
-    const taken = [];
-    const wanted = new Set();
-    for (const one of anchors) {
-      if (taken.length >= this.most) break;
-      let [x, y] = points.toScreen(one.x, one.y);
-      const w = this.width(one) / 2;
-      if (one.above) y -= one.above;
+    const boxes = [];
+    const visibleKeys = new Set();
+    for (const anchor of anchors) {
+      if (boxes.length >= this.most) break;
+      let [x, y] = points.toScreen(anchor.x, anchor.y);
+      const w = this.width(anchor) / 2;
+      if (anchor.above) y -= anchor.above;
       if (x < 8 || y < 8 || x > points.width - 8 || y > points.height - 8) continue;
-      if (one.keep) x = Math.max(w + 4, Math.min(points.width - w - 4, x));
-      const t = HEIGHT[Math.min(3, one.level)] / 2;
+      if (anchor.keep) x = Math.max(w + 4, Math.min(points.width - w - 4, x));
+      const t = HEIGHT[Math.min(3, anchor.level)] / 2;
       const box = /** @type {[number, number, number, number]} */ ([x - w, y - t, x + w, y + t]);
       if (
-        taken.some(
+        boxes.some(
           (other) =>
             box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1],
         )
       )
         continue;
-      taken.push(box);
-      wanted.add(one.key);
-      const element = this.element(one);
+      boxes.push(box);
+      visibleKeys.add(anchor.key);
+      const element = this.element(anchor);
       element.style.setProperty(
         "transform",
         `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px) translate(-50%, -50%)`,
       );
     }
     for (const [key, element] of this.shown) {
-      if (wanted.has(key)) continue;
+      if (visibleKeys.has(key)) continue;
       element.remove();
       this.shown.delete(key);
     }
   }
 
-  /** @param {Anchor} one */
-  element(one) {
-    let element = this.shown.get(one.key);
+  /** @param {Anchor} anchor */
+  element(anchor) {
+    let element = this.shown.get(anchor.key);
     if (!element) {
       element = h("button", {
           tabindex: "-1",
-          class: `caption caption-${Math.min(3, one.level)} ${one.className || ""}`,
-          onclick: one.choose,
+          class: `caption caption-${Math.min(3, anchor.level)} ${anchor.className || ""}`,
+          onclick: anchor.choose,
         },
-        one.text,
+        anchor.text,
       );
-      this.shown.set(one.key, element);
+      this.shown.set(anchor.key, element);
       this.layer.append(element);
     }
     return element;

@@ -15,7 +15,7 @@ import { untaggedLink } from "./items.js";
  * @param {string} start
  * @param {string} label
  */
-export function to(start, label) {
+export function hashOf(start, label) {
   return `#/${start}/${encodeURIComponent(label)}`;
 }
 
@@ -24,20 +24,24 @@ export function tagSet(labels, strong) {
   return h("span.tagset",
     labels.map((label, i) => [
       i ? ", " : "",
-      h("a", { href: to("map/label", label), class: label === strong ? "strong" : null }, label),
+      h("a", { href: hashOf("map/label", label), class: label === strong ? "strong" : null },
+        label,
+      ),
     ]),
   );
 }
 
 /**
  * A known tag set as one link to its place.
- * @param {{document: number, labels: string[]}} one
+ * @param {{document: number, labels: string[]}} tagSet
  * @param {(tag: string) => boolean} [strong]
  */
-export function setLink(one, strong = () => false) {
-  return h("a",
-    { href: `#/map/document/${one.document}`, aria_label: `Tag set: ${one.labels.join(", ")}` },
-    one.labels.map((tag, i) => [i ? " · " : "", strong(tag) ? h("span.strong", tag) : tag]),
+export function setLink(tagSet, strong = () => false) {
+  return h("a", {
+      href: `#/map/document/${tagSet.document}`,
+      aria_label: `Tag set: ${tagSet.labels.join(", ")}`,
+    },
+    tagSet.labels.map((tag, i) => [i ? " · " : "", strong(tag) ? h("span.strong", tag) : tag]),
   );
 }
 
@@ -54,7 +58,7 @@ function barList(rows) {
   return h("ul.barlist",
     rows.map((row) =>
       h("li", { title: row.title },
-        h("a", { href: to("map/label", row.label) }, row.label),
+        h("a", { href: hashOf("map/label", row.label) }, row.label),
         bar(row.part),
         h("span.muted", row.text),
       ),
@@ -85,7 +89,9 @@ export function overview(model, space) {
     ),
     section("Labels with most dots",
       h("div.chips",
-        frequent.map((one) => h("a.chip", { href: to("map/label", one.label) }, one.label)),
+        frequent.map((label) =>
+          h("a.chip", { href: hashOf("map/label", label.label) }, label.label),
+        ),
       ),
     ),
     h("p.muted.small",
@@ -96,11 +102,11 @@ export function overview(model, space) {
 
 /**
  * A label, as a dictionary has it: the word, its kind, its senses.
- * @param {any} card @param {object} does
- * @param {(sense: number) => void} does.sense go to the island of a sense
+ * @param {any} card @param {object} actions
+ * @param {(sense: number) => void} actions.sense go to the island of a sense
  * @param {{document: number, labels: string[]}[]} hits some of its tag sets
  */
-export function labelCard(card, does, hits) {
+export function labelCard(card, actions, hits) {
   const several = card.senses.length > 1;
   const facts = [plural(card.count, "tag set")];
   if (card.verdicts && card.verdicts.yes + card.verdicts.no)
@@ -116,16 +122,16 @@ export function labelCard(card, does, hits) {
       quality(card),
     ),
     h("div.actions.actions-label",
-      h("a.button.primary", { href: to("review/label", card.label) }, "Review"),
-      h("a.button", { href: to("ask/tags", card.label) }, "Ask with this tag"),
-      h("a.button", { href: to("vocabulary", card.label) }, "Open in vocabulary"),
+      h("a.button.primary", { href: hashOf("review/label", card.label) }, "Review"),
+      h("a.button", { href: hashOf("ask/tags", card.label) }, "Ask with this tag"),
+      h("a.button", { href: hashOf("vocabulary", card.label) }, "Open in vocabulary"),
     ),
     section(
       several ? `${card.senses.length} senses` : "Sense",
       h("ol.senses",
         card.senses.map((/** @type {any} */ sense, /** @type {number} */ i) =>
           h("li", { style: { "--sense": `var(${SENSES[i % SENSES.length]})` } },
-            h("button.sense-row", { title: "Show it on the map", onclick: () => does.sense(i) },
+            h("button.sense-row", { title: "Show it on the map", onclick: () => actions.sense(i) },
               h("span.sense-number", h("span.sr", "Sense "), String(i + 1)),
               " ",
               h("span.sense-words", sense.words.join(", ")),
@@ -148,23 +154,22 @@ export function labelCard(card, does, hits) {
     card.companions?.length
       ? section("Stands beside",
           barList(
-            card.companions
-              .slice(0, 8)
-              .map((/** @type {any} */ one) => ({
-                label: one.label,
-                part: one.share,
-                text: percent(one.share),
-                title: `${percent(one.share)} of its tag sets hold ${one.label}`,
-              })),
+            card.companions.slice(0, 8).map((/** @type {any} */ companion) => ({
+              label: companion.label,
+              part: companion.share,
+              text: percent(companion.share),
+              title: `${percent(companion.share)} of its tag sets hold ${companion.label}`,
+            })),
           ),
         )
       : null,
     card.similar?.length
       ? section("Used alike",
           h("div.chips",
-            card.similar.map((/** @type {any} */ one) =>
-              h("a.chip", { href: to("map/label", one.label), title: `alike: ${one.alike}` },
-                one.label,
+            card.similar.map((/** @type {any} */ similar) =>
+              h("a.chip",
+                { href: hashOf("map/label", similar.label), title: `alike: ${similar.alike}` },
+                similar.label,
               ),
             ),
           ),
@@ -183,17 +188,17 @@ function words(title, list) {
 
 /** How well the label is ranked, if that is known. @param {any} card */
 function quality(card) {
-  const said = [];
+  const parts = [];
   if (card.quality !== null && card.quality !== undefined)
-    said.push(`C-MAP ${card.quality.toFixed(2)}`);
+    parts.push(`C-MAP ${card.quality.toFixed(2)}`);
   if (card.quality_unseen !== null && card.quality_unseen !== undefined)
-    said.push(`${card.quality_unseen.toFixed(2)} if it were unseen`);
-  if (!said.length) return null;
+    parts.push(`${card.quality_unseen.toFixed(2)} if it were unseen`);
+  if (!parts.length) return null;
   return h("p.muted", {
       title:
         "C-MAP on items held out: how high the items that carry the tag stand when all are ranked for it; 1 is best",
     },
-    said.join(" · "),
+    parts.join(" · "),
   );
 }
 
@@ -218,27 +223,27 @@ function hitList(title, hits, total, strong) {
   );
 }
 
-/** One known tag set and those near it. @param {any} one */
-export function documentCard(one) {
+/** One known tag set and those near it. @param {any} document */
+export function documentCard(document) {
   return h("div.panel-body",
     h("header",
-      h("p.muted", "Known tag set", one.id ? h("span.mono", ` ${one.id}`) : null),
-      h("h1.headword.set", tagSet(one.labels)),
+      h("p.muted", "Known tag set", document.id ? h("span.mono", ` ${document.id}`) : null),
+      h("h1.headword.set", tagSet(document.labels)),
     ),
     h("div.row.actions",
-      h("a.button", { href: `#/ask/tags/${one.labels.map(encodeURIComponent).join("/")}` },
+      h("a.button", { href: `#/ask/tags/${document.labels.map(encodeURIComponent).join("/")}` },
         "Ask with these tags",
       ),
     ),
-    one.neighbours?.length
+    document.neighbours?.length
       ? section("Nearest known tag sets",
           h("ol.near",
-            one.neighbours.map((/** @type {any} */ near) =>
+            document.neighbours.map((/** @type {any} */ neighbour) =>
               h("li",
-                setLink(near, (tag) => one.labels.includes(tag)),
+                setLink(neighbour, (tag) => document.labels.includes(tag)),
                 h("span.muted",
                   { title: "Distance in the concept space; the map shows it only roughly" },
-                  near.distance.toFixed(2),
+                  neighbour.distance.toFixed(2),
                 ),
               ),
             ),
@@ -270,23 +275,23 @@ export function selectionCard(shared, hits, total) {
     add(body,
       section("Tags they share",
         barList(
-          shared.labels.map((/** @type {any} */ one) => ({
-            label: one.label,
-            part: one.share,
-            text: percent(one.share),
-            title: `${plural(one.count, "tag set")}; ${one.lift.toFixed(1)} times as often as in all`,
+          shared.labels.map((/** @type {any} */ label) => ({
+            label: label.label,
+            part: label.share,
+            text: percent(label.share),
+            title: `${plural(label.count, "tag set")}; ${label.lift.toFixed(1)} times as often as in all`,
           })),
         ),
       ),
     );
     const telling = [...shared.labels]
-      .filter((one) => one.lift > 1.5)
+      .filter((label) => label.lift > 1.5)
       .sort((a, b) => b.lift * b.share - a.lift * a.share)
       .slice(0, 3);
     if (telling.length)
       add(body,
         h("p.muted.small",
-          `More often here than elsewhere: ${telling.map((one) => `${one.label} (× ${one.lift.toFixed(1)})`).join(", ")}.`,
+          `More often here than elsewhere: ${telling.map((label) => `${label.label} (× ${label.lift.toFixed(1)})`).join(", ")}.`,
         ),
       );
   }

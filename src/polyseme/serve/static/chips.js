@@ -15,8 +15,8 @@ import { labelBox } from "./labelbox.js";
  * @param {string[]} options.tags
  * @param {(tags: string[]) => void} options.change
  */
-export function chipBox({ api, tags: first, change }) {
-  let tags = [...first];
+export function chipBox({ api, tags: initialTags, change }) {
+  let tags = [...initialTags];
   /** @type {Set<string>} */
   let unknown = new Set();
   const list = h("ul.chipbox-list", { aria_label: "Tags given" });
@@ -26,8 +26,8 @@ export function chipBox({ api, tags: first, change }) {
     placeholder: "Type a tag",
     allowNew: true,
     search: true,
-    choose: (label) => put([label]),
-    backspace: () => tags.length && set(tags.slice(0, -1)),
+    choose: (label) => addTags([label]),
+    backspace: () => tags.length && setTags(tags.slice(0, -1)),
   });
   const element = h("div.chipbox",
     { onclick: (/** @type {Event} */ event) => event.target === element && box.input.focus() },
@@ -39,24 +39,26 @@ export function chipBox({ api, tags: first, change }) {
     const text = event.clipboardData?.getData("text") || "";
     if (!/[,;\n]/.test(text)) return;
     event.preventDefault();
-    put(text.split(/[,;\n]/));
+    addTags(text.split(/[,;\n]/));
   });
   box.input.addEventListener("keydown", (event) => {
     if (event.key !== "," || !box.input.value.trim()) return;
     event.preventDefault();
-    put([box.input.value]);
+    addTags([box.input.value]);
     box.input.value = "";
     box.close();
   });
 
-  const put = (/** @type {string[]} */ more) => {
-    const fresh = more
+  const addTags = (/** @type {string[]} */ typedTags) => {
+    const newTags = typedTags
       .map((tag) => tag.trim().replace(/\s+/g, " "))
-      .filter((tag) => tag && !tags.some((own) => own.toLowerCase() === tag.toLowerCase()));
-    if (fresh.length) set([...tags, ...new Set(fresh)]);
+      .filter(
+        (tag) => tag && !tags.some((existing) => existing.toLowerCase() === tag.toLowerCase()),
+      );
+    if (newTags.length) setTags([...tags, ...new Set(newTags)]);
   };
-  const set = (/** @type {string[]} */ to, quiet = false) => {
-    tags = [...to];
+  const setTags = (/** @type {string[]} */ newTags, quiet = false) => {
+    tags = [...newTags];
     draw();
     if (!quiet) change(tags);
   };
@@ -70,7 +72,7 @@ export function chipBox({ api, tags: first, change }) {
           tag,
           h("button.chip-x", {
               aria_label: `Take ${tag} away`,
-              onclick: () => (set(tags.filter((own) => own !== tag)), box.input.focus()),
+              onclick: () => (setTags(tags.filter((other) => other !== tag)), box.input.focus()),
             },
             icon("close"),
           ),
@@ -82,8 +84,8 @@ export function chipBox({ api, tags: first, change }) {
   draw();
   return {
     element,
-    put,
-    set,
+    put: addTags,
+    set: setTags,
     input: box.input,
     /** Mark tags that no known tag set holds. @param {string[]} list */
     mark(list) {

@@ -66,10 +66,10 @@ export function labelColours(space) {
   const n = space.labels.length;
   const sums = new Float64Array(3 * n);
   for (let i = 0; i < space.n; i += 1) {
-    const at = 3 * space.label[i];
-    sums[at] += space.xy[2 * i];
-    sums[at + 1] += space.xy[2 * i + 1];
-    sums[at + 2] += 1;
+    const offset = 3 * space.label[i];
+    sums[offset] += space.xy[2 * i];
+    sums[offset + 1] += space.xy[2 * i + 1];
+    sums[offset + 2] += 1;
   }
   const [x0, y0, x1, y1] = space.header.bounds;
   const dark = isDark();
@@ -77,7 +77,7 @@ export function labelColours(space) {
     const count = sums[3 * i + 2] || 1;
     const x = (2 * sums[3 * i]) / count - (x0 + x1);
     const y = (2 * sums[3 * i + 1]) / count - (y0 + y1);
-    const off = Math.min(1, Math.hypot(x / (x1 - x0 || 1), y / (y1 - y0 || 1)) * 1.6);
-    return oklch(dark ? 0.7 : 0.58, 0.03 + 0.07 * off, Math.atan2(y, x) + 3.4);
+    const eccentricity = Math.min(1, Math.hypot(x / (x1 - x0 || 1), y / (y1 - y0 || 1)) * 1.6);
+    return oklch(dark ? 0.7 : 0.58, 0.03 + 0.07 * eccentricity, Math.atan2(y, x) + 3.4);
   });
 }

@@ -7,7 +7,7 @@
 
 import { h } from "./dom.js";
 import { percent, probabilityText } from "./parts.js";
-import { tagSet, to } from "./cards.js";
+import { tagSet, hashOf } from "./cards.js";
 
 /** What a part stands for. @type {Record<string, string>} */
 const ROLES = {
@@ -34,7 +34,7 @@ export function evidenceOf(evidence) {
     evidence.implied_by
       ? h("p",
           "It follows from ",
-          h("a", { href: to("map/label", evidence.implied_by) }, evidence.implied_by),
+          h("a", { href: hashOf("map/label", evidence.implied_by) }, evidence.implied_by),
           ".",
         )
       : null,
@@ -80,18 +80,18 @@ function neighbours(evidence) {
   return h("div.section",
     h("h3", "Nearest known tag sets"),
     h("ul.near",
-      evidence.neighbours.map((/** @type {any} */ near) =>
+      evidence.neighbours.map((/** @type {any} */ neighbour) =>
         h("li", {
-            class: near.holds ? "holds" : null,
-            title: near.ids?.length ? near.ids.join(", ") : null,
+            class: neighbour.holds ? "holds" : null,
+            title: neighbour.ids?.length ? neighbour.ids.join(", ") : null,
           },
-          tagSet(near.labels, evidence.label),
+          tagSet(neighbour.labels, evidence.label),
           h("span.muted", {
-              title: near.holds
+              title: neighbour.holds
                 ? "It holds the tag; the share that it has among those nearby"
                 : "It does not hold the tag",
             },
-            near.holds ? percent(near.share) : "without",
+            neighbour.holds ? percent(neighbour.share) : "without",
           ),
         ),
       ),

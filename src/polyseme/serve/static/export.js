@@ -29,14 +29,16 @@ export function exportMenu(context) {
   const sidecars = async () => {
     const write = (/** @type {boolean} */ really) =>
       api.post(api.model("export/sidecars"), { dry_run: !really });
-    const would = await write(false);
-    const says = would.files
-      ? `${plural(would.tags, "tag")} would be written to XMP files beside ${plural(would.files, "item")}.`
+    const plan = await write(false);
+    const summary = plan.files
+      ? `${plural(plan.tags, "tag")} would be written to XMP files beside ${plural(plan.files, "item")}.`
       : "There is nothing to write: no item has an accepted tag.";
-    if (!(await confirmed("Write sidecars?", h("p", says), would.files ? "Write the files" : null)))
+    if (
+      !(await confirmed("Write sidecars?", h("p", summary), plan.files ? "Write the files" : null))
+    )
       return;
-    const done = await write(true);
-    toast(`${plural(done.tags, "tag")} written beside ${plural(done.files, "item")}.`);
+    const result = await write(true);
+    toast(`${plural(result.tags, "tag")} written beside ${plural(result.files, "item")}.`);
   };
   const choose = (/** @type {() => Promise<void>} */ run) => {
     menu.open = false;
@@ -45,10 +47,10 @@ export function exportMenu(context) {
   const menu = h("details.menu",
     h("summary", icon("download"), "Export"),
     h("div.menu-items",
-      forms.map(([form, name, says]) =>
+      forms.map(([form, name, description]) =>
         h("button", { onclick: () => choose(() => download(form)) },
           h("strong", name),
-          h("span.muted.small", says),
+          h("span.muted.small", description),
         ),
       ),
       h("button", { onclick: () => choose(sidecars) },

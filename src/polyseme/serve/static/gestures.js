@@ -7,15 +7,15 @@
 
 /**
  * @param {import("./points.js").Points} points
- * @param {object} on
- * @param {(x: number, y: number) => void} [on.tap]
- * @param {(x: number, y: number) => void} [on.hover] also called with NaN when the pointer leaves
- * @param {(polygon: [number, number][], done: boolean) => void} [on.lasso]
- * @param {() => boolean} [on.lassoing] whether a plain drag draws a lasso
- * @param {() => void} [on.enter] Enter on the canvas
- * @param {() => void} [on.escape]
+ * @param {object} handlers
+ * @param {(x: number, y: number) => void} [handlers.tap]
+ * @param {(x: number, y: number) => void} [handlers.hover] also called with NaN when the pointer leaves
+ * @param {(polygon: [number, number][], done: boolean) => void} [handlers.lasso]
+ * @param {() => boolean} [handlers.lassoing] whether a plain drag draws a lasso
+ * @param {() => void} [handlers.enter] Enter on the canvas
+ * @param {() => void} [handlers.escape]
  */
-export function listen(points, on) {
+export function listen(points, handlers) {
   const { canvas } = points;
   /** @type {Map<number, {x: number, y: number}>} */
   const down = new Map();
@@ -23,70 +23,82 @@ export function listen(points, on) {
   let lasso = null;
   let travelled = 0;
 
-  const place = (/** @type {PointerEvent | WheelEvent} */ event) => {
+  const positionOf = (/** @type {PointerEvent | WheelEvent} */ event) => {
     const box = canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   };
 
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
-    const at = place(event);
+    const position = positionOf(event);
     canvas.setPointerCapture(event.pointerId);
     if (down.size === 0) {
       travelled = 0;
-      lasso = on.lasso && (event.shiftKey || on.lassoing?.()) ? [[at.x, at.y]] : null;
+      lasso =
+        handlers.lasso && (event.shiftKey || handlers.lassoing?.())
+          ? [[position.x, position.y]]
+          : null;
     } else lasso = null;
-    down.set(event.pointerId, at);
+    down.set(event.pointerId, position);
   });
 
   canvas.addEventListener("pointermove", (event) => {
-    const at = place(event);
-    const was = down.get(event.pointerId);
-    if (!was) {
-      if (event.pointerType !== "touch") on.hover?.(at.x, at.y);
+    const position = positionOf(event);
+    const former = down.get(event.pointerId);
+    if (!former) {
+      if (event.pointerType !== "touch") handlers.hover?.(position.x, position.y);
       return;
     }
-    travelled += Math.abs(at.x - was.x) + Math.abs(at.y - was.y);
+    travelled += Math.abs(position.x - former.x) + Math.abs(position.y - former.y);
     if (lasso) {
-      lasso.push([at.x, at.y]);
-      on.lasso?.(lasso, false);
-    } else if (down.size === 1) points.pan(at.x - was.x, at.y - was.y);
-    else pinch(event.pointerId, was, at);
-    down.set(event.pointerId, at);
+      lasso.push([position.x, position.y]);
+      handlers.lasso?.(lasso, false);
+    } else if (down.size === 1) points.pan(position.x - former.x, position.y - former.y);
+    else pinch(event.pointerId, former, position);
+    down.set(event.pointerId, position);
   });
 
   const pinch = (
     /** @type {number} */ id,
-    /** @type {{x: number, y: number}} */ was,
-    /** @type {{x: number, y: number}} */ at,
+    /** @type {{x: number, y: number}} */ former,
+    /** @type {{x: number, y: number}} */ position,
   ) => {
-    const other = [...down].find(([one]) => one !== id)?.[1];
+    const other = [...down].find(([pointerId]) => pointerId !== id)?.[1];
     if (!other) return;
-    const before = Math.hypot(was.x - other.x, was.y - other.y) || 1;
-    const after = Math.hypot(at.x - other.x, at.y - other.y) || 1;
-    points.pan((at.x - was.x) / 2, (at.y - was.y) / 2);
-    points.zoom(after / before, (at.x + other.x) / 2, (at.y + other.y) / 2);
+    const distanceBefore = Math.hypot(former.x - other.x, former.y - other.y) || 1;
+    const distanceAfter = Math.hypot(position.x - other.x, position.y - other.y) || 1;
+    points.pan((position.x - former.x) / 2, (position.y - former.y) / 2);
+    points.zoom(
+      distanceAfter / distanceBefore,
+      (position.x + other.x) / 2,
+      (position.y + other.y) / 2,
+    );
   };
 
   const up = (/** @type {PointerEvent} */ event) => {
     if (!down.delete(event.pointerId)) return;
-    const at = place(event);
+    const position = positionOf(event);
     if (lasso) {
-      on.lasso?.(lasso, true);
+      handlers.lasso?.(lasso, true);
       lasso = null;
-    } else if (event.type === "pointerup" && down.size === 0 && travelled < 6) on.tap?.(at.x, at.y);
+    } else if (event.type === "pointerup" && down.size === 0 && travelled < 6)
+      handlers.tap?.(position.x, position.y);
   };
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", up);
-  canvas.addEventListener("pointerleave", () => on.hover?.(NaN, NaN));
+  canvas.addEventListener("pointerleave", () => handlers.hover?.(NaN, NaN));
 
   canvas.addEventListener(
     "wheel",
     (event) => {
       event.preventDefault();
-      const at = place(event);
+      const position = positionOf(event);
       const lines = event.deltaMode === 1 ? 18 : 1;
-      points.zoom(Math.exp(-event.deltaY * lines * (event.ctrlKey ? 0.01 : 0.0018)), at.x, at.y);
+      points.zoom(
+        Math.exp(-event.deltaY * lines * (event.ctrlKey ? 0.01 : 0.0018)),
+        position.x,
+        position.y,
+      );
     },
     { passive: false },
   );
@@ -108,8 +120,8 @@ export function listen(points, on) {
       "=": () => points.zoom(1.35),
       "-": () => points.zoom(1 / 1.35),
       0: () => points.space && points.fit(points.space.header.bounds),
-      Enter: () => on.enter?.(),
-      Escape: () => on.escape?.(),
+      Enter: () => handlers.enter?.(),
+      Escape: () => handlers.escape?.(),
     };
     const run = keys[event.key];
     if (!run) return;

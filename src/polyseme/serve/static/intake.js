@@ -27,7 +27,7 @@ function numbersOf(text) {
  */
 export function intake({ model, area, take, complain }) {
   const media = model.media;
-  const what = media === "audio" ? "a sound" : "a picture";
+  const mediumName = media === "audio" ? "a sound" : "a picture";
   const element = h("div.intake");
   const file = h("input.sr", {
     type: "file",
@@ -47,15 +47,17 @@ export function intake({ model, area, take, complain }) {
   const numbers = h("details.numbers", h("summary", "A row of numbers instead"), text, note);
   let preview = "";
 
-  const accept = (/** @type {File} */ one) => {
-    const kind = one.type.split("/")[0];
+  const accept = (/** @type {File} */ newFile) => {
+    const kind = newFile.type.split("/")[0];
     if (!media) return complain("This model takes numbers, not files.");
     if (kind !== media && !(kind === "" && media))
-      return complain(`This model takes ${what}; this is ${one.type || "something else"}.`);
+      return complain(
+        `This model takes ${mediumName}; this is ${newFile.type || "something else"}.`,
+      );
     text.value = "";
     note.textContent = "";
-    take({ file: one });
-    show({ file: one });
+    take({ file: newFile });
+    show({ file: newFile });
   };
 
   const read = () => {
@@ -78,25 +80,25 @@ export function intake({ model, area, take, complain }) {
     take({});
   };
 
-  /** @param {{file?: File, features?: number[], item?: string}} given */
-  const show = (given) => {
+  /** @param {{file?: File, features?: number[], item?: string}} content */
+  const show = (content) => {
     if (preview) URL.revokeObjectURL(preview);
-    preview = given.file ? URL.createObjectURL(given.file) : "";
-    if (given.features) text.value = given.features.join(" ");
-    const shown = given.file
+    preview = content.file ? URL.createObjectURL(content.file) : "";
+    if (content.features) text.value = content.features.join(" ");
+    const shown = content.file
       ? h("figure.given",
           media === "audio"
             ? h("audio", { controls: true, src: preview })
-            : h("img", { src: preview, alt: `The picture ${given.file.name}` }),
+            : h("img", { src: preview, alt: `The picture ${content.file.name}` }),
           h("figcaption",
-            h("span", given.file.name),
-            iconButton("close", `Take ${given.file.name} away`, { onclick: remove }),
+            h("span", content.file.name),
+            iconButton("close", `Take ${content.file.name} away`, { onclick: remove }),
           ),
         )
-      : given.item
+      : content.item
         ? h("figure.given",
             h("figcaption",
-              h("span", `Item ${given.item}`),
+              h("span", `Item ${content.item}`),
               iconButton("close", "Take the item away", { onclick: remove }),
             ),
           )
@@ -104,13 +106,13 @@ export function intake({ model, area, take, complain }) {
           ? h("button.drop", { onclick: () => file.click() },
               icon(media === "audio" ? "sound" : "image"),
               h("span",
-                h("strong", `Choose ${what}`),
+                h("strong", `Choose ${mediumName}`),
                 h("span.muted", "or drop or paste one here"),
               ),
             )
           : null;
-    clear(element, shown, given.file || given.item ? null : numbers, file);
-    numbers.open = Boolean(given.features) || (!media && !given.item);
+    clear(element, shown, content.file || content.item ? null : numbers, file);
+    numbers.open = Boolean(content.features) || (!media && !content.item);
   };
 
   const over = (/** @type {DragEvent} */ event) => {
@@ -120,16 +122,16 @@ export function intake({ model, area, take, complain }) {
   };
   const drop = (/** @type {DragEvent} */ event) => {
     area.classList.remove("dropping");
-    const one = event.dataTransfer?.files[0];
-    if (!one) return;
+    const newFile = event.dataTransfer?.files[0];
+    if (!newFile) return;
     event.preventDefault();
-    accept(one);
+    accept(newFile);
   };
   const paste = (/** @type {any} */ event) => {
-    const one = event.clipboardData?.files[0];
-    if (one) {
+    const newFile = event.clipboardData?.files[0];
+    if (newFile) {
       event.preventDefault();
-      accept(one);
+      accept(newFile);
       return;
     }
     if (event.defaultPrevented || event.target.closest("input, textarea")) return;

@@ -59,7 +59,7 @@ export class Names {
 export function picture(context, id, size, item) {
   const { api, model } = context;
   const frame = h("span.picture");
-  const words = async () => {
+  const showTags = async () => {
     frame.classList.add("picture-words");
     clear(frame, model.collection?.media === "audio" && icon("sound"));
     try {
@@ -70,14 +70,14 @@ export function picture(context, id, size, item) {
     }
   };
   if (model.collection?.media !== "image") {
-    words();
+    showTags();
     return frame;
   }
-  const image = h("img", { alt: "", loading: "lazy", decoding: "async", onerror: words });
+  const image = h("img", { alt: "", loading: "lazy", decoding: "async", onerror: showTags });
   frame.append(image);
   api
     .media(item?.thumbnail || `${api.model("media", id)}?size=${size}`)
-    .then((url) => image.setAttribute("src", url), words);
+    .then((url) => image.setAttribute("src", url), showTags);
   return frame;
 }
 
@@ -93,10 +93,11 @@ export function medium(context, id, item) {
     kind === "audio"
       ? h("audio", { controls: true, aria_label: baseName(id) })
       : h("img", { alt: baseName(id) });
-  const instead = () => element.replaceWith(h("p.muted", "The file of this item cannot be shown."));
-  element.addEventListener("error", instead);
+  const showMissing = () =>
+    element.replaceWith(h("p.muted", "The file of this item cannot be shown."));
+  element.addEventListener("error", showMissing);
   api
     .media(item?.media || api.model("media", id))
-    .then((url) => element.setAttribute("src", url), instead);
+    .then((url) => element.setAttribute("src", url), showMissing);
   return element;
 }

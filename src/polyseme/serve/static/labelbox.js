@@ -36,8 +36,8 @@ export function labelBox({
 }) {
   const id = uid("labels");
   /** @type {any[]} */
-  let shown = [];
-  let at = -1;
+  let options = [];
+  let activeIndex = -1;
   let chosen = "";
   let stale = false; // the list is of something that was typed before
   let eager = false; // Enter was pressed meanwhile
@@ -68,48 +68,51 @@ export function labelBox({
   const close = () => {
     ask.cancel();
     pending?.abort();
-    shown = [];
-    at = -1;
+    options = [];
+    activeIndex = -1;
     stale = eager = false;
     list.hidden = true;
     input.setAttribute("aria-expanded", "false");
     input.removeAttribute("aria-activedescendant");
   };
 
-  const take = (/** @type {any} */ one) => {
+  const select = (/** @type {any} */ option) => {
     close();
-    chosen = one.label;
-    input.value = keep ? one.label : "";
-    choose(one.label, one.fresh ? null : one);
+    chosen = option.label;
+    input.value = keep ? option.label : "";
+    choose(option.label, option.fresh ? null : option);
   };
 
-  const mark = (/** @type {number} */ to) => {
-    at = to;
-    [...list.children].forEach((row, i) => row.setAttribute("aria-selected", String(i === at)));
-    if (at < 0) input.removeAttribute("aria-activedescendant");
+  const setActive = (/** @type {number} */ index) => {
+    activeIndex = index;
+    [...list.children].forEach((row, i) =>
+      row.setAttribute("aria-selected", String(i === activeIndex)),
+    );
+    if (activeIndex < 0) input.removeAttribute("aria-activedescendant");
     else {
-      input.setAttribute("aria-activedescendant", `${id}-${at}`);
-      list.children[at].scrollIntoView({ block: "nearest" });
+      input.setAttribute("aria-activedescendant", `${id}-${activeIndex}`);
+      list.children[activeIndex].scrollIntoView({ block: "nearest" });
     }
   };
 
-  const draw = (/** @type {any[]} */ found, /** @type {string} */ typed) => {
-    const exact = found.some((one) => one.label.toLowerCase() === typed.toLowerCase());
-    shown = allowNew && typed && !exact ? [...found, { label: typed, fresh: true }] : found;
-    const rows = shown.map((one, i) =>
+  const draw = (/** @type {any[]} */ labels, /** @type {string} */ typed) => {
+    const exact = labels.some((label) => label.label.toLowerCase() === typed.toLowerCase());
+    options = allowNew && typed && !exact ? [...labels, { label: typed, fresh: true }] : labels;
+    const rows = options.map((option, i) =>
       h("li", {
           role: "option",
           id: `${id}-${i}`,
           aria_selected: "false",
           onmousedown: (/** @type {Event} */ event) => event.preventDefault(),
-          onclick: () => take(one),
+          onclick: () => select(option),
         },
-        h("span", one.label),
-        one.fresh
+        h("span", option.label),
+        option.fresh
           ? h("span.muted", "not known yet")
           : [
-              one.kind !== "seen" && h("span", { class: `kind kind-${one.kind}` }, one.kind),
-              h("span.muted", count(one.count)),
+              option.kind !== "seen" &&
+                h("span", { class: `kind kind-${option.kind}` }, option.kind),
+              h("span.muted", count(option.count)),
             ],
       ),
     );
@@ -122,9 +125,9 @@ export function labelBox({
     );
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
-    mark(shown.length && typed ? 0 : -1);
+    setActive(options.length && typed ? 0 : -1);
     stale = false;
-    if (eager && at >= 0) take(shown[at]);
+    if (eager && activeIndex >= 0) select(options[activeIndex]);
     eager = false;
   };
 
@@ -134,11 +137,11 @@ export function labelBox({
     pending = new AbortController();
     const { signal } = pending;
     try {
-      const found = await api.get(api.model("labels"), {
+      const answer = await api.get(api.model("labels"), {
         params: { query: typed, limit: 12, order: "count", ...params },
         signal,
       });
-      if (!signal.aborted && document.activeElement === input) draw(found.labels, typed);
+      if (!signal.aborted && document.activeElement === input) draw(answer.labels, typed);
     } catch (error) {
       if (!isAbort(error)) close();
     }
@@ -153,13 +156,13 @@ export function labelBox({
   input.addEventListener("click", () => list.hidden && ask());
   input.addEventListener("blur", close);
   input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-    const n = shown.length;
+    const n = options.length;
     if (event.key === "ArrowDown" && list.hidden) ask();
-    else if (event.key === "ArrowDown" && n) mark((at + 1) % n);
-    else if (event.key === "ArrowUp" && n) mark((at - 1 + n) % n);
-    else if (event.key === "Enter" && at >= 0 && !stale) take(shown[at]);
+    else if (event.key === "ArrowDown" && n) setActive((activeIndex + 1) % n);
+    else if (event.key === "ArrowUp" && n) setActive((activeIndex - 1 + n) % n);
+    else if (event.key === "Enter" && activeIndex >= 0 && !stale) select(options[activeIndex]);
     else if (event.key === "Enter" && allowNew && input.value.trim())
-      take({ label: input.value.trim(), fresh: true });
+      select({ label: input.value.trim(), fresh: true });
     else if (event.key === "Enter" && stale && input.value.trim()) eager = true;
     else if (event.key === "Escape" && !list.hidden) close();
     else if (event.key === "Backspace" && !input.value && backspace) backspace();

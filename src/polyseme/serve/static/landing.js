@@ -11,7 +11,7 @@ import { Points } from "./points.js";
 import { listen } from "./gestures.js";
 import { Overlay } from "./overlay.js";
 import { anchorsOf, Captions } from "./captions.js";
-import { setLink, to } from "./cards.js";
+import { setLink, hashOf } from "./cards.js";
 import { token } from "./colours.js";
 
 /** @param {any} context */
@@ -19,12 +19,12 @@ export function landing(context) {
   const canvas = h("canvas.map-canvas", { role: "img", aria_label: "Map of the known tag sets" });
   const flat = h("canvas.map-overlay", { aria_hidden: "true" });
   const layer = h("div.captions", { aria_hidden: "true" });
-  const near = h("ul.near");
-  const go = h("button.quiet", "Open on the map");
+  const nearest = h("ul.near");
+  const mapButton = h("button.quiet", "Open on the map");
   const element = h("section.landing", { aria_label: "Where it lands", hidden: true },
-    h("header.row", h("h2", "Where it lands"), go),
+    h("header.row", h("h2", "Where it lands"), mapButton),
     h("div.landing-stage", canvas, flat, layer),
-    near,
+    nearest,
   );
   const overlay = new Overlay(flat);
   const captions = new Captions(layer, 9);
@@ -36,18 +36,18 @@ export function landing(context) {
 
   const begin = async () => {
     if (points || ended) return;
-    const made = new Points(canvas, {
+    const newPoints = new Points(canvas, {
       most: 60000,
       dot: 0.6,
-      onview: () => (captions.place(made, anchors), overlay.draw(made)),
+      onview: () => (captions.place(newPoints, anchors), overlay.draw(newPoints)),
     });
-    points = made;
+    points = newPoints;
     listen(points, {});
     const space = await loadSpace(context);
     if (ended) return;
-    anchors = anchorsOf(space, (label) => context.navigate(to("map/label", label)))
-      .filter((one) => one.shown < 2)
-      .map((one) => ({ ...one, level: 3 }));
+    anchors = anchorsOf(space, (label) => context.navigate(hashOf("map/label", label)))
+      .filter((anchor) => anchor.shown < 2)
+      .map((anchor) => ({ ...anchor, level: 3 }));
     points.load(space);
   };
 
@@ -68,17 +68,19 @@ export function landing(context) {
           ? `It lands beside the tag set ${neighbours[0].labels.join(", ")}`
           : "Where it lands among the known tag sets",
       );
-      go.onclick = () => {
+      mapButton.onclick = () => {
         context.state.ghost = { ...place, text };
         context.navigate("#/map/place");
       };
-      clear(near,
+      clear(nearest,
         neighbours
           .slice(0, 4)
-          .map((one) =>
+          .map((neighbour) =>
             h("li",
-              setLink(one),
-              h("span.muted", { title: "Distance in the concept space" }, one.distance.toFixed(2)),
+              setLink(neighbour),
+              h("span.muted", { title: "Distance in the concept space" },
+                neighbour.distance.toFixed(2),
+              ),
             ),
           ),
       );
@@ -96,7 +98,9 @@ export function landing(context) {
           neighbours.length
             ? [
                 {
-                  points: neighbours.flatMap((one) => Array.from(space.ofDocument(one.document))),
+                  points: neighbours.flatMap((neighbour) =>
+                    Array.from(space.ofDocument(neighbour.document)),
+                  ),
                   colour: token("--sense-2"),
                 },
               ]

@@ -16,7 +16,7 @@ import { listen } from "./gestures.js";
 import { anchorsOf, Captions } from "./captions.js";
 import { Overlay } from "./overlay.js";
 import { SENSES, token } from "./colours.js";
-import { documentCard, ghostCard, labelCard, overview, selectionCard, to } from "./cards.js";
+import { documentCard, ghostCard, labelCard, overview, selectionCard, hashOf } from "./cards.js";
 
 const MOST_ASKED = 20000; // tag sets of a selection that are sent
 const HITS = 12; // tag sets that the panel lists
@@ -74,7 +74,7 @@ class MapView {
       api: context.api,
       name: "Find a label",
       placeholder: "Find a label",
-      choose: (label) => context.navigate(to("map/label", label)),
+      choose: (label) => context.navigate(hashOf("map/label", label)),
     });
     this.lassoButton = iconButton("lasso", "Lasso: draw around dots", {
       aria_pressed: "false",
@@ -87,7 +87,7 @@ class MapView {
       inset: phone ? { top: 56, bottom: 56 } : { top: 32, right: 24 },
     });
     this.onKey = (/** @type {any} */ event) => this.key(event);
-    this.anchors = anchorsOf(space, (label) => context.navigate(to("map/label", label)));
+    this.anchors = anchorsOf(space, (label) => context.navigate(hashOf("map/label", label)));
     this.compose(root);
     this.listen();
     this.points.load(space);
@@ -126,7 +126,7 @@ class MapView {
     listen(points, {
       tap: (x, y) => this.open(points.pick(x, y, 18)),
       hover: (x, y) => this.hover(x, y),
-      lasso: (polygon, done) => this.lasso(polygon, done),
+      lasso: (polygon, isDone) => this.lasso(polygon, isDone),
       lassoing: () => this.lassoing,
       enter: () =>
         this.open(
@@ -138,8 +138,8 @@ class MapView {
         ),
       escape: () => this.back(),
     });
-    const cross = (/** @type {boolean} */ on) => {
-      overlay.cross = on;
+    const cross = (/** @type {boolean} */ isShown) => {
+      overlay.cross = isShown;
       overlay.draw(points);
     };
     points.canvas.addEventListener("keydown", (event) => event.key !== "Tab" && cross(true));
@@ -177,14 +177,14 @@ class MapView {
 
   /** @param {import("./app.js").Route} route */
   async update(route) {
-    const [what, value] = route.args;
+    const [kind, value] = route.args;
     this.asked.abort();
     this.asked = new AbortController();
     this.hideTip();
     this.overlay.lasso = [];
-    if (what === "label" && value) return this.showLabel(value);
-    if (what === "document" && value) return this.showDocument(Number(value));
-    if (what === "place" && this.context.state.ghost)
+    if (kind === "label" && value) return this.showLabel(value);
+    if (kind === "document" && value) return this.showDocument(Number(value));
+    if (kind === "place" && this.context.state.ghost)
       return this.showGhost(this.context.state.ghost);
     this.search.set("");
     this.light([], []);
@@ -229,23 +229,23 @@ class MapView {
   /** @param {string} label */
   async showLabel(label) {
     this.search.set(label);
-    const own = this.space.ofLabel(this.space.indexOf.get(label) ?? -1);
-    this.light([{ points: own, colour: token(SENSES[0]) }], []);
+    const ownPoints = this.space.ofLabel(this.space.indexOf.get(label) ?? -1);
+    this.light([{ points: ownPoints, colour: token(SENSES[0]) }], []);
     const { api } = this.context;
     await this.ask(
       `Looking up ${label}…`,
       (signal) => api.get(api.model("labels", label), { signal }),
       (card) => {
-        const groups = this.senses(card, own);
+        const groups = this.senses(card, ownPoints);
         this.light(
           groups.map((points, i) => ({ points, colour: token(SENSES[i % SENSES.length]) })),
           groups.map((points, i) => this.islandOf(card, points, i)).filter(Boolean),
         );
         this.say(
-          labelCard(card, { sense: (i) => this.goTo(groups[i]) }, this.hits(own)),
+          labelCard(card, { sense: (i) => this.goTo(groups[i]) }, this.hits(ownPoints)),
           `${card.label}, ${card.kind}: ${plural(card.count, "tag set")}, ${plural(card.senses.length, "sense")}`,
         );
-        this.goTo(own);
+        this.goTo(ownPoints);
       },
     );
   }
@@ -253,17 +253,17 @@ class MapView {
   /**
    * Points of a label by sense.
    * @param {any} card
-   * @param {Uint32Array} own
+   * @param {Uint32Array} ownPoints
    * @returns {number[][]}
    */
-  senses(card, own) {
+  senses(card, ownPoints) {
     const senseOf = new Uint16Array(this.space.header.n_documents);
     card.senses.forEach((/** @type {any} */ sense, /** @type {number} */ i) =>
-      sense.documents.forEach((/** @type {number} */ one) => (senseOf[one] = i + 1)),
+      sense.documents.forEach((/** @type {number} */ document) => (senseOf[document] = i + 1)),
     );
     /** @type {number[][]} */
     const groups = Array.from({ length: Math.max(1, card.senses.length) }, () => []);
-    for (const i of own) groups[Math.max(0, senseOf[this.space.document[i]] - 1)].push(i);
+    for (const i of ownPoints) groups[Math.max(0, senseOf[this.space.document[i]] - 1)].push(i);
     return groups;
   }
 
@@ -271,42 +271,42 @@ class MapView {
   islandOf(card, points, i) {
     if (points.length < 3) return null;
     const several = card.senses.length > 1;
-    const words = (card.senses[i]?.words || []).slice(0, 3).join(", ");
+    const caption = (card.senses[i]?.words || []).slice(0, 3).join(", ");
     return {
       ...island(this.space.xy, points),
       colour: SENSES[i % SENSES.length],
       sense: i,
-      text: several ? `${i + 1}  ${words}` : words || card.label,
+      text: several ? `${i + 1}  ${caption}` : caption || card.label,
     };
   }
 
   /** @param {number} index */
   async showDocument(index) {
     this.search.set("");
-    const own = this.space.ofDocument(index);
+    const ownPoints = this.space.ofDocument(index);
     const { api } = this.context;
-    this.light([{ points: own, colour: token("--accent") }], []);
+    this.light([{ points: ownPoints, colour: token("--accent") }], []);
     await this.ask(
       "Looking up the tag set…",
       (signal) => api.get(api.model("documents", index), { signal }),
-      (one) => {
-        const near = one.neighbours.flatMap((/** @type {any} */ other) =>
-          Array.from(this.space.ofDocument(other.document)),
+      (card) => {
+        const nearPoints = card.neighbours.flatMap((/** @type {any} */ neighbour) =>
+          Array.from(this.space.ofDocument(neighbour.document)),
         );
         this.light(
           [
-            { points: near, colour: token("--sense-2") },
-            { points: own, colour: token("--accent") },
+            { points: nearPoints, colour: token("--sense-2") },
+            { points: ownPoints, colour: token("--accent") },
           ],
           [],
         );
         this.overlay.stars = [
-          ...one.neighbours.map((/** @type {any} */ other) =>
-            this.star(this.space.ofDocument(other.document), "--sense-2"),
+          ...card.neighbours.map((/** @type {any} */ neighbour) =>
+            this.star(this.space.ofDocument(neighbour.document), "--sense-2"),
           ),
-          this.star(own, "--accent"),
+          this.star(ownPoints, "--accent"),
         ];
-        this.names = Array.from(own, (i) => ({
+        this.names = Array.from(ownPoints, (i) => ({
           key: `d${i}`,
           text: this.space.labels[this.space.label[i]],
           x: this.space.xy[2 * i],
@@ -315,8 +315,8 @@ class MapView {
           className: "caption-own",
           above: 15,
         }));
-        this.say(documentCard(one), `Tag set: ${one.labels.join(", ")}`);
-        this.goTo([...own, ...own, ...near], 0.15);
+        this.say(documentCard(card), `Tag set: ${card.labels.join(", ")}`);
+        this.goTo([...ownPoints, ...ownPoints, ...nearPoints], 0.15);
       },
     );
   }
@@ -356,16 +356,21 @@ class MapView {
   /**
    * Show these points, but for a share at each edge.
    * @param {ArrayLike<number>} points
-   * @param {number} [off]
+   * @param {number} [edgeShare]
    */
-  goTo(points, off = 0.02) {
+  goTo(points, edgeShare = 0.02) {
     if (!points?.length) return;
-    const at = Array.from(points);
-    const xs = at.map((i) => this.space.xy[2 * i]).sort((a, b) => a - b);
-    const ys = at.map((i) => this.space.xy[2 * i + 1]).sort((a, b) => a - b);
+    const indices = Array.from(points);
+    const xs = indices.map((i) => this.space.xy[2 * i]).sort((a, b) => a - b);
+    const ys = indices.map((i) => this.space.xy[2 * i + 1]).sort((a, b) => a - b);
     const part = (/** @type {number[]} */ list, /** @type {number} */ q) =>
       list[Math.round(q * (list.length - 1))];
-    const [x0, x1, y0, y1] = [part(xs, off), part(xs, 1 - off), part(ys, off), part(ys, 1 - off)];
+    const [x0, x1, y0, y1] = [
+      part(xs, edgeShare),
+      part(xs, 1 - edgeShare),
+      part(ys, edgeShare),
+      part(ys, 1 - edgeShare),
+    ];
     const pad = 0.12 * Math.max(x1 - x0, y1 - y0) + 12 / (this.points.fitScale * 8);
     this.points.fit([x0 - pad, y0 - pad, x1 + pad, y1 + pad], 500);
   }
@@ -418,19 +423,19 @@ class MapView {
     this.overlay.draw(this.points);
   }
 
-  /** @param {boolean} on */
-  setLasso(on) {
-    this.lassoing = on;
-    this.lassoButton.setAttribute("aria-pressed", String(on));
-    this.points.canvas.classList.toggle("lassoing", on);
-    if (on) this.context.toast("Draw around dots to see the tags they share.", { seconds: 3 });
+  /** @param {boolean} isOn */
+  setLasso(isOn) {
+    this.lassoing = isOn;
+    this.lassoButton.setAttribute("aria-pressed", String(isOn));
+    this.points.canvas.classList.toggle("lassoing", isOn);
+    if (isOn) this.context.toast("Draw around dots to see the tags they share.", { seconds: 3 });
   }
 
-  /** @param {[number, number][]} polygon @param {boolean} done */
-  lasso(polygon, done) {
+  /** @param {[number, number][]} polygon @param {boolean} isDone */
+  lasso(polygon, isDone) {
     this.overlay.lasso = polygon.map(([x, y]) => this.points.toMap(x, y));
     this.overlay.draw(this.points);
-    if (done) this.select(this.points.within(polygon));
+    if (isDone) this.select(this.points.within(polygon));
   }
 
   selectView() {
@@ -475,7 +480,7 @@ class MapView {
           `${plural(documents.length, "tag set")} selected; they share ${
             shared.labels
               .slice(0, 3)
-              .map((/** @type {any} */ one) => one.label)
+              .map((/** @type {any} */ label) => label.label)
               .join(", ") || "no tag"
           }`,
         );
@@ -486,23 +491,24 @@ class MapView {
   onView() {
     const { points } = this;
     const level = Math.log2(Math.max(0.7, points.scale / points.fitScale)) + 0.8;
-    const named = this.islands.map((one) => {
+    const named = this.islands.map((island) => {
       const rise =
-        Math.hypot(one.a * Math.sin(one.turn), one.b * Math.cos(one.turn)) * points.scale;
+        Math.hypot(island.a * Math.sin(island.turn), island.b * Math.cos(island.turn)) *
+        points.scale;
       return {
-        key: `island ${one.sense} ${one.text}`,
-        text: one.text,
-        x: one.x,
-        y: one.y,
+        key: `island ${island.sense} ${island.text}`,
+        text: island.text,
+        x: island.x,
+        y: island.y,
         level: 2,
         above: rise + 18,
         keep: true,
-        className: `caption-island sense-${(one.sense % SENSES.length) + 1}`,
+        className: `caption-island sense-${(island.sense % SENSES.length) + 1}`,
       };
     });
     const busy = this.points.groups.length > 0;
-    const words = busy ? [] : this.anchors.filter((one) => one.shown <= level);
-    this.captions.place(points, [...named, ...(this.names || []), ...words]);
+    const anchors = busy ? [] : this.anchors.filter((anchor) => anchor.shown <= level);
+    this.captions.place(points, [...named, ...(this.names || []), ...anchors]);
     this.overlay.draw(points);
     if (!this.tip.hidden && points.moving) this.hideTip();
     this.report();

@@ -36,19 +36,19 @@ export class Overlay {
     flat.clearRect(0, 0, points.width, points.height);
     const style = getComputedStyle(canvas);
     const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
-    for (const one of this.islands) {
-      const [x, y] = points.toScreen(one.x, one.y);
+    for (const island of this.islands) {
+      const [x, y] = points.toScreen(island.x, island.y);
       flat.beginPath();
       flat.ellipse(
         x,
         y,
-        one.a * points.scale + 6,
-        one.b * points.scale + 6,
-        -one.turn,
+        island.a * points.scale + 6,
+        island.b * points.scale + 6,
+        -island.turn,
         0,
         2 * Math.PI,
       );
-      flat.fillStyle = flat.strokeStyle = colour(one.colour);
+      flat.fillStyle = flat.strokeStyle = colour(island.colour);
       flat.globalAlpha = 0.07;
       flat.fill();
       flat.globalAlpha = 0.5;
@@ -83,11 +83,11 @@ export class Overlay {
     }
     if (this.dot) ring(flat, points.toScreen(this.dot.x, this.dot.y), 7, colour("--ink"), 1.75);
     if (this.ghost) {
-      const at = points.toScreen(this.ghost.x, this.ghost.y);
-      ring(flat, at, 15, colour("--accent"), 1.5, 0.5);
-      ring(flat, at, 8, colour("--accent"), 2.5);
+      const position = points.toScreen(this.ghost.x, this.ghost.y);
+      ring(flat, position, 15, colour("--accent"), 1.5, 0.5);
+      ring(flat, position, 8, colour("--accent"), 2.5);
       flat.beginPath();
-      flat.arc(at[0], at[1], 3.5, 0, 2 * Math.PI);
+      flat.arc(position[0], position[1], 3.5, 0, 2 * Math.PI);
       flat.fillStyle = colour("--accent");
       flat.fill();
     }
@@ -97,16 +97,16 @@ export class Overlay {
 
 /**
  * @param {CanvasRenderingContext2D} flat
- * @param {[number, number]} at
+ * @param {[number, number]} position
  * @param {number} radius
  * @param {string} colour
  * @param {number} width
  * @param {number} [alpha]
  */
-function ring(flat, at, radius, colour, width, alpha = 1) {
+function ring(flat, position, radius, colour, width, alpha = 1) {
   flat.globalAlpha = alpha;
   flat.beginPath();
-  flat.arc(at[0], at[1], radius, 0, 2 * Math.PI);
+  flat.arc(position[0], position[1], radius, 0, 2 * Math.PI);
   flat.strokeStyle = colour;
   flat.lineWidth = width;
   flat.stroke();

@@ -61,9 +61,9 @@ export class GlPainter {
     const program = link(gl);
     this.program = program;
     /** @type {Record<string, WebGLUniformLocation | null>} */
-    this.at = {};
+    this.uniforms = {};
     for (const name of ["centre", "factor", "size", "palette", "ground", "dim", "alpha"])
-      this.at[name] = gl.getUniformLocation(program, name);
+      this.uniforms[name] = gl.getUniformLocation(program, name);
     this.all = vertexArray(gl, program);
     this.some = vertexArray(gl, program);
     this.nLit = 0;
@@ -93,15 +93,19 @@ export class GlPainter {
 
   /** @param {Camera} camera @param {Look} look */
   draw(camera, look) {
-    const { gl, at } = this;
+    const { gl, uniforms } = this;
     gl.viewport(0, 0, camera.width, camera.height);
     gl.clearColor(0, 0, 0, 0);
     gl.clear(gl.COLOR_BUFFER_BIT);
     gl.useProgram(this.program);
-    gl.uniform2f(at.centre, camera.cx, camera.cy);
-    gl.uniform2f(at.factor, (2 * camera.scale) / camera.width, (2 * camera.scale) / camera.height);
-    gl.uniform3fv(at.ground, this.ground || [0.5, 0.5, 0.5]);
-    gl.uniform1i(at.palette, 0);
+    gl.uniform2f(uniforms.centre, camera.cx, camera.cy);
+    gl.uniform2f(
+      uniforms.factor,
+      (2 * camera.scale) / camera.width,
+      (2 * camera.scale) / camera.height,
+    );
+    gl.uniform3fv(uniforms.ground, this.ground || [0.5, 0.5, 0.5]);
+    gl.uniform1i(uniforms.palette, 0);
     gl.bindTexture(gl.TEXTURE_2D, this.palette);
     this.pass(this.all, look.n, look.size, look.alpha, look.dim);
     if (!this.nLit) return;
@@ -117,11 +121,11 @@ export class GlPainter {
    * @param {number} dim
    */
   pass(points, n, size, alpha, dim) {
-    const { gl, at } = this;
+    const { gl, uniforms } = this;
     gl.bindVertexArray(points.array);
-    gl.uniform1f(at.size, size);
-    gl.uniform1f(at.alpha, alpha);
-    gl.uniform1f(at.dim, dim);
+    gl.uniform1f(uniforms.size, size);
+    gl.uniform1f(uniforms.alpha, alpha);
+    gl.uniform1f(uniforms.dim, dim);
     gl.drawArrays(gl.POINTS, 0, n);
   }
 
@@ -160,9 +164,9 @@ function vertexArray(gl, program) {
   const ids = gl.createBuffer();
   gl.bindVertexArray(array);
   gl.bindBuffer(gl.ARRAY_BUFFER, xy);
-  const at = gl.getAttribLocation(program, "at");
-  gl.enableVertexAttribArray(at);
-  gl.vertexAttribPointer(at, 2, gl.FLOAT, false, 0, 0);
+  const location = gl.getAttribLocation(program, "at");
+  gl.enableVertexAttribArray(location);
+  gl.vertexAttribPointer(location, 2, gl.FLOAT, false, 0, 0);
   gl.bindBuffer(gl.ARRAY_BUFFER, ids);
   const id = gl.getAttribLocation(program, "id");
   gl.enableVertexAttribArray(id);
@@ -265,13 +269,13 @@ export class FlatPainter {
    * @param {(i: number) => string} colour
    */
   squares(camera, xy, n, size, colour) {
-    let last = "";
+    let lastColour = "";
     for (let i = 0; i < n; i += 1) {
       const x = (xy[2 * i] - camera.cx) * camera.scale + camera.width / 2;
       const y = camera.height / 2 - (xy[2 * i + 1] - camera.cy) * camera.scale;
       if (x < 0 || y < 0 || x > camera.width || y > camera.height) continue;
-      const now = colour(i);
-      if (now !== last) this.flat.fillStyle = last = now;
+      const currentColour = colour(i);
+      if (currentColour !== lastColour) this.flat.fillStyle = lastColour = currentColour;
       this.flat.fillRect(x - size / 2, y - size / 2, size, size);
     }
   }

@@ -65,10 +65,10 @@ export function kindBadge(kind) {
  * @param {Iterable<string>} kinds
  */
 export function kindLegend(kinds) {
-  const here = new Set(kinds);
+  const occurring = new Set(kinds);
   return h("ul.kind-legend.muted.small",
     Object.keys(KINDS)
-      .filter((kind) => here.has(kind))
+      .filter((kind) => occurring.has(kind))
       .map((kind) => h("li", kindBadge(kind), h("span", KINDS[kind].split(": ")[1]))),
   );
 }
@@ -92,9 +92,9 @@ export function count(n) {
   return Number(n).toLocaleString("en").replaceAll(",", "\u202f");
 }
 
-/** `1 item`, `3 items`. @param {number} n @param {string} one @param {string} [many] */
-export function plural(n, one, many = `${one}s`) {
-  return `${count(n)} ${n === 1 ? one : many}`;
+/** `1 item`, `3 items`. @param {number} n @param {string} singular @param {string} [many] */
+export function plural(n, singular, many = `${singular}s`) {
+  return `${count(n)} ${n === 1 ? singular : many}`;
 }
 
 /** A bar from 0 to 1. @param {number} p */
@@ -176,10 +176,10 @@ export function dialog(title, body) {
 /**
  * The last row of a dialog: Cancel, and the button that goes on.
  * @param {(value?: any) => void} close
- * @param {any} go
+ * @param {any} submit
  */
-export function dialogEnd(close, go) {
-  return h("div.row.end", h("button", { onclick: () => close() }, "Cancel"), go);
+export function dialogEnd(close, submit) {
+  return h("div.row.end", h("button", { onclick: () => close() }, "Cancel"), submit);
 }
 
 /**

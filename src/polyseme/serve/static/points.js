@@ -25,9 +25,9 @@ export class Points {
    * @param {number} [options.dot] size of lit points, 1 as usual
    * @param {{top?: number, right?: number, bottom?: number, left?: number}} [options.inset] CSS pixels at the edges that something covers
    */
-  constructor(canvas, { most = Infinity, onview = () => {}, dot = 1, inset = {} } = {}) {
+  constructor(canvas, { most: maxPoints = Infinity, onview = () => {}, dot = 1, inset = {} } = {}) {
     this.canvas = canvas;
-    this.most = most;
+    this.most = maxPoints;
     this.onview = onview;
     this.dot = dot;
     this.inset = { top: 0, right: 0, bottom: 0, left: 0, ...inset };
@@ -266,32 +266,33 @@ export class Points {
   /** @param {number} now */
   tick(now) {
     this.frame = 0;
-    const took = now - this.last;
+    const elapsed = now - this.last;
     this.last = now;
-    if (this.moving && took < 400)
+    if (this.moving && elapsed < 400)
       this.budget = Math.max(
         8000,
-        Math.min(4e6, this.budget * (took > 34 ? 0.85 : took < 22 ? 1.1 : 1)),
+        Math.min(4e6, this.budget * (elapsed > 34 ? 0.85 : elapsed < 22 ? 1.1 : 1)),
       );
     this.draw();
   }
 
   draw() {
     if (!this.space || this.lost || this.gone) return;
-    const all = Math.min(this.space.n, this.most);
-    const n = this.moving ? Math.min(all, Math.round(this.budget)) : all;
+    const total = Math.min(this.space.n, this.most);
+    const n = this.moving ? Math.min(total, Math.round(this.budget)) : total;
     const zoom = this.scale / this.fitScale;
     const size =
       this.ratio *
       Math.min(
         9,
-        (all > 100000 ? 1.3 : all > 20000 ? 1.8 : all > 4000 ? 2.6 : 4) * Math.max(1, zoom) ** 0.4,
+        (total > 100000 ? 1.3 : total > 20000 ? 1.8 : total > 4000 ? 2.6 : 4) *
+          Math.max(1, zoom) ** 0.4,
       );
     const cover =
-      (all * size * size) /
+      (total * size * size) /
       (this.ratio * this.ratio * this.width * this.height * Math.max(1, zoom) ** 2);
     const alpha = Math.min(0.85, Math.max(0.16, 0.42 / Math.sqrt(cover)));
-    const more = Math.min(2, Math.sqrt(all / n));
+    const enlargement = Math.min(2, Math.sqrt(total / n));
     const lit = this.groups.length > 0;
     this.painter.draw(
       {
@@ -303,14 +304,14 @@ export class Points {
       },
       {
         n,
-        size: size * Math.sqrt(more),
-        alpha: Math.min(0.85, alpha * more) * (lit ? (isDark() ? 0.4 : 0.45) : 1),
+        size: size * Math.sqrt(enlargement),
+        alpha: Math.min(0.85, alpha * enlargement) * (lit ? (isDark() ? 0.4 : 0.45) : 1),
         dim: lit ? 0.85 : 0,
         litSize: this.litSize(size),
       },
     );
     this.frames += 1;
-    if (n === all) this.full += 1;
+    if (n === total) this.full += 1;
     this.onview();
   }
 
@@ -338,29 +339,29 @@ export class Points {
     const [mx, my] = this.toMap(x, y);
     const r = reach / this.scale;
     let best = r * r;
-    let found = -1;
+    let nearest = -1;
     grid.near(mx, my, r, (i) => {
-      const far = (grid.xy[2 * i] - mx) ** 2 + (grid.xy[2 * i + 1] - my) ** 2;
-      if (far < best) [best, found] = [far, i];
+      const distance = (grid.xy[2 * i] - mx) ** 2 + (grid.xy[2 * i + 1] - my) ** 2;
+      if (distance < best) [best, nearest] = [distance, i];
     });
-    return found;
+    return nearest;
   }
 
   /** Points inside a polygon of CSS pixels. @param {[number, number][]} polygon */
   within(polygon) {
     if (!this.space || polygon.length < 3) return [];
     const corners = polygon.map(([x, y]) => this.toMap(x, y));
-    const xs = corners.map((one) => one[0]);
-    const ys = corners.map((one) => one[1]);
+    const xs = corners.map((corner) => corner[0]);
+    const ys = corners.map((corner) => corner[1]);
     const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
     const { xy, n } = this.space;
-    const found = [];
+    const insidePoints = [];
     for (let i = 0; i < n; i += 1) {
       const x = xy[2 * i];
       const y = xy[2 * i + 1];
-      if (x >= x0 && x <= x1 && y >= y0 && y <= y1 && inside(corners, x, y)) found.push(i);
+      if (x >= x0 && x <= x1 && y >= y0 && y <= y1 && inside(corners, x, y)) insidePoints.push(i);
     }
-    return found;
+    return insidePoints;
   }
 }
 

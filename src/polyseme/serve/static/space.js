@@ -30,9 +30,9 @@ export function loadSpace(context) {
   const { api, state } = context;
   const key = `${api.modelId} ${context.model.version}`;
   if (state.space?.key !== key) {
-    const coming = readSpace(api);
-    state.space = { key, coming };
-    coming.catch(() => state.space?.coming === coming && delete state.space);
+    const promise = readSpace(api);
+    state.space = { key, coming: promise };
+    promise.catch(() => state.space?.coming === promise && delete state.space);
   }
   return state.space.coming;
 }
@@ -74,7 +74,7 @@ async function readSpace(api) {
     indexOf: new Map(
       header.labels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, i]),
     ),
-    tags: (one) => [...new Set(Array.from(ofDocument(one), (i) => header.labels[label[i]]))],
+    tags: (index) => [...new Set(Array.from(ofDocument(index), (i) => header.labels[label[i]]))],
   };
 }
 
@@ -136,28 +136,28 @@ export function centre(xy, points) {
  * @param {Float32Array} xy @param {Uint32Array | number[]} points
  */
 export function island(xy, points) {
-  const all =
+  const sample =
     points.length > 4000
       ? points.filter((_, k) => k % Math.ceil(points.length / 4000) === 0)
       : points;
-  const xs = Array.from(all, (i) => xy[2 * i]).sort((a, b) => a - b);
-  const ys = Array.from(all, (i) => xy[2 * i + 1]).sort((a, b) => a - b);
+  const xs = Array.from(sample, (i) => xy[2 * i]).sort((a, b) => a - b);
+  const ys = Array.from(sample, (i) => xy[2 * i + 1]).sort((a, b) => a - b);
   const mx = xs[xs.length >> 1];
   const my = ys[ys.length >> 1];
-  const far = (/** @type {number} */ i) => (xy[2 * i] - mx) ** 2 + (xy[2 * i + 1] - my) ** 2;
-  const near = Array.from(all)
-    .sort((a, b) => far(a) - far(b))
-    .slice(0, Math.max(1, Math.ceil(all.length * 0.65)));
-  const middle = /** @type {{x: number, y: number}} */ (centre(xy, near));
+  const distance = (/** @type {number} */ i) => (xy[2 * i] - mx) ** 2 + (xy[2 * i + 1] - my) ** 2;
+  const nearest = Array.from(sample)
+    .sort((a, b) => distance(a) - distance(b))
+    .slice(0, Math.max(1, Math.ceil(sample.length * 0.65)));
+  const middle = /** @type {{x: number, y: number}} */ (centre(xy, nearest));
   let xx = 0;
   let yy = 0;
   let xyc = 0;
-  for (const i of near) {
+  for (const i of nearest) {
     const dx = xy[2 * i] - middle.x;
     const dy = xy[2 * i + 1] - middle.y;
-    xx += (dx * dx) / near.length;
-    yy += (dy * dy) / near.length;
-    xyc += (dx * dy) / near.length;
+    xx += (dx * dx) / nearest.length;
+    yy += (dy * dy) / nearest.length;
+    xyc += (dx * dy) / nearest.length;
   }
   const mean = (xx + yy) / 2;
   const spread = Math.sqrt(((xx - yy) / 2) ** 2 + xyc ** 2);
