@@ -183,6 +183,14 @@ export function dialogEnd(close, submit) {
 }
 
 /**
+ * @param {string} text
+ * @param {boolean} [disabled]
+ */
+export function submitButton(text, disabled = false) {
+  return h("button.primary", { type: "submit", disabled }, text);
+}
+
+/**
  * Ask before something is done; without an action there is only Cancel.
  * @param {string} title
  * @param {any} body
