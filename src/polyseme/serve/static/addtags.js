@@ -310,7 +310,8 @@ class ItemsForm {
       tile.setAttribute("aria-pressed", String(!wasChosen));
       this.drawStatus();
     };
-    const tile = h("button.tile-face", {
+    const tile = h("button.tile-face",
+      {
         aria_pressed: String(this.chosen.has(id)),
         aria_label: id,
         title: id,

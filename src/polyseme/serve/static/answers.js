@@ -129,10 +129,17 @@ export function drawAnswer(entry, { frame, yes, no, number, byline }) {
   number.append(h("span", { aria_hidden: "true" }, rose ? " ▲" : " ▼"));
 }
 
-/** Whether an act on this page can be undone: an answer of others since is theirs. @param {{entry: Entry}} act */
+/**
+ * Whether an act on this page can be undone: an answer of others since is theirs.
+ * @param {{entry: Entry}} act
+ */
 export const isOwn = ({ entry }) => entry.by === null;
 
-/** Take the latest act that can be undone from a list. @param {Act[]} acts @returns {Act | undefined} */
+/**
+ * Take the latest act that can be undone from a list.
+ * @param {Act[]} acts
+ * @returns {Act | undefined}
+ */
 export function takeLastAct(acts) {
   let act = acts.pop();
   while (act && !isOwn(act)) act = acts.pop();
@@ -166,7 +173,10 @@ export class Outbox {
     this.lastSeen = model.verdicts.last;
     /** Answers that were refused, until the person has decided. @type {Conflict[]} */
     this.conflicts = [];
-    /** The question on the page that an answer is about. @type {(item: string, label: string) => Entry | undefined} */
+    /**
+     * The question on the page that an answer is about.
+     * @type {(item: string, label: string) => Entry | undefined}
+     */
     this.find = () => undefined;
     this.nSent = 0;
     /** @type {Step[]} */
@@ -175,7 +185,10 @@ export class Outbox {
     this.error = null;
     this.isBusy = false;
     this.sendsSingly = false;
-    /** Told of every change, and whether something reached the service. @type {Set<(isSaved: boolean) => void>} */
+    /**
+     * Told of every change, and whether something reached the service.
+     * @type {Set<(isSaved: boolean) => void>}
+     */
     this.listeners = new Set();
     /** Told when others have answered. @type {Set<() => void>} */
     this.otherListeners = new Set();
@@ -420,7 +433,10 @@ function adopt(entry, standing) {
   entry.by = standing ? nameOf(standing.who, ELSEWHERE) : null;
 }
 
-/** Return a line for each answer that was refused, and what can be done about it. @param {Outbox} outbox */
+/**
+ * Return a line for each answer that was refused, and what can be done about it.
+ * @param {Outbox} outbox
+ */
 export function conflictLines(outbox) {
   return outbox.conflicts.map((conflict) => conflictLine(outbox, conflict));
 }

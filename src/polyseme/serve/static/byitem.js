@@ -18,7 +18,10 @@ const PAGE = 48; // items at a time
 const SEARCH_PAGE = 1000; // items at a time while one of them is looked for
 const MOST_SEARCHED = 20_000; // items that are read to find the position of one
 
-/** Which items are listed. @type {Record<string, {text: string, params: Record<string, boolean>}>} */
+/**
+ * Which items are listed.
+ * @type {Record<string, {text: string, params: Record<string, boolean>}>}
+ */
 const FILTERS = {
   all: { text: "All", params: {} },
   untagged: { text: "Without tags", params: { tagged: false } },

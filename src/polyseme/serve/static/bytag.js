@@ -171,7 +171,10 @@ function compareNeed(a, b) {
   return byAnswers || byQuality || b.count - a.count;
 }
 
-/** Return the least certain question of each tag, the least certain tags first. @param {Question[]} questions */
+/**
+ * Return the least certain question of each tag, the least certain tags first.
+ * @param {Question[]} questions
+ */
 function leastCertain(questions) {
   /** @type {Map<string, Question>} */
   const questionByLabel = new Map();

@@ -5,13 +5,30 @@
  * In: JSON of the service, and what to do when something is chosen. Out: elements.
  */
 
-import { add, h } from "./dom.js";
+import { h } from "./dom.js";
 import { bar, count, icon, kindBadge, percent, plural } from "./parts.js";
 import { SENSES } from "./colours.js";
 import { untaggedLink } from "./items.js";
 
+/** @typedef {import("./api.js").LabelCard} LabelCard */
+/** @typedef {import("./api.js").Neighbour} Neighbour */
+/** @typedef {import("./api.js").Sense} Sense */
+/** @typedef {import("./api.js").TagSet} TagSet */
 /**
- * A hash that leads to a label, such as `#/review/label/apple`.
+ * A label of a selection.
+ * @typedef {{label: string, count: number, share: number, lift: number}} SharedLabel
+ */
+/**
+ * A label, how long its bar is, and what the bar means.
+ * @typedef {{label: string, share: number, title: string}} BarRow
+ */
+
+const FREQUENT = 24; // labels in the overview
+const COMPANIONS = 8;
+const TELLING_LIFT = 1.5; // times as often as elsewhere
+
+/**
+ * Return a hash that leads to a label, such as `#/review/label/apple`.
  * @param {string} start
  * @param {string} label
  */
@@ -19,79 +36,113 @@ export function hashOf(start, label) {
   return `#/${start}/${encodeURIComponent(label)}`;
 }
 
-/** Tags of a set as small links to the map. @param {string[]} labels @param {string} [strong] */
+/* ------------------------------------------------------------------ parts */
+
+/**
+ * A label as a link to the map.
+ * @param {string} label
+ * @param {Record<string, any>} [props]
+ */
+const mapLink = (label, props = {}) =>
+  h("a", { href: hashOf("map/label", label), ...props }, label);
+
+/** @param {string} label @param {string} [title] */
+const chip = (label, title) => mapLink(label, { class: "chip", title });
+
+/** @param {number} distance */
+export function distanceText(distance) {
+  const title = "Distance in the concept space; the map shows it only roughly";
+  return h("span.muted", { title }, distance.toFixed(2));
+}
+
+/**
+ * Tags of a set as small links to the map.
+ * @param {string[]} labels
+ * @param {string} [strong] the one that stands out
+ */
 export function tagSet(labels, strong) {
-  return h("span.tagset",
-    labels.map((label, i) => [
-      i ? ", " : "",
-      h("a", { href: hashOf("map/label", label), class: label === strong ? "strong" : null },
-        label,
-      ),
-    ]),
+  const links = labels.map((label) =>
+    mapLink(label, { class: label === strong ? "strong" : null }),
   );
+  return h("span.tagset", separated(links, ", "));
 }
 
 /**
  * A known tag set as one link to its place.
- * @param {{document: number, labels: string[]}} tagSet
- * @param {(tag: string) => boolean} [strong]
+ * @param {TagSet} set
+ * @param {(tag: string) => boolean} [isStrong]
  */
-export function setLink(tagSet, strong = () => false) {
-  return h("a", {
-      href: `#/map/document/${tagSet.document}`,
-      aria_label: `Tag set: ${tagSet.labels.join(", ")}`,
-    },
-    tagSet.labels.map((tag, i) => [i ? " · " : "", strong(tag) ? h("span.strong", tag) : tag]),
-  );
-}
-
-/** @param {string} title @param {...any} body */
-function section(title, ...body) {
-  return h("section.section", h("h2.minor", title), body);
+export function setLink({ document, labels }, isStrong = () => false) {
+  const tags = labels.map((tag) => (isStrong(tag) ? h("span.strong", tag) : tag));
+  const props = { href: `#/map/document/${document}`, aria_label: `Tag set: ${labels.join(", ")}` };
+  return h("a", props, separated(tags, " · "));
 }
 
 /**
- * Rows of a label, a bar and a number.
- * @param {{label: string, part: number, text: string, title?: string}[]} rows
+ * @param {any[]} elements
+ * @param {string} separator
  */
-function barList(rows) {
-  return h("ul.barlist",
-    rows.map((row) =>
-      h("li", { title: row.title },
-        h("a", { href: hashOf("map/label", row.label) }, row.label),
-        bar(row.part),
-        h("span.muted", row.text),
-      ),
-    ),
-  );
+function separated(elements, separator) {
+  return elements.map((element, i) => (i ? [separator, element] : element));
 }
 
-/** The space as a whole. @param {any} model @param {import("./space.js").Space} space */
+/**
+ * @param {string} title
+ * @param {...any} content
+ */
+function section(title, ...content) {
+  return h("section.section", h("h2.minor", title), content);
+}
+
+/** @param {BarRow[]} rows */
+function barList(rows) {
+  const items = rows.map(({ label, share, title }) =>
+    h("li", { title }, mapLink(label), bar(share), h("span.muted", percent(share))),
+  );
+  return h("ul.barlist", items);
+}
+
+/**
+ * @param {string} title
+ * @param {string[] | undefined} list
+ */
+function words(title, list) {
+  return list?.length ? section(title, h("p", list.join(", "))) : null;
+}
+
+/**
+ * The tag sets as a list, for those who do not see or point.
+ * @param {string} title
+ * @param {TagSet[]} hits
+ * @param {number} total
+ * @param {string} [strong] a tag that stands out
+ */
+function hitList(title, hits, total, strong) {
+  if (!hits.length) return null;
+  const rows = hits.map((hit) =>
+    h("li",
+      setLink(hit, (tag) => tag === strong),
+    ),
+  );
+  const rest = `${count(hits.length)} of ${count(total)}`;
+  return section(title, h("ul.hits", rows), total > hits.length && h("p.muted.small", rest));
+}
+
+/* ------------------------------------------------------------------ the whole space */
+
+/**
+ * @param {any} model
+ * @param {import("./space.js").Space} space
+ */
 export function overview(model, space) {
-  const frequent = [...space.labels.keys()]
-    .map((i) => ({ label: space.labels[i], n: space.ofLabel(i).length }))
-    .sort((a, b) => b.n - a.n)
-    .slice(0, 24);
+  const untagged = untaggedLink(model);
   return h("div.panel-body",
-    h("header",
-      h("h1.headword", "All known tag sets"),
-      h("p.muted",
-        `Every dot is a tag in the company of its tag set: ${plural(space.n, "dot")} of ${plural(space.labels.length, "label")} in ${plural(model.n_documents, "tag set")}. What lies close together is used alike.`,
-      ),
-    ),
-    untaggedLink(model) && section("To review", h("div.row.actions", untaggedLink(model))),
-    section("Kinds of labels",
-      h("ul.kinds",
-        Object.entries(model.kinds || {})
-          .filter(([, n]) => n)
-          .map(([kind, n]) => h("li", kindBadge(kind), h("span", count(n)))),
-      ),
-    ),
+    h("header", h("h1.headword", "All known tag sets"), h("p.muted", spaceSentence(model, space))),
+    untagged && section("To review", h("div.row.actions", untagged)),
+    section("Kinds of labels", kindCounts(model.kinds || {})),
     section("Labels with most dots",
       h("div.chips",
-        frequent.map((label) =>
-          h("a.chip", { href: hashOf("map/label", label.label) }, label.label),
-        ),
+        frequentLabels(space).map((label) => chip(label)),
       ),
     ),
     h("p.muted.small",
@@ -101,208 +152,207 @@ export function overview(model, space) {
 }
 
 /**
- * A label, as a dictionary has it: the word, its kind, its senses.
- * @param {any} card @param {object} actions
- * @param {(sense: number) => void} actions.sense go to the island of a sense
- * @param {{document: number, labels: string[]}[]} hits some of its tag sets
+ * @param {any} model
+ * @param {import("./space.js").Space} space
  */
-export function labelCard(card, actions, hits) {
-  const several = card.senses.length > 1;
-  const facts = [plural(card.count, "tag set")];
-  if (card.verdicts && card.verdicts.yes + card.verdicts.no)
-    facts.push(plural(card.verdicts.yes + card.verdicts.no, "answer"));
+function spaceSentence({ n_documents }, { n, labels }) {
+  const sizes = `${plural(n, "dot")} of ${plural(labels.length, "label")} in ${plural(n_documents, "tag set")}`;
+  return `Each dot is one tag in one tag set: ${sizes}. Tags that are used in similar ways lie close together.`;
+}
+
+/** @param {Record<string, number>} kinds */
+function kindCounts(kinds) {
+  const present = Object.entries(kinds).filter(([, n]) => n);
+  const rows = present.map(([kind, n]) => h("li", kindBadge(kind), h("span", count(n))));
+  return h("ul.kinds", rows);
+}
+
+/** @param {import("./space.js").Space} space */
+function frequentLabels(space) {
+  const counts = space.labels.map((label, i) => ({ label, n: space.ofLabel(i).length }));
+  counts.sort((a, b) => b.n - a.n);
+  return counts.slice(0, FREQUENT).map(({ label }) => label);
+}
+
+/* ------------------------------------------------------------------ a label */
+
+/**
+ * A label, as a dictionary has it: the word, its kind, its senses.
+ * @param {LabelCard} card
+ * @param {(sense: number) => void} showSense goes to the island of a sense
+ * @param {TagSet[]} hits some of its tag sets
+ */
+export function labelCard(card, showSense, hits) {
+  const { label, companions, similar } = card;
+  const frequent = companions.slice(0, COMPANIONS).map((companion) => ({
+    ...companion,
+    title: `${percent(companion.share)} of its tag sets hold ${companion.label}`,
+  }));
+  const chips = similar.map((other) => chip(other.label, `alike: ${other.alike}`));
   return h("div.panel-body",
-    h("header",
-      h("div.row",
-        h("h1.headword", card.label),
-        kindBadge(card.kind),
-        card.blocked && h("span.kind", "blocked"),
-      ),
-      h("p.muted", facts.join(" · ")),
-      quality(card),
-    ),
-    h("div.actions.actions-label",
-      h("a.button.primary", { href: hashOf("review/label", card.label) }, "Review"),
-      h("a.button", { href: hashOf("ask/tags", card.label) }, "Ask with this tag"),
-      h("a.button", { href: hashOf("vocabulary", card.label) }, "Open in vocabulary"),
-    ),
-    section(
-      several ? `${card.senses.length} senses` : "Sense",
-      h("ol.senses",
-        card.senses.map((/** @type {any} */ sense, /** @type {number} */ i) =>
-          h("li", { style: { "--sense": `var(${SENSES[i % SENSES.length]})` } },
-            h("button.sense-row", { title: "Show it on the map", onclick: () => actions.sense(i) },
-              h("span.sense-number", h("span.sr", "Sense "), String(i + 1)),
-              " ",
-              h("span.sense-words", sense.words.join(", ")),
-              " ",
-              h("span.muted",
-                count(sense.count),
-                h("span.sr", sense.count === 1 ? " tag set" : " tag sets"),
-              ),
-            ),
-            sense.example_sets?.length ? h("p.example", sense.example_sets[0].join(", ")) : null,
-          ),
-        ),
-      ),
-      several && card.silhouette !== null && card.silhouette !== undefined
-        ? h("p.muted.small", { title: "Silhouette: 1 is wide apart, 0 is one heap" },
-            `The senses lie ${card.silhouette > 0.5 ? "wide apart" : card.silhouette > 0.25 ? "apart" : "close together"} (silhouette ${card.silhouette.toFixed(2)}).`,
-          )
-        : null,
-    ),
-    card.companions?.length
-      ? section("Stands beside",
-          barList(
-            card.companions.slice(0, 8).map((/** @type {any} */ companion) => ({
-              label: companion.label,
-              part: companion.share,
-              text: percent(companion.share),
-              title: `${percent(companion.share)} of its tag sets hold ${companion.label}`,
-            })),
-          ),
-        )
-      : null,
-    card.similar?.length
-      ? section("Used alike",
-          h("div.chips",
-            card.similar.map((/** @type {any} */ similar) =>
-              h("a.chip",
-                { href: hashOf("map/label", similar.label), title: `alike: ${similar.alike}` },
-                similar.label,
-              ),
-            ),
-          ),
-        )
-      : null,
+    labelHead(card),
+    labelActions(label),
+    senseSection(card, showSense),
+    frequent.length > 0 && section("Often together with", barList(frequent)),
+    chips.length > 0 && section("Used in similar ways", h("div.chips", chips)),
     words("Also written", card.aliases),
     words("Implies", card.implies),
-    hitList(`Tag sets with ${card.label}`, hits, card.count, card.label),
+    hitList(`Tag sets with ${label}`, hits, card.count, label),
   );
 }
 
-/** @param {string} title @param {string[] | undefined} list */
-function words(title, list) {
-  return list?.length ? section(title, h("p", list.join(", "))) : null;
+/** @param {LabelCard} card */
+function labelHead(card) {
+  const { yes, no } = card.verdicts;
+  const facts = [plural(card.count, "tag set")];
+  if (yes + no) facts.push(plural(yes + no, "answer"));
+  return h("header",
+    h("div.row",
+      h("h1.headword", card.label),
+      kindBadge(card.kind),
+      card.blocked && h("span.kind", "blocked"),
+    ),
+    h("p.muted", facts.join(" · ")),
+    qualityLine(card),
+  );
 }
 
-/** How well the label is ranked, if that is known. @param {any} card */
-function quality(card) {
+/** @param {string} label */
+function labelActions(label) {
+  return h("div.actions.actions-label",
+    h("a.button.primary", { href: hashOf("review/label", label) }, "Review"),
+    h("a.button", { href: hashOf("ask/tags", label) }, "Ask with this tag"),
+    h("a.button", { href: hashOf("vocabulary", label) }, "Open in vocabulary"),
+  );
+}
+
+/** How well the label is ranked, if that is known. @param {LabelCard} card */
+function qualityLine({ quality, quality_unseen }) {
   const parts = [];
-  if (card.quality !== null && card.quality !== undefined)
-    parts.push(`C-MAP ${card.quality.toFixed(2)}`);
-  if (card.quality_unseen !== null && card.quality_unseen !== undefined)
-    parts.push(`${card.quality_unseen.toFixed(2)} if it were unseen`);
+  if (isNumber(quality)) parts.push(`C-MAP ${percent(quality)}`);
+  if (isNumber(quality_unseen)) parts.push(`${percent(quality_unseen)} when made unseen`);
   if (!parts.length) return null;
-  return h("p.muted", {
-      title:
-        "C-MAP on items held out: how high the items that carry the tag stand when all are ranked for it; 1 is best",
-    },
-    parts.join(" · "),
+  const title =
+    "C-MAP on held-out items: how high the items that carry the tag stand when all are ranked for it; 100 % is best";
+  return h("p.muted", { title }, parts.join(", "));
+}
+
+/** @param {number | null | undefined} value */
+const isNumber = (value) => value !== null && value !== undefined;
+
+/**
+ * @param {LabelCard} card
+ * @param {(sense: number) => void} showSense
+ */
+function senseSection({ senses, silhouette }, showSense) {
+  const areSeveral = senses.length > 1;
+  const rows = senses.map((sense, i) => senseRow(sense, i, showSense));
+  return section(
+    areSeveral ? `${senses.length} senses` : "Sense",
+    h("ol.senses", rows),
+    areSeveral && isNumber(silhouette) && silhouetteLine(Number(silhouette)),
   );
 }
 
 /**
- * The hits as a list, for those who do not see or point.
- * @param {string} title
- * @param {{document: number, labels: string[]}[]} hits
- * @param {number} total
- * @param {string} [strong]
+ * @param {Sense} sense
+ * @param {number} index
+ * @param {(sense: number) => void} showSense
  */
-function hitList(title, hits, total, strong) {
-  if (!hits.length) return null;
-  return section(title,
-    h("ul.hits",
-      hits.map((hit) =>
-        h("li",
-          setLink(hit, (tag) => tag === strong),
-        ),
-      ),
+function senseRow(sense, index, showSense) {
+  const example = sense.example_sets?.[0];
+  const unit = sense.count === 1 ? " tag set" : " tag sets";
+  return h("li", { style: { "--sense": `var(${SENSES[index % SENSES.length]})` } },
+    h("button.sense-row", { title: "Show it on the map", onclick: () => showSense(index) },
+      h("span.sense-number", h("span.sr", "Sense "), String(index + 1)),
+      " ",
+      h("span.sense-words", sense.words.join(", ")),
+      " ",
+      h("span.muted", count(sense.count), h("span.sr", unit)),
     ),
-    total > hits.length ? h("p.muted.small", `${count(hits.length)} of ${count(total)}`) : null,
+    example && h("p.example", example.join(", ")),
   );
 }
 
-/** One known tag set and those near it. @param {any} document */
-export function documentCard(document) {
+/** @param {number} silhouette */
+function silhouetteLine(silhouette) {
+  const title = "Silhouette: 1 is wide apart, 0 is one heap";
+  const text = `The senses lie ${distanceWords(silhouette)} (silhouette ${silhouette.toFixed(2)}).`;
+  return h("p.muted.small", { title }, text);
+}
+
+/** @param {number} silhouette */
+function distanceWords(silhouette) {
+  if (silhouette > 0.5) return "wide apart";
+  return silhouette > 0.25 ? "apart" : "close together";
+}
+
+/* ------------------------------------------------------------------ tag sets */
+
+/**
+ * One known tag set and those near it.
+ * @param {{id: string | null, labels: string[], neighbours: Neighbour[]}} document
+ */
+export function documentCard({ id, labels, neighbours }) {
+  const address = labels.map(encodeURIComponent).join("/");
+  const rows = neighbours.map((neighbour) =>
+    h("li",
+      setLink(neighbour, (tag) => labels.includes(tag)),
+      distanceText(neighbour.distance),
+    ),
+  );
   return h("div.panel-body",
     h("header",
-      h("p.muted", "Known tag set", document.id ? h("span.mono", ` ${document.id}`) : null),
-      h("h1.headword.set", tagSet(document.labels)),
+      h("p.muted", "Known tag set", id && h("span.mono", ` ${id}`)),
+      h("h1.headword.set", tagSet(labels)),
     ),
-    h("div.row.actions",
-      h("a.button", { href: `#/ask/tags/${document.labels.map(encodeURIComponent).join("/")}` },
-        "Ask with these tags",
-      ),
-    ),
-    document.neighbours?.length
-      ? section("Nearest known tag sets",
-          h("ol.near",
-            document.neighbours.map((/** @type {any} */ neighbour) =>
-              h("li",
-                setLink(neighbour, (tag) => document.labels.includes(tag)),
-                h("span.muted",
-                  { title: "Distance in the concept space; the map shows it only roughly" },
-                  neighbour.distance.toFixed(2),
-                ),
-              ),
-            ),
-          ),
-        )
-      : null,
+    h("div.row.actions", h("a.button", { href: `#/ask/tags/${address}` }, "Ask with these tags")),
+    rows.length > 0 && section("Nearest known tag sets", h("ol.near", rows)),
   );
 }
 
 /**
  * What the tag sets of a selection share.
- * @param {any} shared
- * @param {{document: number, labels: string[]}[]} hits
- * @param {number} total
+ * @param {{n: number, labels: SharedLabel[]}} shared
+ * @param {TagSet[]} hits some of the tag sets
+ * @param {number} total of the tag sets
  */
-export function selectionCard(shared, hits, total) {
-  const body = h("div.panel-body",
+export function selectionCard({ n, labels }, hits, total) {
+  const isSample = total > n;
+  const sample = `${plural(total, "tag set")}, of which ${count(n)} were looked at.`;
+  return h("div.panel-body",
     h("header",
       h("h1.headword", "Selection"),
-      h("p.muted",
-        total > shared.n
-          ? `${plural(total, "tag set")}, of which ${count(shared.n)} were looked at.`
-          : `${plural(shared.n, "tag set")}.`,
-      ),
+      h("p.muted", isSample ? sample : `${plural(n, "tag set")}.`),
     ),
+    labels.length ? sharedTags(labels) : h("p", "They share no tag."),
+    hitList("Tag sets", hits, total),
   );
-  if (!shared.labels.length) add(body, h("p", "They share no tag."));
-  else {
-    add(body,
-      section("Tags they share",
-        barList(
-          shared.labels.map((/** @type {any} */ label) => ({
-            label: label.label,
-            part: label.share,
-            text: percent(label.share),
-            title: `${plural(label.count, "tag set")}; ${label.lift.toFixed(1)} times as often as in all`,
-          })),
-        ),
-      ),
-    );
-    const telling = [...shared.labels]
-      .filter((label) => label.lift > 1.5)
-      .sort((a, b) => b.lift * b.share - a.lift * a.share)
-      .slice(0, 3);
-    if (telling.length)
-      add(body,
-        h("p.muted.small",
-          `More often here than elsewhere: ${telling.map((label) => `${label.label} (× ${label.lift.toFixed(1)})`).join(", ")}.`,
-        ),
-      );
-  }
-  add(body, hitList("Tag sets", hits, total));
-  return body;
 }
 
-/** Where something landed. @param {{x: number, y: number, text: string}} ghost */
-export function ghostCard(ghost) {
+/** @param {SharedLabel[]} labels */
+function sharedTags(labels) {
+  const rows = labels.map((shared) => ({
+    label: shared.label,
+    share: shared.share,
+    title: `${plural(shared.count, "tag set")}; ${shared.lift.toFixed(1)} times as often as in all`,
+  }));
+  const telling = labels
+    .filter(({ lift }) => lift > TELLING_LIFT)
+    .sort((a, b) => b.lift * b.share - a.lift * a.share)
+    .slice(0, 3)
+    .map(({ label, lift }) => `${label} (× ${lift.toFixed(1)})`);
+  return [
+    section("Tags they share", barList(rows)),
+    telling.length > 0 &&
+      h("p.muted.small", `More often here than elsewhere: ${telling.join(", ")}.`),
+  ];
+}
+
+/** Where something landed. @param {{text: string}} ghost */
+export function ghostCard({ text }) {
   return h("div.panel-body",
-    h("header", h("h1.headword", "It lands here"), h("p.muted", ghost.text)),
+    h("header", h("h1.headword", "It lands here"), h("p.muted", text)),
     h("div.row.actions", h("a.button", { href: "#/ask" }, icon("back"), "Back to the question")),
   );
 }

@@ -98,7 +98,8 @@ export class CandidateList extends CareList {
     const origin = isOnItems ? `on ${plural(count, "item")}` : `typed ${plural(count, "time")}`;
     return h("li.care-row",
       h("div.grow", h("strong", label), h("p.muted.small", origin)),
-      h("button", {
+      h("button",
+        {
           disabled: !this.vocabulary.mayAdmin,
           aria_label: `Add ${label}`,
           onclick: () => this.context.attempt(() => this.add(candidate)),
@@ -109,7 +110,10 @@ export class CandidateList extends CareList {
     );
   }
 
-  /** Add a tag by the items that carry it; ask where there are none. @param {Candidate} candidate */
+  /**
+   * Add a tag by the items that carry it; ask where there are none.
+   * @param {Candidate} candidate
+   */
   async add({ label, source }) {
     const { vocabulary, context } = this;
     if (source !== "items") return vocabulary.openAdd({ by: "sets", name: label });
@@ -179,20 +183,23 @@ export class MergeList extends CareList {
         h("p.muted.small", `alike ${probabilityText(alike)}`),
       ),
       h("div.row",
-        h("button", {
+        h("button",
+          {
             disabled: !this.vocabulary.mayAdmin,
             aria_label: `Merge ${label} into ${into}`,
             onclick: () => this.merge(pair),
           },
           "Merge",
         ),
-        h("button.quiet", {
+        h("button.quiet",
+          {
             aria_label: `Keep ${into}'s place: merge it into ${label} instead`,
             onclick: swap,
           },
           "Swap",
         ),
-        h("button.quiet", {
+        h("button.quiet",
+          {
             aria_label: `${label} and ${into} are different`,
             onclick: () => this.keepApart(pair),
           },

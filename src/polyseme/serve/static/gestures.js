@@ -5,128 +5,171 @@
  * In: events on a canvas. Out: pans and zooms of its `Points`; a tap, a hover, a lasso as calls.
  */
 
+/** @typedef {import("./points.js").Points} Points */
+/** @typedef {{x: number, y: number}} Position in CSS pixels on the canvas */
 /**
- * @param {import("./points.js").Points} points
- * @param {object} handlers
- * @param {(x: number, y: number) => void} [handlers.tap]
- * @param {(x: number, y: number) => void} [handlers.hover] also called with NaN when the pointer leaves
- * @param {(polygon: [number, number][], done: boolean) => void} [handlers.lasso]
- * @param {() => boolean} [handlers.lassoing] whether a plain drag draws a lasso
- * @param {() => void} [handlers.enter] Enter on the canvas
- * @param {() => void} [handlers.escape]
+ * What is told of.
+ * @typedef {object} Handlers
+ * @property {(x: number, y: number) => void} [tap]
+ * @property {(x: number, y: number) => void} [hover] NaN when the pointer leaves
+ * @property {(polygon: [number, number][], isDone: boolean) => void} [lasso]
+ * @property {() => boolean} [isLasso] whether a plain drag draws a lasso
+ * @property {() => void} [enter] Enter on the canvas
+ * @property {() => void} [escape]
+ */
+
+const TAP_TRAVEL = 6; // CSS pixels that a finger may move in a tap
+const STEP = 48; // CSS pixels of an arrow key
+const LARGE_STEP = 160;
+const KEY_ZOOM = 1.35;
+const LINE = 18; // CSS pixels of a line that a wheel turns
+
+/**
+ * @param {Points} points
+ * @param {Handlers} handlers
  */
 export function listen(points, handlers) {
   const { canvas } = points;
-  /** @type {Map<number, {x: number, y: number}>} */
-  const down = new Map();
-  /** @type {[number, number][] | null} */
-  let lasso = null;
-  let travelled = 0;
+  const gestures = new Gestures(points, handlers);
+  canvas.addEventListener("pointerdown", (event) => gestures.press(event));
+  canvas.addEventListener("pointermove", (event) => gestures.move(event));
+  canvas.addEventListener("pointerup", (event) => gestures.release(event));
+  canvas.addEventListener("pointercancel", (event) => gestures.release(event));
+  canvas.addEventListener("pointerleave", () => handlers.hover?.(NaN, NaN));
+  canvas.addEventListener("wheel", (event) => gestures.turnWheel(event), { passive: false });
+  canvas.addEventListener("dblclick", (event) => gestures.doubleClick(event));
+  canvas.addEventListener("keydown", (event) => gestures.handleKey(event));
+}
 
-  const positionOf = (/** @type {PointerEvent | WheelEvent} */ event) => {
-    const box = canvas.getBoundingClientRect();
+class Gestures {
+  /**
+   * @param {Points} points
+   * @param {Handlers} handlers
+   */
+  constructor(points, handlers) {
+    this.points = points;
+    this.handlers = handlers;
+    /** Pointers that are down. @type {Map<number, Position>} */
+    this.down = new Map();
+    /** @type {[number, number][] | null} */
+    this.polygon = null;
+    this.travelled = 0;
+  }
+
+  /** @param {MouseEvent} event @returns {Position} */
+  positionOf(event) {
+    const box = this.points.canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
-  };
+  }
 
-  canvas.addEventListener("pointerdown", (event) => {
+  /** @param {PointerEvent} event */
+  press(event) {
     if (event.button !== 0) return;
-    const position = positionOf(event);
-    canvas.setPointerCapture(event.pointerId);
-    if (down.size === 0) {
-      travelled = 0;
-      lasso =
-        handlers.lasso && (event.shiftKey || handlers.lassoing?.())
-          ? [[position.x, position.y]]
-          : null;
-    } else lasso = null;
-    down.set(event.pointerId, position);
-  });
+    const position = this.positionOf(event);
+    const isFirst = this.down.size === 0;
+    const { lasso, isLasso } = this.handlers;
+    const drawsLasso = isFirst && lasso && (event.shiftKey || isLasso?.());
+    this.points.canvas.setPointerCapture(event.pointerId);
+    if (isFirst) this.travelled = 0;
+    this.polygon = drawsLasso ? [[position.x, position.y]] : null;
+    this.down.set(event.pointerId, position);
+  }
 
-  canvas.addEventListener("pointermove", (event) => {
-    const position = positionOf(event);
-    const former = down.get(event.pointerId);
+  /** @param {PointerEvent} event */
+  move(event) {
+    const position = this.positionOf(event);
+    const former = this.down.get(event.pointerId);
     if (!former) {
-      if (event.pointerType !== "touch") handlers.hover?.(position.x, position.y);
+      if (event.pointerType !== "touch") this.handlers.hover?.(position.x, position.y);
       return;
     }
-    travelled += Math.abs(position.x - former.x) + Math.abs(position.y - former.y);
-    if (lasso) {
-      lasso.push([position.x, position.y]);
-      handlers.lasso?.(lasso, false);
-    } else if (down.size === 1) points.pan(position.x - former.x, position.y - former.y);
-    else pinch(event.pointerId, former, position);
-    down.set(event.pointerId, position);
-  });
+    const dx = position.x - former.x;
+    const dy = position.y - former.y;
+    this.travelled += Math.abs(dx) + Math.abs(dy);
+    if (this.polygon) {
+      this.polygon.push([position.x, position.y]);
+      this.handlers.lasso?.(this.polygon, false);
+    } else if (this.down.size === 1) {
+      this.points.pan(dx, dy);
+    } else {
+      this.pinch(event.pointerId, former, position);
+    }
+    this.down.set(event.pointerId, position);
+  }
 
-  const pinch = (
-    /** @type {number} */ id,
-    /** @type {{x: number, y: number}} */ former,
-    /** @type {{x: number, y: number}} */ position,
-  ) => {
-    const other = [...down].find(([pointerId]) => pointerId !== id)?.[1];
+  /**
+   * @param {number} pointerId of the finger that moved
+   * @param {Position} former
+   * @param {Position} position
+   */
+  pinch(pointerId, former, position) {
+    const other = [...this.down].find(([id]) => id !== pointerId)?.[1];
     if (!other) return;
-    const distanceBefore = Math.hypot(former.x - other.x, former.y - other.y) || 1;
-    const distanceAfter = Math.hypot(position.x - other.x, position.y - other.y) || 1;
-    points.pan((position.x - former.x) / 2, (position.y - former.y) / 2);
-    points.zoom(
-      distanceAfter / distanceBefore,
-      (position.x + other.x) / 2,
-      (position.y + other.y) / 2,
-    );
-  };
+    const before = Math.hypot(former.x - other.x, former.y - other.y) || 1;
+    const after = Math.hypot(position.x - other.x, position.y - other.y) || 1;
+    const x = (position.x + other.x) / 2;
+    const y = (position.y + other.y) / 2;
+    this.points.pan((position.x - former.x) / 2, (position.y - former.y) / 2);
+    this.points.zoom(after / before, x, y);
+  }
 
-  const up = (/** @type {PointerEvent} */ event) => {
-    if (!down.delete(event.pointerId)) return;
-    const position = positionOf(event);
-    if (lasso) {
-      handlers.lasso?.(lasso, true);
-      lasso = null;
-    } else if (event.type === "pointerup" && down.size === 0 && travelled < 6)
-      handlers.tap?.(position.x, position.y);
-  };
-  canvas.addEventListener("pointerup", up);
-  canvas.addEventListener("pointercancel", up);
-  canvas.addEventListener("pointerleave", () => handlers.hover?.(NaN, NaN));
+  /** @param {PointerEvent} event */
+  release(event) {
+    if (!this.down.delete(event.pointerId)) return;
+    const isLast = this.down.size === 0;
+    const isTap = event.type === "pointerup" && isLast && this.travelled < TAP_TRAVEL;
+    const { x, y } = this.positionOf(event);
+    if (this.polygon) {
+      this.handlers.lasso?.(this.polygon, true);
+      this.polygon = null;
+    } else if (isTap) {
+      this.handlers.tap?.(x, y);
+    }
+  }
 
-  canvas.addEventListener(
-    "wheel",
-    (event) => {
-      event.preventDefault();
-      const position = positionOf(event);
-      const lines = event.deltaMode === 1 ? 18 : 1;
-      points.zoom(
-        Math.exp(-event.deltaY * lines * (event.ctrlKey ? 0.01 : 0.0018)),
-        position.x,
-        position.y,
-      );
-    },
-    { passive: false },
-  );
-  canvas.addEventListener("dblclick", (event) => {
-    const box = canvas.getBoundingClientRect();
-    points.zoom(2, event.clientX - box.left, event.clientY - box.top);
-  });
+  /** @param {WheelEvent} event */
+  turnWheel(event) {
+    const { x, y } = this.positionOf(event);
+    const pixels = event.deltaY * (event.deltaMode === 1 ? LINE : 1);
+    const rate = event.ctrlKey ? 0.01 : 0.0018; // browsers tell of a pinch as Ctrl and the wheel
+    event.preventDefault();
+    this.points.zoom(Math.exp(-pixels * rate), x, y);
+  }
 
-  canvas.addEventListener("keydown", (event) => {
+  /** @param {MouseEvent} event */
+  doubleClick(event) {
+    const { x, y } = this.positionOf(event);
+    this.points.zoom(2, x, y);
+  }
+
+  /** @param {KeyboardEvent} event */
+  handleKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const step = event.shiftKey ? 160 : 48;
-    /** @type {Record<string, () => void>} */
-    const keys = {
-      ArrowLeft: () => points.pan(step, 0),
-      ArrowRight: () => points.pan(-step, 0),
-      ArrowUp: () => points.pan(0, step),
-      ArrowDown: () => points.pan(0, -step),
-      "+": () => points.zoom(1.35),
-      "=": () => points.zoom(1.35),
-      "-": () => points.zoom(1 / 1.35),
-      0: () => points.space && points.fit(points.space.header.bounds),
-      Enter: () => handlers.enter?.(),
-      Escape: () => handlers.escape?.(),
-    };
-    const run = keys[event.key];
+    const run = this.actions(event.shiftKey ? LARGE_STEP : STEP)[event.key];
     if (!run) return;
     run();
     event.preventDefault();
     event.stopPropagation();
-  });
+  }
+
+  /**
+   * What the keys do.
+   * @param {number} step
+   * @returns {Record<string, () => void>}
+   */
+  actions(step) {
+    const { points, handlers } = this;
+    return {
+      ArrowLeft: () => points.pan(step, 0),
+      ArrowRight: () => points.pan(-step, 0),
+      ArrowUp: () => points.pan(0, step),
+      ArrowDown: () => points.pan(0, -step),
+      "+": () => points.zoom(KEY_ZOOM),
+      "=": () => points.zoom(KEY_ZOOM),
+      "-": () => points.zoom(1 / KEY_ZOOM),
+      0: () => points.space && points.fit(points.space.header.bounds),
+      Enter: () => handlers.enter?.(),
+      Escape: () => handlers.escape?.(),
+    };
+  }
 }

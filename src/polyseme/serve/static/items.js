@@ -11,7 +11,7 @@ import { icon, plural } from "./parts.js";
 /** @typedef {import("./app.js").Context} Context */
 
 /** What the items of a model are called. @param {any} model */
-export const itemWord = (model) =>
+const itemWord = (model) =>
   ({ image: "picture", audio: "sound" })[/** @type {"image"} */ (model.collection?.media)] ||
   "item";
 

@@ -54,7 +54,8 @@ export class LabelList {
     });
     this.status = h("p.muted.small", { role: "status" });
     this.space = h("div.vlist-space", { role: "list", aria_label: "Labels" });
-    this.scroller = h("div.vlist", {
+    this.scroller = h("div.vlist",
+      {
         onscroll: () => this.draw(),
         onkeydown: (/** @type {KeyboardEvent} */ event) => this.handleKey(event),
       },
@@ -233,7 +234,8 @@ export class LabelList {
    * @param {Label} [label] as soon as it was read
    */
   makeRow(index, label) {
-    return h("div.vrow", {
+    return h("div.vrow",
+      {
         role: "listitem",
         aria_setsize: this.total,
         aria_posinset: index + 1,

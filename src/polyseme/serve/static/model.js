@@ -263,7 +263,8 @@ class ModelView {
    */
   versionRow(version, isCurrent) {
     const { number, action, detail, time, who, n_labels, n_documents } = version;
-    const button = h("button", {
+    const button = h("button",
+      {
         disabled: !this.mayAdmin,
         aria_label: `Roll back to version ${number}`,
         onclick: () => this.rollBack(version),
@@ -306,7 +307,8 @@ class ModelView {
         verdictFacts(verdict),
       ),
       stands &&
-        h("button.quiet", {
+        h("button.quiet",
+          {
             disabled: !this.context.can("review"),
             aria_label: `Undo the answer to ${label} for ${item}`,
             onclick: () => this.undo(verdict),
@@ -376,7 +378,8 @@ function refitProgress({ rounds, rounds_done }) {
  */
 function modelList(models, current) {
   const links = models.map(({ id, trouble, n_labels }) =>
-    h("a", {
+    h("a",
+      {
         href: `?model=${encodeURIComponent(id)}#/model`,
         aria_current: id === current.id ? "page" : null,
       },
@@ -469,7 +472,8 @@ function explained(name, shortName, meaning) {
     tip.hidden = !tip.hidden;
     button.setAttribute("aria-expanded", String(!tip.hidden));
   };
-  const button = h("button.tip-button", {
+  const button = h("button.tip-button",
+    {
       aria_label: `What is ${shortName || name}?`,
       aria_expanded: "false",
       aria_controls: id,

@@ -61,16 +61,16 @@ export function kindBadge(kind) {
 }
 
 /**
- * What the kinds that occur mean, in words that need no pointer.
+ * What the kinds other than seen mean, where they occur, in words that need no pointer.
  * @param {Iterable<string>} kinds
  */
 export function kindLegend(kinds) {
-  const occurring = new Set(kinds);
-  return h("ul.kind-legend.muted.small",
-    Object.keys(KINDS)
-      .filter((kind) => occurring.has(kind))
-      .map((kind) => h("li", kindBadge(kind), h("span", KINDS[kind].split(": ")[1]))),
-  );
+  const badged = new Set(kinds);
+  badged.delete("seen");
+  const rows = Object.keys(KINDS)
+    .filter((kind) => badged.has(kind))
+    .map((kind) => h("li", kindBadge(kind), h("span", KINDS[kind].split(": ")[1])));
+  return rows.length ? h("ul.kind-legend.muted.small", rows) : null;
 }
 
 /** A probability as people read it: `0.87`, `< 0.01`. @param {number | null | undefined} p */
@@ -84,7 +84,8 @@ export function probabilityText(p) {
 /** A share as percent, never broken over two lines. @param {number | null | undefined} share */
 export function percent(share) {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";
-  return `${share > 0 && share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)}\u00a0%`;
+  const isSmall = share > 0 && share < 0.095;
+  return `${(100 * share).toFixed(isSmall ? 1 : 0)}\u00a0%`;
 }
 
 /** A count with thin separators. @param {number} n */
@@ -153,19 +154,19 @@ export function dialog(title, body) {
       box.remove();
       resolve(value);
     };
-    const box = h("dialog.dialog", {
-        aria_labelledby: id,
-        oncancel: (/** @type {Event} */ event) => (event.preventDefault(), close(undefined)),
-      },
+    const cancel = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      close(undefined);
+    };
+    const closeOutside = (/** @type {Event} */ event) => {
+      if (event.target === box) close(undefined);
+    };
+    const box = h("dialog.dialog", { aria_labelledby: id, oncancel: cancel, onclick: closeOutside },
       h("header",
         h("h2", { id }, title),
         iconButton("close", "Close", { onclick: () => close(undefined) }),
       ),
       body(close),
-    );
-    box.addEventListener(
-      "click",
-      (/** @type {MouseEvent} */ event) => event.target === box && close(undefined),
     );
     document.body.append(box);
     box.showModal();
@@ -208,10 +209,11 @@ export function confirmed(title, body, action) {
 
 /** A form that does not leave the page. @param {() => void} submit @param {...any} body */
 export function form(submit, ...body) {
-  return h("form.stack",
-    { onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), submit()) },
-    body,
-  );
+  const onsubmit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    submit();
+  };
+  return h("form.stack", { onsubmit }, body);
 }
 
 /** A field with its name above it. @param {string} name @param {any} input */

@@ -8,8 +8,14 @@
 import { h, s } from "./dom.js";
 import { count, percent, plural, probabilityText } from "./parts.js";
 
-/** Tags with about the same probability. @typedef {{predicted: number, observed: number, n: number}} Bin */
-/** From which probability on a precision is reached. @typedef {{precision: number, seen: number | null, unseen: number | null}} Threshold */
+/**
+ * Tags with about the same probability.
+ * @typedef {{predicted: number, observed: number, n: number}} Bin
+ */
+/**
+ * From which probability on a precision is reached.
+ * @typedef {{precision: number, seen: number | null, unseen: number | null}} Threshold
+ */
 /** @typedef {{seen: Bin[], unseen: Bin[], thresholds: Threshold[]}} Reliability */
 /** @typedef {"seen" | "unseen"} MeasuredKind */
 
@@ -123,7 +129,8 @@ function diagram(reliability, kinds) {
   const counts = kinds.flatMap((kind) => reliability[kind].map((bin) => bin.n));
   const highestCount = Math.max(...counts, 1);
   const summaries = kinds.map((kind) => gapSentence(kind, reliability[kind]));
-  return s("svg.diagram", {
+  return s("svg.diagram",
+    {
       viewBox: `0 0 ${LEFT + SIZE + 14} ${TOP + SIZE + 40}`,
       role: "img",
       aria_label: `Reliability: ${summaries.join("; ")}.`,
@@ -173,7 +180,8 @@ function dot(kind, bin, area) {
   const { predicted, observed, n } = bin;
   const radius = 2.5 + 4.5 * Math.sqrt(area);
   const title = `${KIND_NAMES[kind]}: probability ${percent(predicted)}, true ${percent(observed)}, of ${plural(n, "tag")}`;
-  return s("circle", {
+  return s("circle",
+    {
       class: isFew(bin) ? "few" : null,
       cx: xOf(predicted),
       cy: yOf(observed),
