@@ -128,7 +128,7 @@ class TagChooser {
     const hasPictures = this.context.model.collection?.media === "image";
     return tagCard(
       label,
-      `undecided at ${probabilityText(probability)}`,
+      `probability ${probabilityText(probability)}`,
       hasPictures && picture(this.context, item, 256),
     );
   }

@@ -482,7 +482,7 @@ function explained(name, shortName, meaning) {
     },
     icon("help"),
   );
-  const suffix = shortName && h("span.muted.small", ` ${shortName}`);
+  const suffix = shortName && h("span.muted.small", shortName);
   return [h("span.tip-name", name, suffix, button), tip];
 }
 
