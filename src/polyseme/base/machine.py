@@ -192,7 +192,7 @@ def machine_bytes() -> int:
     return min(limits, default=2**62)
 
 
-def check_memory(needed: float, what: str, way_round: str) -> None:
+def check_memory(needed: float, subject: str, advice: str) -> None:
     """Raise where a job needs more memory than there is.
 
     Parameters
