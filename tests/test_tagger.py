@@ -31,6 +31,7 @@ from polyseme.feedback.verdict_log import Verdict, VerdictLog
 from polyseme.media import Extracted, MediaError
 from polyseme.media.base import MediaFeatures
 from polyseme.metrics import example_map
+from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.scoring.scorer import LabelScorer
 from polyseme.scoring.senses import label_senses
 from polyseme.space.training import SpaceTraining
@@ -530,7 +531,7 @@ def test_what_is_refused_or_fails_leaves_the_tagger_as_it_was(
         with pytest.raises(InputError, match=message):
             getattr(own_tagger, method)(*arguments)
     monkeypatch.setattr(ConceptSpace, "readout_of_names", fail)
-    monkeypatch.setattr(polyseme.tagger.KnownDocuments, "of", fail)
+    monkeypatch.setattr(KnownDocuments, "of", fail)
     with pytest.raises(MemoryError):
         own_tagger.add_labels(["beach"], theme_words)
     own_tagger.set_params(space=tiny().space)
