@@ -401,7 +401,8 @@ def is_extraction(path: Path) -> bool:
 
 def _is_marked(path: Path) -> bool:
     """Return whether a folder is marked as ours for numbers of media files."""
-    return kind_of(path) in map(_mark, extractor_classes())
+    marks = [_mark(kind) for kind in extractor_classes()]
+    return kind_of(path) in marks
 
 
 def _mark(kind: str) -> str:
