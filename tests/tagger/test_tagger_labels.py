@@ -12,6 +12,7 @@ from polyseme import ConceptSpace, LabelCorpus
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.documents.toy import toy_world
 from polyseme.documents.word_vectors import WordVectors, name_likeness
+from polyseme.scoring.known_documents import KnownDocuments
 from toy_taggers import (
     column_of,
     items_of,
@@ -93,7 +94,7 @@ def test_what_is_refused_or_fails_leaves_the_tagger_as_it_was(
         with pytest.raises(InputError, match=message):
             getattr(own_tagger, method)(*arguments)
     monkeypatch.setattr(ConceptSpace, "readout_of_names", raise_memory_error)
-    monkeypatch.setattr(polyseme.tagger.KnownDocuments, "of", raise_memory_error)
+    monkeypatch.setattr(KnownDocuments, "of", raise_memory_error)
     with pytest.raises(MemoryError):
         own_tagger.add_labels(["beach"], theme_words)
     own_tagger.set_params(space=tiny_tagger().space)
