@@ -79,7 +79,7 @@ MOVED = """(seconds) => new Promise((done) => {
 })"""
 AT_REST = """(rounds) => {
   const { points } = window.__studio.map;
-  points.moving = false;
+  points.isMoving = false;
   points.finish();
   const begin = performance.now();
   for (let i = 0; i < rounds; i += 1) { points.draw(); points.finish(); }

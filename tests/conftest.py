@@ -49,6 +49,12 @@ def world() -> ToyWorld:
 
 
 @pytest.fixture(scope="session")
+def new_items(world: ToyWorld) -> np.ndarray:
+    """Features of the toy world's new items."""
+    return world.X_test
+
+
+@pytest.fixture(scope="session")
 def tiny_space() -> Callable[..., ConceptSpace]:
     """Return unfitted spaces that learn the toy world in a second."""
 

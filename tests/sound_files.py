@@ -73,7 +73,8 @@ def make_odd_sounds(folder: Path) -> dict[str, str]:
 
 def _good() -> dict[str, bytes]:
     """Return unusual but readable files: encodings, rates, lengths, and damage near the end."""
-    short, long = tone(), tone(3.0)
+    short = tone()
+    long = tone(3.0)
     whole = wav(short)
     mp3 = encoded(long, 22050, format="MP3")
     flac = encoded(long, 22050, format="FLAC")

@@ -42,7 +42,9 @@ def bench():
 @pytest.fixture
 def report(bench):
     """A report with everything that a report can hold, and signs that pages must escape."""
-    Table, Ratio, Curve = bench.reporting.Table, bench.reporting.Ratio, bench.reporting.Curve
+    Table = bench.reporting.Table
+    Ratio = bench.reporting.Ratio
+    Curve = bench.reporting.Curve
     rows = [["a|b", 120.0, 3, None], ["polyseme", 0.5, np.float32(2.0), 1e-6]]
     columns = ["way", "seconds", "memory, MB", "exact"]
     return bench.reporting.Report(
@@ -196,7 +198,9 @@ def test_the_same_reports_give_the_same_page(bench, report):
 
 
 def test_figures_that_cannot_be_drawn_do_not_stop_the_page(bench, report):
-    Table, Ratio, Curve = bench.reporting.Table, bench.reporting.Ratio, bench.reporting.Curve
+    Table = bench.reporting.Table
+    Ratio = bench.reporting.Ratio
+    Curve = bench.reporting.Curve
     numbers = [math.nan, 0.0, -1.0, math.inf]
     rows = [["a", value] for value in (None, *numbers, "failed")]
     lines = {"none": [], "zero": [[1.0, 0.0]], "lost": [[math.nan, 1]]}
@@ -262,7 +266,8 @@ def test_a_failure_is_one_line_and_the_other_benchmarks_still_run(command, tmp_p
 
 
 def test_a_full_run_writes_its_report_and_readme(command, bench, tmp_path):
-    begin, end = bench.markdown.BEGIN, bench.markdown.END
+    begin = bench.markdown.BEGIN
+    end = bench.markdown.END
     readme = tmp_path / "README.md"
     readme.write_text(f"# Mine\n\n{begin}\nold\n{end}\nrest\n", "utf-8")
     assert command(["good", "--suffix=-gpu"]) == 0

@@ -60,7 +60,8 @@ def run_command(command: str) -> tuple[int, str, str]:
     """Run a `polyseme` command in this process; return exit code, stdout and stderr."""
     arguments = shlex.split(command)
     assert arguments[0] == "polyseme", f"only polyseme can be run here, not {arguments[0]}"
-    stdout, stderr = io.StringIO(), io.StringIO()
+    stdout = io.StringIO()
+    stderr = io.StringIO()
     code = 0
     # The command prints warnings in its own way, which must not outlive it.
     with (

@@ -94,10 +94,10 @@ class Import(NamedTuple):
     @property
     def unit(self):
         """The folder or root file of the package that it belongs to; None for other packages."""
-        first, *rest = self.module.split(".")
+        first, *inner_names = self.module.split(".")
         if first != "polyseme":
             return None
-        return rest[0] if rest and rest[0] in LAYERS else "__init__"
+        return inner_names[0] if inner_names and inner_names[0] in LAYERS else "__init__"
 
 
 def imports_of(node, inside_function=False, for_types=False):
@@ -122,10 +122,10 @@ def imports_of(node, inside_function=False, for_types=False):
 
 def name_of(path):
     """Return a file's dotted name below the package; a package is named by its folder."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    if len(parts) > 1 and parts[-1] == "__init__":
-        parts = parts[:-1]
-    return ".".join(parts)
+    components = path.relative_to(PACKAGE).with_suffix("").parts
+    if len(components) > 1 and components[-1] == "__init__":
+        components = components[:-1]
+    return ".".join(components)
 
 
 def imports_against_layers(path):
@@ -154,16 +154,18 @@ def test_the_layers_have_no_circle():
 
 
 def test_imports_follow_the_layers_but_for_the_exceptions():
-    found = set()
+    violations = set()
     for path in MODULES:
-        found |= imports_against_layers(path)
-    assert found == EXCEPTIONS
+        violations |= imports_against_layers(path)
+    assert violations == EXCEPTIONS
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_no_module_is_unsafe(path):
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    assert not {part.strip("_") for part in parts} & NO_HOME, "a drawer for odds and ends"
+    components = path.relative_to(PACKAGE).with_suffix("").parts
+    assert not {component.strip("_") for component in components} & NO_HOME, (
+        "a drawer for odds and ends"
+    )
     tree = ast.parse(path.read_text("utf-8"), filename=str(path))
     imports = set(imports_of(tree))
     foreign = {imported.module.split(".")[0] for imported in imports if imported.unit is None}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from polyseme.base.validation import InputError
 from polyseme.plots import plot_label, plot_reliability, plot_space
@@ -26,12 +26,12 @@ def test_documents_are_dots_and_labels_stand_in_the_middle_of_their_documents(to
     axes = plot_space(toy_tagger, labels=["sea", "desk"])
     store = toy_tagger.store_
     positions = store.points[store.sets][:, :2]
-    np.testing.assert_allclose(axes.collections[0].get_offsets(), positions)
+    assert_allclose(axes.collections[0].get_offsets(), positions)
     assert texts(axes.texts) == ["sea", "desk"]
     sea = store.labels.index("sea")
     rows = store.matrix[:, [sea]].nonzero()[0]
     centre = positions[rows].mean(axis=0)
-    np.testing.assert_allclose(axes.texts[0].xy, centre, atol=1e-6)
+    assert_allclose(axes.texts[0].xy, centre, atol=1e-6)
 
 
 def test_by_default_labels_are_shown_where_there_is_room(toy_tagger):
@@ -56,7 +56,7 @@ def test_reliability_is_that_of_the_validation(toy_tagger):
     curve = toy_tagger.validation_.curves["seen"]
     frequencies = [step[2] for step in curve]
     drawn_line = axes.lines[1]
-    np.testing.assert_allclose(drawn_line.get_ydata(), frequencies)
+    assert_allclose(drawn_line.get_ydata(), frequencies)
 
 
 def test_a_tagger_without_a_validation_has_no_reliability(own_tagger):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -74,19 +75,26 @@ def test_an_indicator_matrix_comes_out_as_it_came_in(world, kind):
     sets = world.label_sets if kind == "frame" else None  # numbered columns have no names
     tagger = small().fit(world.X, y[kind], sets, label_sets_only=sets is not None)
     columns = names if kind == "frame" else [str(column) for column in range(len(names))]
-    assert list(tagger.classes_[: len(names)]) == columns
-    predicted, likely = tagger.predict(world.X), tagger.predict_proba(world.X)
-    assert predicted.shape == table.shape and set(np.unique(predicted)) <= {0, 1}
-    np.testing.assert_array_equal(predicted, likely[:, : len(names)] >= 0.5)
-    assert not likely[:, 2].any() and tagger.kinds_[2] == "oov"
+    classes = list(tagger.classes_[: len(names)])
+    assert classes == columns
+    predicted = tagger.predict(world.X)
+    likely = tagger.predict_proba(world.X)
+    assert predicted.shape == table.shape
+    assert set(np.unique(predicted)) <= {0, 1}
+    expected_predicted = likely[:, : len(names)] >= 0.5
+    assert_array_equal(predicted, expected_predicted)
+    assert not likely[:, 2].any()
+    assert tagger.kinds_[2] == "oov"
     if kind == "frame":  # the label sets name further labels, and tag sets give the same scores
         plain = small().fit(world.X, world.documents, world.label_sets, label_sets_only=True)
         order = [list(plain.classes_).index(name) for name in tagger.classes_ if name != "nothing"]
-        kept = [column for column in range(len(tagger.classes_)) if column != 2]
-        np.testing.assert_array_equal(likely[:, kept], plain.predict_proba(world.X)[:, order])
-        assert tagger.thresholds(0.5).shape == (len(tagger.classes_),)
-        known = tagger.predict_proba(world.X[:1], tags=[["sea"]])
-        assert known[0, list(tagger.classes_).index("sea")] == 1
+        remaining_columns = [column for column in range(len(tagger.classes_)) if column != 2]
+        expected_likely = plain.predict_proba(world.X)[:, order]
+        assert_array_equal(likely[:, remaining_columns], expected_likely)
+        expected_shape = (len(tagger.classes_),)
+        assert tagger.thresholds(0.5).shape == expected_shape
+        probabilities_with_tags = tagger.predict_proba(world.X[:1], tags=[["sea"]])
+        assert probabilities_with_tags[0, list(tagger.classes_).index("sea")] == 1
         assert tagger.explain(world.X[0], "sea").kind == "seen"
 
 
@@ -101,18 +109,22 @@ def test_score_is_the_mean_average_precision_of_items(toy_tagger, world):
 
 def test_parameters_of_the_space_are_reached_whether_it_is_given_or_not():
     tagger = ZeroShotTagger()
-    assert tagger.get_params()["space__n_folds"] is None and tagger.space is None
-    assert tagger.set_params(space__n_folds=3, verbose=True).space.n_folds == 3
+    assert tagger.get_params()["space__n_folds"] is None
+    assert tagger.space is None
+    n_folds = tagger.set_params(space__n_folds=3, verbose=True).space.n_folds
+    assert n_folds == 3
     assert clone(tagger).get_params()["space__n_folds"] == 3
     with pytest.raises(ValueError, match="Invalid parameter 'bogus'"):
         ZeroShotTagger().set_params(space__bogus=1)
 
 
 def test_cross_validation_and_search_need_no_extra_words(world):
-    X, y = world.X[:60], world.documents[:60]
+    X = world.X[:60]
+    y = world.documents[:60]
     tagger = small().set_params(space__n_steps=100)
     scores = cross_val_score(tagger, X, y, cv=2)
-    assert scores.shape == (2,) and (scores > 0.4).all()
+    assert scores.shape == (2,)
+    assert (scores > 0.4).all()
     search = GridSearchCV(small(), {"space__context": [0.0, 0.5]}, cv=2)
     search.fit(X, y, label_sets=world.label_sets, label_sets_only=True)
     assert search.best_params_["space__context"] in (0.0, 0.5)
@@ -121,35 +133,40 @@ def test_cross_validation_and_search_need_no_extra_words(world):
 def test_a_pipeline_hands_on_codes_with_names(world):
     pipeline = make_pipeline(StandardScaler(), small()).fit(world.X, world.documents)
     codes = pipeline.transform(world.X_test)
-    assert codes.shape == (len(world.X_test), len(pipeline.get_feature_names_out()))
+    expected_shape = (len(world.X_test), len(pipeline.get_feature_names_out()))
+    assert codes.shape == expected_shape
     tagger = pipeline[-1].set_output(transform="pandas")
-    assert list(tagger.transform(world.X_test).columns) == list(tagger.get_feature_names_out())
+    expected_columns = list(tagger.get_feature_names_out())
+    columns = list(tagger.transform(world.X_test).columns)
+    assert columns == expected_columns
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_columns_of_a_frame_are_known_by_name(world, tmp_path, kind):
     frame = pd.DataFrame(world.X, columns=[*"abcde"])
-    made = {
+    forms = {
         "pandas": lambda table: table,
         "polars": pytest.importorskip("polars").from_pandas,
         "pyarrow": pytest.importorskip("pyarrow").Table.from_pandas,
     }[kind]
-    small().fit(made(frame), world.documents).save(tmp_path / "model")
+    small().fit(forms(frame), world.documents).save(tmp_path / "model")
     tagger = load(tmp_path / "model")
     assert tagger.feature_names_in_.tolist() == [*"abcde"]
     wanted = tagger.predict_proba(world.X)
-    np.testing.assert_array_equal(tagger.predict_proba(made(frame[[*"edcba"]])), wanted)
+    probabilities = tagger.predict_proba(forms(frame[[*"edcba"]]))
+    assert_array_equal(probabilities, wanted)
     with pytest.raises(InputError, match=r"lacks the column\(s\) a; `ZeroShotTagger` has 5"):
-        tagger.predict_proba(made(frame[[*"bcde"]]))
+        tagger.predict_proba(forms(frame[[*"bcde"]]))
     with pytest.raises(InputError, match="that are unknown: f;"):
-        tagger.predict_proba(made(frame.assign(f=1.0)))
-    plain = small().fit(made(frame), world.documents).fit(world.X, world.documents)
+        tagger.predict_proba(forms(frame.assign(f=1.0)))
+    plain = small().fit(forms(frame), world.documents).fit(world.X, world.documents)
     assert not hasattr(plain, "feature_names_in_")
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "fixed-size"])
 def test_a_column_of_vectors_and_a_column_of_tags_are_enough(world, kind):
-    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    pl = pytest.importorskip("polars")
+    pa = pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"embedding": list(world.X), "tags": world.documents})
     if kind == "polars":
         frame = pl.from_pandas(frame)
@@ -159,15 +176,17 @@ def test_a_column_of_vectors_and_a_column_of_tags_are_enough(world, kind):
         frame = pa.table({"embedding": pa.array(list(world.X), type=size), "tags": tags})
     wanted = small().fit(world.X, world.documents).predict_proba(world.X)
     tagger = small().fit(frame["embedding"], frame["tags"])
-    np.testing.assert_array_equal(tagger.predict_proba(frame["embedding"]), wanted)
+    assert_array_equal(tagger.predict_proba(frame["embedding"]), wanted)
     # The frame as it is will do, too.
-    np.testing.assert_array_equal(small().fit(frame, y=frame).predict_proba(frame), wanted)
+    probabilities = small().fit(frame, y=frame).predict_proba(frame)
+    assert_array_equal(probabilities, wanted)
 
 
 def test_true_labels_are_compared_by_name(world):
     tagger = small().fit(world.X, world.documents)
     wanted = evaluate_tagger(tagger, world.X, world.documents)
-    assert wanted["example_map"] == tagger.score(world.X, world.documents)
+    expected_example_map = tagger.score(world.X, world.documents)
+    assert wanted["example_map"] == expected_example_map
     labels = tagger.classes_[::-1]
     table = [[label in tags for label in labels] for tags in world.documents]
     truth = pd.DataFrame(table, columns=labels)
@@ -189,7 +208,7 @@ def test_rivals_and_the_published_method_know_columns_by_name(world, published_t
     )
     for fitted in (load(tmp_path / "model"), NearestInstances().fit(frame, world.documents)):
         wanted = fitted.decision_function(world.X)
-        moved = frame[[*"edcba"]].assign(id=range(len(frame)))
-        np.testing.assert_array_equal(fitted.decision_function(moved), wanted)
+        reordered = frame[[*"edcba"]].assign(id=range(len(frame)))
+        assert_array_equal(fitted.decision_function(reordered), wanted)
         with pytest.raises(InputError, match=r"lacks the column\(s\) a"):
             fitted.decision_function(frame[[*"bcde"]])

@@ -437,8 +437,8 @@ def _mean(values: Values, name: str, stacklevel: int) -> float:
 def _ratio(numerator: NDArray[Any], denominator: NDArray[np.int64]) -> Values:
     """Divide, giving NaN where there is nothing to divide by."""
     n_rows = len(numerator)
-    result = np.full(n_rows, np.nan)
     is_defined = denominator > 0
+    result = np.full(n_rows, np.nan)
     np.divide(numerator, denominator, out=result, where=is_defined)
     return result
 

@@ -136,7 +136,8 @@ def _rows_with(tagger: ZeroShotTagger, label: str) -> IntArray:
     column = tagger._column(label)
     if column >= n_labels:
         raise InputError(f"No known tag set holds '{label}', so there is nothing to draw.")
-    entries = store.matrix[:, [column]]
+    columns = [column]
+    entries = store.matrix[:, columns]
     rows, _ = entries.nonzero()
     return rows.astype(np.int64)
 

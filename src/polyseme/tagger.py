@@ -487,7 +487,8 @@ class ZeroShotTagger(
             kinds = as_names(kinds, "kinds of labels")
             for kind in kinds:
                 check_option("kinds", kind, KINDS, owner="rank")
-        return self._scorer.score(features, tag_matrix, method, kinds)
+        scorer = self._scorer
+        return scorer.score(features, tag_matrix, method, kinds)
 
     def predict_proba(
         self, X: object, tags: Iterable[Collection[str]] | None = None, method: str = "space"

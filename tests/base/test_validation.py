@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme.base.validation import (
     InputError,
@@ -46,16 +47,16 @@ def test_seeds_generators_and_old_states_give_generators():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("random_state", "message"),
     [
         ("seed", "`random_state` must be a whole number, a numpy Generator or None; got 'seed'"),
         (1.5, "`random_state` must be a whole number"),
         (-1, "`random_state` must not be negative; got -1"),
     ],
 )
-def test_unusable_random_states_are_refused(given, message):
+def test_unusable_random_states_are_refused(random_state, message):
     with pytest.raises(InputError, match=message):
-        as_generator(given)
+        as_generator(random_state)
 
 
 def test_drawn_seeds_fit_into_31_bits_and_repeat():
@@ -141,11 +142,11 @@ def test_features_of_any_form_become_float64_and_sparse_stays_sparse(form):
     matrix = check_features(form(NUMBERS), owner="Thing", n_features=2)
     assert isinstance(matrix, sp.csr_matrix if form in SPARSE else np.ndarray)
     assert matrix.dtype == np.float64
-    np.testing.assert_array_equal(matrix.toarray() if form in SPARSE else matrix, NUMBERS)
+    assert_array_equal(matrix.toarray() if form in SPARSE else matrix, NUMBERS)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("features", "message"),
     [
         ([1.0, 2.0], "`X` must have two dimensions .* for `Thing`; got 1. Reshape your data"),
         (np.zeros((3, 0)), r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1 is required"),
@@ -157,9 +158,9 @@ def test_features_of_any_form_become_float64_and_sparse_stays_sparse(form):
         (sp.csr_matrix(np.array([[1j, 0]])), "Complex data not supported by `Thing`"),
     ],
 )
-def test_unusable_features_are_refused(given, message):
+def test_unusable_features_are_refused(features, message):
     with pytest.raises(InputError, match=message):
-        check_features(given, owner="Thing", n_features=2)
+        check_features(features, owner="Thing", n_features=2)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -173,7 +174,9 @@ def test_rows_with_nan_or_infinity_are_named(bad, form):
 
 
 def test_neither_stored_zeros_nor_sums_of_large_numbers_hide_or_feign_infinity():
-    data, rows, columns = [0.0, 0.0, np.nan], [0, 1, 2], [0, 0, 1]
+    data = [0.0, 0.0, np.nan]
+    rows = [0, 1, 2]
+    columns = [0, 0, 1]
     with pytest.raises(InputError, match=r"row\(s\) 2; impute or drop"):
         check_features(sp.csr_matrix((data, (rows, columns)), shape=(3, 2)), owner="Thing")
     with warnings.catch_warnings():
@@ -220,7 +223,7 @@ def test_every_parameter_of_the_plan_is_checked():
 def test_rates_fall_as_a_cosine_or_in_steps():
     plan = TrainingPlan(learning_rate=0.5)
     rates = [plan.rate(epoch, 10) for epoch in range(11)]
-    np.testing.assert_allclose([rates[0], rates[5], rates[10]], [0.5, 0.25, 0], atol=1e-15)
+    assert_allclose([rates[0], rates[5], rates[10]], [0.5, 0.25, 0], atol=1e-15)
     assert rates == sorted(rates, reverse=True)
     plan = TrainingPlan(learning_rate=1e-4, schedule="step", decay=0.95, decay_every=200)
     assert [plan.rate(epoch, 600) for epoch in (0, 199)] == [1e-4, 1e-4]
@@ -235,9 +238,9 @@ def test_columns_are_known_by_their_names_and_not_by_attributes():
     assert without_ids(frame)[1] is None
     features, ids = without_ids(frame.assign(id=["a", "b"]))
     assert ids == ["a", "b"]
-    np.testing.assert_array_equal(check_features(features, owner="x"), X)
+    assert_array_equal(check_features(features, owner="x"), X)
     row = pd.Series(X[0], index=["ids", "column_names", "columns"])
-    np.testing.assert_array_equal(as_row(row), X[:1])
+    assert_array_equal(as_row(row), X[:1])
     assert without_ids(row)[1] is None
     corpus = as_corpus(frame > 0)
     assert corpus.labels == ("ids", "column_names", "columns")

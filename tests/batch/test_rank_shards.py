@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from jobs import contents, manifest_of, repeated_features, run
+from numpy.testing import assert_allclose
 
 from killed_writers import killed_while_writing
 from polyseme import load
@@ -106,14 +107,15 @@ def test_rankings_are_those_of_the_tagger(place):
     labels, scores = tagger.rank(np.load(place / "all.npy"), k=3)
     rankings = pd.DataFrame(records)
     assert rankings["row"].tolist() == list(range(900))
-    np.testing.assert_allclose(rankings["scores"].tolist(), scores, atol=2e-6)
+    assert_allclose(rankings["scores"].tolist(), scores, atol=2e-6)
     is_equal = np.array(rankings["labels"].tolist()) == labels
     assert is_equal.mean() > 0.99  # labels with nearly the same score may change places
 
 
 def test_the_number_of_threads_does_not_change_the_files(rank, tmp_path, monkeypatch):
     monkeypatch.setattr(ranking, "MOST_ROWS", 16)
-    serial, parallel = tmp_path / "serial", tmp_path / "parallel"
+    serial = tmp_path / "serial"
+    parallel = tmp_path / "parallel"
     rank(folder=serial, workers=1)
     rank(folder=parallel, workers=2)
     assert contents(serial) == contents(parallel)

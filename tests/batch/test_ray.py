@@ -30,7 +30,8 @@ RAY = ("--engine", "ray")
 def place(tmp_path_factory, toy_tagger, world) -> Path:
     """A model, and its training items many times over as shards, with their rankings."""
     folder = tmp_path_factory.mktemp("cluster")
-    model, shards = folder / "model", folder / "cut"
+    model = folder / "model"
+    shards = folder / "cut"
     toy_tagger.save(model)
     X = repeated_features(world, 20)
     write_shards(X, shards, 500)
@@ -104,7 +105,8 @@ def test_rankings_are_the_same_bytes_although_a_worker_dies(engine, place, tmp_p
 
 def test_rankings_in_parquet_are_the_same_bytes(engine, place, tmp_path):
     arguments = place / "model", place / "columns"
-    local, distributed = tmp_path / "local", tmp_path / "distributed"
+    local = tmp_path / "local"
+    distributed = tmp_path / "distributed"
     rank_shards(*arguments, local, k=4, form="parquet", engine=None)
     rank_shards(*arguments, distributed, k=4, form="parquet", engine=engine)
     assert contents(local) == contents(distributed)

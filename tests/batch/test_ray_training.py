@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_array_equal
 
 from polyseme import ConceptSpace, SpacePlan, ZeroShotTagger
 from polyseme.base.validation import InputError
@@ -55,7 +56,7 @@ def test_two_workers_train_the_same_model_as_one_process_although_one_is_killed(
         distributed = tagger().fit(X, TAGS, SETS, trainer=trainer)
         if killed.is_set():
             break
-    np.testing.assert_array_equal(distributed.predict_proba(X), local.predict_proba(X))
+    assert_array_equal(distributed.predict_proba(X), local.predict_proba(X))
     histories = zip(distributed.space_.history_, local.space_.history_, strict=True)
     for losses, expected in histories:
         assert losses == pytest.approx(expected, rel=1e-6)
@@ -99,7 +100,8 @@ def test_a_training_without_workers_is_refused():
 
 def test_a_training_is_resumed_only_with_the_same_data_plan_seed_and_number_of_workers():
     documents = sp.csr_matrix(np.eye(20, 6))
-    features, changed_features = np.ones((20, 3)), np.zeros((20, 3))
+    features = np.ones((20, 3))
+    changed_features = np.zeros((20, 3))
     space = ConceptSpace(n_folds=2, n_steps=8, random_state=0)
     data, seed = prepare_training(space, documents, features, None, None, None)
     changed_data, _ = prepare_training(space, documents, changed_features, None, None, None)

@@ -367,7 +367,7 @@ def test_a_full_disk_is_reported_before_training(fail, inputs, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("options", "failing"),
     [
-        ([], "polyseme.tagger.KnownDocuments.of"),
+        ([], "polyseme.scoring.known_documents.KnownDocuments.of"),
         (SMALL, "polyseme.published.mapping.InstanceMapper.fit"),
     ],
     ids=["default", "paper"],

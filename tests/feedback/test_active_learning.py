@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme.base.validation import InputError
 from polyseme.feedback.active_learning import STRATEGIES, Block, check_strategy, choose
+from polyseme.space.calibration import sigmoid
 
 N, N_LABELS = 23, 5
 
 
 def drawn(seed=0):
-    """Logits, what was answered and what is tagged, of 23 items and 5 labels."""
+    """Return logits, what was answered and what is tagged, of 23 items and 5 labels."""
     rng = np.random.default_rng(seed)
     shape = (N, N_LABELS)
     logits = rng.normal(size=shape)
     logits[:, 4] = -np.inf
-    return logits, rng.random(shape) < 0.2, rng.random(shape) < 0.3
+    answered = rng.random(shape) < 0.2
+    tagged = rng.random(shape) < 0.3
+    return logits, answered, tagged
 
 
 def blocks_of(size, tables):
-    for start in range(0, N, size):
-        yield Block(start, *(table[start : start + size] for table in tables))
+    n_items = len(tables[0])
+    for start in range(0, n_items, size):
+        rows = slice(start, start + size)
+        logits, answered, tagged = (table[rows] for table in tables)
+        yield Block(start, logits, answered, tagged)
 
 
 def chosen(strategy, k=6, size=N, seed=0):
-    return choose(lambda: blocks_of(size, drawn()), k, strategy, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    return choose(lambda: blocks_of(size, drawn()), k, strategy, rng)
+
+
+def reasons_of(choices):
+    return [reason for _, _, _, reason in choices]
+
+
+def places_of(choices):
+    return [(row, column) for row, column, _, _ in choices]
 
 
 @pytest.mark.parametrize("size", [1, 4, N - 1])
@@ -39,11 +55,12 @@ def test_questions_are_the_same_in_blocks_and_from_one_table(strategy, k, size):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nothing_is_asked_that_was_answered_or_must_not_be_asked(strategy):
     logits, answered, tagged = drawn()
-    found = chosen(strategy, k=1000)
-    places = [(row, column) for row, column, _, _ in found]
+    choices = chosen(strategy, k=1000)
+    places = places_of(choices)
     assert len(places) == len(set(places)) > 0 or strategy == "errors"
     for row, column in places:
-        assert np.isfinite(logits[row, column]) and not answered[row, column]
+        assert np.isfinite(logits[row, column])
+        assert not answered[row, column]
         assert strategy == "errors" or not tagged[row, column]
 
 
@@ -54,30 +71,42 @@ def test_enough_questions_come_where_there_are_enough(strategy):
 
 def test_the_likeliest_come_first():
     logits, answered, tagged = drawn()
-    may = np.where(answered | tagged, -np.inf, logits)
-    expected = np.sort(may, axis=None)[::-1][:6]
-    found = chosen("likeliest")
-    np.testing.assert_array_equal([logits[row, column] for row, column, _, _ in found], expected)
-    np.testing.assert_allclose([one[2] for one in found], 1 / (1 + np.exp(-expected)))
-    assert {one[3] for one in found} == {"likely"}
+    settled = answered | tagged
+    open_logits = np.where(settled, -np.inf, logits)
+    falling = np.sort(open_logits, axis=None)[::-1]
+    expected_logits = falling[:6]
+    choices = chosen("likeliest")
+    chosen_logits = [logits[place] for place in places_of(choices)]
+    probabilities = [probability for _, _, probability, _ in choices]
+    assert_array_equal(chosen_logits, expected_logits)
+    assert_allclose(probabilities, sigmoid(expected_logits))
+    assert set(reasons_of(choices)) == {"likely"}
 
 
 def test_an_active_choice_is_half_likely_and_half_uncertain():
     logits = drawn()[0]
-    found = chosen("active", k=6)
-    assert [one[3] for one in found] == ["likely"] * 3 + ["uncertain"] * 3
-    assert found[:3] == chosen("likeliest", k=3)
-    sizes = [abs(logits[row, column]) for row, column, _, _ in found[3:]]
-    assert sizes == sorted(sizes) and max(sizes) < 0.5
+    choices = chosen("active", k=6)
+    expected_reasons = ["likely"] * 3 + ["uncertain"] * 3
+    assert reasons_of(choices) == expected_reasons
+    likeliest = chosen("likeliest", k=3)
+    assert choices[:3] == likeliest
+    sizes = [abs(logits[place]) for place in places_of(choices[3:])]
+    assert sizes == sorted(sizes)
+    assert max(sizes) < 0.5
 
 
 def errors_of(logits, tagged, k=100):
-    """Rows that are listed as errors of one label, by reason."""
-    logits, tagged = np.array([logits]).T, np.array([tagged], dtype=bool).T
-    block = Block(0, logits, np.zeros_like(tagged), tagged)
-    found = choose(lambda: [block], k, "errors", np.random.default_rng(0))
-    reasons = ("doubtful", "missing")
-    return {reason: [row for row, _, _, why in found if why == reason] for reason in reasons}
+    """Return rows that are listed as errors of one label, by reason."""
+    logit_column = np.array([logits]).T
+    tag_column = np.array([tagged], dtype=bool).T
+    answered = np.zeros_like(tag_column)
+    block = Block(0, logit_column, answered, tag_column)
+    rng = np.random.default_rng(0)
+    choices = choose(lambda: [block], k, "errors", rng)
+    rows_by_reason = {"doubtful": [], "missing": []}
+    for row, _, _, reason in choices:
+        rows_by_reason[reason].append(row)
+    return rows_by_reason
 
 
 NONE = {"doubtful": [], "missing": []}
@@ -114,16 +143,20 @@ def test_a_label_that_often_seems_to_be_there_is_not_missing_wherever_it_is_like
 
 @pytest.mark.parametrize("tagged", [0, 1])
 def test_an_item_that_no_other_can_be_compared_with_is_no_error(tagged):
-    assert errors_of([3.0 - 6.0 * tagged], [tagged]) == NONE
+    logits = [3.0 - 6.0 * tagged]
+    assert errors_of(logits, [tagged]) == NONE
 
 
 def mistaken(n=300, seed=0):
-    """Logits and tags of items, of which some have been tagged wrongly."""
+    """Return logits, answers and tags of items, and which tags are wrong."""
     rng = np.random.default_rng(seed)
     truth = rng.random((n, N_LABELS)) < 0.3
-    logits = np.where(truth, 3, -5) + rng.normal(size=truth.shape)
+    noise = rng.normal(size=truth.shape)
+    logits = np.where(truth, 3, -5) + noise
     wrong = rng.random(truth.shape) < 0.03
-    return logits, np.zeros_like(wrong), truth ^ wrong, wrong
+    answered = np.zeros_like(wrong)
+    tagged = truth ^ wrong
+    return logits, answered, tagged, wrong
 
 
 def test_mistaken_tags_are_found_in_any_blocks_the_most_surprising_first():
@@ -131,23 +164,30 @@ def test_mistaken_tags_are_found_in_any_blocks_the_most_surprising_first():
     logits, _, tagged = tables
 
     def found_in(size):
-        starts = range(0, len(wrong), size)
-        blocks = [Block(at, *(table[at : at + size] for table in tables)) for at in starts]
-        return choose(lambda: iter(blocks), 1000, "errors", np.random.default_rng(0))
+        rng = np.random.default_rng(0)
+        return choose(lambda: blocks_of(size, tables), 1000, "errors", rng)
 
-    found = found_in(len(wrong))
-    assert [one[:2] for one in found_in(7)] == [one[:2] for one in found]
+    choices = found_in(len(wrong))
+    assert places_of(found_in(7)) == places_of(choices)
     listed = np.zeros_like(wrong)
-    listed[[row for row, *_ in found], [column for _, column, *_ in found]] = True
-    assert wrong[listed].mean() > 0.9 and listed[wrong].mean() > 0.9
-    surprise = [logits[r, c] if why == "missing" else -logits[r, c] for r, c, _, why in found]
-    assert surprise == sorted(surprise, reverse=True)
-    assert {one[3] for one in found} == {"missing", "doubtful"}
-    assert all(tagged[r, c] == (why == "doubtful") for r, c, _, why in found)
+    for place in places_of(choices):
+        listed[place] = True
+    assert wrong[listed].mean() > 0.9
+    assert listed[wrong].mean() > 0.9
+    surprises = []
+    for row, column, _, reason in choices:
+        doubtful = reason == "doubtful"
+        assert tagged[row, column] == doubtful
+        sign = -1 if doubtful else 1
+        surprises.append(sign * logits[row, column])
+    assert surprises == sorted(surprises, reverse=True)
+    assert set(reasons_of(choices)) == {"missing", "doubtful"}
 
 
 def test_random_questions_follow_their_seed():
-    assert chosen("random", seed=1) == chosen("random", seed=1) != chosen("random", seed=2)
+    choices = chosen("random", seed=1)
+    assert choices == chosen("random", seed=1)
+    assert choices != chosen("random", seed=2)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

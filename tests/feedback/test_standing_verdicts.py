@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from polyseme.base.validation import InputError
 from polyseme.feedback import standing_verdicts as module
@@ -14,17 +15,18 @@ from polyseme.feedback.verdict_log import Verdict, VerdictLog
 
 
 def test_a_table_of_answers_passes_over_what_is_not_there_and_the_last_counts():
-    said = [("a", "x", True), ("a", "y", False), ("b", "x", True), ("b", "x", False)]
-    said += [("nobody", "x", True), ("a", "nothing", True)]
-    found = answer_table(said, {"a": 0, "b": 2}, {"x": 0, "y": 1}.get, (3, 2))
-    np.testing.assert_array_equal(found.toarray(), [[1, -1], [0, 0], [-1, 0]])
-    assert answer_table(said[4:], {"a": 0}, {"x": 0}.get, (1, 1)) is None
+    answers = [("a", "x", True), ("a", "y", False), ("b", "x", True), ("b", "x", False)]
+    answers += [("nobody", "x", True), ("a", "nothing", True)]
+    table = answer_table(answers, {"a": 0, "b": 2}, {"x": 0, "y": 1}.get, (3, 2))
+    expected = [[1, -1], [0, 0], [-1, 0]]
+    assert_array_equal(table.toarray(), expected)
+    assert answer_table(answers[4:], {"a": 0}, {"x": 0}.get, (1, 1)) is None
 
 
-@pytest.mark.parametrize("given", [("item", "label"), ("a",) * 12, 3])
-def test_what_is_no_verdict_is_refused_in_a_sentence(given):
+@pytest.mark.parametrize("verdict", [("item", "label"), ("a",) * 12, 3])
+def test_what_is_no_verdict_is_refused_in_a_sentence(verdict):
     with pytest.raises(InputError, match=r"A verdict must be .* \(item, label, answer\); got"):
-        as_verdict(given, "space")
+        as_verdict(verdict, "space")
 
 
 def test_a_verdict_remembers_the_model_that_was_asked():
@@ -48,26 +50,35 @@ def told(log):
     return Feedback(log, "space")
 
 
-def facts(one):
-    vectors, _, answers = one.examples(["x", "y"])
-    return sorted(one.labels), list(one.items()), len(one), vectors.tolist(), answers.tolist()
+def facts(feedback):
+    vectors, _, answers = feedback.examples(["x", "y"])
+    return (
+        sorted(feedback.labels),
+        list(feedback.items()),
+        len(feedback),
+        vectors.tolist(),
+        answers.tolist(),
+    )
 
 
 def test_the_latest_verdicts_stand_with_the_vectors_of_their_items(log):
     labels, _, n, vectors, answers = facts(told(log))
     assert (labels, n, answers) == (["x", "y"], 3, [True, False, False])
-    assert vectors == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
+    expected_vectors = [[0.0] * 3, [1.0] * 3, [2.0] * 3]
+    assert vectors == expected_vectors
 
 
 def test_undoing_brings_back_what_stood_before_and_says_for_which_labels(log):
-    found = told(log)
+    feedback = told(log)
     log.undo([4])
-    found, labels = found.refreshed()
-    assert labels == {"x"} and found.answers(["x"]) == {"a": True, "c": True}
+    feedback, labels = feedback.refreshed()
+    assert labels == {"x"}
+    assert feedback.answers(["x"]) == {"a": True, "c": True}
     log.undo([3])
-    found, labels = found.refreshed()
-    assert labels == {"y"} and found.labels == ("x",)
-    assert found.numbers(["x"]) == [1, 2]
+    feedback, labels = feedback.refreshed()
+    assert labels == {"y"}
+    assert feedback.labels == ("x",)
+    assert feedback.numbers(["x"]) == [1, 2]
 
 
 def test_of_two_names_the_latest_answer_counts(log):
@@ -79,7 +90,9 @@ def test_of_two_names_the_latest_answer_counts(log):
 def test_vectors_of_another_space_are_passed_over(log):
     told(log)
     vectors, digests, answers = Feedback(log, "other").examples(["x"])
-    assert vectors.shape == (0, 0) and answers.shape == (0,) and digests == []
+    assert vectors.shape == (0, 0)
+    assert answers.shape == (0,)
+    assert digests == []
 
 
 def test_vectors_beyond_the_cache_are_read_again(log, monkeypatch):
@@ -100,26 +113,31 @@ def one_event(log, rng):
     if standing and rng.random() < 0.4:
         log.undo(rng.choice(standing, size=min(2, len(standing)), replace=False).tolist())
         return
-    item, label = rng.choice([*"abcd"]), rng.choice([*"xyz"])
+    item = rng.choice([*"abcd"])
+    label = rng.choice([*"xyz"])
     vectors = {item: rng.integers(3, size=3)} if rng.random() < 0.5 else None
     log.append([(item, label, bool(rng.random() < 0.5))], vectors, "space")
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_refreshed_feedback_is_what_a_new_look_at_the_log_gives(log, seed):
-    rng, found = np.random.default_rng(seed), Feedback(log, "space")
+    rng = np.random.default_rng(seed)
+    feedback = Feedback(log, "space")
     for _ in range(25):
         for _ in range(rng.integers(1, 4)):
             one_event(log, rng)
-        before, (found, differ) = found, found.refreshed()
+        before, (feedback, differ) = feedback, feedback.refreshed()
         new = Feedback(log, "space")
-        assert (found._answers, found._vector_keys) == (new._answers, new._vector_keys)
+        expected = (new._answers, new._vector_keys)
+        assert (feedback._answers, feedback._vector_keys) == expected
         for label in "xyz":
-            assert found.digest([label]) == new.digest([label])
-            np.testing.assert_array_equal(found.examples([label])[0], new.examples([label])[0])
-            same = found.digest([label]) == before.digest([label])
-            assert same or label in differ
-            assert found.answers([label]) == before.answers([label]) or label in differ
+            expected = new.digest([label])
+            assert feedback.digest([label]) == expected
+            expected = new.examples([label])[0]
+            assert_array_equal(feedback.examples([label])[0], expected)
+            same_digest = feedback.digest([label]) == before.digest([label])
+            assert same_digest or label in differ
+            assert feedback.answers([label]) == before.answers([label]) or label in differ
 
 
 def test_refreshing_leaves_what_was_known_before_and_itself_where_nothing_is_new(log):
@@ -128,44 +146,48 @@ def test_refreshing_leaves_what_was_known_before_and_itself_where_nothing_is_new
     log.append([("a", "x", False), ("d", "z", True)], {"d": np.ones(3), "a": np.ones(3)}, "space")
     log.undo([3])
     after, differ = before.refreshed()
-    assert differ == {"x", "y", "z"} and facts(after) != expected == facts(before)
+    assert differ == {"x", "y", "z"}
+    assert facts(after) != expected == facts(before)
     assert after.refreshed() == (after, set())
 
 
 def test_an_answer_that_was_replaced_before_it_was_undone_changes_nothing(log):
-    found = told(log)
+    feedback = told(log)
     log.undo([1])
-    after, differ = found.refreshed()
-    assert not differ and facts(after) == facts(found)
+    after, differ = feedback.refreshed()
+    assert not differ
+    assert facts(after) == facts(feedback)
 
 
 def test_a_log_that_another_has_taken_the_place_of_is_read_anew(tmp_path):
-    found = told(VerdictLog(tmp_path / "log.sqlite"))
-    found.log.close()
-    other = VerdictLog(tmp_path / "other.sqlite")
-    other.append([(item, "z", True) for item in "abcdef"])
-    other.close()
+    feedback = told(VerdictLog(tmp_path / "log.sqlite"))
+    feedback.log.close()
+    other_log = VerdictLog(tmp_path / "other.sqlite")
+    other_log.append([(item, "z", True) for item in "abcdef"])
+    other_log.close()
     for end in ("-wal", "-shm"):
         (tmp_path / f"log.sqlite{end}").unlink(missing_ok=True)
     (tmp_path / "other.sqlite").replace(tmp_path / "log.sqlite")
-    after, differ = found.refreshed()
-    assert after.labels == ("z",) and differ == {"x", "y", "z"}
+    after, differ = feedback.refreshed()
+    assert after.labels == ("z",)
+    assert differ == {"x", "y", "z"}
 
 
 def test_a_digest_tells_of_answers_items_and_vectors(log):
-    found = told(log)
-    digests = [found.digest(["x"]), found.digest(["y"]), found.digest(["x", "y"])]
-    for said, vectors in (
+    feedback = told(log)
+    digests = [feedback.digest(["x"]), feedback.digest(["y"]), feedback.digest(["x", "y"])]
+    for verdicts, vectors in (
         ([("a", "x", False)], None),
         ([("b", "x", True)], None),
         ([], {"c": np.ones(3)}),
     ):
-        log.append(said, vectors, "space")
-        found, _ = found.refreshed()
-        digests.append(found.digest(["x"]))
-    assert len(set(digests)) == len(digests) and found.digest(["nothing"]) == b""
+        log.append(verdicts, vectors, "space")
+        feedback, _ = feedback.refreshed()
+        digests.append(feedback.digest(["x"]))
+    assert len(set(digests)) == len(digests)
+    assert feedback.digest(["nothing"]) == b""
     log.append([("a", "y", True)], {"d": np.ones(3)}, "space")
-    assert found.refreshed()[0].digest(["x"]) == digests[-1], "what is new is not about it"
+    assert feedback.refreshed()[0].digest(["x"]) == digests[-1], "what is new is not about it"
 
 
 def test_equal_answers_and_vectors_have_equal_digests_in_any_log():

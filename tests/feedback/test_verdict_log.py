@@ -33,9 +33,9 @@ def said(item="a.jpg", label="canoe", answer=True, **others):
     return Verdict(item, label, answer, **others)
 
 
-def plain(found):
+def plain(verdicts):
     """Leave out numbers and times."""
-    return [(one.item, one.label, one.answer) for one in found]
+    return [(verdict.item, verdict.label, verdict.answer) for verdict in verdicts]
 
 
 def vectors_of(log, space=SPACE):
@@ -88,13 +88,14 @@ _WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0
 def test_any_text_and_number_comes_back_exactly(batch):
     log = VerdictLog()
     log.append(batch)
-    assert [one[:5] for one in log.events()] == batch
+    assert [event[:5] for event in log.events()] == batch
 
 
 def test_numbers_go_on_from_log_to_log_and_batch_to_batch(tmp_path):
     for first in (1, 3, 5):
         with VerdictLog(tmp_path / "verdicts.sqlite") as log:
-            assert log.append([said(number=77), said("b")]) == range(first, first + 2)
+            expected = range(first, first + 2)
+            assert log.append([said(number=77), said("b")]) == expected
     assert VerdictLog(tmp_path).count == 6
 
 
@@ -109,25 +110,30 @@ def test_tuples_and_numbers_of_numpy_become_plain(log):
     log.append(
         [(np.str_("a"), "b", np.bool_(False), np.float32(0.5), np.int64(2)), ["a", "c", True]]
     )
-    found = [*log.events()]
-    assert plain(found) == [("a", "b", False), ("a", "c", True)]
-    assert [type(value) for value in found[0][:5]] == [str, str, bool, float, int]
+    events = [*log.events()]
+    assert plain(events) == [("a", "b", False), ("a", "c", True)]
+    expected = [str, str, bool, float, int]
+    assert [type(value) for value in events[0][:5]] == expected
 
 
 def test_events_after_a_number_are_given_alone(three):
-    assert [one.number for one in three.events(after=2)] == [3, 4]
+    numbers = [event.number for event in three.events(after=2)]
+    assert numbers == [3, 4]
 
 
 def test_a_log_that_is_not_there_is_empty_and_stays_away(tmp_path):
     log = VerdictLog(tmp_path / "model")
     assert (log.count, [*log.events()], log.standing()) == (0, [], [])
-    assert log.vector_keys(SPACE) == {} and log.append([]) == range(1, 1)
+    assert log.vector_keys(SPACE) == {}
+    assert log.append([]) == range(1, 1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_closed_log_is_one_file_and_opens_again(three):
-    assert [entry.name for entry in three.file.parent.iterdir()] == ["verdicts.sqlite"]
-    assert three.count == 4 and repr(three).endswith("verdicts.sqlite: 4 events)")
+    names = [entry.name for entry in three.file.parent.iterdir()]
+    assert names == ["verdicts.sqlite"]
+    assert three.count == 4
+    assert repr(three).endswith("verdicts.sqlite: 4 events)")
 
 
 @pytest.mark.parametrize("remade", [copy.deepcopy, lambda log: pickle.loads(pickle.dumps(log))])
@@ -135,9 +141,10 @@ def test_a_closed_log_is_one_file_and_opens_again(three):
 def test_a_log_is_copied_with_what_it_knows(tmp_path, remade, path):
     log = VerdictLog(None if path is None else tmp_path)
     log.append([FULL], {"a.jpg": [1.0]}, SPACE)
-    again = remade(log)
-    assert again.standing() == log.standing() and vectors_of(again) == {"a.jpg": [1.0]}
-    assert again.append([FULL]) == range(2, 3)
+    log_copy = remade(log)
+    assert log_copy.standing() == log.standing()
+    assert vectors_of(log_copy) == {"a.jpg": [1.0]}
+    assert log_copy.append([FULL]) == range(2, 3)
 
 
 # ---- what stands ------------------------------------------------------------------------------
@@ -154,7 +161,8 @@ def test_answers_that_were_not_seen_are_not_overwritten(log):
     for seen in (0, 1):
         with pytest.raises(ConflictError, match="answered no for 'a' by ann") as raised:
             log.append([("c", "sun", True), ("a", "sun", True)], seen=seen)
-        assert [verdict.number for verdict in raised.value.standing] == [2]
+        numbers = [verdict.number for verdict in raised.value.standing]
+        assert numbers == [2]
     assert log.count == 3
     log.append([("a", "sun", True), ("a", "moon", True), ("b", "sun", False)], seen=2)
     assert log.count == 6
@@ -168,20 +176,24 @@ def test_labels_are_compared_by_a_key_where_answers_must_not_be_overwritten(log)
     log.append([("a", "sun", False)], seen=0)
     with pytest.raises(ConflictError) as raised:
         log.append([("a", "SUN", True)], seen=0, key=str.lower)
-    assert [(verdict.label, verdict.number) for verdict in raised.value.standing] == [("SUN", 2)]
+    standing = [(verdict.label, verdict.number) for verdict in raised.value.standing]
+    assert standing == [("SUN", 2)]
 
 
 def test_undo_brings_back_what_stood_before_and_removes_nothing(log):
     log.append([said(), said(answer=False)])
     assert log.undo([2], "Ann") == range(3, 4)
-    assert [one.number for one in log.standing()] == [1]
+    numbers = [verdict.number for verdict in log.standing()]
+    assert numbers == [1]
     *_, undo = log.events()
-    assert undo == Undo(2, "Ann", undo.time, 3) and log.count == 3
+    assert undo == Undo(2, "Ann", undo.time, 3)
+    assert log.count == 3
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_undoing_a_batch_in_any_order_leaves_exactly_what_stood_before(seed):
-    rng, log = random.Random(seed), VerdictLog()
+    rng = random.Random(seed)
+    log = VerdictLog()
 
     def batch():
         return [
@@ -296,8 +308,10 @@ def test_a_log_needs_a_folder(tmp_path):
 def test_what_stands_on_some_labels_is_part_of_what_stands(log):
     rng = np.random.default_rng(0)
     for _ in range(30):
-        item, label = rng.choice([*"ab"]), rng.choice([*"xyz"])
-        log.append([said(item, label, bool(rng.random() < 0.5))])
+        item = rng.choice([*"ab"])
+        label = rng.choice([*"xyz"])
+        answer = bool(rng.random() < 0.5)
+        log.append([said(item, label, answer)])
         numbers = [verdict.number for verdict in log.standing()]
         if numbers and rng.random() < 0.4:
             log.undo([int(rng.choice(numbers))])
@@ -308,17 +322,20 @@ def test_what_stands_on_some_labels_is_part_of_what_stands(log):
 
 def test_labels_are_known_by_the_numbers_of_verdicts(three):
     three.append([said("a", "tent")])
-    assert three.labels_of([1, 5]) == {"canoe", "tent"} and three.labels_of([4, 99]) == set()
+    assert three.labels_of([1, 5]) == {"canoe", "tent"}
+    assert three.labels_of([4, 99]) == set()
 
 
 def test_a_position_says_which_log_it_is_and_how_far_it_goes(three, tmp_path):
     before = three.position
-    assert before[1:] == (4, 2) and VerdictLog(tmp_path / "none").position == LogPosition("", 0, 0)
+    assert before[1:] == (4, 2)
+    assert VerdictLog(tmp_path / "none").position == LogPosition("", 0, 0)
     three.append([said("d")], {"d": np.ones(4)}, SPACE)
-    assert three.position == before._replace(event=5, vector=3)
-    with VerdictLog(tmp_path / "other.sqlite") as other:
-        other.append([said()])
-        assert other.position.log_id != before.log_id
+    expected_position = before._replace(event=5, vector=3)
+    assert three.position == expected_position
+    with VerdictLog(tmp_path / "other.sqlite") as other_log:
+        other_log.append([said()])
+        assert other_log.position.log_id != before.log_id
 
 
 # ---- vectors ----------------------------------------------------------------------------------
@@ -327,8 +344,10 @@ def test_a_position_says_which_log_it_is_and_how_far_it_goes(three, tmp_path):
 def test_the_last_vector_of_each_item_comes_back_by_space(three):
     three.append([], {"0": np.full(4, 3), "a": np.full(4, 2.5)}, SPACE)
     three.append([], {"a": np.ones(2)}, "another")
-    assert vectors_of(three) == {"a": [2.5] * 4, "b": [1.0] * 4, "0": [3.0] * 4}
-    assert vectors_of(three, "another") == {"a": [1.0, 1.0]} and vectors_of(three, "none") == {}
+    expected = {"a": [2.5] * 4, "b": [1.0] * 4, "0": [3.0] * 4}
+    assert vectors_of(three) == expected
+    assert vectors_of(three, "another") == {"a": [1.0, 1.0]}
+    assert vectors_of(three, "none") == {}
 
 
 def test_vectors_are_found_by_items_or_among_the_last(three):
@@ -341,7 +360,8 @@ def test_vectors_are_found_by_items_or_among_the_last(three):
 
     assert numbers() == {"a": 4, "b": 2, "0": 3}
     assert numbers(["0", "z", "a"]) == {"a": 4, "0": 3}
-    assert numbers(after=2) == {"0": 3, "a": 4} and numbers(after=5) == {}
+    assert numbers(after=2) == {"0": 3, "a": 4}
+    assert numbers(after=5) == {}
     assert numbers(["b"], after=2) == {} == numbers([])
     assert three.vectors([4, 1, 2])[:, 0].tolist() == [2.5, 0, 1]
     assert three.vectors([]).shape == (0, 0)
@@ -450,7 +470,8 @@ def test_bytes_changed_at_random_never_crash(three, seed):
 @pytest.mark.parametrize("name", ["verdicts.sqlite", "verdicts.sqlite-wal", "verdicts.sqlite-shm"])
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
 def test_links_pipes_and_folders_are_refused(tmp_path, name, kind):
-    model, outside = tmp_path / "model", tmp_path / "outside"
+    model = tmp_path / "model"
+    outside = tmp_path / "outside"
     model.mkdir()
     with VerdictLog(model) as log:
         log.append([said()])
@@ -479,7 +500,8 @@ def test_threads_and_logs_append_at_once_and_lose_nothing(tmp_path):
 
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(add, range(4))] == [None] * 4
-    assert logs[0].count == 160 and len(logs[1].standing()) == 160
+    assert logs[0].count == 160
+    assert len(logs[1].standing()) == 160
     for log in logs:
         log.close()
 
@@ -501,17 +523,18 @@ def appender(folder, name, count):
 
 def test_two_processes_make_a_log_and_append_while_the_model_is_saved_again_and_again(tmp_path):
     writers = [appender(tmp_path, name, 40) for name in "ab"]
-    told, step = {}, 0
+    acknowledged, step = {}, 0
     while any(writer.poll() is None for writer in writers):
         step += 1
         save(tmp_path, step)
     for name, writer in zip("ab", writers, strict=True):
         for line in writer.communicate()[0].splitlines():
             number, place = line.split()
-            told[int(number)] = f"{name}-{place}"
+            acknowledged[int(number)] = f"{name}-{place}"
         assert writer.returncode == 0
     with VerdictLog(tmp_path) as log:
-        assert {one.number: one.item for one in log.events()} == told and len(told) == 80
+        assert {event.number: event.item for event in log.events()} == acknowledged
+        assert len(acknowledged) == 80
 
 
 FORKER = """
@@ -538,30 +561,36 @@ for turn in range(int(sys.argv[1])):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked writer")
 def test_a_writer_that_is_killed_twenty_times_loses_nothing_that_it_acknowledged(tmp_path):
-    rng, told, turns = random.Random(3), {}, 20
+    rng = random.Random(3)
+    acknowledged = {}
+    turns = 20
     command = [sys.executable, "-c", FORKER, str(turns), str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         child, left = 0, 0
         for line in parent.stdout:
-            what, *words = line.split()
-            if what == "child":
-                child, left = int(words[0]), rng.randrange(9)
-            elif what == "told":
+            message, *words = line.split()
+            if message == "child":
+                child = int(words[0])
+                left = rng.randrange(9)
+            elif message == "told":
                 turn, place, *numbers = words
-                parts = zip(numbers, "abc", strict=True)
-                told |= {int(number): f"{turn}-{place}-{part}" for number, part in parts}
+                numbered_letters = zip(numbers, "abc", strict=True)
+                acknowledged |= {
+                    int(number): f"{turn}-{place}-{letter}" for number, letter in numbered_letters
+                }
                 left -= 1
             if child and left <= 0:
                 time.sleep(rng.uniform(0, 0.03))
                 os.kill(child, signal.SIGKILL)
                 child = 0
-    assert parent.returncode == 0 and len(told) > turns
+    assert parent.returncode == 0
+    assert len(acknowledged) > turns
     with VerdictLog(tmp_path) as log:
-        found = {one.number: one.item for one in log.events()}
-        assert told.items() <= found.items()
-        batches = [item.rpartition("-")[0] for item in found.values()]
+        events = {event.number: event.item for event in log.events()}
+        assert acknowledged.items() <= events.items()
+        batches = [item.rpartition("-")[0] for item in events.values()]
         assert all(batches.count(batch) == 3 for batch in {*batches}), "a batch by halves"
-        coded_items = {item for item in found.values() if item.endswith("a")}
+        coded_items = {item for item in events.values() if item.endswith("a")}
         assert log.vector_keys("s").keys() == coded_items
 
 
@@ -586,30 +615,30 @@ os.write(hear, b"1")
 os.waitpid(child, 0)
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-    found = [one.item for one in VerdictLog(tmp_path).events()]
-    assert found == ["parent", "child", "child, alone"]
+    items = [event.item for event in VerdictLog(tmp_path).events()]
+    assert items == ["parent", "child", "child, alone"]
 
 
 def test_a_writer_does_not_wait_for_ever(three, monkeypatch):
     monkeypatch.setattr(verdict_log, "_WAIT_SECONDS", 0.02)
-    other = sqlite3.connect(three.file, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    connection = sqlite3.connect(three.file, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
     with pytest.raises(
         ModelFileError, match=r"Another process has been writing .* for 0.02 s; try"
     ):
         three.append([said()])
     assert three.count == 4  # readers do not wait
-    other.close()
+    connection.close()
     assert three.append([said()]) == range(5, 6)
 
 
 def test_a_log_that_takes_the_place_of_another_is_the_one_that_is_used(three, tmp_path):
     assert three.count == 4
-    with VerdictLog(tmp_path / "other.sqlite") as other:
-        other.append([FULL])
+    with VerdictLog(tmp_path / "other.sqlite") as other_log:
+        other_log.append([FULL])
     for end in ("-wal", "-shm"):
         three.file.with_name(f"verdicts.sqlite{end}").unlink(missing_ok=True)
-    other.file.replace(three.file)
+    other_log.file.replace(three.file)
     assert three.append([said()]) == range(2, 3)
     three.file.unlink()
     assert three.count == 0
@@ -651,15 +680,18 @@ def test_saving_over_a_model_leaves_its_log_to_whoever_writes_to_it(tmp_path):
     inode = log.file.stat().st_ino
     save(model, 2)
     log.append([said("after")])
-    assert log.file.stat().st_ino == inode and read_model(model, "tagger")[0] == {"step": 2}
-    assert plain(VerdictLog(model).standing()) == plain([said("before"), said("after")])
+    assert log.file.stat().st_ino == inode
+    assert read_model(model, "tagger")[0] == {"step": 2}
+    expected = plain([said("before"), said("after")])
+    assert plain(VerdictLog(model).standing()) == expected
     log.close()
 
 
 def test_a_model_can_be_saved_where_there_are_only_verdicts(three):
     save(three.file.parent, 1)
     remove_model(three.file.parent)
-    assert [entry.name for entry in three.file.parent.iterdir()] == ["verdicts.sqlite"]
+    names = [entry.name for entry in three.file.parent.iterdir()]
+    assert names == ["verdicts.sqlite"]
     save(three.file.parent, 2)
     assert three.count == 4
 
@@ -672,24 +704,28 @@ def test_removing_a_model_leaves_its_verdicts(three):
 
 def test_a_copy_has_everything_and_goes_on_with_the_same_numbers(three, tmp_path):
     three.copy_to(tmp_path / "new" / "model")
-    other = VerdictLog(tmp_path / "new" / "model")
-    assert [*other.events()] == [*three.events()]
-    assert vectors_of(other) == vectors_of(three)
+    log_copy = VerdictLog(tmp_path / "new" / "model")
+    expected = [*three.events()]
+    assert [*log_copy.events()] == expected
+    assert vectors_of(log_copy) == vectors_of(three)
     three.append([said("d")], {"d": np.ones(4)}, SPACE)
-    three.copy_to(other.file.parent)
-    assert [*other.events()] == [*three.events()] and "d" in vectors_of(other)
-    other.append([said("e")])
-    three.copy_to(other.file.parent)  # an earlier copy over a later one takes nothing away
-    assert other.count == 6
-    other.close()
+    three.copy_to(log_copy.file.parent)
+    expected = [*three.events()]
+    assert [*log_copy.events()] == expected
+    assert "d" in vectors_of(log_copy)
+    log_copy.append([said("e")])
+    three.copy_to(log_copy.file.parent)  # an earlier copy over a later one takes nothing away
+    assert log_copy.count == 6
+    log_copy.close()
 
 
 def test_events_in_memory_are_kept_by_a_copy(tmp_path):
     log = VerdictLog()
     log.append([FULL], {"a.jpg": [1.0, 2.0]}, SPACE)
     log.copy_to(tmp_path)
-    with VerdictLog(tmp_path) as kept:
-        assert kept.standing() == log.standing() and vectors_of(kept) == {"a.jpg": [1, 2]}
+    with VerdictLog(tmp_path) as log_copy:
+        assert log_copy.standing() == log.standing()
+        assert vectors_of(log_copy) == {"a.jpg": [1, 2]}
 
 
 def test_nothing_is_copied_from_an_empty_log_or_onto_itself(three, tmp_path):
@@ -702,14 +738,14 @@ def test_nothing_is_copied_from_an_empty_log_or_onto_itself(three, tmp_path):
 
 @pytest.mark.parametrize("count", [1, 4, 9])
 def test_verdicts_of_another_model_are_never_mixed_or_replaced(three, tmp_path, count):
-    with VerdictLog(tmp_path / "other.sqlite") as other:
-        other.append([said(f"mine {place}") for place in range(count)])
-        before = [*other.events()]
+    with VerdictLog(tmp_path / "other.sqlite") as other_log:
+        other_log.append([said(f"mine {place}") for place in range(count)])
+        before = [*other_log.events()]
         with pytest.raises(
             ModelFileError, match=r"has verdicts of its own, .* choose another path"
         ):
-            three.copy_to(other.file)
-        assert [*other.events()] == before
+            three.copy_to(other_log.file)
+        assert [*other_log.events()] == before
 
 
 def test_answers_that_come_while_somebody_fits_are_kept_beside_what_was_fitted(
@@ -731,4 +767,5 @@ def test_a_copy_is_not_put_into_a_folder_of_something_else(three, tmp_path):
     (tmp_path / "mine" / "notes.txt").write_text("precious")
     with pytest.raises(ModelFileError, match="neither empty nor a polyseme model"):
         three.copy_to(tmp_path / "mine")
-    assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+    names = [entry.name for entry in (tmp_path / "mine").iterdir()]
+    assert names == ["notes.txt"]

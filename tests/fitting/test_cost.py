@@ -73,7 +73,7 @@ def test_more_of_anything_never_takes_less():
 def test_a_long_fit_says_so_before_it_begins(monkeypatch):
     calls = []
     monkeypatch.setattr("polyseme.fitting.cost.n_cores", lambda: 1)
-    monkeypatch.setattr("polyseme.tagger.validate", lambda *_, **__: calls.append("validate"))
+    monkeypatch.setattr("polyseme.fit_stages.validate", lambda *_, **__: calls.append("validate"))
     monkeypatch.setattr(ConceptSpace, "fit", lambda *_, **__: pytest.fail("begun in silence"))
     generator = np.random.default_rng(0)
     documents = []

@@ -50,7 +50,7 @@ def former(base, world) -> ZeroShotTagger:
 def item_folds(tagger: ZeroShotTagger, X: Any) -> np.ndarray:
     """Return the fold of each item in the tagger's last fit, found by its features."""
     row_by_digest = {}
-    for row, digest in enumerate(tagger._keys.items.tolist()):
+    for row, digest in enumerate(tagger.document_keys_.items.tolist()):
         if digest:
             row_by_digest[digest] = row
     rows = [row_by_digest[digest] for digest in feature_digests(X).tolist()]

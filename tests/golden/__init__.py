@@ -50,11 +50,11 @@ def changes(group: str, results: dict[str, Any]) -> dict[str, list[str]]:
     """Return what differs from the recorded results of a group, by the names of its cases."""
     from golden.compare import differences
 
-    found = {}
+    differences_by_case = {}
     for name, expected in recorded(group).items():
         tolerance = LOOSER.get(name, TOLERANCES[group])
-        found[name] = list(differences(expected, results.get(name), tolerance, name))
-    return found
+        differences_by_case[name] = list(differences(expected, results.get(name), tolerance, name))
+    return differences_by_case
 
 
 def recorded(group: str) -> dict[str, Any]:

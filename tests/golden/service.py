@@ -175,8 +175,10 @@ def reviewing() -> Iterator[Sent]:
     ]
     learn = f"{MODEL}/learn"
     yield post("learn", learn, {"verdicts": verdicts, "who": "ann"})
-    other = [{"item": "item-0", "label": "charger", "answer": False}]
-    yield post("learn what others deny", learn, {"verdicts": other, "who": "ben", "seen": 0})
+    second_verdict = [{"item": "item-0", "label": "charger", "answer": False}]
+    yield post(
+        "learn what others deny", learn, {"verdicts": second_verdict, "who": "ben", "seen": 0}
+    )
     new = {"verdicts": [{"item": "mine", "label": "sea", "answer": True}]}
     features = {"mine": models.world().X_test[7].tolist()}
     yield post("learn of a new item", learn, new | {"features": features})

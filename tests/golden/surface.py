@@ -46,13 +46,14 @@ def help_of(line: str, folder: Path) -> str:
 def routes(folder: Path) -> dict[str, Any]:
     """Return the parameters and bodies of every route, and the fields of what is sent."""
     models.small_tagger().fit(None, models.world().label_sets).save(folder / "toy")
-    described = create_app([ModelHost(folder / "toy")]).openapi()
-    found = {}
+    hosts = [ModelHost(folder / "toy")]
+    described = create_app(hosts).openapi()
+    routes_by_path = {}
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
             parameters = [parameter["name"] for parameter in operation.get("parameters", ())]
             bodies = operation.get("requestBody", {}).get("content", {})
-            found[f"{method.upper()} {path}"] = [sorted(parameters), sorted(bodies)]
+            routes_by_path[f"{method.upper()} {path}"] = [sorted(parameters), sorted(bodies)]
     schemas = described["components"]["schemas"].values()
     fields = {field for schema in schemas for field in schema.get("properties", {})}
-    return {"routes": dict(sorted(found.items())), "fields": fields}
+    return {"routes": dict(sorted(routes_by_path.items())), "fields": fields}

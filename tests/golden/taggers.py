@@ -146,14 +146,14 @@ def senses(tagger: ZeroShotTagger) -> list[Any]:
 
 def questions(tagger: ZeroShotTagger, X: np.ndarray) -> dict[str, Any]:
     """Return what each strategy asks."""
-    asked = {}
+    queries = {}
     for strategy in ("active", "likeliest", "random"):
-        asked[strategy] = list(tagger.ask(X, k=6, strategy=strategy))
-    asked["of a label"] = list(tagger.ask(X, "charger", k=6))
+        queries[strategy] = list(tagger.ask(X, k=6, strategy=strategy))
+    queries["of a label"] = list(tagger.ask(X, "charger", k=6))
     tags = [labels[:4] for labels in models.truth()]
     tags[0] = (*tags[0], "sea")
-    asked["errors"] = list(tagger.ask(X, k=6, strategy="errors", tags=tags))
-    return {name: [question[:5] for question in batch] for name, batch in asked.items()}
+    queries["errors"] = list(tagger.ask(X, k=6, strategy="errors", tags=tags))
+    return {name: [question[:5] for question in batch] for name, batch in queries.items()}
 
 
 def after_documents(tagger: ZeroShotTagger, X: np.ndarray) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def after_names(tagger: ZeroShotTagger, X: np.ndarray) -> list[Any]:
 
 
 def after_answers(tagger: ZeroShotTagger, X: np.ndarray) -> dict[str, Any]:
-    """Give answers, ask again, and take them back."""
+    """Answer questions, ask again, and take the answers back."""
     numbers = tagger.learn(ANSWERS, X)
     learned = {
         "numbers": numbers,

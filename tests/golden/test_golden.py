@@ -17,8 +17,8 @@ def results(tmp_path_factory):
 
     def results_of(group):
         if group not in computed:
-            found = compute(group, tmp_path_factory.mktemp(group))
-            computed[group] = (found, changes(group, found))
+            group_results = compute(group, tmp_path_factory.mktemp(group))
+            computed[group] = (group_results, changes(group, group_results))
         return computed[group]
 
     return results_of
@@ -26,13 +26,14 @@ def results(tmp_path_factory):
 
 @pytest.mark.parametrize(("group", "name"), NAMES, ids=["-".join(pair) for pair in NAMES])
 def test_results_are_as_recorded(results, group, name):
-    found = results(group)[1][name]
-    assert not found, "\n".join(found[:20])
+    computed = results(group)[1][name]
+    assert not computed, "\n".join(computed[:20])
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_case_is_recorded(results, group):
-    assert list(results(group)[0]) == list(recorded(group))
+    expected = list(recorded(group))
+    assert list(results(group)[0]) == expected
 
 
 def test_recorded_results_are_small():

@@ -130,7 +130,8 @@ def test_shapes_follow_the_paper():
 
 def test_initial_weights_come_from_the_seed_alone():
     state = torch.get_rng_state()
-    first, second = network(0), network(0)
+    first = network(0)
+    second = network(0)
     different = network(1)
     assert torch.equal(first.weights, second.weights)
     assert not torch.equal(first.weights, different.weights)

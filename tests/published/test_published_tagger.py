@@ -1,4 +1,4 @@
-"""The published method as a tagger; what both taggers keep to is in `test_tagger`."""
+"""The published method as a tagger; what both taggers keep to is in `tests/tagger`."""
 
 from __future__ import annotations
 

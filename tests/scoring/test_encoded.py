@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 
 import polyseme
 from polyseme import ZeroShotTagger
@@ -26,7 +27,7 @@ def many(world):
 
 
 def assert_close(actual, expected):
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
+    assert_allclose(actual, expected, rtol=0, atol=1e-5)
 
 
 def assert_same_questions(model, X, items, **options):
@@ -48,19 +49,20 @@ def assert_same_answers(model, X, items):
     for method in ("space", "priming"):
         labels, scores = model.rank(items, 5, method=method)
         expected_labels, expected_scores = model.rank(X, 5, method=method)
-        np.testing.assert_array_equal(labels, expected_labels)
+        assert_array_equal(labels, expected_labels)
         assert_close(scores, expected_scores)
-    assert model.predict(items, 0.3, kinds=("unseen",)) == model.predict(X, 0.3, kinds=("unseen",))
+    expected_predictions = model.predict(X, 0.3, kinds=("unseen",))
+    assert model.predict(items, 0.3, kinds=("unseen",)) == expected_predictions
     assert_close(model.transform(items), model.transform(X))
-    given = [["apple"], []] * (len(X) // 2)
-    assert_close(model.predict_proba(items, given), model.predict_proba(X, given))
+    item_tags = [["apple"], []] * (len(X) // 2)
+    assert_close(model.predict_proba(items, item_tags), model.predict_proba(X, item_tags))
     for label in (None, "pie"):
         for strategy in ("active", "likeliest", "random"):
             assert_same_questions(model, X, items, label=label, strategy=strategy, k=12)
-    own = [["pie", "owl"] if row % 3 else ["sea"] for row in range(len(X))]
+    row_tags = [["pie", "owl"] if row % 3 else ["sea"] for row in range(len(X))]
     for label in (None, "pie"):
         for strategy in ("active", "errors"):
-            assert_same_questions(model, X, items, label=label, strategy=strategy, tags=own)
+            assert_same_questions(model, X, items, label=label, strategy=strategy, tags=row_tags)
 
 
 def test_they_answer_as_the_items_do(toy_tagger, many):
@@ -89,26 +91,27 @@ def test_labels_that_raise_others_do_so_where_one_label_is_asked_about(world, ti
     model.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     items = model.encode(many)
     model.learn([(1, "sink", True), (2, "plate", False)], items)
-    asked = {"label": "plate", "strategy": "likeliest", "k": 5}
+    options = {"label": "plate", "strategy": "likeliest", "k": 5}
     column = model.classes_.tolist().index("plate")
     best = np.sort(model.predict_proba(many)[:, column])[::-1]
-    assert_same_questions(model, many, items, **asked)
+    assert_same_questions(model, many, items, **options)
     # But for what was answered, which is not asked again.
-    probabilities = [question.probability for question in model.ask(items, **asked)]
+    probabilities = [question.probability for question in model.ask(items, **options)]
     gaps = np.abs(np.subtract.outer(probabilities, best[:6]))
     assert gaps.min(axis=1).max() < 1e-5
     assert_same_answers(model, many, items)
 
 
-@pytest.mark.parametrize("kept", ["nothing", "logits", "all", "all but one byte"])
-def test_what_does_not_fit_into_memory_is_made_anew(own_tagger, many, kept):
-    n, space = len(many), own_tagger.space_
+@pytest.mark.parametrize("table_bytes", ["nothing", "logits", "all", "all but one byte"])
+def test_what_does_not_fit_into_memory_is_made_anew(own_tagger, many, table_bytes):
+    n = len(many)
+    space = own_tagger.space_
     logits = n * (4 * many.shape[1] + 8 * len(own_tagger.classes_))
     whole = logits + n * 4 * space.n_dimensions
-    n_bytes = {"nothing": logits - 1, "logits": logits, "all": whole}.get(kept, whole - 1)
+    n_bytes = {"nothing": logits - 1, "logits": logits, "all": whole}.get(table_bytes, whole - 1)
     items = own_tagger.encode(many, most_bytes=n_bytes)
-    assert (items.codes is None) == (kept != "all")
-    assert (items.projections is None) == (kept == "nothing")
+    assert (items.codes is None) == (table_bytes != "all")
+    assert (items.projections is None) == (table_bytes == "nothing")
     own_tagger.learn([(1, "pie", True)], items)
     assert_same_scores(own_tagger, many, items)
     own_tagger.add_documents([[f"new {number}", "pie"] for number in range(200)])
@@ -117,16 +120,16 @@ def test_what_does_not_fit_into_memory_is_made_anew(own_tagger, many, kept):
 
 def test_a_table_that_grows_beyond_what_it_may_take_is_not_kept():
     items = encoded.EncodedItems(np.zeros((10, 2)), None, "", 8 * 10 * 3)
-    made = []
+    tables = []
 
     def read(whole):
-        made.append(whole)
+        tables.append(whole)
         return np.zeros((10, 3))
 
     assert items.logits([np.ones(1)], 3, read) is items.logits([np.ones(1)], 3, read)
     assert items.logits([np.ones(1)], 4, read) is None
     assert items.logits([np.zeros(1)], 3, read) is not None
-    assert made == [items, items]
+    assert tables == [items, items]
 
 
 def test_logits_are_read_once_and_not_for_every_answer(monkeypatch, own_tagger, many):
@@ -156,26 +159,25 @@ def test_some_of_them_answer_as_they_do_among_all(own_tagger, many):
     whole = own_tagger.decision_function(items)
     mask = np.arange(len(many)) % 100 == 7
     for rows in (5, -1, slice(10, 14), slice(0, 1300, 300), [3, 1], mask):
-        part = items[rows]
+        selected_items = items[rows]
         chosen = np.atleast_1d(np.arange(len(many))[rows])
-        assert len(part) == part.shape[0] == len(chosen)
-        np.testing.assert_allclose(
-            own_tagger.decision_function(part), whole[chosen], rtol=0, atol=1e-12
+        assert len(selected_items) == selected_items.shape[0] == len(chosen)
+        assert_allclose(
+            own_tagger.decision_function(selected_items), whole[chosen], rtol=0, atol=1e-12
         )
-        np.testing.assert_array_equal(part.table(), many[chosen])
-    again = items[100:200][[5, 1]]
-    np.testing.assert_allclose(
-        own_tagger.decision_function(again), whole[[105, 101]], rtol=0, atol=1e-12
-    )
-    assert own_tagger.rank(items[:0])[0].shape == (0, 10)
+        assert_array_equal(selected_items.table(), many[chosen])
+    pair = items[100:200][[5, 1]]
+    assert_allclose(own_tagger.decision_function(pair), whole[[105, 101]], rtol=0, atol=1e-12)
+    shape = own_tagger.rank(items[:0])[0].shape
+    assert shape == (0, 10)
 
 
 def test_evidence_of_one_of_them_is_that_of_its_features(own_tagger, many):
     items = own_tagger.encode(many)
-    assert own_tagger.explain(items[5], "pie") == own_tagger.explain(many[5], "pie")
-    assert own_tagger.explain(items[5], "pie", tags=["sink"]) == own_tagger.explain(
-        many[5], "pie", tags=["sink"]
-    )
+    expected = own_tagger.explain(many[5], "pie")
+    assert own_tagger.explain(items[5], "pie") == expected
+    expected = own_tagger.explain(many[5], "pie", tags=["sink"])
+    assert own_tagger.explain(items[5], "pie", tags=["sink"]) == expected
     with pytest.raises(InputError, match="takes one item; got 2"):
         own_tagger.explain(items[:2], "pie")
 
@@ -183,16 +185,15 @@ def test_evidence_of_one_of_them_is_that_of_its_features(own_tagger, many):
 def test_verdicts_learned_from_them_are_those_of_the_items(toy_tagger, many, tmp_path):
     names = [f"item {row}" for row in range(len(many))]
     frame = pd.DataFrame({"id": names, "vector": list(many)})
-    said = [("item 3", "pie", True), ("item 900", "sea", False)]
+    verdicts = [("item 3", "pie", True), ("item 900", "sea", False)]
     scores = []
     for place, X in enumerate((frame, frame)):
         copy(toy_tagger).save(tmp_path / str(place))
         model = polyseme.load(tmp_path / str(place))
         items = model.encode(X) if place else model.encode(many, names)
-        model.learn(said, items if place else X)
-        assert [one.item for one in model.ask(items, "pie", k=3)] == [
-            one.item for one in model.ask(X, "pie", k=3)
-        ]
+        model.learn(verdicts, items if place else X)
+        expected_items = [query.item for query in model.ask(X, "pie", k=3)]
+        assert [query.item for query in model.ask(items, "pie", k=3)] == expected_items
         with pytest.raises(InputError, match="X has no item 'item x'; verdicts name items by thei"):
             model.learn([("item x", "pie", True)], items)
         scores.append(model.decision_function(X))
@@ -216,7 +217,8 @@ def test_every_form_of_x_can_be_encoded(toy_tagger, many, form):
     assert_close(toy_tagger.decision_function(items), toy_tagger.decision_function(X))
     # What is encoded may be encoded again.
     assert_close(toy_tagger.encode(items).codes, items.codes)
-    assert items.features.dtype == (np.float32 if form == "single" else np.float64)
+    expected_dtype = np.float32 if form == "single" else np.float64
+    assert items.features.dtype == (expected_dtype)
 
 
 def test_pictures_are_looked_at_once(monkeypatch, tiny_space):
@@ -251,12 +253,12 @@ def test_items_of_another_space_and_what_cannot_be_learned_from_are_refused(
     toy_tagger, world, tiny_space, many
 ):
     items = toy_tagger.encode(many)
-    other = ZeroShotTagger(tiny_space(n_steps=4), n_validations=0, random_state=1)
+    other_tagger = ZeroShotTagger(tiny_space(n_steps=4), n_validations=0, random_state=1)
     with pytest.raises(InputError, match="can be asked about, but not learned from"):
-        other.fit(items, [["pie", "oven"]] * len(items))
-    other.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
+        other_tagger.fit(items, [["pie", "oven"]] * len(items))
+    other_tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
     with pytest.raises(InputError, match="coded in another space; `encode` them again"):
-        other.rank(items)
+        other_tagger.rank(items)
     with pytest.raises(InputError, match="names 1 items; X has 1300"):
         toy_tagger.encode(many, ["a"])
     with pytest.raises(InputError, match="`most_bytes` of `encode` must be a whole number"):

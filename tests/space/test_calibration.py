@@ -144,7 +144,8 @@ def test_where_few_labels_are_true_the_likeliest_are_looked_at_alone(labelled):
     rare[1, 1] = truth[1, 1]
     weights = np.ones(25)
     thresholds = precision_thresholds(small, rare, weights)
-    assert thresholds.tolist() == thresholds_by_trial(small, rare, weights)
+    expected_thresholds = thresholds_by_trial(small, rare, weights)
+    assert thresholds.tolist() == expected_thresholds
 
 
 def test_a_precision_that_is_met_exactly_is_met():

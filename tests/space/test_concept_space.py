@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
 from polyseme import ConceptSpace, SpacePlan
@@ -31,27 +32,30 @@ def tables(world):
     """Return the toy world as a space takes it, its new labels last."""
     corpus = LabelCorpus.from_documents(world.documents)
     label_sets = LabelCorpus.from_documents(world.label_sets)
-    return training_tables(corpus, label_sets, (*label_sets.labels, *world.oov))
+    labels = (*label_sets.labels, *world.oov)
+    return training_tables(corpus, label_sets, labels)
 
 
 @pytest.fixture(scope="module")
 def fitted(world, tables, tiny_space):
-    documents, *others = tables
-    return tiny_space(random_state=0).fit(documents, world.X, *others)
+    documents, *further_tables = tables
+    return tiny_space(random_state=0).fit(documents, world.X, *further_tables)
 
 
 @pytest.fixture(scope="module")
 def without_path(world, tables, tiny_space):
     """A space whose logits are those of its members alone."""
-    documents, *others = tables
-    return tiny_space(random_state=0, linear=0).fit(documents, world.X, *others)
+    documents, *further_tables = tables
+    return tiny_space(random_state=0, linear=0).fit(documents, world.X, *further_tables)
 
 
 @pytest.fixture(scope="module")
 def homely():
     """Return items whose documents are all that there are: documents and features."""
-    here = toy_world(n_documents=N_HOMELY, random_state=1)
-    return sp.csr_matrix(LabelCorpus.from_documents(here.documents).matrix, dtype=float), here.X
+    home_world = toy_world(n_documents=N_HOMELY, random_state=1)
+    return sp.csr_matrix(
+        LabelCorpus.from_documents(home_world.documents).matrix, dtype=float
+    ), home_world.X
 
 
 @pytest.fixture(scope="module")
@@ -100,16 +104,19 @@ def mean_logits(fitted, codes):
 def test_labels_of_items_come_first_in_the_order_of_members(fitted, world):
     labels = (*LabelCorpus.from_documents(world.label_sets).labels, *world.oov)
     seen = [labels[column] for column in fitted.order_[: fitted.n_seen_]]
-    assert set(seen) == {label for document in world.documents for label in document}
-    assert sorted(fitted.order_) == list(range(len(labels)))
-    assert {labels[column] for column in fitted.order_[fitted.n_seen_ :]} == set(world.unseen)
+    expected_seen = {label for document in world.documents for label in document}
+    assert set(seen) == expected_seen
+    expected_order = list(range(len(labels)))
+    assert sorted(fitted.order_) == expected_order
+    order = {labels[column] for column in fitted.order_[fitted.n_seen_ :]}
+    assert order == set(world.unseen)
 
 
-@pytest.mark.parametrize("given", [False, True], ids=["features", "features and tags"])
+@pytest.mark.parametrize("given_tags", [False, True], ids=["features", "features and tags"])
 def test_the_code_of_an_item_is_its_features_and_its_probable_tags(
-    without_path, tables, world, given
+    without_path, tables, world, given_tags
 ):
-    tags = tables.documents[100:125] if given else None
+    tags = tables.documents[100:125] if given_tags else None
     features = standardise(world.X_test, without_path.mean_, without_path.scale_)
     direct = side_by_side(without_path.members_.encode_items(features))
     probable = np.zeros((25, len(without_path.order_)), dtype=np.float32)
@@ -122,20 +129,23 @@ def test_the_code_of_an_item_is_its_features_and_its_probable_tags(
         assert not probable[:, without_path.n_seen_ :].any(), "unseen tags are never guessed"
     context = side_by_side(without_path.members_.encode_documents(probable))
     for share in (0.0, 0.3, 0.5, 1.0):
-        found = changed(without_path, context=share).item_codes(world.X_test, tags)
-        assert found.dtype == np.float32 and found.shape == (25, without_path.n_dimensions)
-        np.testing.assert_allclose(found, (1 - share) * direct + share * context, atol=1e-5)
+        item_codes = changed(without_path, context=share).item_codes(world.X_test, tags)
+        assert item_codes.dtype == np.float32
+        assert item_codes.shape == (25, without_path.n_dimensions)
+        expected = (1 - share) * direct + share * context
+        assert_allclose(item_codes, expected, atol=1e-5)
     view = without_path.encode_items(world.X_test, tags)
-    np.testing.assert_allclose(view.direct, direct, atol=1e-6)
-    np.testing.assert_allclose(view.probable, probable, atol=1e-5)
-    np.testing.assert_array_equal(view.codes, without_path.item_codes(world.X_test, tags))
+    assert_allclose(view.direct, direct, atol=1e-6)
+    assert_allclose(view.probable, probable, atol=1e-5)
+    expected_codes = without_path.item_codes(world.X_test, tags)
+    assert_array_equal(view.codes, expected_codes)
 
 
 def test_the_code_of_a_document_is_that_of_its_tags(without_path, tables):
     rows = tables.documents[:9]
     ordered = rows[:, without_path.order_].toarray().astype(np.float32)
     wanted = side_by_side(without_path.members_.encode_documents(ordered))
-    np.testing.assert_allclose(without_path.encode_documents(rows), wanted, atol=1e-5)
+    assert_allclose(without_path.encode_documents(rows), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("n", [25, 0])
@@ -148,29 +158,29 @@ def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch, n
 
     wanted = coded()
     monkeypatch.setattr(concept_space, "_BLOCK", 7)
-    for found, at_once in zip(coded(), wanted, strict=True):
-        assert len(found) == n
-        np.testing.assert_allclose(found, at_once, atol=1e-5)
+    for codes, at_once in zip(coded(), wanted, strict=True):
+        assert len(codes) == n
+        assert_allclose(codes, at_once, atol=1e-5)
 
 
 def test_points_are_directions_on_the_principal_axes(without_path, tables):
     codes = without_path.encode_documents(tables.documents)
     centred = codes - codes.mean(axis=0)
-    np.testing.assert_allclose(without_path.document_mean_.ravel(), codes.mean(axis=0), atol=1e-5)
+    assert_allclose(without_path.document_mean_.ravel(), codes.mean(axis=0), atol=1e-5)
     for number, scatter in enumerate(without_path.document_scatter_):
         size = without_path.plan_.code
         wanted = np.cov(codes[:, number * size : (number + 1) * size].T, bias=True)
-        np.testing.assert_allclose(scatter, wanted, atol=1e-4)
+        assert_allclose(scatter, wanted, atol=1e-4)
     placed = centred @ without_path.axes_
     wanted = placed / np.linalg.norm(placed, axis=1, keepdims=True)
-    np.testing.assert_allclose(without_path.points(codes), wanted, atol=1e-4)
-    np.testing.assert_allclose(without_path.document_points(tables.documents), wanted, atol=1e-4)
+    assert_allclose(without_path.points(codes), wanted, atol=1e-4)
+    assert_allclose(without_path.document_points(tables.documents), wanted, atol=1e-4)
     # Axes are orthonormal, sorted, and hold nearly everything there is.
-    np.testing.assert_allclose(
-        without_path.axes_.T @ without_path.axes_, np.eye(placed.shape[1]), atol=1e-4
-    )
+    expected = np.eye(placed.shape[1])
+    assert_allclose(without_path.axes_.T @ without_path.axes_, expected, atol=1e-4)
     spread = placed.var(axis=0)
-    assert (np.diff(spread) < 1e-4).all() and spread[0] > 3 * spread[5]
+    assert (np.diff(spread) < 1e-4).all()
+    assert spread[0] > 3 * spread[5]
     assert spread.sum() > 0.95 * centred.var(axis=0).sum()
 
 
@@ -184,14 +194,14 @@ def test_one_readout_gives_the_mean_of_members_logits(without_path, tables, worl
     ):
         readout = without_path.readout(of_items=False)
         raw = mean_logits(without_path, codes)
-        np.testing.assert_allclose(codes @ readout.weights + readout.intercepts, raw, atol=1e-5)
-        calibration, place = without_path.calibration_, np.argsort(without_path.order_)
+        assert_allclose(codes @ readout.weights + readout.intercepts, raw, atol=1e-5)
+        calibration = without_path.calibration_
+        place = np.argsort(without_path.order_)
         of_items = without_path.readout()
-        slopes, intercepts = calibration.slopes[place], calibration.intercepts[place]
+        slopes = calibration.slopes[place]
+        intercepts = calibration.intercepts[place]
         wanted = (1 - without_path.priming) * slopes * raw + intercepts
-        np.testing.assert_allclose(
-            codes @ of_items.weights + of_items.intercepts, wanted, atol=1e-4
-        )
+        assert_allclose(codes @ of_items.weights + of_items.intercepts, wanted, atol=1e-4)
     assert set(without_path.calibration_.slopes[: without_path.n_seen_]) == {SLOPES[0]}
     assert set(without_path.calibration_.slopes[without_path.n_seen_ :]) == {SLOPES[1]}
 
@@ -206,7 +216,8 @@ def test_groups_stay_in_one_fold():
     def folds(groups):
         return prepare_training(small_space(n_folds=4), documents, X, None, groups, None)[0].folds
 
-    together, free = folds(groups), folds(None)
+    together = folds(groups)
+    free = folds(None)
     assert len(np.unique(together)) == 4
     assert all(len(np.unique(together[groups == group])) == 1 for group in range(13))
     assert any(len(np.unique(free[groups == group])) > 1 for group in range(13))
@@ -218,21 +229,22 @@ def test_groups_stay_in_one_fold():
 )
 def test_one_item_or_one_group_promises_no_precision(n_items, groups):
     documents, X = small()
-    made = small_space().fit(documents, X[:n_items], np.arange(n_items), groups=groups)
+    space = small_space().fit(documents, X[:n_items], np.arange(n_items), groups=groups)
     with pytest.raises(InputError, match=r"^A precision is learned on .* or there is but one\.$"):
-        made.threshold(0.5)
-    assert not len(made.held_out_sample_.weights)
-    readout = made.readout()
-    assert np.isfinite(made.item_codes(X) @ readout.weights + readout.intercepts).all()
-    new = made.readout_of_documents(
-        made.encode_documents(documents), documents[:, :1], np.ones(1) / 2
+        space.threshold(0.5)
+    assert not len(space.held_out_sample_.weights)
+    readout = space.readout()
+    assert np.isfinite(space.item_codes(X) @ readout.weights + readout.intercepts).all()
+    new = space.readout_of_documents(
+        space.encode_documents(documents), documents[:, :1], np.ones(1) / 2
     )
-    assert np.isfinite(new[0].weights).all() and np.isfinite(new[0].intercepts).all()
+    assert np.isfinite(new[0].weights).all()
+    assert np.isfinite(new[0].intercepts).all()
 
 
 def test_one_document_is_enough_to_be_fitted():
-    made = small_space().fit(sp.csr_matrix([[1.0, 1.0]]), np.ones((1, 2)), np.zeros(1, dtype=int))
-    assert np.isfinite(made.points(made.item_codes(np.zeros((3, 2))))).all()
+    space = small_space().fit(sp.csr_matrix([[1.0, 1.0]]), np.ones((1, 2)), np.zeros(1, dtype=int))
+    assert np.isfinite(space.points(space.item_codes(np.zeros((3, 2))))).all()
 
 
 # ------------------------------------------------------------------ calibration
@@ -247,29 +259,33 @@ def members_of(fitted, fold):
 def held_out_probabilities(fitted):
     """Return what members say of reference items that they have not seen, in their own order."""
     codes, folds, _ = fitted.held_out_sample_
-    found = np.empty((len(codes), len(fitted.order_)))
+    probabilities = np.empty((len(codes), len(fitted.order_)))
     for row, fold in enumerate(folds):
         mine = codes[row].reshape(-1, 1, fitted.plan_.code)
         logits = members_of(fitted, fold).read(mine).mean(axis=0)[0]
-        found[row] = logits[: found.shape[1]]
-    return expit(found * fitted.calibration_.slopes + fitted.calibration_.intercepts)
+        probabilities[row] = logits[: probabilities.shape[1]]
+    return expit(probabilities * fitted.calibration_.slopes + fitted.calibration_.intercepts)
 
 
 def test_labels_are_expected_as_often_as_documents_hold_them(at_home, homely):
-    held = homely[0].toarray().sum(axis=0)
-    np.testing.assert_allclose(at_home.priors_, (held + 0.5) / (N_HOMELY + 1))
-    found, weights = held_out_probabilities(at_home), at_home.held_out_sample_.weights
-    mean = weights @ found / weights.sum()
-    np.testing.assert_allclose(mean, at_home.priors_[at_home.order_], atol=1e-5)
+    counts = homely[0].toarray().sum(axis=0)
+    expected_priors = (counts + 0.5) / (N_HOMELY + 1)
+    assert_allclose(at_home.priors_, expected_priors)
+    probabilities = held_out_probabilities(at_home)
+    weights = at_home.held_out_sample_.weights
+    mean = weights @ probabilities / weights.sum()
+    expected_mean = at_home.priors_[at_home.order_]
+    assert_allclose(mean, expected_mean, atol=1e-5)
 
 
 def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home, homely):
     """Build the reference again, item by item."""
     documents, X = homely
-    again = ConceptSpace(n_folds=3, members_per_fold=2, n_steps=80, random_state=0)
-    data, _ = prepare_training(again, documents, X, np.arange(N_HOMELY), None, None)
+    second_space = ConceptSpace(n_folds=3, members_per_fold=2, n_steps=80, random_state=0)
+    data, _ = prepare_training(second_space, documents, X, np.arange(N_HOMELY), None, None)
     codes, folds, weights = at_home.held_out_sample_
-    assert folds.tolist() == data.folds.tolist() and len(weights) == N_HOMELY
+    assert folds.tolist() == data.folds.tolist()
+    assert len(weights) == N_HOMELY
     assert at_home.plan_.members_per_fold == 2
     features = standardise(X, at_home.mean_, at_home.scale_)
     for row in range(0, N_HOMELY, 37):
@@ -279,28 +295,29 @@ def test_reference_codes_are_those_of_members_that_had_not_seen_the_item(at_home
         tags = np.zeros((1, len(at_home.order_)), dtype=np.float32)
         tags[:, : at_home.n_seen_] = expit(seen)
         wanted = 0.5 * direct + 0.5 * mine.encode_documents(tags)
-        np.testing.assert_allclose(codes[row], wanted.ravel(), atol=1e-5)
+        assert_allclose(codes[row], wanted.ravel(), atol=1e-5)
 
 
 def test_thresholds_rise_with_precision_and_keep_it(at_home, homely):
-    least = [at_home.threshold(float(one)) for one in PRECISIONS]
-    assert (np.diff(least) >= 0).all() and 0 <= least[0] < least[-1] <= 1
+    least = [at_home.threshold(float(precision)) for precision in PRECISIONS]
+    assert (np.diff(least) >= 0).all()
+    assert 0 <= least[0] < least[-1] <= 1
     weights = at_home.held_out_sample_.weights
-    found = held_out_probabilities(at_home)[:, : at_home.n_seen_]
+    probabilities = held_out_probabilities(at_home)[:, : at_home.n_seen_]
     truth = homely[0].toarray()[:, at_home.order_[: at_home.n_seen_]]
     for goal in (0.5, 0.6):
-        given = found >= at_home.threshold(goal) - 1e-6
-        counted = weights[:, None] * given
+        suggested = probabilities >= at_home.threshold(goal) - 1e-6
+        counted = weights[:, None] * suggested
         assert (counted * truth).sum() / counted.sum() >= goal - 1e-3
-        assert given.any()
+        assert suggested.any()
 
 
 def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
     _, direct, probable, _ = at_home.encode_items(homely[1])
-    np.testing.assert_allclose(at_home.mean_code_, direct.mean(axis=0), atol=1e-5)
+    assert_allclose(at_home.mean_code_, direct.mean(axis=0), atol=1e-5)
     # Probable tags by members that had not seen the item are about those by all.
     everybodys = probable.mean(axis=0)[: at_home.n_seen_]
-    np.testing.assert_allclose(at_home.mean_tags_, everybodys, atol=0.03)
+    assert_allclose(at_home.mean_tags_, everybodys, atol=0.03)
 
 
 def test_all_documents_but_its_own_vote_for_an_item_that_is_held_out(monkeypatch):
@@ -308,17 +325,18 @@ def test_all_documents_but_its_own_vote_for_an_item_that_is_held_out(monkeypatch
     n = 20
     documents = sp.csr_matrix(np.hstack([np.eye(n), np.ones((n, 1))]))
     X = np.random.default_rng(0).normal(size=(n, 3))
-    made = small_space().fit(documents, X, np.arange(n))
+    space = small_space().fit(documents, X, np.arange(n))
     data, _ = prepare_training(small_space(), documents, X, np.arange(n), None, None)
-    calibration = space_fit.SpaceCalibration(made, data)
-    code = made.plan_.code
+    calibration = space_fit.SpaceCalibration(space, data)
+    code = space.plan_.code
     for fold in (0, 1):
         rows = np.flatnonzero(data.folds == fold)
-        codes = made.item_codes(X[rows])[:, fold * code : (fold + 1) * code]
+        codes = space.item_codes(X[rows])[:, fold * code : (fold + 1) * code]
         votes = calibration.held_out_votes(fold, np.ascontiguousarray(codes), rows)
-        votes = votes[:, np.argsort(made.order_)]
+        votes = votes[:, np.argsort(space.order_)]
         for place, row in enumerate(rows):
-            assert votes[place, row] == 0 and votes[place, n] == pytest.approx(1)
+            assert votes[place, row] == 0
+            assert votes[place, n] == pytest.approx(1)
             assert (np.delete(votes[place], row) > 0).all()
 
 
@@ -339,9 +357,9 @@ def test_large_constants_are_constant_and_small_spreads_are_spreads(kind):
     spread = 1e6 + 0.01 * rng.normal(size=500)
     X = np.column_stack([np.full(500, 123456.7), spread, np.zeros(500)])
     documents = sp.csr_matrix(np.ones((500, 1)))
-    made = small_space(n_steps=1).fit(documents, kind(X))
-    np.testing.assert_allclose(made.mean_, X.mean(axis=0))
-    np.testing.assert_allclose(made.scale_, [1, spread.std(), 1], rtol=1e-6)
+    space = small_space(n_steps=1).fit(documents, kind(X))
+    assert_allclose(space.mean_, X.mean(axis=0))
+    assert_allclose(space.scale_, [1, spread.std(), 1], rtol=1e-6)
 
 
 # ------------------------------------------------------------------ labels that turn up later
@@ -355,17 +373,16 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
     new, raw = fitted.readout_of_documents(codes, sp.csr_matrix(holding), frequencies)
     n_holding = holding.sum(axis=0)
     slopes = 0.5 + 0.5 * concept_space._DOUBT / (n_holding + concept_space._DOUBT)
-    np.testing.assert_allclose(new.weights, raw.weights * slopes)
+    assert_allclose(new.weights, raw.weights * slopes)
     n_members, size = fitted.document_mean_.shape
     for label in range(3):
-        mine, bias = holding[:, label] > 0, []
+        mine = holding[:, label] > 0
+        bias = []
         n = mine.sum()
         for member, mean in enumerate(fitted.document_mean_):
-            at, scatter = (
-                slice(member * size, (member + 1) * size),
-                fitted.document_scatter_[member],
-            )
-            gap = codes[mine, at].astype(np.float64).mean(axis=0) - mean
+            member_slice = slice(member * size, (member + 1) * size)
+            scatter = fitted.document_scatter_[member]
+            gap = codes[mine, member_slice].astype(np.float64).mean(axis=0) - mean
             gap *= n / (n + concept_space._DOUBT)
             ridge = (
                 (concept_space._RIDGE + concept_space._FEW / n)
@@ -374,7 +391,7 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
                 * np.eye(size)
             )
             direction = np.linalg.inv(scatter + ridge) @ gap
-            np.testing.assert_allclose(raw.weights[at, label], direction / n_members, atol=1e-8)
+            assert_allclose(raw.weights[member_slice, label], direction / n_members, atol=1e-8)
             bias.append(-direction @ (mean + 0.5 * gap))
         wanted = np.mean(bias) + np.log(frequencies[label] / (1 - frequencies[label]))
         assert raw.intercepts[label] == pytest.approx(wanted)
@@ -383,7 +400,8 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
 def mean_on_reference(fitted, readout):
     """Return how often reference items are expected to have labels of a readout."""
     codes, folds, weights = fitted.held_out_sample_
-    n_members, per_fold = len(fitted.members_), fitted.plan_.members_per_fold
+    n_members = len(fitted.members_)
+    per_fold = fitted.plan_.members_per_fold
     width = per_fold * fitted.plan_.code
     logits = [
         codes[row] @ readout.weights[fold * width : (fold + 1) * width] * n_members / per_fold
@@ -397,11 +415,10 @@ def test_new_labels_are_as_common_on_reference_items_as_is_expected(fitted, tabl
     holding = sp.csr_matrix(np.eye(12)[:, :3])
     frequencies = np.array([0.01, 0.2, 0.7])
     new, _ = fitted.readout_of_documents(codes, holding, frequencies)
-    np.testing.assert_allclose(mean_on_reference(fitted, new), frequencies, atol=1e-5)
-    named, _ = fitted.readout_of_names(np.eye(fitted.n_seen_)[:2])
-    np.testing.assert_allclose(
-        mean_on_reference(fitted, named), fitted.typical_frequency, atol=1e-5
-    )
+    assert_allclose(mean_on_reference(fitted, new), frequencies, atol=1e-5)
+    likeness = np.eye(fitted.n_seen_)[:2]
+    named, _ = fitted.readout_of_names(likeness)
+    assert_allclose(mean_on_reference(fitted, named), fitted.typical_frequency, atol=1e-5)
 
 
 def test_a_name_is_read_as_the_seen_labels_it_is_like(without_path, world, tables):
@@ -412,13 +429,14 @@ def test_a_name_is_read_as_the_seen_labels_it_is_like(without_path, world, table
         :, without_path.order_[: without_path.n_seen_]
     ]
     for readout in (named, raw):
-        np.testing.assert_allclose(readout.weights, SLOPES[0] * plain @ likeness.T, atol=1e-10)
+        expected_weights = SLOPES[0] * plain @ likeness.T
+        assert_allclose(readout.weights, expected_weights, atol=1e-10)
     # Where a document is average, nothing is known but how common labels are.
     average = without_path.document_mean_.ravel()
     typical = np.exp(np.mean(np.log(without_path.priors_)))
     assert without_path.typical_frequency == pytest.approx(typical)
     wanted = np.log(typical / (1 - typical))
-    np.testing.assert_allclose(average @ raw.weights + raw.intercepts, wanted, atol=1e-6)
+    assert_allclose(average @ raw.weights + raw.intercepts, wanted, atol=1e-6)
 
 
 # ------------------------------------------------------------------ votes
@@ -429,30 +447,40 @@ def test_a_name_is_read_as_the_seen_labels_it_is_like(without_path, world, table
 def test_votes_equal_a_plain_loop(monkeypatch, most, counted):
     monkeypatch.setattr(votes, "_BLOCK_VOTES", most)
     rng = np.random.default_rng(0)
-    points, known = (rng.normal(size=(n, 4)).astype(np.float32) for n in (5, 7))
+    points, document_points = (rng.normal(size=(n, 4)).astype(np.float32) for n in (5, 7))
     documents = (rng.random((7, 3)) < 0.5).astype(float)
-    counts, left_out = rng.integers(1, 5, 7), np.array([0, -1, 3, 6, -1])
-    for points_ in (points, known):
+    counts = rng.integers(1, 5, 7)
+    left_out = np.array([0, -1, 3, 6, -1])
+    for points_ in (points, document_points):
         points_ /= np.linalg.norm(points_, axis=1, keepdims=True)
-    voters = Voters.of(known, sp.csr_matrix(documents), counts if counted else None)
-    found = voters.shares(points, left_out if counted else None)
+    voters = Voters.of(document_points, sp.csr_matrix(documents), counts if counted else None)
+    shares = voters.shares(points, left_out if counted else None)
     for row in range(5):
-        strength = np.array([np.exp(float(points[row] @ other) / TEMPERATURE) for other in known])
+        strength = np.array(
+            [
+                np.exp(float(points[row] @ document_point) / TEMPERATURE)
+                for document_point in document_points
+            ]
+        )
         if counted:
             strength *= counts * (np.arange(7) != left_out[row])
-        np.testing.assert_allclose(found[row], strength @ documents / strength.sum(), rtol=1e-4)
+        expected = strength @ documents / strength.sum()
+        assert_allclose(shares[row], expected, rtol=1e-4)
 
 
 def test_without_known_documents_nobody_votes():
     nobody = Voters.of(np.ones((0, 3), np.float32), sp.csr_matrix((0, 4)))
-    found = nobody.shares(np.ones((2, 3), np.float32))
-    assert found.shape == (2, 4) and not found.any()
+    points = np.ones((2, 3), np.float32)
+    shares = nobody.shares(points)
+    assert shares.shape == (2, 4)
+    assert not shares.any()
 
 
 def test_votes_have_their_share_in_logits():
-    logits, votes = np.array([[1.0, -2.0]]), np.array([[0.5, 0.0]])
+    logits = np.array([[1.0, -2.0]])
+    votes = np.array([[0.5, 0.0]])
     wanted = [[0.7, -1.4 + 0.3 * np.log(1e-6)]]
-    np.testing.assert_allclose(mix(logits, votes, 0.3), wanted, rtol=1e-5)
+    assert_allclose(mix(logits, votes, 0.3), wanted, rtol=1e-5)
     assert mix(logits, votes, 0.0) is logits
 
 
@@ -465,21 +493,21 @@ def test_a_space_comes_back_without_pickle(fitted, world, tables, tmp_path, kind
     before = fitted if kind == "items" else small_space().fit(documents)
     config, arrays = before.get_state()
     assert json.loads(json.dumps(config)) == config
-    assert {array.dtype.kind for array in arrays.values()} <= {"f", "i"}
+    kinds = {array.dtype.kind for array in arrays.values()}
+    assert kinds <= {"f", "i"}
     write_model(tmp_path / "space", "space", config, arrays)
-    again = ConceptSpace.from_state(*read_model(tmp_path / "space", "space"))
-    assert again.plan_ == before.plan_ and again.plan == before.plan
-    assert again.get_state()[0] == config
-    for name, array in again.get_state()[1].items():
-        np.testing.assert_array_equal(array, arrays[name], err_msg=name)
-    np.testing.assert_array_equal(
-        again.encode_documents(documents), before.encode_documents(documents)
-    )
-    np.testing.assert_array_equal(again.readout().weights, before.readout().weights)
+    loaded = ConceptSpace.from_state(*read_model(tmp_path / "space", "space"))
+    assert loaded.plan_ == before.plan_
+    assert loaded.plan == before.plan
+    assert loaded.get_state()[0] == config
+    for name, array in loaded.get_state()[1].items():
+        assert_array_equal(array, arrays[name], err_msg=name)
+    assert_array_equal(loaded.encode_documents(documents), before.encode_documents(documents))
+    assert_array_equal(loaded.readout().weights, before.readout().weights)
     if kind == "items":
         codes = before.item_codes(world.X_test)
-        np.testing.assert_array_equal(again.item_codes(world.X_test), codes)
-        assert again.threshold(0.3) == before.threshold(0.3)
+        assert_array_equal(loaded.item_codes(world.X_test), codes)
+        assert loaded.threshold(0.3) == before.threshold(0.3)
 
 
 def test_same_seed_same_bits_and_every_round_is_reported():
@@ -493,8 +521,9 @@ def test_same_seed_same_bits_and_every_round_is_reported():
         small_space(random_state=seed).fit(documents, X, progress=progress).item_codes(X)
         for seed in (0, 0, 1)
     ]
-    assert reports == 3 * [(done, 4, {"documents", "items"}) for done in (1, 2, 3, 4)]
-    np.testing.assert_array_equal(codes[0], codes[1])
+    expected_reports = 3 * [(done, 4, {"documents", "items"}) for done in (1, 2, 3, 4)]
+    assert reports == expected_reports
+    assert_array_equal(codes[0], codes[1])
     assert not np.allclose(codes[0], codes[2])
 
 

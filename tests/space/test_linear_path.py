@@ -67,7 +67,8 @@ def test_held_out_predictions_are_those_of_the_other_folds(problem, ridge, fold)
     X, truth, folds = problem
     training = folds != fold
     labels = truth[training].toarray()
-    reference = PlainRidge(alpha=ridge.penalty * len(labels))
+    alpha = ridge.penalty * len(labels)
+    reference = PlainRidge(alpha=alpha)
     reference.fit(X[training], labels)
     tables = (X, X[:3])
     predictions = ridge.predict(tables, without=fold)
@@ -83,7 +84,8 @@ def test_the_path_adds_the_predictions_of_all_items_in_their_spreads(problem, ri
     (predictions,) = ridge.predict((X,), without=0)
     spreads = prediction_spreads(predictions)
     path = ridge.path(0.5, spreads)
-    reference = PlainRidge(alpha=ridge.penalty * len(X))
+    alpha = ridge.penalty * len(X)
+    reference = PlainRidge(alpha=alpha)
     reference.fit(X, labels)
     centred = reference.predict(X) - labels.mean(axis=0)
     added = path.coordinates(X) @ path.labels
@@ -102,9 +104,9 @@ def test_with_many_labels_the_path_is_the_best_one_of_its_rank(monkeypatch):
     centred = X - X.mean(axis=0)
     exact = centred @ ridge.coefficients()[0]
     singular_values = np.linalg.svd(exact, compute_uv=False)
-    lost = np.linalg.norm(exact - path.coordinates(X) @ path.labels)
+    error = np.linalg.norm(exact - path.coordinates(X) @ path.labels)
     assert path.n_coordinates == 60
-    assert lost == pytest.approx(np.linalg.norm(singular_values[60:]), rel=0.05)
+    assert error == pytest.approx(np.linalg.norm(singular_values[60:]), rel=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +117,13 @@ def kernel_ridge(problem):
 
 def test_kernel_ridge_predicts_a_fold_as_scikit_learn_does(problem, kernel_ridge):
     X, truth, folds = problem
-    others = folds != 2
+    training_rows = folds != 2
     deviations = truth.toarray() - truth.toarray().mean(axis=0)
     plain = PlainKernelRidge(alpha=kernel_ridge.penalty, kernel="rbf", gamma=kernel_ridge.scale)
-    plain.fit(X[others], deviations[others])
-    (predicted,) = kernel_ridge.predict((X[~others],), without=2)
-    np.testing.assert_allclose(predicted, plain.predict(X[~others]), atol=1e-3)
+    plain.fit(X[training_rows], deviations[training_rows])
+    (predicted,) = kernel_ridge.predict((X[~training_rows],), without=2)
+    expected_predicted = plain.predict(X[~training_rows])
+    assert_allclose(predicted, expected_predicted, atol=1e-3)
 
 
 def test_the_path_of_kernel_ridge_adds_the_predictions_of_all_items(problem, kernel_ridge):
@@ -130,14 +133,15 @@ def test_the_path_of_kernel_ridge_adds_the_predictions_of_all_items(problem, ker
     deviations = truth.toarray() - truth.toarray().mean(axis=0)
     plain = PlainKernelRidge(alpha=kernel_ridge.penalty, kernel="rbf", gamma=kernel_ridge.scale)
     expected = 0.5 * plain.fit(X, deviations).predict(X[:9]) / spreads
-    np.testing.assert_allclose(path.coordinates(X[:9]) @ path.labels, expected, atol=1e-3)
+    assert_allclose(path.coordinates(X[:9]) @ path.labels, expected, atol=1e-3)
 
 
 def test_the_penalty_of_kernel_ridge_ranks_held_out_items_best(problem, kernel_ridge):
     qualities = {
         penalty: kernel_ridge._fold_quality(np.arange(300), penalty) for penalty in KERNEL_PENALTIES
     }
-    assert kernel_ridge.penalty == max(qualities, key=qualities.get)
+    expected_penalty = max(qualities, key=qualities.get)
+    assert kernel_ridge.penalty == expected_penalty
     assert kernel_ridge.quality == qualities[kernel_ridge.penalty]
 
 

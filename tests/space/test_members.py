@@ -224,7 +224,8 @@ def test_sparse_rows_have_the_codes_of_dense_ones(n_rows):
     carried = generator.random((n_rows, SHAPE.n_labels)) < 0.5
     tags = carried.astype(np.float32)
     codes = members.encode_rows(sp.csr_matrix(tags))
-    assert codes.shape == (N_MEMBERS, n_rows, SHAPE.code)
+    expected_shape = (N_MEMBERS, n_rows, SHAPE.code)
+    assert codes.shape == expected_shape
     expected = members.encode_documents(tags)
     assert_allclose(codes, expected, atol=1e-6)
 

@@ -146,7 +146,8 @@ def test_a_sound_sparse_matrix_is_given_back_with_its_data():
     matrix = sp.random(5, 4, 0.5, "csr", np.float32, random_state=0)
     arrays = {f"m.{name}": getattr(matrix, name) for name in ("data", "indices", "indptr")}
     check_arrays(arrays, {"m": Csr(("n", "d"), "float32")}, n=5, d=4)
-    assert (matrix_of(arrays, (5, 4), "m") != matrix).nnz == 0
+    nnz = (matrix_of(arrays, (5, 4), "m") != matrix).nnz
+    assert nnz == 0
 
 
 def test_an_error_names_folder_part_and_value():

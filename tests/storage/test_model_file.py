@@ -44,11 +44,11 @@ def write(path, model):
     return write_model(path, "tagger", *model)
 
 
-def same(found, expected):
+def same(actual, expected):
     def frozen(arrays):
         return {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
 
-    return found[0] == expected[0] and frozen(found[1]) == frozen(expected[1])
+    return actual[0] == expected[0] and frozen(actual[1]) == frozen(expected[1])
 
 
 def contents(path):
@@ -75,10 +75,11 @@ def test_arrays_of_every_dtype_and_shape_come_back_bit_for_bit(
     array = data.draw(hnp.arrays(np.dtype(dtype).newbyteorder(order), shapes))
     path = tmp_path_factory.mktemp("arrays") / "model"
     write_model(path, "tagger", {}, {"part.array": array, "part.turned": array.T})
-    _, found = read_model(path, "tagger")
+    _, arrays_read = read_model(path, "tagger")
     native = array.astype(dtype)
-    assert same(({}, found), ({}, {"part.array": native, "part.turned": native.T}))
-    assert found["part.array"].flags.writeable
+    expected = ({}, {"part.array": native, "part.turned": native.T})
+    assert same(({}, arrays_read), expected)
+    assert arrays_read["part.array"].flags.writeable
 
 
 _PLAIN = st.none() | st.booleans() | st.integers() | st.text()
@@ -95,16 +96,19 @@ _NESTED = st.recursive(
 def test_nested_values_come_back_equal_and_of_equal_type(tmp_path_factory, config):
     path = tmp_path_factory.mktemp("config") / "model"
     write_model(path, "tagger", config, {})
-    found, arrays = read_model(path, "tagger")
-    assert found == config and arrays == {}
-    assert json.dumps(found, sort_keys=True) == json.dumps(config, sort_keys=True)
+    values, arrays = read_model(path, "tagger")
+    assert values == config
+    assert arrays == {}
+    expected = json.dumps(config, sort_keys=True)
+    assert json.dumps(values, sort_keys=True) == expected
 
 
 def test_the_same_state_gives_the_same_file_and_any_reader_of_safetensors_opens_it(tmp_path):
     arrays = {"z": np.ones(3), "y": np.ones(2, np.int8)}
     first = write_model(tmp_path / "1", "tagger", {"a": "0" * 64}, arrays)
     second = write_model(tmp_path / "2", "tagger", {"a": "0" * 64}, dict(reversed(arrays.items())))
-    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+    expected = contents(tmp_path / "2")
+    assert contents(tmp_path / "1") == expected
     assert first == second == read_digest(tmp_path / "1")
     assert same(({}, load_file(tmp_path / "1" / MODEL)), ({}, arrays))
 
@@ -137,16 +141,16 @@ def test_what_cannot_be_stored_is_refused_and_the_old_model_stays(model, config,
 
 
 def test_overwriting_spares_every_other_file(model):
-    others = {"notes.txt": b"mine", VERDICTS: b"precious", f"{VERDICTS}-wal": b"precious"}
-    for name, content in others.items():
+    user_files = {"notes.txt": b"mine", VERDICTS: b"precious", f"{VERDICTS}-wal": b"precious"}
+    for name, content in user_files.items():
         (model / name).write_bytes(content)
     killed_while_writing(model / MODEL)
     write(model, NEW)
     assert same(read_model(model, "tagger"), NEW)
-    assert contents(model).keys() == {MODEL, *others}
-    assert contents(model).items() >= others.items()
+    assert contents(model).keys() == {MODEL, *user_files}
+    assert contents(model).items() >= user_files.items()
     remove_model(model)
-    assert contents(model) == others
+    assert contents(model) == user_files
 
 
 @pytest.mark.parametrize(
@@ -220,14 +224,16 @@ def test_a_model_that_was_changed_since_it_was_loaded_is_not_overwritten(toy_tag
     second.block(labels[2:3])
     with pytest.raises(ModelFileError, match=r"was changed since it was loaded.*load it again"):
         second.save(path)
-    assert load(path).vocabulary_.blocked == tuple(labels[:2])
+    expected_blocked = tuple(labels[:2])
+    assert load(path).vocabulary_.blocked == expected_blocked
     second.save(tmp_path / "other")
     load(tmp_path / "other").block(labels[:1]).save(tmp_path / "other")
     with pytest.raises(ModelFileError, match="was changed since it was loaded"):
         second.save(tmp_path / "other")
     remove_model(path)
     second.save(path)
-    assert load(path).vocabulary_.blocked == tuple(labels[2:3])
+    expected_blocked = tuple(labels[2:3])
+    assert load(path).vocabulary_.blocked == expected_blocked
 
 
 # ---- what is refused on reading ---------------------------------------------------------------
@@ -269,7 +275,8 @@ def tensor(dtype="F64", shape=(1,), offsets=(0, 8)):
 
 def test_a_file_made_by_hand_with_a_digest_that_fits_is_read(tmp_path):
     (tmp_path / MODEL).write_bytes(sealed(values(), bytes(8), tensor()))
-    assert same(read_model(tmp_path, "tagger"), ({"a": 1}, {"a": np.zeros(1)}))
+    expected = ({"a": 1}, {"a": np.zeros(1)})
+    assert same(read_model(tmp_path, "tagger"), expected)
 
 
 @pytest.mark.parametrize(
@@ -383,8 +390,8 @@ def test_a_disk_that_fails_at_any_step_is_one_sentence_and_leaves_a_whole_model(
         write(path, OLD)
         _, error = attempt(path, place, OSError(number, os.strerror(number)))
         assert error is None or re.search(r"[^\n]*could not|cannot|Could not", str(error))
-        found = read_model(path, "tagger")
-        assert same(found, NEW) or (error is not None and same(found, OLD))
+        model = read_model(path, "tagger")
+        assert same(model, NEW) or (error is not None and same(model, OLD))
         assert contents(path).keys() == {MODEL}
 
 
@@ -443,7 +450,7 @@ def test_two_writers_and_a_reader_at_once_see_whole_models_only(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         writers = [pool.submit(keep_writing, model) for model in (OLD, NEW)]
         while not all(writer.done() for writer in writers):
-            found = read_model(tmp_path, "tagger")
-            assert same(found, OLD) or same(found, NEW)
+            model_read = read_model(tmp_path, "tagger")
+            assert same(model_read, OLD) or same(model_read, NEW)
         assert [writer.result() for writer in writers] == [None, None]
     assert contents(tmp_path).keys() == {MODEL}

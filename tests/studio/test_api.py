@@ -586,7 +586,7 @@ def test_a_full_queue_is_refused_with_the_time_to_retry(host, serving):
 
 def test_an_internal_error_is_reported_without_details(host, serving, monkeypatch):
     client = serving(host)
-    monkeypatch.setattr(type(host.snapshot.tagger), "similar_labels", lambda *_: 1 / 0)
+    monkeypatch.setattr("polyseme.studio.routes.labels.similar_labels", lambda *_: 1 / 0)
     detail = refused(client.get(f"{TOY}/merges"), 500)
     assert "ZeroDivision" not in detail
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose
 from PIL import Image
 
 from media_files import DRAWING, make_odd_pictures, quadrants, svg_bomb
@@ -77,7 +78,7 @@ FORMS = {
 def test_every_form_of_features_gives_rows_by_the_names_of_items(features, form):
     collection = Collection([f"item {row}" for row in range(25)], FORMS[form](features))
     row = collection.row("item 3")
-    np.testing.assert_allclose(row, features[3], rtol=1e-6)
+    assert_allclose(row, features[3], rtol=1e-6)
     assert row.dtype == np.float32
     selection = collection.select(["item 4", "item 2"])
     assert list(selection.ids) == ["item 4", "item 2"]
@@ -129,7 +130,7 @@ def test_suggestions_are_those_of_the_tagger_without_the_item_s_own_tags(toy_tag
     ranked_labels, ranked_scores = toy_tagger.rank(world.X_test[[2]], 4)
     is_new = ranked_labels != "sand"
     assert list(labels) == ranked_labels[is_new][:3].tolist()
-    np.testing.assert_allclose(scores, ranked_scores[is_new][:3], rtol=1e-6)
+    assert_allclose(scores, ranked_scores[is_new][:3], rtol=1e-6)
     kind_by_label = dict(zip(toy_tagger.classes_, toy_tagger.kinds_, strict=True))
     assert list(kinds) == [kind_by_label[label] for label in labels]
 

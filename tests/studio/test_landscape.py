@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save, save_file
 from sklearn.manifold import trustworthiness
 from threadpoolctl import threadpool_limits
@@ -80,8 +81,8 @@ def dots(toy_tagger):
 def test_the_same_points_get_the_same_places_in_any_thread(points, landscape):
     with ThreadPoolExecutor(1) as pool, threadpool_limits(limits=2):
         repeated = pool.submit(Landscape.learn, points, "abc").result()
-    np.testing.assert_array_equal(repeated.places, landscape.places)
-    np.testing.assert_array_equal(repeated.place(points), landscape.place(points))
+    assert_array_equal(repeated.places, landscape.places)
+    assert_array_equal(repeated.place(points), landscape.place(points))
 
 
 def trust(landscape, points):
@@ -114,7 +115,7 @@ def test_points_beyond_the_landmarks_lie_near_similar_ones(monkeypatch, points):
 
 def test_a_landmark_lies_where_its_own_point_is_placed(landscape):
     placed = landscape.place(landscape.landmarks)
-    np.testing.assert_allclose(placed, landscape.places, atol=1e-3)
+    assert_allclose(placed, landscape.places, atol=1e-3)
 
 
 def test_a_point_between_landmarks_is_the_weighted_mean_of_the_nearest(landscape):
@@ -126,14 +127,14 @@ def test_a_point_between_landmarks_is_the_weighted_mean_of_the_nearest(landscape
         weights = distances[nearest] ** -2.0
         mean = np.average(landscape.places[nearest], axis=0, weights=weights)
         expected.append(mean)
-    np.testing.assert_allclose(landscape.place(points), expected, atol=1e-3)
+    assert_allclose(landscape.place(points), expected, atol=1e-3)
 
 
 def test_added_points_move_no_other_point(points, landscape):
     added_points = islands(30, seed=9)
     before = landscape.place(points)
     after = landscape.place(np.concatenate([points, added_points]))
-    np.testing.assert_array_equal(after[: len(points)], before)
+    assert_array_equal(after[: len(points)], before)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, module._FEW - 1, module._FEW, 45])
@@ -176,8 +177,8 @@ def test_a_saved_landscape_loads_as_it_was(tmp_path, landscape):
     loaded = Landscape.read(tmp_path, "abc", 16)
     assert loaded.digest == "abc"
     assert loaded.layout == "neighbours"
-    np.testing.assert_array_equal(loaded.landmarks, landscape.landmarks)
-    np.testing.assert_array_equal(loaded.places, landscape.places)
+    assert_array_equal(loaded.landmarks, landscape.landmarks)
+    assert_array_equal(loaded.places, landscape.places)
     (file,) = tmp_path.iterdir()
     assert file.name == FILE
 
@@ -193,7 +194,7 @@ def test_a_service_computes_the_landscape_of_a_space_once(host, model, monkeypat
     restarted = ModelHost(model)
     restarted.lay_out()
     for service in (host, restarted):
-        np.testing.assert_array_equal(service.map().landscape.places, learned.places)
+        assert_array_equal(service.map().landscape.places, learned.places)
     n_axes = learned.landmarks.shape[1]
     assert Landscape.read(model, learned.digest, n_axes) is not None
 
@@ -281,8 +282,8 @@ def test_saving_to_a_missing_folder_does_nothing(tmp_path, landscape):
 def test_every_label_of_every_document_is_a_dot_of_its_own(toy_tagger, dots):
     store = toy_tagger.store_
     concepts = store.concepts()
-    np.testing.assert_array_equal(dots.labels, concepts.label_ids)
-    np.testing.assert_array_equal(dots.documents, concepts.document_ids)
+    assert_array_equal(dots.labels, concepts.label_ids)
+    assert_array_equal(dots.documents, concepts.document_ids)
     assert (dots.xy.dtype, dots.labels.dtype, dots.documents.dtype) == ("f4", "u4", "u4")
     assert len(dots.xy) == store.matrix.nnz
     assert len(np.unique(dots.xy, axis=0)) == len(dots.xy)
@@ -322,7 +323,7 @@ def test_coinciding_dots_are_moved_by_a_hair():
     xy = np.array(coordinates, dtype=np.float32)
     separated = module._apart(xy.copy())
     assert len(np.unique(separated, axis=0)) == 5
-    np.testing.assert_allclose(separated, xy, atol=1e-6)
+    assert_allclose(separated, xy, atol=1e-6)
 
 
 def test_a_store_without_documents_has_no_dots(toy_tagger):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from rest import ModelClient
 
 import polyseme
@@ -94,7 +95,7 @@ def test_a_refit_is_saved_as_a_version(zeppelin_refit, photos, world):
     version = photos.versions.all()[-1]
     assert (version.action, version.who) == ("refit", "ada")
     scores = polyseme.load(photos.path).predict_proba(world.X_test)
-    np.testing.assert_array_equal(scores, after.tagger.predict_proba(world.X_test))
+    assert_array_equal(scores, after.tagger.predict_proba(world.X_test))
 
 
 def test_a_refit_keeps_known_tag_sets_without_items(photos, world):

@@ -440,7 +440,7 @@ def test_reviewing_an_item_accepts_and_rejects_suggestions_and_adds_tags(studio,
     app.wait_until_saved()
     assert suggested.nth(0).get_attribute("data-answer") == "yes"
     assert suggested.nth(1).get_attribute("data-answer") == "open"
-    box = page.get_by_role("combobox", name="A further tag")
+    box = page.get_by_role("combobox", name="Add a tag")
     box.fill("deckchair")
     box.press("Enter")
     expect(suggested.filter(has_text="deckchair")).to_have_attribute("data-answer", "yes")
@@ -746,7 +746,7 @@ def test_the_model_view_shows_quality_restores_versions_and_reports_a_refused_re
     expect(app.find("button", "Unblock")).to_be_visible()
     app.open("#/model")
     expect(page.get_by_role("img", name="Reliability")).to_be_visible()
-    expect(page.get_by_role("row", name="E-MAP")).to_contain_text("%")
+    expect(page.get_by_role("row", name="Tags of an item E-MAP")).to_contain_text("%")
     versions = page.get_by_role("region", name="Versions").get_by_role("listitem")
     expect(versions).to_have_count(2)
     expect(versions.first).to_contain_text("2 · block sand")

@@ -54,8 +54,8 @@ ATTACKS: dict[str, tuple[str, int]] = {
 
 def attack(name: str) -> Attack:
     """Return one attack by its name."""
-    found: Attack = import_module(f"{__name__}.{name}").attack
-    return found
+    function: Attack = import_module(f"{__name__}.{name}").attack
+    return function
 
 
 def environment() -> dict[str, str]:

@@ -19,16 +19,17 @@ from torture import ATTACKS, Tried, UnavailableError, attack
 
 def run(name: str, seed: int, tries: int | None, minutes: float) -> list[Tried]:
     """Make tries until there are enough or the time is over; print each fault at once."""
-    start, found = time.monotonic(), []
+    start = time.monotonic()
+    outcomes = []
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
         rng = random.Random(f"{name} {seed}")
-        made = attack(name)(Path(place), rng)
+        attempts = attack(name)(Path(place), rng)
         try:
-            for one in islice(made, tries):
-                found.append(one)
-                if not one.held:
+            for attempt in islice(attempts, tries):
+                outcomes.append(attempt)
+                if not attempt.held:
                     print(
-                        f"FAULT {name} {len(found)}: {one.what}: {one.outcome}: {one.detail}",
+                        f"FAULT {name} {len(outcomes)}: {attempt.what}: {attempt.outcome}: {attempt.detail}",
                         flush=True,
                     )
                 if tries is None and time.monotonic() - start > 60 * minutes:
@@ -36,16 +37,16 @@ def run(name: str, seed: int, tries: int | None, minutes: float) -> list[Tried]:
         except UnavailableError as error:
             print(f"{name} cannot be tried here: {error}.")
         finally:
-            made.close()
-    counts = Counter(one.outcome for one in found).most_common()
-    told = ", ".join(f"{n:,} {outcome}" for outcome, n in counts)
-    n_faults = sum(not one.held for one in found)
+            attempts.close()
+    counts = Counter(tried.outcome for tried in outcomes).most_common()
+    summary = ", ".join(f"{n:,} {outcome}" for outcome, n in counts)
+    n_faults = sum(not tried.held for tried in outcomes)
     print(
-        f"| {ATTACKS[name][0]} | {len(found):,} in {time.monotonic() - start:,.0f} s | {told} "
+        f"| {ATTACKS[name][0]} | {len(outcomes):,} in {time.monotonic() - start:,.0f} s | {summary} "
         f"| {n_faults} | `{name}`, seed {seed} |",
         flush=True,
     )
-    return found
+    return outcomes
 
 
 def main() -> int:
@@ -55,17 +56,17 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0, help="of each attack (default: 2)")
     parser.add_argument("--tries", type=int, help="of each attack, however long they take")
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    unknown = set(asked.names) - set(ATTACKS)
+    options = parser.parse_args()
+    unknown = set(options.names) - set(ATTACKS)
     if unknown:
         parser.error(f"there is no attack {', '.join(sorted(unknown))}")
     print("| what is tried | tries | outcome | faults | again by |\n|---|---|---|---|---|")
-    found = [
-        one
-        for name in asked.names or ATTACKS
-        for one in run(name, asked.seed, asked.tries, asked.minutes)
+    outcomes = [
+        outcome
+        for name in options.names or ATTACKS
+        for outcome in run(name, options.seed, options.tries, options.minutes)
     ]
-    return 0 if all(one.held for one in found) else 1
+    return 0 if all(outcome.held for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

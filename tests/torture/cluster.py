@@ -58,7 +58,8 @@ def _run(folder: Path, words: list[str], disturb: Callable[[], bool]) -> tuple[E
             stderr=err,
             env=environment() | {"OMP_NUM_THREADS": "1"},
         )
-        disturbed, give_up = False, time.monotonic() + _MOST_SECONDS
+        disturbed = False
+        give_up = time.monotonic() + _MOST_SECONDS
         while process.poll() is None and time.monotonic() < give_up:
             disturbed = disturbed or disturb()
             time.sleep(0.02)
@@ -88,8 +89,9 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
         raise UnavailableError("the extra `ray` is not installed")
     work = workshop()
     for name, kind in cycle(_TRIES):
-        expected, words = _undisturbed(name), [*(_FIT if name == "fit" else _RANK), *_ON_RAY]
-        what = f"{name}, {kind} killed"
+        expected = _undisturbed(name)
+        words = [*(_FIT if name == "fit" else _RANK), *_ON_RAY]
+        description = f"{name}, {kind} killed"
         with work.copy(words) as folder:
             _inputs(folder)
 
@@ -100,13 +102,17 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
             ended, killed = _run(folder, words, disturb)
             outcome = "the same" if ended.code == 0 else "one sentence, then the same"
             if ended.code and not ended.sentence():
-                yield Tried(what, f"exit code {ended.code}", False, ended.err[-1500:])
+                yield Tried(description, f"exit code {ended.code}", False, ended.err[-1500:])
                 continue
             if ended.code:
                 ended, _ = _run(folder, words, lambda: False)
-            other = State.of(folder).differences(expected)
-            if ended.code or other:
-                yield Tried(what, "harm", False, f"{ended.code} {other} {ended.err[-800:]}")
+            differences = State.of(folder).differences(expected)
+            if ended.code or differences:
+                yield Tried(
+                    description, "harm", False, f"{ended.code} {differences} {ended.err[-800:]}"
+                )
             else:
-                who = "head" if kind in (_RAYLET, _HEAD) else "worker"
-                yield Tried(what, f"{name}, {who}: {outcome}" if killed else "had ended", True)
+                victim = "head" if kind in (_RAYLET, _HEAD) else "worker"
+                yield Tried(
+                    description, f"{name}, {victim}: {outcome}" if killed else "had ended", True
+                )

@@ -44,18 +44,20 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
 
 def disturbed(work: Workshop, reference: Reference, fault: Fault, rng: random.Random) -> Tried:
     """Run one command on a disk that fails, and again on one that does not."""
-    name, words = reference.name, reference.words
-    what = f"{name}, {fault.name} at {fault.at}"
+    name = reference.name
+    words = reference.words
+    description = f"{name}, {fault.name} at {fault.at}"
     with work.copy(words) as folder, _disk(folder, fault, rng) as grow:
         ended = work.host.run(folder, *words, fault=fault if fault != _SMALL else NOTHING)
         grow()
         if wrong := judged(reference, folder, fault, ended):
-            return Tried(what, wrong, False, f"{ended.instants[-8:]} {ended.err[-500:]}")
-        again = work.host.run(folder, *words)
-        if harm := reference.harm_after(folder, again):
-            return Tried(what, "harm after it was run again", False, harm)
+            detail = f"{ended.instants[-8:]} {ended.err[-500:]}"
+            return Tried(description, wrong, False, detail)
+        rerun = work.host.run(folder, *words)
+        if harm := reference.harm_after(folder, rerun):
+            return Tried(description, "harm after it was run again", False, harm)
         outcome = "done" if ended.code == 0 else "one sentence"
-        return Tried(what, f"{fault.name}: {outcome}", True)
+        return Tried(description, f"{fault.name}: {outcome}", True)
 
 
 def judged(reference: Reference, folder: Path, fault: Fault, ended: Ended) -> str:
@@ -70,18 +72,18 @@ def judged(reference: Reference, folder: Path, fault: Fault, ended: Ended) -> st
     return unsynced or reference.harm(folder, DONE)
 
 
-def _unsynced(ended: Ended, at: int) -> str:
+def _unsynced(ended: Ended, position: int) -> str:
     """Return which file was used though it was not synced, by a command that said it was done.
 
     One that was thrown away does no harm; SQLite keeps its log until the database is synced.
     """
-    places = [place for place, told in enumerate(ended.instants) if told.startswith("sync ")]
-    file = Path(ended.instants[places[at - 1]].removeprefix("sync "))
-    later = ended.instants[places[at - 1] :]
-    if any(told.startswith("unlink ") and Path(told).name == file.name for told in later):
+    places = [place for place, instant in enumerate(ended.instants) if instant.startswith("sync ")]
+    file = Path(ended.instants[places[position - 1]].removeprefix("sync "))
+    later = ended.instants[places[position - 1] :]
+    if any(instant.startswith("unlink ") and Path(instant).name == file.name for instant in later):
         return ""
     # It syncs its folder after its log, and does not mind.
-    of_sqlite = ended.instants[places[max(at - 2, 0)]] if file.is_dir() else file.name
+    of_sqlite = ended.instants[places[max(position - 2, 0)]] if file.is_dir() else file.name
     return "" if ".sqlite" in of_sqlite else f"done, and {file.name} was not synced"
 
 
@@ -97,8 +99,9 @@ def _disk(folder: Path, fault: Fault, rng: random.Random) -> Iterator[Callable[[
     _mount(folder, "size=64m")
     try:
         subprocess.run(["cp", "-a", f"{beside}/.", folder], check=True)
-        used = sum(one.stat().st_blocks * 512 for one in folder.rglob("*"))
-        _mount(folder, f"remount,size={used + rng.randint(0, 60) * _PAGE}")
+        used = sum(path.stat().st_blocks * 512 for path in folder.rglob("*"))
+        options = f"remount,size={used + rng.randint(0, 60) * _PAGE}"
+        _mount(folder, options)
         yield lambda: _mount(folder, "remount,size=64m")
     finally:
         subprocess.run(["umount", folder], check=True)

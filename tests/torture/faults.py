@@ -45,9 +45,9 @@ class Fault:
     clock: float = 0.0  # seconds by which the clock on the wall is set forth or back
     seconds: float | None = None  # after which the process is killed
 
-    def placed(self, at: int) -> Fault:
+    def placed(self, position: int) -> Fault:
         """Return the same fault at another instant."""
-        return replace(self, at=at)
+        return replace(self, at=position)
 
 
 NOTHING = Fault()
@@ -71,43 +71,45 @@ class Ended(NamedTuple):
         """Return at how many instants a fault can come."""
         kinds = (instant.partition(" ")[0] for instant in self.instants)
         halves = fault.kind == _KILL
-        return sum(bool(_KINDS[one] & fault.mask) and (halves or one != "half") for one in kinds)
+        return sum(bool(_KINDS[kind] & fault.mask) and (halves or kind != "half") for kind in kinds)
 
     def sentence(self) -> str:
         """Return the one sentence with which a command was refused; empty where it said none."""
-        said = [line for line in self.err.splitlines() if line.startswith("polyseme: ")]
-        told = [line for line in said if not line.startswith("polyseme: note: ")]
-        wrong = len(told) != 1 or "unexpected" in told[0] or "Traceback" in self.err
-        return "" if wrong else told[0]
+        sentences = [line for line in self.err.splitlines() if line.startswith("polyseme: ")]
+        errors = [line for line in sentences if not line.startswith("polyseme: note: ")]
+        wrong = len(errors) != 1 or "unexpected" in errors[0] or "Traceback" in self.err
+        return "" if wrong else errors[0]
 
 
 def library(place: Path) -> Path:
     """Compile the library into a folder."""
-    compiler, made = shutil.which("cc"), place / "faults.so"
+    compiler = shutil.which("cc")
+    built = place / "faults.so"
     if compiler is None or sys.platform != "linux":
         raise UnavailableError("faults of the file system need Linux and a C compiler")
     source = Path(__file__).with_name("faults.c")
     flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([compiler, *flags, "-o", made, source, "-ldl"], check=True)
-    return made
+    subprocess.run([compiler, *flags, "-o", built, source, "-ldl"], check=True)
+    return built
 
 
 class Host:
     """A process that has everything loaded and is forked for each command."""
 
     def __init__(self, place: Path) -> None:
-        made = library(place)
+        library_file = library(place)
         self.process = subprocess.Popen(
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment() | {"LD_PRELOAD": str(made), "OMP_NUM_THREADS": "1"},
+            env=environment() | {"LD_PRELOAD": str(library_file), "OMP_NUM_THREADS": "1"},
             text=True,
         )
 
     def run(self, folder: Path, *words: str, fault: Fault = NOTHING) -> Ended:
         """Run one command in a folder."""
-        return self.together(folder, [(list(words), fault)])[0]
+        runs = [(list(words), fault)]
+        return self.together(folder, runs)[0]
 
     def together(self, folder: Path, runs: list[tuple[list[str], Fault]]) -> list[Ended]:
         """Run several commands in a folder at once."""
@@ -116,8 +118,8 @@ class Host:
 
     def start(self, folder: Path, *words: str, fault: Fault = NOTHING) -> int:
         """Start a command in a folder; give the number of its process."""
-        asked = {"folder": str(folder.resolve()), "words": words, "fault": asdict(fault)}
-        return int(self._ask(asked))
+        request = {"folder": str(folder.resolve()), "words": words, "fault": asdict(fault)}
+        return int(self._ask(request))
 
     def wait(self, child: int, seconds: float | None = None) -> Ended:
         """Wait for a command to end; kill it after so many seconds."""
@@ -125,7 +127,8 @@ class Host:
         return Ended(code, out, err, tuple(seen))
 
     def _ask(self, question: dict[str, Any]) -> Any:
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
@@ -153,10 +156,12 @@ def _child(folder: str, words: list[str], fault: Fault, notes: Path) -> None:
             os.dup2(os.open(notes / stream, flags), number)
         faults = ctypes.CDLL(None)
         faults.faults_clock(ctypes.c_double(fault.clock))
-        told = str(notes / "instants").encode()
-        at = ctypes.c_long(fault.at)
+        instants_file = str(notes / "instants").encode()
+        position = ctypes.c_long(fault.at)
         signal.alarm(_MOST_SECONDS)
-        faults.faults_arm(folder.encode(), fault.kind, fault.mask, at, fault.number, told)
+        faults.faults_arm(
+            folder.encode(), fault.kind, fault.mask, position, fault.number, instants_file
+        )
         if words[0].startswith("@"):
             from torture import commands
 
@@ -185,8 +190,8 @@ def _ended(status: int, notes: Path) -> tuple[int, str, str, list[str]]:
     """Return how a process ended and what it left."""
     texts = []
     for name in ("out", "err", "instants"):
-        there = notes / name
-        texts.append(there.read_text(errors="replace") if there.exists() else "")
+        note_file = notes / name
+        texts.append(note_file.read_text(errors="replace") if note_file.exists() else "")
     return os.waitstatus_to_exitcode(status), texts[0], texts[1], texts[2].splitlines()
 
 
@@ -203,21 +208,22 @@ def _work() -> None:
             print(json.dumps(answer), file=answers, flush=True)
 
 
-def _answer(place: Path, asked: dict[str, Any]) -> Any:
+def _answer(place: Path, request: dict[str, Any]) -> Any:
     """Start a command, or wait for one."""
-    if "child" in asked:
-        if asked["seconds"] is not None:
-            time.sleep(asked["seconds"])
-            os.kill(asked["child"], signal.SIGKILL)
-        notes = place / str(asked["child"])
-        ended = _ended(os.waitpid(asked["child"], 0)[1], notes)
+    if "child" in request:
+        if request["seconds"] is not None:
+            time.sleep(request["seconds"])
+            os.kill(request["child"], signal.SIGKILL)
+        notes = place / str(request["child"])
+        status = os.waitpid(request["child"], 0)[1]
+        ended = _ended(status, notes)
         shutil.rmtree(notes, ignore_errors=True)  # it may not have come so far
         return ended
     child = os.fork()
     if child == 0:
         notes = place / str(os.getpid())
         notes.mkdir(exist_ok=True)
-        _child(asked["folder"], asked["words"], Fault(**asked["fault"]), notes)
+        _child(request["folder"], request["words"], Fault(**request["fault"]), notes)
     return child
 
 

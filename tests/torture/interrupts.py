@@ -81,14 +81,14 @@ def interrupt(folder: Path, words: list[str], seconds: float) -> tuple[str, str]
     ended = process.poll() is not None
     if not ended:
         os.kill(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=120)
-    lines = [line for line in said.splitlines() if "interrupted" in line]
+    _, stderr = process.communicate(timeout=120)
+    lines = [line for line in stderr.splitlines() if "interrupted" in line]
     if process.returncode == 0:
         # It may have ended while the signal was on its way.
-        return ("had ended" if not lines else "said so and went on"), said
-    if process.returncode == 130 and len(lines) == 1 and "Traceback" not in said:
-        return "interrupted", said
-    return f"exit code {process.returncode}", said
+        return ("had ended" if not lines else "said so and went on"), stderr
+    if process.returncode == 130 and len(lines) == 1 and "Traceback" not in stderr:
+        return "interrupted", stderr
+    return f"exit code {process.returncode}", stderr
 
 
 def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
@@ -97,6 +97,6 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
     for number in count():
         words = rng.choice(commands(number))
         longest = rng.choice([0.05, 0.3, 1.0, 4.0 if words[0] == "fit" else 1.5])
-        outcome, said = interrupt(place, words, rng.uniform(0, longest))
-        held = outcome in ("interrupted", "had ended")
-        yield Tried(" ".join(words), outcome, held, "" if held else said[-600:])
+        outcome, stderr = interrupt(place, words, rng.uniform(0, longest))
+        as_promised = outcome in ("interrupted", "had ended")
+        yield Tried(" ".join(words), outcome, as_promised, "" if as_promised else stderr[-600:])

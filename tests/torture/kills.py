@@ -26,7 +26,8 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
         if name not in left:
             left[name] = list(range(1, reference.ended[0].count(KILL) + 1))
             rng.shuffle(left[name])
-        fault = Fault("kill", seconds=rng.uniform(0, 1.2 * reference.seconds))
+        seconds = rng.uniform(0, 1.2 * reference.seconds)
+        fault = Fault("kill", seconds=seconds)
         if left[name]:
             fault = KILL.placed(left[name].pop())
         yield killed(work, reference, fault, rng)
@@ -34,24 +35,28 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
 
 def killed(work: Workshop, reference: Reference, fault: Fault, rng: random.Random) -> Tried:
     """Kill one command, perhaps twice, and run it again."""
-    name, words = reference.name, reference.words
+    name = reference.name
+    words = reference.words
     with work.copy(words) as folder:
         ended = work.host.run(folder, *words, fault=fault)
         when = ended.instants[-1] if fault.at and ended.instants else f"{fault.seconds} s"
-        what = f"{name}, killed at {fault.at}, {when.replace(str(folder), '')}"
+        description = f"{name}, killed at {fault.at}, {when.replace(str(folder), '')}"
         outcome = "killed" if ended.code == -9 else "had ended"
         if ended.code not in (-9, 0):
-            return Tried(what, f"exit code {ended.code}", False, ended.err[-600:])
+            detail = ended.err[-600:]
+            return Tried(description, f"exit code {ended.code}", False, detail)
         if harm := reference.harm(folder, DONE if ended.out else BEGUN):
-            return Tried(what, "harm", False, harm)
+            return Tried(description, "harm", False, harm)
         if ended.code == -9 and reference.is_repeatable and rng.random() < 0.3:
             second = KILL.placed(rng.randint(1, reference.ended[0].count(KILL)))
             more = work.host.run(folder, *words, fault=second)
-            what += f", and again at {second.at}, {more.instants[-1] if more.instants else ''}"
+            description += (
+                f", and again at {second.at}, {more.instants[-1] if more.instants else ''}"
+            )
             outcome = "killed twice" if more.code == -9 else outcome
             if harm := reference.harm(folder, BEGUN):
-                return Tried(what, "harm", False, harm)
-        again = work.host.run(folder, *words)
-        if harm := reference.harm_after(folder, again):
-            return Tried(what, "harm after it was run again", False, harm)
-        return Tried(what, outcome, True)
+                return Tried(description, "harm", False, harm)
+        rerun = work.host.run(folder, *words)
+        if harm := reference.harm_after(folder, rerun):
+            return Tried(description, "harm after it was run again", False, harm)
+        return Tried(description, outcome, True)

@@ -64,9 +64,9 @@ def _fitted(priming: float) -> Path:
     halves = (_LEARNED[:5], _LEARNED[3:])
     sets = [rng.choice(halves[row % 2], size=3, replace=False).tolist() for row in range(30)]
     unseen = [["tag a", "unseen x"], ["tag h", "unseen x", "unseen y"]] * 3
-    made = ZeroShotTagger(space=_tiny_space(priming=priming), n_validations=0, random_state=0)
+    tagger = ZeroShotTagger(space=_tiny_space(priming=priming), n_validations=0, random_state=0)
     place = Path(tempfile.mkdtemp(prefix="life-")) / "model"
-    made.fit(rng.normal(size=(30, 5)), sets, sets + unseen).save(place)
+    tagger.fit(rng.normal(size=(30, 5)), sets, sets + unseen).save(place)
     return place
 
 
@@ -74,8 +74,8 @@ def _vectors() -> dict[str, np.ndarray]:
     """Return vectors of names; another name of a label means the same."""
     rng = np.random.default_rng(1)
     first = {label: rng.normal(size=4) for label in [*_LEARNED, *_UNSEEN, *_BY_NAME]}
-    again = {f"{label} renamed {n}": first[label] for label in first for n in range(3)}
-    return first | again
+    renamed = {f"{label} renamed {n}": first[label] for label in first for n in range(3)}
+    return first | renamed
 
 
 class Life(RuleBasedStateMachine):
@@ -172,14 +172,15 @@ class Life(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ what happens
 
-    @rule(given=documents)
-    def add_documents(self, given: list[list[str]]) -> None:
-        sets = [{self._own(label) for label in labels} for labels in given]
+    @rule(new_documents=documents)
+    def add_documents(self, new_documents: list[list[str]]) -> None:
+        sets = [{self._own(label) for label in labels} for labels in new_documents]
         learned = set(self.learned.values())
-        ids = self.tagger.add_documents(given)
-        taken = [labels for labels in sets if labels & learned]
-        assert len(ids) == len(taken) and not {*ids} & {*self.documents}
-        self.documents |= dict(zip(ids, taken, strict=True))
+        ids = self.tagger.add_documents(new_documents)
+        with_learned_labels = [labels for labels in sets if labels & learned]
+        assert len(ids) == len(with_learned_labels)
+        assert not {*ids} & {*self.documents}
+        self.documents |= dict(zip(ids, with_learned_labels, strict=True))
         self.named = [label for label in self.named if label not in self._in_documents()]
 
     @precondition(lambda self: len(self.documents) > 2)
@@ -194,16 +195,17 @@ class Life(RuleBasedStateMachine):
     @rule(labels=st.lists(st.sampled_from(_BY_NAME), min_size=1, max_size=2, unique=True))
     def add_labels(self, labels: list[str]) -> None:
         before = self._known()
-        taken = self.tagger.add_labels(labels, _vectors())
-        assert {*taken} == {label for label in labels if label not in before}
-        self.named += taken
+        added = self.tagger.add_labels(labels, _vectors())
+        expected_labels = {label for label in labels if label not in before}
+        assert {*added} == expected_labels
+        self.named += added
 
-    @rule(given=verdicts)
-    def learn(self, given: list[tuple[str, str, bool]]) -> None:
-        numbers = self.tagger.learn(given, self._table())
-        assert len(numbers) == len(given)
-        own = [(item, self._own(label), answer) for item, label, answer in given]
-        self.said |= dict(zip(numbers, own, strict=True))
+    @rule(new_verdicts=verdicts)
+    def learn(self, new_verdicts: list[tuple[str, str, bool]]) -> None:
+        numbers = self.tagger.learn(new_verdicts, self._table())
+        assert len(numbers) == len(new_verdicts)
+        stored_verdicts = [(item, self._own(label), answer) for item, label, answer in new_verdicts]
+        self.said |= dict(zip(numbers, stored_verdicts, strict=True))
 
     @precondition(lambda self: self.said)
     @rule(data=st.data())
@@ -213,63 +215,70 @@ class Life(RuleBasedStateMachine):
         for number in numbers:
             del self.said[number]
 
-    @rule(given=verdicts)
-    def learn_and_undo(self, given: list[tuple[str, str, bool]]) -> None:
+    @rule(new_verdicts=verdicts)
+    def learn_and_undo(self, new_verdicts: list[tuple[str, str, bool]]) -> None:
         before = self._scores()
-        self.tagger.undo(self.tagger.learn(given, self._table()))
+        self.tagger.undo(self.tagger.learn(new_verdicts, self._table()))
         assert self._scores() == pytest.approx(before, abs=1e-5), "undone, and other scores"
 
     @rule(label=known, undo=st.booleans())
     def block(self, label: str, undo: bool) -> None:
-        own = self._own(label)
-        if own in self._known():
+        stored_name = self._own(label)
+        if stored_name in self._known():
             self.tagger.block([label], undo=undo)
-            self.blocked = self.blocked - {own} if undo else self.blocked | {own}
+            self.blocked = self.blocked - {stored_name} if undo else self.blocked | {stored_name}
 
-    @rule(label=known, again=st.integers(0, 2))
-    def rename(self, label: str, again: int) -> None:
-        own, name = self._own(label), f"{label} renamed {again}"
+    @rule(label=known, number=st.integers(0, 2))
+    def rename(self, label: str, number: int) -> None:
+        stored_name = self._own(label)
+        name = f"{label} renamed {number}"
         documents = set(self.learned.values()) | self._in_documents()
-        if own in documents and name not in self._known() | set(self.names):
+        if stored_name in documents and name not in self._known() | set(self.names):
             self.tagger.rename(label, name)
-            self._call("rename", own, name)
-            self.blocked = {name if one == own else one for one in self.blocked}
+            self._call("rename", stored_name, name)
+            self.blocked = {
+                name if blocked_name == stored_name else blocked_name
+                for blocked_name in self.blocked
+            }
 
     @rule(label=known, into=known)
     def merge(self, label: str, into: str) -> None:
-        own, target = self._own(label), self._own(into)
+        stored_name = self._own(label)
+        target = self._own(into)
         documents = set(self.learned.values()) | self._in_documents()
-        if own != target and {own, target} <= documents:
+        if stored_name != target and {stored_name, target} <= documents:
             self.tagger.merge(label, into)
             # A label that the first documents do not hold cannot stand for one that they do.
             learned = set(self.learned.values())
-            self.comparable &= own not in learned or target in learned
-            self._call("merge", own, target)
+            self.comparable &= stored_name not in learned or target in learned
+            self._call("merge", stored_name, target)
 
     @rule(label=known)
     def remove_labels(self, label: str) -> None:
-        own = self._own(label)
-        if own in self._known():
+        stored_name = self._own(label)
+        if stored_name in self._known():
             self.tagger.remove_labels([label])
             for labels in self.documents.values():
-                labels.discard(own)
-            self.named = [one for one in self.named if one != own]
+                labels.discard(stored_name)
+            self.named = [name for name in self.named if name != stored_name]
             self.said = {
-                number: one for number, one in self.said.items() if self._own(one[1]) != own
+                number: verdict
+                for number, verdict in self.said.items()
+                if self._own(verdict[1]) != stored_name
             }
             self.comparable = False  # documents may be left that nobody could add
 
-    def _call(self, how: str, own: str, name: str) -> None:
+    def _call(self, how: str, stored_name: str, name: str) -> None:
         """Note that a label is called otherwise from now on."""
-        self.names[own] = name
-        self.renamed.append((how, own, name))
+        self.names[stored_name] = name
+        self.renamed.append((how, stored_name, name))
         for labels in self.documents.values():
-            if own in labels:
-                labels.remove(own)
+            if stored_name in labels:
+                labels.remove(stored_name)
                 labels.add(name)
         if how == "rename":
             self.learned = {
-                first: name if now == own else now for first, now in self.learned.items()
+                first: name if now == stored_name else now for first, now in self.learned.items()
             }
 
     @rule()
@@ -287,26 +296,32 @@ class Life(RuleBasedStateMachine):
         """Be killed while it is saved: the folder holds it as it was before, or as it is."""
         before = self._scores()
         killed = self._killed(lambda: self.tagger.save(self.folder), moment)
-        found = self._loaded()
-        assert list(found.store_.ids) in (self.kept, list(self.documents)), "neither old nor new"
+        loaded = self._loaded()
+        assert list(loaded.store_.ids) in (self.kept, list(self.documents)), "neither old nor new"
         if not killed:
-            assert self._scores(found) == pytest.approx(before, abs=1e-5), "saved, and other scores"
+            assert self._scores(loaded) == pytest.approx(before, abs=1e-5), (
+                "saved, and other scores"
+            )
         # Another process may have saved it: what it has written may be saved over.
-        self.tagger._digests = found._digests
+        self.tagger._digests = loaded._digests
         self.save_and_load()
 
-    @rule(given=verdicts, moment=st.integers(0, 12))
-    def killed_while_learning(self, given: list[tuple[str, str, bool]], moment: int) -> None:
+    @rule(new_verdicts=verdicts, moment=st.integers(0, 12))
+    def killed_while_learning(self, new_verdicts: list[tuple[str, str, bool]], moment: int) -> None:
         """Be killed while it learns: all answers are there or none."""
         self.save_and_load()
         n_before = self.tagger.verdicts_.count
-        self._killed(lambda: self.tagger.learn(given, self._table()), moment)
+        self._killed(lambda: self.tagger.learn(new_verdicts, self._table()), moment)
         self.tagger = self._loaded()
         n_more = self.tagger.verdicts_.count - n_before
-        assert n_more in (0, len(given)), f"{n_more} of {len(given)} answers"
+        assert n_more in (0, len(new_verdicts)), f"{n_more} of {len(new_verdicts)} answers"
         if n_more:
-            own = [(item, self._own(label), answer) for item, label, answer in given]
-            self.said |= dict(zip(range(n_before + 1, n_before + 1 + n_more), own, strict=True))
+            stored_verdicts = [
+                (item, self._own(label), answer) for item, label, answer in new_verdicts
+            ]
+            self.said |= dict(
+                zip(range(n_before + 1, n_before + 1 + n_more), stored_verdicts, strict=True)
+            )
 
     # ------------------------------------------------------------------ what holds
 
@@ -321,25 +336,29 @@ class Life(RuleBasedStateMachine):
         expected = {
             now: "unseen" if first in _UNSEEN else "seen" for first, now in self.learned.items()
         }
-        assert kinds == {label: expected.get(label, "oov") for label in classes}
+        expected_kinds = {label: expected.get(label, "oov") for label in classes}
+        assert kinds == expected_kinds
         store = tagger.store_
-        found = {id_: set(store.document(row)) for row, id_ in enumerate(store.ids)}
-        assert found == self.documents and list(found) == list(self.documents)
+        documents = {id_: set(store.document(row)) for row, id_ in enumerate(store.ids)}
+        assert documents == self.documents
+        assert list(documents) == list(self.documents)
         standing = tagger.verdicts_.standing()
         assert {
-            (one.item, self._own(one.label)): one.answer
-            for one in sorted(standing, key=lambda one: one.number)
+            (verdict.item, self._own(verdict.label)): verdict.answer
+            for verdict in sorted(standing, key=lambda verdict: verdict.number)
         } == self._by_own_names()
-        assert {one.number for one in standing} <= {*self.said}
+        assert {verdict.number for verdict in standing} <= {*self.said}
 
     def _by_own_names(self) -> dict[tuple[str, str], bool]:
-        said = sorted(self.said.items())
-        return {(item, self._own(label)): answer for _, (item, label, answer) in said}
+        numbered_verdicts = sorted(self.said.items())
+        return {(item, self._own(label)): answer for _, (item, label, answer) in numbered_verdicts}
 
     @invariant()
     def scores_are_probabilities_and_what_is_blocked_is_not_ranked(self) -> None:
         scores = self.tagger.predict_proba(_X)
-        assert np.isfinite(scores).all() and scores.min() >= 0 and scores.max() <= 1
+        assert np.isfinite(scores).all()
+        assert scores.min() >= 0
+        assert scores.max() <= 1
         ranked, ordered = self.tagger.rank(_X, k=4)
         assert (np.diff(ordered, axis=1) <= 0).all()
         assert not {*ranked[ordered > 0].tolist()} & self.blocked
@@ -355,29 +374,31 @@ class Life(RuleBasedStateMachine):
         """Have another tagger take the outcome at once."""
         import polyseme
 
-        other: Any = polyseme.load(shutil.copytree(self.base, self.place / "other"))
-        named = set(other.store_.labels)
+        replayed: Any = polyseme.load(shutil.copytree(self.base, self.place / "other"))
+        named = set(replayed.store_.labels)
         # Blocked before they are called otherwise: what is merged away takes no other with it.
         first = {now: label for label, now in self.learned.items()}
-        other.block([first[label] for label in self.blocked if label in first])
-        for how, own, name in self.renamed:
-            if own in named and (how == "rename" or name in named):
-                getattr(other, how)(own, name)
-                named = named - {own} | {name} if how == "rename" else named
+        replayed.block([first[label] for label in self.blocked if label in first])
+        for how, stored_name, name in self.renamed:
+            if stored_name in named and (how == "rename" or name in named):
+                getattr(replayed, how)(stored_name, name)
+                named = named - {stored_name} | {name} if how == "rename" else named
         # A later document may have the id of one that was removed.
-        kept = {*self.first} - self.removed
-        later = {id_: sorted(one) for id_, one in self.documents.items() if id_ not in kept}
+        remaining = {*self.first} - self.removed
+        later = {
+            id_: sorted(labels) for id_, labels in self.documents.items() if id_ not in remaining
+        }
         if later:
-            other.add_documents([*later.values()])
+            replayed.add_documents([*later.values()])
         if self.removed:
-            other.remove_documents(sorted(self.removed))
+            replayed.remove_documents(sorted(self.removed))
         if self.named:
-            other.add_labels(self.named, _vectors())
-        said = [(item, label, answer) for (item, label), answer in self._by_own_names().items()]
-        if said:
-            other.learn(said, self._table())
-        other.block(sorted((self.blocked & self._known()) - first.keys()))
-        ours, theirs = (self._values(tagger) for tagger in (self.tagger, other))
+            replayed.add_labels(self.named, _vectors())
+        verdicts = [(item, label, answer) for (item, label), answer in self._by_own_names().items()]
+        if verdicts:
+            replayed.learn(verdicts, self._table())
+        replayed.block(sorted((self.blocked & self._known()) - first.keys()))
+        ours, theirs = (self._values(tagger) for tagger in (self.tagger, replayed))
         for label in self._known():
             assert np.allclose(ours[label], theirs[label], rtol=1e-5, atol=1e-7), label
 
@@ -405,12 +426,13 @@ def live(number: int, *, shrinking: bool = False) -> None:
 def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
     """Live again and again; `python -m torture.life NUMBER` finds the shortest life that fails."""
     while True:
-        number, before = rng.randrange(2**40), Life.n_lives
+        number = rng.randrange(2**40)
+        before = Life.n_lives
         try:
             live(number)
         except Exception as error:
-            told = " ".join([*getattr(error, "__notes__", ()), f"{error!r:.300}"])
-            yield Tried(f"lives {number}", f"raw {type(error).__name__}", False, told)
+            message = " ".join([*getattr(error, "__notes__", ()), f"{error!r:.300}"])
+            yield Tried(f"lives {number}", f"raw {type(error).__name__}", False, message)
         else:
             for life in range(Life.n_lives - before):
                 yield Tried(f"lives {number}, {life}", "holds", True)

@@ -54,20 +54,20 @@ def _space_model(folder: Path, **options: Any) -> None:
     unseen = [["tag a", "tag unseen"], ["tag k", "tag unseen", "tag other"]] * 4
     vectors = {word: rng.normal(size=4) for tag in [*_LABELS, "x unseen other"] for word in tag}
     vectors |= {label: rng.normal(size=4) for label in [*_LABELS, "tag unseen", "tag other"]}
-    made = ZeroShotTagger(space=_tiny_space(), n_validations=1, random_state=0)
+    tagger = ZeroShotTagger(space=_tiny_space(), n_validations=1, random_state=0)
     if options.get("plain"):
-        made.fit(None, documents)
+        tagger.fit(None, documents)
     elif options.get("sparse"):
-        made.fit(sp.csr_matrix(X), documents, documents + unseen)
+        tagger.fit(sp.csr_matrix(X), documents, documents + unseen)
     else:
-        made.fit(X, documents, documents + unseen, label_vectors=vectors)
-        if not made.name_share_:
-            made.name_share_ = 0.2
-            made._likeness = rng.normal(size=(2, made.space_.n_seen_)) * 0.1
-        made.add_documents([["tag a", "later"], ["tag b", "later", "much later"]])
-        made.add_labels(["by name"], vectors | {"by name": rng.normal(size=4)})
-        made.block(["tag c"])
-    made.save(folder)
+        tagger.fit(X, documents, documents + unseen, label_vectors=vectors)
+        if not tagger.name_share_:
+            tagger.name_share_ = 0.2
+            tagger._likeness = rng.normal(size=(2, tagger.space_.n_seen_)) * 0.1
+        tagger.add_documents([["tag a", "later"], ["tag b", "later", "much later"]])
+        tagger.add_labels(["by name"], vectors | {"by name": rng.normal(size=4)})
+        tagger.block(["tag c"])
+    tagger.save(folder)
 
 
 def _media_items(kind: str, n: int) -> Any:
@@ -78,7 +78,8 @@ def _media_items(kind: str, n: int) -> Any:
     shape = (n, 6, 36) if kind == "audio" else (n, 6)
     raw = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     ids = tuple(map(str, range(n)))
-    return Extracted(kind, extractor_class(kind)().preprocessing(), ids, raw)
+    preprocessing = extractor_class(kind)().preprocessing()
+    return Extracted(kind, preprocessing, ids, raw)
 
 
 def _media_model(folder: Path, kind: str) -> None:
@@ -87,8 +88,8 @@ def _media_model(folder: Path, kind: str) -> None:
 
     audio = kind == "audio"
     extractor = AudioFeatures(n_words=5, random_state=0) if audio else ImageFeatures()
-    made = ZeroShotTagger(_tiny_space(), extractor, n_validations=0, random_state=0)
-    made.fit(_media_items(kind, 24), _documents(np.random.default_rng(0), 24)).save(folder)
+    tagger = ZeroShotTagger(_tiny_space(), extractor, n_validations=0, random_state=0)
+    tagger.fit(_media_items(kind, 24), _documents(np.random.default_rng(0), 24)).save(folder)
 
 
 def _embedding(**parameters: Any) -> Any:
@@ -119,12 +120,12 @@ def _published_model(folder: Path, *, sparse: bool = False) -> None:
     if sparse:
         descriptors._MANY_LABELS, descriptors._FEW_PAIRS = 1, 1.0
     try:
-        made = PublishedTagger(_embedding(), InstanceMapper(kind=kind), random_state=0)
-        made.fit(sp.csr_matrix(X) if sparse else X, _documents(rng, 40))
+        tagger = PublishedTagger(_embedding(), InstanceMapper(kind=kind), random_state=0)
+        tagger.fit(sp.csr_matrix(X) if sparse else X, _documents(rng, 40))
     finally:
         descriptors._MANY_LABELS, descriptors._FEW_PAIRS = before
-    made.add_documents([["tag a", "later"]])
-    made.save(folder)
+    tagger.add_documents([["tag a", "later"]])
+    tagger.save(folder)
 
 
 class _StopError(Exception):
@@ -148,7 +149,8 @@ def _go_on_embedding(folder: Path, stop_after: int | None = None) -> Any:
     """Train an embedding, from its checkpoint where there is one."""
     from polyseme.published.training import Checkpoint
 
-    written, plain_write = [], Checkpoint.write
+    written = []
+    plain_write = Checkpoint.write
 
     def write(self: Checkpoint, *arguments: Any) -> None:
         plain_write(self, *arguments)
@@ -239,8 +241,8 @@ def _repeated(rng: random.Random, array: np.ndarray) -> np.ndarray:
 
 def _mixed(rng: random.Random, array: np.ndarray) -> np.ndarray:
     """Draw all numbers anew from those that are there: each by itself is sound."""
-    drawn = np.random.default_rng(rng.randrange(2**32))
-    return drawn.choice(array.ravel(), size=array.shape) if array.size else array
+    rng_of_arrays = np.random.default_rng(rng.randrange(2**32))
+    return rng_of_arrays.choice(array.ravel(), size=array.shape) if array.size else array
 
 
 _OF_ARRAY: dict[str, Callable[[random.Random, np.ndarray], np.ndarray]] = {
@@ -290,7 +292,8 @@ def change_value(rng: random.Random, config: dict[str, Any]) -> str:
     holder: Any = config
     for step in path[:-1]:
         holder = holder[step]
-    key, name = path[-1], ".".join(map(str, path))
+    key = path[-1]
+    name = ".".join(map(str, path))
     how = rng.choice(["replace"] * 6 + ["delete", "add", "shorten", "repeat", "nudge", "nudge"])
     old = holder[key]
     if how == "delete":
@@ -318,9 +321,9 @@ def _change_array(rng: random.Random, arrays: dict[str, np.ndarray]) -> str:
     elif how == "renamed":
         arrays[f"{name}x"] = arrays.pop(name)
     elif how == "exchanged":
-        other = rng.choice(sorted(arrays))
-        arrays[name], arrays[other] = arrays[other], arrays[name]
-        how = f"exchanged with {other}"
+        name_of_other = rng.choice(sorted(arrays))
+        arrays[name], arrays[name_of_other] = arrays[name_of_other], arrays[name]
+        how = f"exchanged with {name_of_other}"
     elif how == "more":
         arrays[f"{name}.more"] = np.zeros(3)
     else:
@@ -330,14 +333,15 @@ def _change_array(rng: random.Random, arrays: dict[str, np.ndarray]) -> str:
 
 def mutated(state: State, rng: random.Random) -> tuple[State, str]:
     """Return a state with one to three changes, and what they are."""
-    config, arrays = json.loads(json.dumps(state[0])), dict(state[1])
-    said = []
+    config = json.loads(json.dumps(state[0]))
+    arrays = dict(state[1])
+    changes = []
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         if arrays and rng.random() < 0.65:
-            said.append(_change_array(rng, arrays))
+            changes.append(_change_array(rng, arrays))
         else:
-            said.append(change_value(rng, config))
-    return (config, arrays), "; ".join(said)
+            changes.append(change_value(rng, config))
+    return (config, arrays), "; ".join(changes)
 
 
 def sealed(data: bytes) -> bytes:
@@ -428,9 +432,9 @@ def use(base: str, folder: Path) -> list[str]:
     from polyseme.documents.vocabulary import similar_labels
     from polyseme.scoring.senses import label_senses
 
-    one = X[:1] if media else X[0]
+    item = X[:1] if media else X[0]
     for name in (label, "later", "by name"):
-        attempt(partial(tagger.explain, one, name))
+        attempt(partial(tagger.explain, item, name))
     if base.startswith("space"):
         attempt(lambda: tagger.store_.concepts())
         attempt(lambda: label_senses(tagger.store_, label))
@@ -442,9 +446,9 @@ def use(base: str, folder: Path) -> list[str]:
         attempt(lambda: tagger.remove_documents(added))
     attempt(lambda: tagger.remove_documents(tagger.store_.ids[:2]))
     ask()
-    again = folder.parent / "again"
-    if attempt(lambda: tagger.save(again) or True):
-        polyseme.load(again)
+    copy_folder = folder.parent / "again"
+    if attempt(lambda: tagger.save(copy_folder) or True):
+        polyseme.load(copy_folder)
     return refused
 
 
@@ -495,9 +499,10 @@ def main() -> None:
     base, _, number = sys.argv[1].partition(":")
     with tempfile.TemporaryDirectory() as folder:
         make_bases(Path(folder) / "bases")
-        state = read_model(Path(folder) / "bases" / base, BASES[base][0])
-        changed, said = mutated(state, random.Random(int(number)))
-        print(said, flush=True)
+        path = Path(folder) / "bases" / base
+        state = read_model(path, BASES[base][0])
+        changed, changes = mutated(state, random.Random(int(number)))
+        print(changes, flush=True)
         craft(Path(folder) / "one" / "model", BASES[base][0], changed)
         print(use(base, Path(folder) / "one" / "model"))
 

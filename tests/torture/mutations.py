@@ -34,13 +34,13 @@ _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _ENCODINGS = ("utf-16", "utf-32", "latin-1", "utf-8-sig", "utf-7", "cp037")
 
 
-def _flipped(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytearray:
+def _flipped(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytearray:
     for _ in range(rng.choice([1, 1, 2, 4, 16])):
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     return data
 
 
-def _set(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytearray:
+def _set(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytearray:
     for _ in range(rng.choice([1, 1, 2, 4, 16])):
         data[rng.randrange(len(data))] = rng.choice(
             [0, 1, 10, 32, 127, 128, 255, rng.randrange(256)]
@@ -53,70 +53,71 @@ def _part(rng: random.Random, data: bytes | bytearray) -> slice:
     return slice(start, start + rng.choice([1, 2, 4, 8, 32, rng.randrange(len(data) + 1)]))
 
 
-def _cut_out(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytearray:
+def _cut_out(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytearray:
     del data[_part(rng, data)]
     return data
 
 
-def _cut_off(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytes:
+def _cut_off(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytes:
     return bytes(data[: rng.randrange(len(data))])
 
 
-def _repeated(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytearray:
-    part = _part(rng, data)
-    data[part.stop : part.stop] = data[part] * rng.choice([1, 1, 2, 10, 100, 1000])
+def _repeated(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytearray:
+    span = _part(rng, data)
+    data[span.stop : span.stop] = data[span] * rng.choice([1, 1, 2, 10, 100, 1000])
     return data
 
 
-def _moved(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytearray:
-    part = _part(rng, data)
-    taken = bytes(data[part])
-    del data[part]
+def _moved(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytearray:
+    span = _part(rng, data)
+    cut = bytes(data[span])
+    del data[span]
     start = rng.randrange(len(data) + 1)
-    data[start:start] = taken
+    data[start:start] = cut
     return data
 
 
-def _spliced(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytes | bytearray:
-    other = rng.choice(others) if others else b""
+def _spliced(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytes | bytearray:
+    donor = rng.choice(donors) if donors else b""
     if rng.random() < 0.5:
-        return bytes(data[: rng.randrange(len(data) + 1)]) + other[rng.randrange(len(other) + 1) :]
-    data[_part(rng, data)] = other[_part(rng, other)]
+        return bytes(data[: rng.randrange(len(data) + 1)]) + donor[rng.randrange(len(donor) + 1) :]
+    data[_part(rng, data)] = donor[_part(rng, donor)]
     return data
 
 
-def _edge(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytearray:
-    size, order = rng.choice([2, 4, 4, 8]), rng.choice(["little", "big"])
+def _edge(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytearray:
+    size = rng.choice([2, 4, 4, 8])
+    order = rng.choice(["little", "big"])
     number = rng.choice(_EDGES) % (1 << 8 * size)
     start = rng.randrange(len(data))
     data[start : start + size] = number.to_bytes(size, "little" if order == "little" else "big")
     return data
 
 
-def _digits(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytearray:
-    found = list(_NUMBER.finditer(data))
-    if found:
-        start, end = rng.choice(found).span()
+def _digits(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytearray:
+    numbers = list(_NUMBER.finditer(data))
+    if numbers:
+        start, end = rng.choice(numbers).span()
         number = rng.choice([*_DIGITS, *map(str, _EDGES), str(rng.randrange(-9, 99))])
         data[start:end] = number.encode()
     return data
 
 
-def _token(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytearray:
+def _token(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytearray:
     start = rng.randrange(len(data) + 1)
     data[start : start + rng.choice([0, 0, 1, 4])] = rng.choice(_TOKENS)
     return data
 
 
-def _encoded(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytes:
+def _encoded(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytes:
     return data.decode("utf-8", "replace").encode(rng.choice(_ENCODINGS), "replace")
 
 
-def _line_ends(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytes:
+def _line_ends(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytes:
     return bytes(data).replace(b"\n", rng.choice([b"\r\n", b"\r", b"\n\n", b"", b"\n\xef\xbb\xbf"]))
 
 
-def _lines(rng: random.Random, data: bytearray, others: Sequence[bytes]) -> bytes:
+def _lines(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytes:
     lines = bytes(data).split(b"\n")
     rng.shuffle(lines)
     return b"\n".join(lines)
@@ -129,27 +130,27 @@ _CHANGES: tuple[Change, ...] = (
 )
 
 
-def changed(rng: random.Random, data: bytes, others: Sequence[bytes] = ()) -> bytes:
+def changed(rng: random.Random, data: bytes, donors: Sequence[bytes] = ()) -> bytes:
     """Change bytes once or several times."""
     for _ in range(rng.choice([1, 1, 1, 2, 3, 8])):
         if data:
-            data = bytes(rng.choice(_CHANGES)(rng, bytearray(data), others))[:_MOST]
+            data = bytes(rng.choice(_CHANGES)(rng, bytearray(data), donors))[:_MOST]
     return data
 
 
 # ---------------------------------------------------------------------- under checksums
 
 
-def _in_gzip(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    return gzip.compress(changed(rng, gzip.decompress(data), others), 1, mtime=0)
+def _in_gzip(rng: random.Random, data: bytes, donors: Sequence[bytes]) -> bytes:
+    return gzip.compress(changed(rng, gzip.decompress(data), donors), 1, mtime=0)
 
 
-def _in_archive(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
+def _in_archive(rng: random.Random, data: bytes, donors: Sequence[bytes]) -> bytes:
     """Change one member of a zip archive, or its name."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = rng.choice(list(members))
-    content = changed(rng, members.pop(name), [*others, *members.values()])
+    content = changed(rng, members.pop(name), [*donors, *members.values()])
     if rng.random() < 0.1:
         name = changed(rng, name.encode()).decode("latin-1").replace("\0", "")[:200]
     written = io.BytesIO()
@@ -159,27 +160,27 @@ def _in_archive(rng: random.Random, data: bytes, others: Sequence[bytes]) -> byt
     return written.getvalue()
 
 
-def _in_png(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
+def _in_png(rng: random.Random, data: bytes, donors: Sequence[bytes]) -> bytes:
     """Change one chunk, or the order of chunks, and compute the checks of all."""
     chunks, place = [], 8
     while place < len(data):
         (size,) = struct.unpack(">I", data[place : place + 4])
         chunks.append((data[place + 4 : place + 8], data[place + 8 : place + 8 + size]))
         place += 12 + size
-    at = rng.randrange(len(chunks))
-    kind, content = chunks[at]
+    position = rng.randrange(len(chunks))
+    kind, content = chunks[position]
     if kind == b"IDAT" and rng.random() < 0.5:
         content = zlib.compress(changed(rng, zlib.decompress(content)))
     else:
-        content = changed(rng, content, others)
-    chunks[at] = (kind, content)
+        content = changed(rng, content, donors)
+    chunks[position] = (kind, content)
     if rng.random() < 0.2:
         chunks.insert(rng.randrange(len(chunks)), rng.choice(chunks))
-    made = data[:8]
+    png = data[:8]
     for kind, content in chunks:
         check = struct.pack(">I", zlib.crc32(kind + content))
-        made += struct.pack(">I", len(content)) + kind + content + check
-    return made
+        png += struct.pack(">I", len(content)) + kind + content + check
+    return png
 
 
 def _ogg_check(page: bytes) -> int:
@@ -191,17 +192,18 @@ def _ogg_check(page: bytes) -> int:
     return check
 
 
-def _in_ogg(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
+def _in_ogg(rng: random.Random, data: bytes, donors: Sequence[bytes]) -> bytes:
     """Change one page and compute its check."""
     pages = [b"OggS" + page for page in data.split(b"OggS")[1:]]
-    at = rng.randrange(len(pages))
-    head, body = pages[at][:27], pages[at][27:]
-    page = bytearray(head + changed(rng, body, others)[: len(body)].ljust(len(body), b"\0"))
+    position = rng.randrange(len(pages))
+    head = pages[position][:27]
+    body = pages[position][27:]
+    page = bytearray(head + changed(rng, body, donors)[: len(body)].ljust(len(body), b"\0"))
     if rng.random() < 0.2:
         page[4:27] = changed(rng, head[4:27])[:23].ljust(23, b"\0")
     page[22:26] = bytes(4)
     page[22:26] = struct.pack("<I", _ogg_check(bytes(page)))
-    pages[at] = bytes(page)
+    pages[position] = bytes(page)
     return b"".join(pages)
 
 
@@ -215,9 +217,9 @@ _INSIDE: dict[str, Callable[[random.Random, bytes, Sequence[bytes]], bytes]] = {
 }
 
 
-def mutated(rng: random.Random, name: str, data: bytes, others: Sequence[bytes] = ()) -> bytes:
+def mutated(rng: random.Random, name: str, data: bytes, donors: Sequence[bytes] = ()) -> bytes:
     """Return a file made wrong, mostly inside of what packs and checks it."""
     inside = _INSIDE.get(name[name.rfind(".") :])
     if inside is not None and rng.random() < 0.7:
-        return inside(rng, data, others)
-    return changed(rng, data, others)
+        return inside(rng, data, donors)
+    return changed(rng, data, donors)

@@ -95,15 +95,19 @@ def _array_tables() -> dict[str, bytes]:
     names = np.array(["sea", "ship", "größe"])
     sparse = io.BytesIO()
     sp.save_npz(sparse, sp.csr_matrix(_NUMBERS))
-    parts = sp.csr_matrix(indicator)
-    labels = {"data": parts.data, "indices": parts.indices, "indptr": parts.indptr}
+    sparse_matrix = sp.csr_matrix(indicator)
+    labels = {
+        "data": sparse_matrix.data,
+        "indices": sparse_matrix.indices,
+        "indptr": sparse_matrix.indptr,
+    }
     return {
         "features.npy": _saved(_NUMBERS),
         "columns.npy": _saved(np.asfortranarray(_NUMBERS, dtype=">f8")),
         "features.npz": _archive(features=_NUMBERS, ids=np.arange(4), columns=names),
         "sparse.npz": sparse.getvalue(),
         "indicator.npz": _archive(indicator=indicator, labels=names, features=_NUMBERS),
-        "labels.npz": _archive(**labels, shape=np.array(parts.shape), labels=names),
+        "labels.npz": _archive(**labels, shape=np.array(sparse_matrix.shape), labels=names),
         "features.safetensors": save({"features": _NUMBERS}),
         "shards/part-00000.npy": _saved(_NUMBERS),
         "shards/part-00001.npy": _saved(_NUMBERS[:1].astype(np.float16)),
@@ -118,10 +122,10 @@ def _arrow_tables() -> dict[str, bytes]:
 
     table = pa.Table.from_pylist(_ROWS)
     feature = {"feature": {"names": ["sea", "ship"], "_type": "ClassLabel"}, "_type": "Sequence"}
-    told = json.dumps({"info": {"features": {"labels": feature}}})
+    metadata = json.dumps({"info": {"features": {"labels": feature}}})
     numbered = pa.table(
         {"labels": [[0, 1], [1], []], "embedding": [[0.5, 1.0], [1.0, 2.0], [0.0, 0.0]]}
-    ).replace_schema_metadata({"huggingface": told})
+    ).replace_schema_metadata({"huggingface": metadata})
     parquet, packed, feather, stream = (io.BytesIO() for _ in range(4))
     pq.write_table(table, parquet, compression="none")
     pq.write_table(numbered, packed, compression="zstd")
@@ -170,7 +174,8 @@ def _pictures() -> dict[str, bytes]:
     from media_files import DRAWING, png, png16, quadrants, tiff
 
     pillow_heif.register_heif_opener()
-    photo, packet = Image.fromarray(quadrants(12, 8)), _SIDECAR.encode()
+    photo = Image.fromarray(quadrants(12, 8))
+    packet = _SIDECAR.encode()
     exif = Image.Exif()
     exif[0x0112] = 6
     exif[0x9C9E] = "sea;ship".encode("utf-16-le") + b"\0\0"
@@ -228,8 +233,8 @@ def _sounds() -> dict[str, bytes]:
             stream: Any = container.add_stream("aac", rate=16000, layout="mono")
             samples = soft(16000, 0.2)[:, 0].astype(np.float32)
             for start in range(0, len(samples) - 1024, 1024):
-                part = samples[None, start : start + 1024].copy()
-                frame = av.AudioFrame.from_ndarray(part, "fltp", "mono")
+                chunk = samples[None, start : start + 1024].copy()
+                frame = av.AudioFrame.from_ndarray(chunk, "fltp", "mono")
                 frame.rate, frame.pts = 16000, start
                 container.mux(stream.encode(frame))
             container.mux(stream.encode(None))

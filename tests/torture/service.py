@@ -62,13 +62,13 @@ class Service:
         if self.ended is None:
             self.end(signal.SIGKILL)
 
-    def until(self, holds: Callable[[], object], what: str) -> None:
+    def until(self, holds: Callable[[], object], description: str) -> None:
         """Look until something is so."""
         for _ in range(_TRIES):
             if holds():
                 return
             time.sleep(0.05)
-        raise FaultError(f"it never came: {what}")
+        raise FaultError(f"it never came: {description}")
 
     def ready(self) -> Self:
         """Wait until it answers."""
@@ -97,8 +97,8 @@ class Service:
 
     def learn(self, item: str, label: str = "tag5") -> int:
         """Answer a question; note what is acknowledged."""
-        said = {"verdicts": [{"item": item, "label": label, "answer": True}]}
-        status, content = self.ask(f"{_MODEL}/learn", said | {"features": {item: _ROW}})
+        request = {"verdicts": [{"item": item, "label": label, "answer": True}]}
+        status, content = self.ask(f"{_MODEL}/learn", request | {"features": {item: _ROW}})
         if status == 200:
             self.told |= dict.fromkeys(content["numbers"], item)
         elif status:
@@ -107,9 +107,9 @@ class Service:
 
     def refused(self, status: int, content: Any) -> None:
         """See that a refusal is one sentence that says nothing of our insides."""
-        said = content.get("detail", "") if isinstance(content, dict) else ""
+        detail = content.get("detail", "") if isinstance(content, dict) else ""
         require(status in (409, 422, 503), f"status {status}: {content}")
-        require(said.endswith(".") and "Traceback" not in said, f"no sentence: {content}")
+        require(detail.endswith(".") and "Traceback" not in detail, f"no sentence: {content}")
 
     def end(self, number: int) -> Ended:
         """Send a signal and wait for the end."""
@@ -126,12 +126,12 @@ class Service:
         from polyseme.feedback.verdict_log import VerdictLog
 
         state = State.of(self.model)
-        broken = {name: what for name, what in state.seen.items() if what.startswith("refused")}
+        broken = {name: fact for name, fact in state.seen.items() if fact.startswith("refused")}
         require(not broken, f"damaged: {broken}")
         with VerdictLog(self.model) as log:
-            held = {one.number: getattr(one, "item", None) for one in log.events()}
-        lost = {n: item for n, item in self.told.items() if held.get(n) != item}
-        require(not lost, f"lost: {lost}")
+            logged_items = {event.number: getattr(event, "item", None) for event in log.events()}
+        lost_items = {n: item for n, item in self.told.items() if logged_items.get(n) != item}
+        require(not lost_items, f"lost: {lost_items}")
 
 
 # ---------------------------------------------------------------------- what goes wrong
@@ -143,8 +143,8 @@ def ended_with_requests_under_way(work: Workshop, folder: Path, rng: random.Rand
         features = {str(n): _ROW for n in range(4)}
         bodies: list[tuple[str, Any]] = [(_SUGGEST, _ASK)] * rng.randint(1, 4)
         for item in features:
-            said = [{"item": item, "label": "tag5", "answer": True}]
-            bodies.append((f"{_MODEL}/learn", {"verdicts": said, "features": {item: _ROW}}))
+            verdicts = [{"item": item, "label": "tag5", "answer": True}]
+            bodies.append((f"{_MODEL}/learn", {"verdicts": verdicts, "features": {item: _ROW}}))
         rng.shuffle(bodies)
         begun = [_begin(service.port, path, body) for path, body in bodies]
         os.kill(service.child, signal.SIGTERM)
@@ -168,8 +168,8 @@ def _begin(port: int, path: str, body: Any) -> tuple[socket.socket, bytes]:
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(data)}\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
     connection.sendall(head.encode())
-    told = connection.recv(1000)
-    require(told.startswith(b"HTTP/1.1 100"), f"it did not ask for more: {told!r}")
+    received = connection.recv(1000)
+    require(received.startswith(b"HTTP/1.1 100"), f"it did not ask for more: {received!r}")
     return connection, data
 
 
@@ -318,13 +318,13 @@ def log_locked_by_another(work: Workshop, folder: Path, rng: random.Random) -> s
     """Another process holds the log: questions are answered, answers wait or are refused."""
     with Service(work, folder, "--watch", "0", "--deadline", "1").ready() as service:
         service.learn("before")
-        with sqlite3.connect(service.model / "verdicts.sqlite", timeout=60) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with sqlite3.connect(service.model / "verdicts.sqlite", timeout=60) as database:
+            database.execute("BEGIN IMMEDIATE")
             status = service.learn("meanwhile")
             require(status == 503, f"status {status} while the log was locked")
             service.good(_SUGGEST, _ASK)
-            other.execute("ROLLBACK")
-        other.close()
+            database.execute("ROLLBACK")
+        database.close()
         service.until(lambda: service.learn("after") == 200, "the log, free again")
         require(service.end(signal.SIGTERM).code in (0, -15), f"{service.ended}")
         service.check()
@@ -333,7 +333,8 @@ def log_locked_by_another(work: Workshop, folder: Path, rng: random.Random) -> s
 
 def log_damaged(work: Workshop, folder: Path, rng: random.Random) -> str:
     """The log is overwritten while it is in use, or before: told, and never added to."""
-    file, at_start = folder / "served" / "verdicts.sqlite", rng.random() < 0.5
+    file = folder / "served" / "verdicts.sqlite"
+    at_start = rng.random() < 0.5
     if at_start:
         _damage(file, rng)
     with Service(work, folder) as service:

@@ -67,7 +67,9 @@ def judged(use: Callable[[], str]) -> Outcome:
     except Exception as error:  # whatever it is, it is what is looked for
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"({Path(last.filename).name}:{last.lineno})"
-        return Outcome(f"raw {type(error).__name__}", f"{error!s:.200} {place}")
+        outcome = f"raw {type(error).__name__}"
+        detail = f"{error!s:.200} {place}"
+        return Outcome(outcome, detail)
 
 
 def work(judge: Callable[[Any], Outcome]) -> None:
@@ -81,9 +83,9 @@ def work(judge: Callable[[Any], Outcome]) -> None:
     os.dup2(2, 1)
     for line in sys.stdin:
         signal.alarm(_MOST_SECONDS)
-        found = judge(json.loads(line))
+        judgement = judge(json.loads(line))
         signal.alarm(0)
-        print(json.dumps(found), file=answers, flush=True)
+        print(json.dumps(judgement), file=answers, flush=True)
 
 
 class Worker:
@@ -114,7 +116,8 @@ class Worker:
                 env=environment() | {"PYTHONFAULTHANDLER": "1"},
                 text=True,
             )
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         try:
             self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
@@ -127,11 +130,11 @@ class Worker:
         code = self.process.wait()
         self.process = None
         self.said.seek(0)
-        said = self.said.read().decode(errors="replace").strip("\0")[-3000:]
+        stderr = self.said.read().decode(errors="replace").strip("\0")[-3000:]
         if not self.works:
-            raise RuntimeError(f"A process for attacks cannot begin ({code}): {said}")
+            raise RuntimeError(f"A process for attacks cannot begin ({code}): {stderr}")
         why = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return Outcome("no end in time" if code == -signal.SIGALRM else why, said)
+        return Outcome("no end in time" if code == -signal.SIGALRM else why, stderr)
 
     def close(self) -> None:
         """Let the process go."""
@@ -150,12 +153,14 @@ def spoiled(
     """
     try:
         for name in sound:
-            found = worker.ask([name, -1])
+            judgement = worker.ask([name, -1])
             good = HELD if "/fault-" in name else ("works",)
-            yield Tried(name, found.outcome, found.outcome in good, found.detail)
+            yield Tried(name, judgement.outcome, judgement.outcome in good, judgement.detail)
         for name in itertools.cycle(wrong):
             number = rng.randrange(2**40)
-            found = worker.ask([name, number])
-            yield Tried(f"{name}:{number}", found.outcome, found.outcome in HELD, found.detail)
+            judgement = worker.ask([name, number])
+            yield Tried(
+                f"{name}:{number}", judgement.outcome, judgement.outcome in HELD, judgement.detail
+            )
     finally:
         worker.close()

@@ -66,7 +66,8 @@ def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
 @cache
 def _in_order(names: tuple[str, ...], order: Order) -> tuple[tuple[bool, ...], State]:
     """Return which commands end well, some of them one after the other, and what they leave."""
-    words, done = [_WORDS[name] for name in names], [False] * len(names)
+    words = [_WORDS[name] for name in names]
+    done = [False] * len(names)
     work = workshop()
     with work.copy(*words) as folder:
         for number in order:
@@ -89,24 +90,29 @@ def _at_once(work: Workshop, names: tuple[str, ...], rng: random.Random) -> Trie
         for file in folder.rglob("*") if times is not None else ():
             os.utime(file, (times, times))
         faults = [replace(SLOW, number=rng.randint(0, 4), clock=rng.choice(_CLOCKS)) for _ in names]
-        ended = work.host.together(folder, list(zip(words, faults, strict=True)))
-        what = f"{' and '.join(names)}, clocks {[fault.clock for fault in faults]}, files {times}"
+        runs = list(zip(words, faults, strict=True))
+        ended = work.host.together(folder, runs)
+        description = (
+            f"{' and '.join(names)}, clocks {[fault.clock for fault in faults]}, files {times}"
+        )
         left = State.of(folder)
     if wrong := _wrong(names, ended, left):
-        return Tried(what, "harm", False, wrong)
-    n_refused = sum(bool(one.code) for one in ended)
-    return Tried(what, "all done" if not n_refused else f"{n_refused} with one sentence", True)
+        return Tried(description, "harm", False, wrong)
+    n_refused = sum(bool(command.code) for command in ended)
+    return Tried(
+        description, "all done" if not n_refused else f"{n_refused} with one sentence", True
+    )
 
 
 def _wrong(names: tuple[str, ...], ended: list[Ended], left: State) -> str:
     """Return what is wrong with how commands ended and with what they left; empty: nothing."""
-    for one in ended:
-        if one.code and not one.sentence():
-            return f"exit code {one.code}: {one.err[-600:]}"
-    done = tuple(not one.code for one in ended)
-    known = (_in_order(names, order) for order in _orders(done))
-    if any(left == state for well, state in known if well == done):
+    for command in ended:
+        if command.code and not command.sentence():
+            return f"exit code {command.code}: {command.err[-600:]}"
+    done = tuple(not command.code for command in ended)
+    serial_results = (_in_order(names, order) for order in _orders(done))
+    if any(left == state for well, state in serial_results if well == done):
         return ""
-    told = " | ".join(one.err.strip()[-150:] for one in ended)
-    other = left.differences(_in_order(names, tuple(range(len(names))))[1])
-    return f"left as by no order ({done}): {other}; {told}"
+    errors = " | ".join(command.err.strip()[-150:] for command in ended)
+    differences = left.differences(_in_order(names, tuple(range(len(names))))[1])
+    return f"left as by no order ({done}): {differences}; {errors}"

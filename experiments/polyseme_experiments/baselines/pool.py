@@ -125,7 +125,7 @@ def label_shares(Y: sp.csr_matrix, Z: sp.csr_matrix) -> Matrix:
 
 def no_verdicts(n: int, n_labels: int) -> sp.csr_matrix:
     """Return the verdicts (n, n_labels) of items that nobody was asked about."""
-    shape = (n, n_labels)
+    shape: Any = (n, n_labels)
     return sp.csr_matrix(shape, dtype=np.int8)
 
 

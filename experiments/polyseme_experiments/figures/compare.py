@@ -85,7 +85,7 @@ class DefaultComparison(Experiment):
                     gaps.append(f"{measure} {_gap(test)} (p = {test.p:.4f})")
             words.append(f"{setting}: {', '.join(gaps)}")
         return (
-            "Our default less tuned COSTA on unseen labels alone, over label splits (paired "
+            "Our default minus tuned COSTA on unseen labels alone, over label splits (paired "
             f"t-tests, before Holm's correction): {'; '.join(words)}.{self._means(results)}"
         )
 
@@ -107,7 +107,7 @@ class DefaultComparison(Experiment):
             return ""
         clauses = []
         for rival, means in by_rival.items():
-            clauses.append(f"less {rival}: {', '.join(means)}")
+            clauses.append(f"minus {rival}: {', '.join(means)}")
         return f" Mean over the {len(self.settings)} corpora, {'; '.join(clauses)}."
 
     def _scores(
@@ -174,7 +174,7 @@ class SplitComparison(Experiment):
                     rows,
                     setting=setting,
                     suffix="-tests",
-                    title=f"{title}: concept embedding less each other method",
+                    title=f"{title}: concept embedding minus each other method",
                     notes=(PAIRS_NOTE,),
                 )
             )
@@ -207,7 +207,7 @@ class SplitComparison(Experiment):
                     gaps.append(f"{measure} {_gap(test)} (p {p})")
             words.append(f"{setting}: {', '.join(gaps)}")
         return (
-            f"Concept embedding less {title_of(RIVAL)} on unseen labels alone, over label "
+            f"Concept embedding minus {title_of(RIVAL)} on unseen labels alone, over label "
             f"splits: {'; '.join(words)}. p is Holm's, over all tests of a corpus."
         )
 

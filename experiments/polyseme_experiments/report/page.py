@@ -85,13 +85,13 @@ def facts_of(
         if name in samples:
             role = f"tiny sample, {role}"
             warnings.append(
-                f"{title}: a tiny sample of our own making; its figures mean nothing beside the "
+                f"{title}: a tiny sample that we made; its figures mean nothing beside the "
                 "published ones."
             )
         if original:
             warnings.append(
-                f"{title} stands in for {original}, which was not at hand; published values are "
-                "for the original."
+                f"{title} stands in for {original}, of which we have no files; published "
+                "values are for the original."
             )
         if published.get(name) is False:
             warnings.append(f"{title}: other files than those of our published figures.")

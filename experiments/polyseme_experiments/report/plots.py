@@ -193,7 +193,7 @@ def differences(
 
     listed = "; ".join(f"{group}, {label}: {test.difference:+.2f}" for group, label, test in lines)
     height = 0.9 + 0.23 * (len(lines) + 1.3 * len(groups))
-    label = f"Differences: {measure}, ours less {versus}: {listed}"
+    label = f"Differences: {measure}, ours minus {versus}: {listed}"
     return draw(paint, name=name, label=label, size=(WIDTH, height))
 
 

@@ -192,16 +192,16 @@ def machine_bytes() -> int:
     return min(limits, default=2**62)
 
 
-def check_memory(needed: float, what: str, way_round: str) -> None:
+def check_memory(needed: float, subject: str, advice: str) -> None:
     """Raise where a job needs more memory than there is.
 
     Parameters
     ----------
     needed : float
         Bytes.
-    what : str
+    subject : str
         What needs them, as the beginning of a sentence.
-    way_round : str
+    advice : str
         What to do instead.
     """
     from polyseme.base.validation import InputError  # costs numpy
@@ -209,8 +209,8 @@ def check_memory(needed: float, what: str, way_round: str) -> None:
     available = machine_bytes()
     if needed > available:
         raise InputError(
-            f"{what} would need {in_bytes(needed)} of memory, and this machine has "
-            f"{in_bytes(available)}; {way_round}."
+            f"{subject} would need {in_bytes(needed)} of memory, and this machine has "
+            f"{in_bytes(available)}; {advice}."
         )
 
 

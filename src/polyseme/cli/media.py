@@ -44,8 +44,13 @@ def extract(
     from polyseme.batch import open_engine
     from polyseme.media import extractor_class
 
-    options: dict[str, Any] = {"depth": depth, "size": size, "framing": framing}
-    options |= {"max_seconds": max_seconds, "network": network, "weights": weights}
+    options: dict[str, Any] = {
+        "depth": depth,
+        "size": size,
+        "framing": framing,
+        "max_seconds": max_seconds,
+    }
+    options |= {"network": network, "weights": weights}
     parameters = _supported_options(extractor_class(kind), options)
     extractor = extractor_class(kind)(n_jobs=workers, device=device, **parameters)
     trained_tags = extractor.trained_tags()

@@ -147,13 +147,14 @@ class LabelCorpus:
         columns: dict[str, int] = {}
         indices = array("q")
         indptr = array("q", [0])
+        n_entries = 0
         for number, document in enumerate(documents):
             where = f"Document {number}"
             for name in _labels_of(document, where):
                 n_columns = len(columns)
                 column = columns.setdefault(name, n_columns)
                 indices.append(column)
-            n_entries = len(indices)
+                n_entries += 1
             indptr.append(n_entries)
         names = list(columns)
         return cls._join_columns(names, indices, indptr, ids, normalize, in_order=True)

@@ -271,24 +271,27 @@ def _equal_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     All are -1 unless one of the two holds every tag set of the other; an empty one is never found.
     """
     n_items = len(corpus)
+    no_rows = np.full(n_items, -1, dtype=np.int64)
     numbers: dict[str, int] = {}
     set_tags = _numbered_tags(label_sets, label_sets.key, numbers)
     item_tags = _numbered_tags(corpus, label_sets.key, numbers)
     rows_by_tags: dict[frozenset[int], list[int]] = {}
     for row in reversed(range(len(label_sets))):
-        rows = rows_by_tags.setdefault(set_tags[row], [])
+        tags = set_tags[row]
+        rows = rows_by_tags.setdefault(tags, [])
         rows.append(row)
 
-    set_rows = np.full(n_items, -1, dtype=np.int64)
+    set_rows = no_rows.copy()
+    n_equal = 0
     for item, tags in enumerate(item_tags):
         equal_rows = rows_by_tags.get(tags)
         if tags and equal_rows:
             set_rows[item] = equal_rows.pop()
-    n_equal = np.count_nonzero(set_rows >= 0)
+            n_equal += 1
     n_item_sets = np.count_nonzero(corpus.lengths)
     n_label_sets = np.count_nonzero(label_sets.lengths)
     if n_equal < min(n_item_sets, n_label_sets):
-        return np.full(n_items, -1, dtype=np.int64)
+        return no_rows
     return set_rows
 
 

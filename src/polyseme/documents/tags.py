@@ -106,7 +106,9 @@ def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> In
     is_known = columns < n_labels
     columns = columns[is_known]
     if not len(columns):
-        listed = first_few(unknown) or "no tag was given"
+        listed = first_few(unknown)
+        if not listed:
+            listed = "no tag was given"
         raise InputError(f"None of the tags is known: {listed}; see `classes_` for the known ones.")
     _warn_unknown(unknown)
     return np.asarray(columns, dtype=np.int64)

@@ -221,7 +221,8 @@ class Vocabulary:
         completed = dict.fromkeys(labels)
         for label in labels:
             implied = self.implied(label)
-            completed |= dict.fromkeys(implied)
+            implied_names = dict.fromkeys(implied)
+            completed |= implied_names
         return list(completed)
 
     def apply(self, corpus: LabelCorpus) -> LabelCorpus:

@@ -1,10 +1,9 @@
 // @ts-check
 /**
- * Answers on their way to the service.
+ * Answers on their way to the service: none is lost, and none of others is overwritten unseen.
  *
- * In: yes, no, or an answer taken back. Out: verdicts, sent one after the other in the order they
- * were given; what could not be sent is kept and shown until it is. What others answer meanwhile
- * comes back to the questions on the page, and is not overwritten unseen.
+ * In: what a person says about items and labels. Out: verdicts of the service; the answers that
+ * others gave meanwhile, told to whoever listens.
  */
 
 import { clear, h } from "./dom.js";
@@ -12,6 +11,7 @@ import { Problem } from "./api.js";
 import { icon, probabilityText } from "./parts.js";
 
 /** @typedef {import("./app.js").Context} Context */
+/** @typedef {import("./api.js").Verdict} Verdict */
 /**
  * One question, and what is known of its answer.
  * @typedef {object} Entry
@@ -24,141 +24,219 @@ import { icon, probabilityText } from "./parts.js";
  * @property {boolean | null} saved what the service has
  * @property {number | null} number of the verdict, to undo it
  * @property {string | null} by who answered, where it was not done on this page: "by ann"
- * @property {number} shift how far the probability moved last
+ * @property {number} shift how far the probability moved since it was first shown
  */
-/** An answer that stands, as the service has it. @typedef {{item: string, label: string, answer: boolean, who: string | null, number: number}} Standing */
-/** An answer that was refused, since another one stands. @typedef {{entry: Entry, answer: boolean, standing: Standing}} Conflict */
-/** `replaces`: whether the answer before was not given on this page. @typedef {{entry: Entry, answer: boolean | null, score: number | null, rank: number | null, replaces: boolean}} Step */
+/** What was done on the page, to undo it. @typedef {{entry: Entry, before: boolean | null}} Act */
+/**
+ * An answer that was refused, since another one stands.
+ * @typedef {{entry: Entry, answer: boolean, standing: Verdict}} Conflict
+ */
+/**
+ * An answer that waits; `null` takes one back.
+ * @typedef {object} Step
+ * @property {Entry} entry
+ * @property {boolean | null} answer
+ * @property {number | null} score
+ * @property {number | null} rank
+ * @property {boolean} replaces whether the answer before was given elsewhere
+ */
+/**
+ * The elements that show an entry.
+ * @typedef {object} Parts
+ * @property {HTMLElement} frame
+ * @property {HTMLElement} yes
+ * @property {HTMLElement} no
+ * @property {HTMLElement} number
+ * @property {HTMLElement} byline
+ */
 
 const BATCH = 32; // answers in one request
-const EVERY = 3000; // milliseconds between two looks for others' answers
+const INTERVAL = 3000; // milliseconds between two looks for others' answers
 const MOST_READ = 1000; // answers of others at one look
+const LEAST_SHIFT = 0.005; // of a probability, to be shown
+const ELSEWHERE = "in another tab";
 
-/** A question that nobody has answered. @param {string} item @param {string} label @param {Partial<Entry>} [known] @returns {Entry} */
-export function newEntry(item, label, known = {}) {
-  return { item, label, probability: null, rank: null, why: "", answer: null, saved: null, number: null, by: null, shift: 0, ...known };
+/* ------------------------------------------------------------------ entries */
+
+/**
+ * Return a question that nobody has answered.
+ * @param {string} item
+ * @param {string} label
+ * @param {Partial<Entry>} [fields]
+ * @returns {Entry}
+ */
+export function newEntry(item, label, fields = {}) {
+  return {
+    item,
+    label,
+    probability: null,
+    rank: null,
+    why: "",
+    answer: null,
+    saved: null,
+    number: null,
+    by: null,
+    shift: 0,
+    ...fields,
+  };
+}
+
+/** @param {boolean} answer */
+const wordOf = (answer) => (answer ? "Yes" : "No");
+
+/** @param {boolean} answer */
+const iconOf = (answer) => icon(answer ? "review" : "close");
+
+/**
+ * Return who gave an answer.
+ * @param {string | null} who
+ * @param {string} unnamed where the service knows no names
+ */
+export const nameOf = (who, unnamed) => (who ? `by ${who}` : unnamed);
+
+/** Return who answered what, where it was somebody else. @param {Entry} entry */
+export function answerSentence({ answer, by }) {
+  return answer !== null && by ? `${wordOf(answer)}, ${by}` : "";
+}
+
+/**
+ * A button that says yes or no.
+ * @param {boolean} answer
+ * @param {Record<string, any>} props
+ */
+export function answerButton(answer, props) {
+  const selector = answer ? "button.yes" : "button.no";
+  return h(selector, props, iconOf(answer), h("span", wordOf(answer)));
 }
 
 /**
  * Show what was answered, whether the service has it, and how the probability moved.
- * @param {Entry} entry @param {{frame: HTMLElement, yes: HTMLElement, no: HTMLElement, number: HTMLElement, by: HTMLElement}} parts
+ * @param {Entry} entry
+ * @param {Parts} parts
  */
-export function drawAnswer(entry, { frame, yes, no, number, by }) {
-  frame.dataset.answer = entry.answer === null ? "open" : entry.answer ? "yes" : "no";
-  frame.dataset.sending = String(entry.answer !== entry.saved);
-  yes.setAttribute("aria-pressed", String(entry.answer === true));
-  no.setAttribute("aria-pressed", String(entry.answer === false));
-  by.textContent = byWords(entry);
-  const moved = Math.abs(entry.shift) >= 0.005 && entry.answer === null;
-  number.dataset.moved = moved ? (entry.shift > 0 ? "up" : "down") : "";
-  clear(number, entry.probability !== null && probabilityText(entry.probability), moved && h("span", { aria_hidden: "true" }, entry.shift > 0 ? " ▲" : " ▼"));
+export function drawAnswer(entry, { frame, yes, no, number, byline }) {
+  const { answer, probability, shift } = entry;
+  frame.dataset.answer = answer === null ? "open" : wordOf(answer).toLowerCase();
+  frame.dataset.sending = String(answer !== entry.saved);
+  yes.setAttribute("aria-pressed", String(answer === true));
+  no.setAttribute("aria-pressed", String(answer === false));
+  byline.textContent = answerSentence(entry);
+  clear(number, probability !== null && probabilityText(probability));
+  number.dataset.moved = "";
+  if (answer !== null || Math.abs(shift) < LEAST_SHIFT) return;
+  const rose = shift > 0;
+  number.dataset.moved = rose ? "up" : "down";
+  number.append(h("span", { aria_hidden: "true" }, rose ? " ▲" : " ▼"));
 }
-
-const word = (/** @type {boolean} */ answer) => (answer ? "Yes" : "No");
-
-/** Who answered, where it was somebody else. @param {Entry} entry */
-export function byWords({ answer, by }) {
-  return answer !== null && by ? `${word(answer)}, ${by}` : "";
-}
-
-/** Who gave an answer that the service has. @param {{who: string | null}} standing @param {string} unnamed */
-export const byWhom = ({ who }, unnamed) => (who ? `by ${who}` : unnamed);
-
-/** Whether what was done on this page can be undone: an answer of others since is theirs. @param {{entry: Entry}} act */
-export const isOwn = (act) => act.entry.by === null;
 
 /**
- * The latest thing that was done on this page and can be undone.
- * @template {{entry: Entry}} Act @param {Act[]} acts @returns {Act | undefined}
+ * Whether an act on this page can be undone: an answer of others since is theirs.
+ * @param {{entry: Entry}} act
  */
-export function lastAct(acts) {
+export const isOwn = ({ entry }) => entry.by === null;
+
+/**
+ * Take the latest act that can be undone from a list.
+ * @param {Act[]} acts
+ * @returns {Act | undefined}
+ */
+export function takeLastAct(acts) {
   let act = acts.pop();
   while (act && !isOwn(act)) act = acts.pop();
   return act;
 }
 
-/** The key that was pressed, "u" for Ctrl-Z, too; nothing where it is meant for something else. @param {KeyboardEvent} event @param {string} others what takes keys of its own */
-export function keyOf(event, others) {
-  if (event.defaultPrevented || event.altKey || /** @type {HTMLElement} */ (event.target).closest(others)) return "";
+/**
+ * Return the key that was pressed, "u" for Ctrl-Z, too; nothing where it is meant for a control.
+ * @param {KeyboardEvent} event
+ * @param {string} controls a selector of what takes keys of its own
+ */
+export function keyOf(event, controls) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.defaultPrevented || event.altKey || target.closest(controls)) return "";
   if (event.ctrlKey || event.metaKey) return event.key === "z" ? "u" : "";
   return event.key;
 }
 
+/* ------------------------------------------------------------------ the outbox */
+
 /** Answers in order: sent at once, and kept until the service has them. */
 export class Outbox {
-  /** @param {import("./api.js").Api} api @param {any} model its JSON; the box outlives a change of model */
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {any} model its JSON; the outbox outlives a change of model
+   */
   constructor(api, model) {
     this.api = api;
     this.base = `models/${encodeURIComponent(model.id)}`;
     /** The last event that this page knows of. @type {number} */
-    this.seen = model.verdicts.last;
+    this.lastSeen = model.verdicts.last;
     /** Answers that were refused, until the person has decided. @type {Conflict[]} */
     this.conflicts = [];
-    /** The question on the page that an answer is about. @type {(item: string, label: string) => Entry | undefined} */
+    /**
+     * The question on the page that an answer is about.
+     * @type {(item: string, label: string) => Entry | undefined}
+     */
     this.find = () => undefined;
-    this.sent = 0;
+    this.nSent = 0;
     /** @type {Step[]} */
     this.waiting = [];
     /** @type {any} */
     this.error = null;
-    this.busy = false;
-    this.single = false;
-    /** Told of every change, and whether something reached the service. @type {Set<(saved: boolean) => void>} */
+    this.isBusy = false;
+    this.sendsSingly = false;
+    /**
+     * Told of every change, and whether something reached the service.
+     * @type {Set<(isSaved: boolean) => void>}
+     */
     this.listeners = new Set();
-    /** Told where others have answered. @type {Set<() => void>} */
-    this.others = new Set();
+    /** Told when others have answered. @type {Set<() => void>} */
+    this.otherListeners = new Set();
   }
 
-  /** @param {Entry} entry @param {boolean | null} answer null takes it back */
+  /**
+   * @param {Entry} entry
+   * @param {boolean | null} answer null takes it back
+   */
   put(entry, answer) {
-    this.settle(entry);
-    this.waiting.push({ entry, answer, score: entry.probability, rank: entry.rank, replaces: entry.by !== null });
+    this.dropConflict(entry);
+    const { probability: score, rank } = entry;
+    this.waiting.push({ entry, answer, score, rank, replaces: entry.by !== null });
     entry.answer = answer;
     entry.by = null;
     this.send();
   }
 
-  /** Send what waits; stops at the first failure, which the next answer or `send` tries again. */
+  /** Send what waits; a failure stops it until the next answer or the next `send`. */
   async send() {
-    if (this.busy) return;
-    this.busy = true;
+    if (this.isBusy) return;
+    this.isBusy = true;
     this.error = null;
-    this.tell();
-    while (this.waiting.length) {
-      const steps = this.next();
+    this.notify();
+    while (this.waiting.length && !this.error) {
+      const steps = this.nextSteps();
       try {
         await this.deliver(steps);
         this.waiting.splice(0, steps.length);
-        this.single = false;
-        this.tell(true);
+        this.sendsSingly = false;
+        this.notify(true);
       } catch (error) {
-        const refused = error instanceof Problem && error.status >= 400 && error.status < 500;
-        if (refused && steps.length > 1) {
-          this.single = true; // find the one that is refused
-          continue;
-        }
-        if (refused && (await this.giveWay(steps[0], error))) {
-          this.waiting.shift();
-          this.tell(true);
-          continue;
-        }
-        this.error = error;
-        break;
+        await this.handleFailure(steps, error);
       }
     }
-    this.busy = false;
-    this.tell();
+    this.isBusy = false;
+    this.notify();
   }
 
-  /** The steps that can go in one request: answers to questions that had none. */
-  next() {
-    const fresh = (/** @type {Step} */ step) => step.answer !== null && step.entry.number === null;
-    /** @type {Step[]} */
-    const steps = [];
-    for (const step of this.waiting) {
-      if (steps.length && (!fresh(step) || steps.some((one) => one.entry === step.entry))) break;
+  /** Return the steps for one request: answers to different questions that had none. */
+  nextSteps() {
+    const [first, ...others] = this.waiting;
+    const steps = [first];
+    if (this.sendsSingly || !isFirstAnswer(first)) return steps;
+    for (const step of others) {
+      const isRepeated = steps.some(({ entry }) => entry === step.entry);
+      if (steps.length === BATCH || isRepeated || !isFirstAnswer(step)) break;
       steps.push(step);
-      if (this.single || !fresh(step) || steps.length === BATCH) break;
     }
     return steps;
   }
@@ -166,104 +244,132 @@ export class Outbox {
   /** @param {Step[]} steps */
   async deliver(steps) {
     const [{ entry, answer, replaces }] = steps;
-    this.sent += 1;
+    this.nSent += 1;
     // An answer of this page is taken back; one of others stays on record, and a later one counts.
-    if (entry.number !== null && (answer === null || !(replaces || entry.by !== null))) {
+    const isOthers = replaces || entry.by !== null;
+    if (entry.number !== null && (answer === null || !isOthers)) {
       await this.api.post(`${this.base}/undo`, { numbers: [entry.number] });
       entry.number = null;
       entry.saved = null;
     }
     if (answer === null) return;
-    const seen = Math.max(this.seen, ...steps.map((step) => step.entry.number ?? 0));
-    const verdicts = steps.map((step) => ({ item: step.entry.item, label: step.entry.label, answer: step.answer, score: step.score, rank: step.rank }));
+    const seen = Math.max(this.lastSeen, ...steps.map((step) => step.entry.number ?? 0));
+    const verdicts = steps.map(verdictOf);
     const { numbers } = await this.api.post(`${this.base}/learn`, { verdicts, seen });
-    steps.forEach((step, at) => {
-      step.entry.number = numbers[at];
+    steps.forEach((step, i) => {
+      step.entry.number = numbers[i];
       step.entry.saved = step.answer;
       step.entry.by = null;
     });
   }
 
   /**
-   * Whether a refused answer need not be sent again, since others have answered meanwhile: what
-   * they said is shown, and the person decides.
-   * @param {Step} step @param {Problem} problem
+   * Find out what to do about steps that could not be delivered; `error` is set where they stay.
+   * @param {Step[]} steps
+   * @param {unknown} error
    */
-  async giveWay({ entry, answer }, problem) {
-    const [standing] = problem.standing;
-    if (standing && answer !== null) {
-      accept(entry, standing);
-      this.conflicts.push({ entry, answer, standing });
-      return true;
+  async handleFailure(steps, error) {
+    if (!(error instanceof Problem) || !error.isRefusal) {
+      this.error = error;
+    } else if (steps.length > 1) {
+      this.sendsSingly = true; // to find the one that is refused
+    } else if (await this.isSettled(steps[0], error)) {
+      this.waiting.shift();
+      this.notify(true);
+    } else {
+      this.error = error;
     }
-    const number = entry.number;
-    if (number !== null) await this.sync(entry).catch(() => {}); // it may have been taken back elsewhere
-    return entry.number !== number;
-  }
-
-  /** A question about which nothing is to be decided any more. @param {Entry} entry */
-  settle(entry) {
-    this.conflicts = this.conflicts.filter((one) => one.entry !== entry);
-  }
-
-  /** Bring the questions on the page up to what others have answered since. @param {Entry} [also] although its answer waits */
-  async sync(also) {
-    const before = this.sent;
-    const { verdicts, last } = await this.api.get(`${this.base}/verdicts`, { params: { after: this.seen, limit: MOST_READ } });
-    // What was read while an answer was on its way may be older than the answer: read it next time.
-    if (last <= this.seen || before !== this.sent || (this.busy && !also)) return;
-    this.seen = last;
-    /** What stands by now for each question. @type {Map<string, Standing | null>} */
-    const changed = new Map();
-    for (const one of verdicts) {
-      const question = JSON.stringify([one.item, one.label]);
-      if (!one.undone && !one.superseded) changed.set(question, one);
-      else if (!changed.has(question)) changed.set(question, null);
-    }
-    let news = false;
-    for (const [question, standing] of changed) {
-      const [item, label] = JSON.parse(question);
-      const entry = this.find(item, label);
-      if (entry && entry.number === (standing?.number ?? null)) continue; // said on this page
-      news = true;
-      if (entry && (entry === also || !this.waiting.some((step) => step.entry === entry))) accept(entry, standing);
-    }
-    if (!news) return;
-    for (const listener of this.others) listener();
-    this.tell(true);
   }
 
   /**
-   * Read what questions are about. What others answer while it is read is looked at again, since
-   * it may be older than their answers.
-   * @template T @param {Promise<T>} read @returns {Promise<T>}
+   * Whether a refused answer need not be sent again, since others have answered meanwhile: what
+   * they said is shown, and the person decides.
+   * @param {Step} step
+   * @param {Problem} problem
    */
-  async reading(read) {
-    const before = this.seen;
-    const found = await read;
-    this.seen = Math.min(this.seen, before);
-    return found;
+  async isSettled({ entry, answer }, problem) {
+    const [standing] = problem.standing;
+    if (standing && answer !== null) {
+      adopt(entry, standing);
+      this.conflicts.push({ entry, answer, standing });
+      return true;
+    }
+    const { number } = entry;
+    // The answer may have been taken back elsewhere.
+    if (number !== null) await this.sync(entry).catch(() => {});
+    return entry.number !== number;
   }
 
-  /** Look for others' answers when the page comes to the front, and every few seconds while it is there. */
+  /** Forget a conflict that is decided. @param {Entry} entry */
+  dropConflict(entry) {
+    this.conflicts = this.conflicts.filter((conflict) => conflict.entry !== entry);
+  }
+
+  /**
+   * Bring the questions on the page up to what others have answered since.
+   * @param {Entry} [also] although its answer waits
+   */
+  async sync(also) {
+    const { nSent } = this;
+    const params = { after: this.lastSeen, limit: MOST_READ };
+    const { verdicts, last } = await this.api.get(`${this.base}/verdicts`, { params });
+    // What was read while an answer was on its way may be older than the answer: read it next time.
+    const isStale = nSent !== this.nSent || (this.isBusy && !also);
+    if (last <= this.lastSeen || isStale) return;
+    this.lastSeen = last;
+    const changes = standingByQuestion(verdicts).map((change) => this.adoptChange(change, also));
+    if (!changes.includes(true)) return;
+    for (const listener of this.otherListeners) listener();
+    this.notify(true);
+  }
+
+  /**
+   * Show an answer that stands, unless one of this page waits; returns whether it is news.
+   * @param {{item: string, label: string, standing: Verdict | null}} change
+   * @param {Entry} [also] although its answer waits
+   */
+  adoptChange({ item, label, standing }, also) {
+    const entry = this.find(item, label);
+    if (!entry) return true;
+    if (entry.number === (standing?.number ?? null)) return false; // said on this page
+    const isWaiting = this.waiting.some((step) => step.entry === entry);
+    if (entry === also || !isWaiting) adopt(entry, standing);
+    return true;
+  }
+
+  /**
+   * Wait for what is read about questions. What others answer meanwhile is looked at again, since
+   * it may be newer than what was read.
+   * @template T
+   * @param {Promise<T>} request
+   * @returns {Promise<T>}
+   */
+  async read(request) {
+    const { lastSeen } = this;
+    const result = await request;
+    this.lastSeen = Math.min(this.lastSeen, lastSeen);
+    return result;
+  }
+
+  /** Look for others' answers when the page comes to the front, and every few seconds there. */
   follow() {
-    let ended = false;
-    let looking = false;
+    let isEnded = false;
+    let isLooking = false;
     let timer = 0;
     const look = async () => {
-      if (looking || ended) return;
-      looking = true;
+      if (isLooking || isEnded) return;
+      isLooking = true;
       clearTimeout(timer);
       // Without an answer the page stays as it is; what the person does tells of the trouble.
       if (document.visibilityState === "visible") await this.sync().catch(() => {});
-      looking = false;
-      if (!ended) timer = window.setTimeout(look, EVERY);
+      isLooking = false;
+      if (!isEnded) timer = window.setTimeout(look, INTERVAL);
     };
     window.addEventListener("focus", look);
     document.addEventListener("visibilitychange", look);
     look();
     return () => {
-      ended = true;
+      isEnded = true;
       clearTimeout(timer);
       window.removeEventListener("focus", look);
       document.removeEventListener("visibilitychange", look);
@@ -275,52 +381,116 @@ export class Outbox {
     for (const { entry } of this.waiting) entry.answer = entry.saved;
     this.waiting = [];
     this.error = null;
-    this.single = false;
-    this.tell(true);
+    this.sendsSingly = false;
+    this.notify(true);
   }
 
-  /** @param {boolean} [saved] whether something reached the service, or was given up */
-  tell(saved = false) {
-    for (const listener of this.listeners) listener(saved);
+  /** @param {boolean} [isSaved] whether something reached the service, or was given up */
+  notify(isSaved = false) {
+    for (const listener of this.listeners) listener(isSaved);
   }
 }
 
-/** Let a question have the answer that stands, which was not given on this page. @param {Entry} entry @param {Standing | null} standing */
-function accept(entry, standing) {
-  entry.answer = entry.saved = standing ? standing.answer : null;
-  entry.number = standing ? standing.number : null;
-  entry.by = standing ? byWhom(standing, "in another tab") : null;
-}
+/** @param {Step} step */
+const isFirstAnswer = ({ entry, answer }) => answer !== null && entry.number === null;
 
-/** A line for each answer that was refused, and what can be done about it. @param {Outbox} box */
-export function conflictLines(box) {
-  return box.conflicts.map(({ entry, answer, standing }) =>
-    h("div", { class: "notice conflict" },
-      h("p", { class: "break" }, h("strong", null, entry.label), ` for ${entry.item}: answered `, h("strong", null, word(standing.answer)), ` ${byWhom(standing, "in another tab")} meanwhile.`),
-      h("div", { class: "row" },
-        h("button", { type: "button", onclick: () => box.put(entry, answer) }, icon(answer ? "review" : "close"), `${word(answer)} all the same`),
-        h("button", { type: "button", class: "quiet", onclick: () => (box.settle(entry), box.tell()) }, `Leave ${word(standing.answer)}`))));
-}
-
-/** One box for each model, for as long as the page is open. @type {Map<string, Outbox>} */
-const boxes = new Map();
-
-window.addEventListener("beforeunload", (event) => {
-  if ([...boxes.values()].some((box) => box.waiting.length)) event.preventDefault();
+/** @param {Step} step */
+const verdictOf = ({ entry, answer, score, rank }) => ({
+  item: entry.item,
+  label: entry.label,
+  answer,
+  score,
+  rank,
 });
 
-/** @param {Context} context @returns {Outbox} */
-export function outboxOf({ api, model, toast }) {
-  let box = boxes.get(model.id);
-  if (!box) {
-    box = new Outbox(api, model);
-    boxes.set(model.id, box);
-    const mine = box;
-    let told = false;
-    box.listeners.add(() => {
-      if (mine.error && mine.listeners.size === 1 && !told) toast(`An answer was not saved: ${mine.error.message}`, { error: true });
-      told = Boolean(mine.error);
-    });
+/**
+ * Return what stands by now for each question that was answered or taken back.
+ * @param {Verdict[]} verdicts
+ * @returns {{item: string, label: string, standing: Verdict | null}[]}
+ */
+function standingByQuestion(verdicts) {
+  /** @type {Map<string, {item: string, label: string, standing: Verdict | null}>} */
+  const changes = new Map();
+  for (const verdict of verdicts) {
+    const { item, label } = verdict;
+    const question = JSON.stringify([item, label]);
+    const stands = !verdict.undone && !verdict.superseded;
+    if (stands) changes.set(question, { item, label, standing: verdict });
+    else if (!changes.has(question)) changes.set(question, { item, label, standing: null });
   }
-  return box;
+  return [...changes.values()];
+}
+
+/**
+ * Give a question the answer that stands, which was not given on this page.
+ * @param {Entry} entry
+ * @param {Verdict | null} standing
+ */
+function adopt(entry, standing) {
+  entry.answer = standing ? standing.answer : null;
+  entry.saved = entry.answer;
+  entry.number = standing ? standing.number : null;
+  entry.by = standing ? nameOf(standing.who, ELSEWHERE) : null;
+}
+
+/**
+ * Return a line for each answer that was refused, and what can be done about it.
+ * @param {Outbox} outbox
+ */
+export function conflictLines(outbox) {
+  return outbox.conflicts.map((conflict) => conflictLine(outbox, conflict));
+}
+
+/**
+ * @param {Outbox} outbox
+ * @param {Conflict} conflict
+ */
+function conflictLine(outbox, { entry, answer, standing }) {
+  const leave = () => {
+    outbox.dropConflict(entry);
+    outbox.notify();
+  };
+  return h("div.notice.conflict",
+    h("p.break",
+      h("strong", entry.label),
+      ` for ${entry.item}: answered `,
+      h("strong", wordOf(standing.answer)),
+      ` ${nameOf(standing.who, ELSEWHERE)} meanwhile.`,
+    ),
+    h("div.row",
+      h("button", { onclick: () => outbox.put(entry, answer) },
+        iconOf(answer),
+        `${wordOf(answer)} all the same`,
+      ),
+      h("button.quiet", { onclick: leave }, `Leave ${wordOf(standing.answer)}`),
+    ),
+  );
+}
+
+/** One outbox for each model, for as long as the page is open. @type {Map<string, Outbox>} */
+const outboxes = new Map();
+
+window.addEventListener("beforeunload", (event) => {
+  const isWaiting = [...outboxes.values()].some((outbox) => outbox.waiting.length);
+  if (isWaiting) event.preventDefault();
+});
+
+/** Return the outbox of the model in use. @param {Context} context @returns {Outbox} */
+export function outboxOf({ api, model, toast }) {
+  const former = outboxes.get(model.id);
+  if (former) return former;
+  const outbox = new Outbox(api, model);
+  let wasReported = false;
+  // While a view listens it shows the trouble itself.
+  const report = () => {
+    const { error } = outbox;
+    const isAlone = outbox.listeners.size === 1;
+    if (error && isAlone && !wasReported) {
+      toast(`An answer was not saved: ${error.message}`, { error: true });
+    }
+    wasReported = Boolean(error);
+  };
+  outbox.listeners.add(report);
+  outboxes.set(model.id, outbox);
+  return outbox;
 }

@@ -6,23 +6,94 @@
  * wrong is a `Problem` whose `detail` is one sentence for people.
  */
 
+/** @typedef {"seen" | "unseen" | "oov"} Kind */
+/** @typedef {{label: string, probability: number, kind: Kind}} Suggestion */
+/** @typedef {{document: number, labels: string[]}} TagSet a known tag set, and its index */
+/** @typedef {TagSet & {distance: number}} Neighbour */
+/**
+ * A question that the service would like to have answered.
+ * @typedef {{item: string, label: string, probability: number, rank: number, why: string}} Question
+ */
+/**
+ * An answer that the service has.
+ * @typedef {object} Verdict
+ * @property {number} number
+ * @property {string} item
+ * @property {string} label
+ * @property {boolean} answer
+ * @property {string | null} who
+ * @property {string | null} time
+ * @property {number | null} [score] the probability that was shown
+ * @property {boolean} [undone]
+ * @property {boolean} [superseded] by a later answer
+ */
+/**
+ * @typedef {object} Item
+ * @property {string} id
+ * @property {string[]} tags
+ * @property {string} [media] address of its file
+ * @property {string} [thumbnail]
+ * @property {Verdict[]} verdicts
+ * @property {Suggestion[]} suggestions
+ */
+/**
+ * A label in a list.
+ * @typedef {object} Label
+ * @property {string} label
+ * @property {Kind} kind
+ * @property {number} count tag sets that hold it
+ * @property {boolean} blocked
+ * @property {number | null} quality C-MAP on held-out items
+ * @property {number | null} quality_unseen the same, when the label is made unseen
+ * @property {{yes: number, no: number}} verdicts
+ */
+/** @typedef {{words: string[], count: number, documents: number[], example_sets: string[][]}} Sense */
+/**
+ * All that is known of a label.
+ * @typedef {object} LabelFacts
+ * @property {Sense[]} senses
+ * @property {number | null} silhouette how far the senses lie apart
+ * @property {{label: string, share: number}[]} companions
+ * @property {{label: string, alike: number}[]} similar
+ * @property {string[]} aliases
+ * @property {string[]} implies
+ */
+/** @typedef {Label & LabelFacts} LabelCard */
+/**
+ * A version of the model.
+ * @typedef {object} Version
+ * @property {number} number
+ * @property {string} action
+ * @property {string | null} detail
+ * @property {string | null} who
+ * @property {string | null} time
+ * @property {number} n_labels
+ * @property {number} n_documents
+ */
+
 const TOKEN = "polyseme.token";
-const MOST_BLOBS = 500; // pictures and sounds that are held for <img> and <audio>
+const MAX_BLOBS = 500; // pictures and sounds that are held for <img> and <audio>
+const MAX_ATTEMPTS = 4; // of a request that asks for a token
 
 /** An answer that is no success: what the service said, or that it could not be reached. */
 export class Problem extends Error {
-  /** @param {{status?: number, title?: string, detail?: string, standing?: any[]}} said */
-  constructor(said) {
-    super(said.detail || said.title || "Something went wrong.");
+  /** @param {{status?: number, title?: string, detail?: string, standing?: Verdict[] | null}} body */
+  constructor({ status = 0, title, detail, standing }) {
+    super(detail || title || "Something went wrong.");
     this.name = "Problem";
-    this.status = said.status || 0;
+    this.status = status;
     this.detail = this.message;
-    /** Of a conflict: the answers that stand. @type {any[]} */
-    this.standing = said.standing || [];
+    /** Of a conflict: the answers that stand. */
+    this.standing = standing ?? [];
+  }
+
+  /** Whether the service understood the request and refused it. */
+  get isRefusal() {
+    return this.status >= 400 && this.status < 500;
   }
 }
 
-/** @typedef {{params?: Record<string, any>, signal?: AbortSignal, type?: string}} Options */
+/** @typedef {{params?: Record<string, any>, signal?: AbortSignal}} Options */
 
 export class Api {
   constructor() {
@@ -66,7 +137,8 @@ export class Api {
   url(path, params = {}) {
     const url = new URL(path, this.base);
     for (const [key, value] of Object.entries(params)) {
-      if (value !== null && value !== undefined && value !== "") url.searchParams.set(key, String(value));
+      if (value !== null && value !== undefined && value !== "")
+        url.searchParams.set(key, String(value));
     }
     return url.href;
   }
@@ -77,7 +149,7 @@ export class Api {
   }
 
   /**
-   * Objects are sent as JSON; files, forms and bytes as they are.
+   * Objects are sent as JSON; files and forms as they are.
    * @param {string} path @param {any} [body] @param {Options} [options] @returns {Promise<any>}
    */
   async post(path, body, options) {
@@ -108,10 +180,16 @@ export class Api {
     if (!blob) {
       blob = URL.createObjectURL(await (await this.binary(path)).blob());
       this.blobs.set(url, blob);
-      const [[oldest, gone]] = this.blobs;
-      if (this.blobs.size > MOST_BLOBS) (this.blobs.delete(oldest), URL.revokeObjectURL(gone));
+      this.dropOldBlobs();
     }
     return blob;
+  }
+
+  dropOldBlobs() {
+    if (this.blobs.size <= MAX_BLOBS) return;
+    const [[oldestUrl, oldestBlob]] = this.blobs;
+    this.blobs.delete(oldestUrl);
+    URL.revokeObjectURL(oldestBlob);
   }
 
   /**
@@ -119,12 +197,13 @@ export class Api {
    * @returns {Promise<Response>}
    */
   async request(method, path, body, options = {}) {
-    for (let attempt = 0; ; attempt += 1) {
+    for (let attempt = 1; ; attempt += 1) {
       const answer = await this.send(method, path, body, options);
       const version = answer.headers.get("X-Model-Version");
       if (version) this.onVersion(version);
       if (answer.ok) return answer;
-      if (answer.status === 401 && attempt < 3 && (await this.onUnauthorized())) continue;
+      const needsToken = answer.status === 401 && attempt < MAX_ATTEMPTS;
+      if (needsToken && (await this.onUnauthorized())) continue;
       throw await problemOf(answer);
     }
   }
@@ -137,29 +216,33 @@ export class Api {
     /** @type {Record<string, string>} */
     const headers = { Accept: "application/json, application/problem+json, */*" };
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
-    let sent = body;
-    if (options.type) headers["Content-Type"] = options.type;
-    if (body !== undefined && !isRaw(body)) {
-      headers["Content-Type"] = "application/json";
-      sent = JSON.stringify(body);
-    }
+    const isJson = body !== undefined && !isRaw(body);
+    if (isJson) headers["Content-Type"] = "application/json";
+    const content = isJson ? JSON.stringify(body) : body;
+    const { params, signal } = options;
     try {
-      return await fetch(this.url(path, options.params), { method, headers, body: sent, signal: options.signal });
+      return await fetch(this.url(path, params), { method, headers, body: content, signal });
     } catch (error) {
-      if (error instanceof DOMException && error.name === "AbortError") throw error;
-      throw new Problem({ title: "Not reached", detail: "The service cannot be reached; is it still running?" });
+      if (isAbort(error)) throw error;
+      throw new Problem({
+        title: "Not reached",
+        detail: "The service cannot be reached; is it still running?",
+      });
     }
   }
 }
 
-/** A name as a part of an address: browsers take `.` and `..` out, so that a space follows them. @param {string | number} name */
+/**
+ * A name as a part of an address: browsers take `.` and `..` out, so that a space follows them.
+ * @param {string | number} name
+ */
 function addressOf(name) {
   return encodeURIComponent(/^\.{1,2} *$/.test(String(name)) ? `${name} ` : name);
 }
 
 /** @param {any} body */
 function isRaw(body) {
-  return body instanceof Blob || body instanceof FormData || body instanceof ArrayBuffer || ArrayBuffer.isView(body);
+  return body instanceof Blob || body instanceof FormData;
 }
 
 /** @param {Response} answer */
@@ -170,15 +253,11 @@ async function asJson(answer) {
 
 /** @param {Response} answer */
 async function problemOf(answer) {
-  /** @type {any} */
-  let said = {};
-  try {
-    said = await answer.json();
-  } catch {
-    said = { title: answer.statusText };
-  }
-  if (typeof said.detail !== "string") said.detail = said.title || `The service answered ${answer.status}.`;
-  return new Problem({ ...said, status: answer.status });
+  const { status, statusText } = answer;
+  const problem = await answer.json().catch(() => ({ title: statusText }));
+  const isText = typeof problem.detail === "string";
+  const detail = isText ? problem.detail : problem.title || `The service answered ${status}.`;
+  return new Problem({ ...problem, detail, status });
 }
 
 /** Whether an error only says that a newer question replaced this one. @param {any} error */

@@ -7,27 +7,34 @@
  * `{unmount, update(route)}`; `update` is told of a new address within the same view.
  */
 
-import { $, add, clear, h } from "./dom.js";
+import { $, clear, h } from "./dom.js";
 import { Api } from "./api.js";
 import { dialog, empty, failed, field, form, icon, iconButton, loading } from "./parts.js";
+import { attempt, toast } from "./toasts.js";
 
-/** @typedef {{view: string, args: string[], hash: string}} Route */
+/** @typedef {{view: string, args: string[]}} Route */
+/** @typedef {{keys: string, does: string}} Shortcut */
+/** @typedef {{unmount?: () => void, update?: (route: Route) => void}} Mounted */
 /**
+ * What a view works with.
  * @typedef {object} Context
  * @property {Api} api
  * @property {any} model the Model JSON
  * @property {any[]} models all models of the service
  * @property {Route} route
  * @property {(hash: string) => void} navigate
- * @property {(text: string, options?: {undo?: () => void, error?: boolean, seconds?: number}) => void} toast
- * @property {<T>(run: () => Promise<T>) => Promise<T | undefined>} attempt does what a person asked for; what goes wrong is a toast
+ * @property {typeof toast} toast
+ * @property {typeof attempt} attempt
  * @property {Record<string, any>} state shared between views, kept while the page is open
  * @property {(scope: string) => boolean} can whether the person may read, review or admin
  * @property {() => Promise<any>} refreshModel reads the Model JSON again
- * @property {(list: {keys: string, does: string}[]) => void} shortcuts what the view's keys do
+ * @property {(list: Shortcut[]) => void} shortcuts what the view's keys do
  */
 
-/** The views in the order of the tabs: module, title, key. @type {Record<string, {title: string, load: () => Promise<any>}>} */
+/**
+ * The views in the order of the tabs and their keys.
+ * @type {Record<string, {title: string, load: () => Promise<any>}>}
+ */
 const VIEWS = {
   map: { title: "Map", load: () => import("./map.js") },
   ask: { title: "Ask", load: () => import("./ask.js") },
@@ -36,6 +43,7 @@ const VIEWS = {
   model: { title: "Model", load: () => import("./model.js") },
 };
 
+/** @type {Shortcut[]} */
 const SHORTCUTS = [
   { keys: "1 … 5", does: "go to a view" },
   { keys: "/", does: "to the search box" },
@@ -44,7 +52,14 @@ const SHORTCUTS = [
 ];
 
 /** What tests and the curious can read. @type {any} */
-const studio = { ready: false, view: null, model: null, version: null, map: { n: 0, scale: 1, highlighted: 0 }, errors: [] };
+const studio = {
+  ready: false,
+  view: null,
+  model: null,
+  version: null,
+  map: { n: 0, scale: 1, highlighted: 0 },
+  errors: [],
+};
 /** @type {any} */ (window).__studio = studio;
 
 const api = new Api();
@@ -52,18 +67,23 @@ const api = new Api();
 const state = {};
 /** @type {any[]} */
 let models = [];
-/** @type {any} */
+/** @type {Mounted | null} */
 let mounted = null;
 /** @type {any} */
 let context = null;
-/** @type {{keys: string, does: string}[]} */
-let viewKeys = [];
-let turn = 0;
+/** @type {Shortcut[]} */
+let viewShortcuts = [];
+let turn = 0; // of mounting; a view that is ready too late is dropped
+/** @type {Promise<boolean> | null} */
+let tokenDialog = null;
 
-/** @returns {Route} */
-function route() {
-  const [view, ...args] = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decode);
-  return { view: view in VIEWS ? view : "map", args, hash: location.hash };
+/* ------------------------------------------------------------------ the address */
+
+/** Return what the address names. @returns {Route} */
+function readRoute() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/");
+  const [view, ...args] = parts.filter(Boolean).map(decode);
+  return { view: view in VIEWS ? view : "map", args };
 }
 
 /** @param {string} part */
@@ -81,163 +101,60 @@ function navigate(hash) {
   else location.hash = hash;
 }
 
-/** @param {string} text @param {{undo?: () => void, error?: boolean, seconds?: number}} [options] */
-function toast(text, options = {}) {
-  const box = h("div", { class: options.error ? "toast toast-error" : "toast" }, h("span", null, text));
-  const region = $(".toasts");
-  const leave = () => box.remove();
-  if (options.undo) {
-    const undo = options.undo;
-    add(box, h("button", { type: "button", onclick: () => (leave(), undo()) }, "Undo"));
-    // One Undo, for the latest change: that of an earlier one would take the later ones back, too.
-    for (const earlier of region.querySelectorAll(".toast-undo")) earlier.remove();
-    box.classList.add("toast-undo");
+/** Show what the new address names; a dialog was about the former one. */
+function handleHashChange() {
+  if (!context) return;
+  for (const box of document.querySelectorAll("dialog[open]")) {
+    box.dispatchEvent(new Event("cancel", { cancelable: true }));
   }
-  add(box, iconButton("close", "Dismiss", { onclick: leave }));
-  while (region.children.length > 2) region.firstChild.remove();
-  region.append(box);
-  setTimeout(leave, 1000 * (options.seconds || (options.undo || options.error ? 9 : 5)));
+  show();
 }
 
-/** @template T @param {() => Promise<T>} run @returns {Promise<T | undefined>} */
-async function attempt(run) {
-  try {
-    return await run();
-  } catch (error) {
-    toast(/** @type {Error} */ (error).message, { error: true });
-  }
-}
+/* ------------------------------------------------------------------ views */
 
-/** @type {Promise<boolean> | null} */
-let asking = null;
-
-/** One dialog, however many requests wait for the token. */
-function askToken() {
-  asking = asking || dialog(api.token ? "Another token, please" : "A token, please", (close) => {
-    const input = h("input", { type: "password", autocomplete: "off", name: "token", required: true, aria_label: "Token" });
-    return form(() => close(input.value.trim()),
-      h("p", null, api.token ? "The service does not accept this token." : "This service answers only to those who have a token. It is kept until you close this tab."),
-      field("Token", input),
-      h("div", { class: "row end" }, h("button", { class: "primary", type: "submit" }, "Continue")));
-  }).then((token) => {
-    asking = null;
-    if (token) api.token = token;
-    return Boolean(token);
-  });
-  return asking;
-}
-
-function showHelp() {
-  if ($("dialog[open]")) return;
-  const rows = (/** @type {{keys: string, does: string}[]} */ list) =>
-    h("dl", { class: "keys" }, list.map((one) => [h("dt", null, one.keys.split(" ").map((key) => (key === "…" ? " … " : h("kbd", null, key)))), h("dd", null, one.does)]));
-  dialog("Keys", () => h("div", { class: "stack" }, viewKeys.length ? [h("h3", null, VIEWS[studio.view].title), rows(viewKeys), h("h3", null, "Everywhere")] : null, rows(SHORTCUTS)));
-}
-
-/** @param {any} event */
-function onKey(event) {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
-  if (event.target.closest("input, textarea, select, [contenteditable]")) return;
-  if (event.key === "?") showHelp();
-  else if (event.key === "/") {
-    const field = $("main [data-search]");
-    if (!field) return;
-    field.focus();
-  } else if (/^[1-5]$/.test(event.key)) navigate(`#/${Object.keys(VIEWS)[Number(event.key) - 1]}`);
-  else return;
-  event.preventDefault();
-}
-
-function drawTabs() {
-  const here = route().view;
-  clear(
-    $("nav.tabs"),
-    Object.entries(VIEWS).map(([name, view]) =>
-      h("a", { href: `#/${name}`, aria_current: name === here ? "page" : null }, icon(name), h("span", null, view.title)),
-    ),
-  );
-}
-
-function drawEnd() {
-  const ids = models.map((one) => one.id);
-  const chooser =
-    ids.length > 1
-      ? h("select", { class: "model-choice", aria_label: "Model", onchange: (/** @type {any} */ event) => choose(event.target.value) },
-          ids.map((id) => h("option", { value: id, selected: id === api.modelId }, id)))
-      : h("span", { class: "model-name", title: "The model that answers" }, ids[0] || "");
-  clear($(".bar-end"), chooser, iconButton("help", "Keys", { onclick: showHelp }));
-}
-
-/** @param {string} id */
-function choose(id) {
-  const url = new URL(location.href);
-  url.searchParams.set("model", id);
-  url.hash = `#/${route().view}`;
-  history.replaceState(null, "", url);
-  for (const key of Object.keys(state)) delete state[key];
-  use(id);
-  show(true);
-}
-
-/** @param {string} id */
-function use(id) {
-  const model = models.find((one) => one.id === id) || models[0];
-  api.modelId = model.id;
-  context = {
-    api, model, models, state, navigate, toast, attempt,
-    route: route(),
-    can: (/** @type {string} */ scope) => context.model.scopes.includes(scope),
-    shortcuts: (/** @type {any} */ list) => (viewKeys = list),
-    refreshModel: async () => {
-      const fresh = await api.get(api.model());
-      models = models.map((one) => (one.id === fresh.id ? fresh : one));
-      if (context.model.id === fresh.id) context.model = fresh;
-      context.models = models;
-      studio.version = fresh.version;
-      return fresh;
-    },
-  };
-  studio.model = model.id;
-  studio.version = model.version;
-}
-
-/** @param {boolean} [anew] mount again although the view is the same */
-async function show(anew = false) {
-  const here = route();
-  const same = !anew && mounted && studio.view === here.view;
-  context.route = here;
+/**
+ * Show what the address names.
+ * @param {boolean} [isNew] mount again although the view is the same
+ */
+async function show(isNew = false) {
+  const route = readRoute();
+  const isSame = !isNew && studio.view === route.view;
+  context.route = route;
   drawTabs();
-  if (same && mounted.update) return mounted.update(here);
-  turn += 1;
-  const mine = turn;
+  if (isSame && mounted?.update) return mounted.update(route);
   leave();
-  studio.view = here.view;
+  turn += 1;
+  studio.view = route.view;
+  viewShortcuts = [];
   setReady(false);
-  viewKeys = [];
-  document.title = `${VIEWS[here.view].title} · polyseme studio`;
-  const root = h("div", { class: `view view-${here.view}` }, loading());
+  document.title = `${VIEWS[route.view].title} · polyseme studio`;
+  const root = h("div.view", { class: `view-${route.view}` }, loading());
   clear($("main"), root);
+  await mountView(route.view, root, turn);
+}
+
+/**
+ * @param {string} name
+ * @param {HTMLElement} root
+ * @param {number} ownTurn
+ */
+async function mountView(name, root, ownTurn) {
   try {
-    const view = await VIEWS[here.view].load();
-    if (mine !== turn) return;
+    const view = await VIEWS[name].load();
+    if (ownTurn !== turn) return;
     clear(root);
     const result = await view.mount(root, context);
-    const one = typeof result === "function" ? { unmount: result } : result || {};
-    if (mine !== turn) one.unmount?.();
-    else mounted = one;
+    const mounting = typeof result === "function" ? { unmount: result } : result || {};
+    if (ownTurn === turn) mounted = mounting;
+    else mounting.unmount?.();
   } catch (error) {
-    if (mine !== turn) return;
+    if (ownTurn !== turn) return;
     studio.errors.push(String(error));
-    clear(root, failed(error, () => show(true)));
+    clear(root,
+      failed(error, () => show(true)),
+    );
   }
   setReady(true);
-}
-
-/** Tests wait for `html[data-ready="map"]`. @param {boolean} ready */
-function setReady(ready) {
-  studio.ready = ready;
-  if (ready) document.documentElement.dataset.ready = studio.view || "none";
-  else delete document.documentElement.dataset.ready;
 }
 
 function leave() {
@@ -245,34 +162,217 @@ function leave() {
   mounted = null;
 }
 
+/** Tests wait for `html[data-ready="map"]`. @param {boolean} isReady */
+function setReady(isReady) {
+  const { dataset } = document.documentElement;
+  studio.ready = isReady;
+  if (isReady) dataset.ready = studio.view || "none";
+  else delete dataset.ready;
+}
+
+/* ------------------------------------------------------------------ models */
+
+/** Choose another model; what views remember is of the former one. @param {string} id */
+function chooseModel(id) {
+  const url = new URL(location.href);
+  url.searchParams.set("model", id);
+  url.hash = `#/${readRoute().view}`;
+  history.replaceState(null, "", url);
+  for (const key of Object.keys(state)) delete state[key];
+  useModel(id);
+  show(true);
+}
+
+/** @param {string} id */
+function useModel(id) {
+  const model = models.find((candidate) => candidate.id === id) || models[0];
+  api.modelId = model.id;
+  studio.model = model.id;
+  studio.version = model.version;
+  context = {
+    api,
+    model,
+    models,
+    state,
+    navigate,
+    toast,
+    attempt,
+    refreshModel,
+    route: readRoute(),
+    can: (/** @type {string} */ scope) => context.model.scopes.includes(scope),
+    shortcuts: (/** @type {Shortcut[]} */ list) => {
+      viewShortcuts = list;
+    },
+  };
+}
+
+async function refreshModel() {
+  const fresh = await api.get(api.model());
+  models = models.map((model) => (model.id === fresh.id ? fresh : model));
+  context.models = models;
+  if (context.model.id === fresh.id) context.model = fresh;
+  studio.version = fresh.version;
+  return fresh;
+}
+
+/* ------------------------------------------------------------------ the bar */
+
+function drawTabs() {
+  const { view } = readRoute();
+  const tabs = Object.entries(VIEWS).map(([name, { title }]) => {
+    const props = { href: `#/${name}`, aria_current: name === view ? "page" : null };
+    return h("a", props, icon(name), h("span", title));
+  });
+  clear($("nav.tabs"), tabs);
+}
+
+function drawBarEnd() {
+  const help = iconButton("help", "Keys", { onclick: showHelp });
+  clear($(".bar-end"), models.length > 1 ? modelChoice() : modelName(), help);
+}
+
+function modelName() {
+  return h("span.model-name", { title: "The model that answers" }, models[0]?.id || "");
+}
+
+function modelChoice() {
+  const options = models.map(({ id }) =>
+    h("option", { value: id, selected: id === api.modelId }, id),
+  );
+  const onchange = (/** @type {any} */ event) => chooseModel(event.target.value);
+  return h("select.model-choice", { aria_label: "Model", onchange }, options);
+}
+
+/* ------------------------------------------------------------------ keys */
+
+/** @param {any} event */
+function handleKey(event) {
+  const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
+  if (event.defaultPrevented || hasModifier || $("dialog[open]")) return;
+  if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+  const run = actionOf(event.key);
+  if (!run) return;
+  run();
+  event.preventDefault();
+}
+
+/**
+ * What a key does everywhere, if anything.
+ * @param {string} key
+ * @returns {(() => void) | undefined}
+ */
+function actionOf(key) {
+  const searchField = $("main [data-search]");
+  const view = Object.keys(VIEWS)[Number(key) - 1];
+  if (key === "?") return showHelp;
+  if (key === "/" && searchField) return () => searchField.focus();
+  if (view) return () => navigate(`#/${view}`);
+}
+
+function showHelp() {
+  if ($("dialog[open]")) return;
+  const isOwn = viewShortcuts.length > 0;
+  dialog("Keys", () =>
+    h("div.stack",
+      isOwn && [h("h3", VIEWS[studio.view].title), shortcutList(viewShortcuts)],
+      isOwn && h("h3", "Everywhere"),
+      shortcutList(SHORTCUTS),
+    ),
+  );
+}
+
+/** @param {Shortcut[]} shortcuts */
+function shortcutList(shortcuts) {
+  const rows = shortcuts.map(({ keys, does }) => [
+    h("dt", keys.split(" ").map(keyCap)),
+    h("dd", does),
+  ]);
+  return h("dl.keys", rows);
+}
+
+/** @param {string} key */
+const keyCap = (key) => (key === "…" ? " … " : h("kbd", key));
+
+/* ------------------------------------------------------------------ the token */
+
+/** Ask for a token, in one dialog, however many requests wait for it. */
+function askToken() {
+  tokenDialog ??= openTokenDialog().finally(() => {
+    tokenDialog = null;
+  });
+  return tokenDialog;
+}
+
+/** @returns {Promise<boolean>} whether there is a token to try */
+async function openTokenDialog() {
+  const title = api.token ? "Another token, please" : "A token, please";
+  const text = api.token
+    ? "The service does not accept this token."
+    : "This service needs a token. It is kept until you close this tab.";
+  const token = await dialog(title, (close) => tokenForm(text, close));
+  if (token) api.token = token;
+  return Boolean(token);
+}
+
+/**
+ * @param {string} text
+ * @param {(token: string) => void} close
+ */
+function tokenForm(text, close) {
+  const input = h("input", {
+    type: "password",
+    autocomplete: "off",
+    name: "token",
+    required: true,
+    aria_label: "Token",
+  });
+  return form(
+    () => close(input.value.trim()),
+    h("p", text),
+    field("Token", input),
+    h("div.row.end", h("button.primary", { type: "submit" }, "Continue")),
+  );
+}
+
+/* ------------------------------------------------------------------ the start */
+
 async function start() {
   const main = $("main");
   clear(main, loading());
   drawTabs();
   try {
-    models = (await api.get("models")).models;
+    const answer = await api.get("models");
+    models = answer.models;
   } catch (error) {
     clear(main, failed(error, start));
     return;
   }
-  drawEnd();
   if (!models.length) {
-    clear(main, empty("No model yet", "Fit one with “polyseme fit”, and start the service with its folder."));
+    drawBarEnd();
+    clear(main, noModel());
     setReady(true);
     return;
   }
-  use(new URL(location.href).searchParams.get("model") || models[0].id);
-  drawEnd();
+  useModel(new URL(location.href).searchParams.get("model") || models[0].id);
+  drawBarEnd();
   show();
+}
+
+function noModel() {
+  const text = "Fit one with “polyseme fit”, and start the service with its folder.";
+  return empty("No model yet", text);
 }
 
 api.onUnauthorized = askToken;
 api.onVersion = (/** @type {string} */ version) => {
   studio.version = version;
 };
-window.addEventListener("hashchange", () => context && show());
-window.addEventListener("keydown", onKey);
-$(".skip").addEventListener("click", (/** @type {Event} */ event) => (event.preventDefault(), $("main").focus()));
+window.addEventListener("hashchange", handleHashChange);
+window.addEventListener("keydown", handleKey);
 window.addEventListener("error", (event) => studio.errors.push(String(event.message)));
 window.addEventListener("unhandledrejection", (event) => studio.errors.push(String(event.reason)));
+$(".skip").addEventListener("click", (/** @type {Event} */ event) => {
+  event.preventDefault();
+  $("main").focus();
+});
 start();

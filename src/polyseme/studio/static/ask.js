@@ -8,17 +8,42 @@
 
 import { clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
-import { bar, empty, failed, iconButton, kindBadge, kindLegend, loading, percent, probabilityText } from "./parts.js";
-import { chipBox } from "./chips.js";
-import { intake } from "./intake.js";
-import { landing } from "./landing.js";
+import { bar, empty, failed, iconButton, kindBadge, kindLegend, loading } from "./parts.js";
+import { percent, probabilityText } from "./parts.js";
+import { ChipBox } from "./chips.js";
+import { Intake } from "./intake.js";
+import { Landing } from "./landing.js";
 import { evidenceOf } from "./evidence.js";
-import { to } from "./cards.js";
+import { hashOf } from "./cards.js";
+
+/** @typedef {import("./api.js").Neighbour} Neighbour */
+/** @typedef {import("./api.js").Suggestion} Suggestion */
+/** @typedef {import("./app.js").Context} Context */
+/** @typedef {import("./app.js").Route} Route */
+/**
+ * What tags are asked for.
+ * @typedef {{tags: string[], file?: File, features?: number[], item?: string, precision: number}} Query
+ */
+/** @typedef {{suggestions: Suggestion[], unknown_tags: string[], place: {x: number, y: number} | null}} Answer */
 
 const SHOWN = 15; // tags when no precision is asked for
-const MOST = 50; // tags when one is
+const MAX_PRECISE = 50; // tags when one is
+const COMPLETIONS = 6;
+const NEIGHBOURS = 6;
+const KEYS = [
+  { keys: "/", does: "to the tag box" },
+  { keys: "Enter", does: "take the tag" },
+  { keys: "Backspace", does: "take the last tag away" },
+];
+const INTROS = /** @type {Record<string, string>} */ ({
+  image: "Give a picture, some of its tags, or both.",
+  audio: "Give a sound, some of its tags, or both.",
+});
 
-/** @param {HTMLElement} root @param {import("./app.js").Context} context */
+/**
+ * @param {HTMLElement} root
+ * @param {Context} context
+ */
 export function mount(root, context) {
   const view = new AskView(root, context);
   view.update(context.route);
@@ -26,270 +51,415 @@ export function mount(root, context) {
 }
 
 class AskView {
-  /** @param {HTMLElement} root @param {import("./app.js").Context} context */
+  /**
+   * @param {HTMLElement} root
+   * @param {Context} context
+   */
   constructor(root, context) {
     this.context = context;
-    /** @type {{tags: string[], file?: File, features?: number[], item?: string, precision: number}} */
-    this.given = context.state.ask = context.state.ask || { tags: [], precision: 0 };
-    this.asked = new AbortController();
+    /** @type {Query} */
+    this.query = context.state.ask ??= { tags: [], precision: 0 };
+    this.control = new AbortController();
     this.hook = /** @type {any} */ (window).__studio;
     this.hook.ask = { suggestions: [], unknown: [], place: null, busy: false };
-    this.later = debounce(() => this.ask(), 180);
-    this.chips = chipBox({ api: context.api, tags: this.given.tags, change: (tags) => this.change({ tags }) });
-    this.intake = intake({
+    this.askSoon = debounce(() => this.ask(), 180);
+    this.chips = new ChipBox({
+      api: context.api,
+      tags: this.query.tags,
+      change: (tags) => this.change({ tags }),
+    });
+    this.intake = new Intake({
       model: context.model,
       area: root,
-      take: (one) => this.change({ file: one.file, features: one.features, item: undefined }),
+      take: ({ file, features }) => this.change({ file, features, item: undefined }),
       complain: (text) => context.toast(text, { error: true }),
     });
-    this.more = h("div", { class: "also", hidden: true });
-    this.slider = h("input", { type: "range", min: "0", max: "95", step: "5", aria_label: "Precision", oninput: () => this.slide(Number(this.slider.value)) });
-    this.slider.value = String(this.given.precision);
-    this.promise = h("p", { class: "muted small", role: "status" });
-    this.level = h("output", { class: "level" });
-    this.results = h("section", { class: "results", aria_label: "Suggested tags" });
-    this.status = h("p", { class: "sr", role: "status" });
-    this.landing = landing(context);
-    this.own = this.given.tags.join("/");
+    this.completions = h("div.also", { hidden: true });
+    this.slider = h("input", {
+      type: "range",
+      min: "0",
+      max: "95",
+      step: "5",
+      aria_label: "Precision",
+      oninput: () => this.setPrecision(Number(this.slider.value)),
+    });
+    this.slider.value = String(this.query.precision);
+    this.promise = h("p.muted.small", { role: "status" });
+    this.level = h("output.level");
+    this.results = h("section.results", { aria_label: "Suggested tags" });
+    this.status = h("p.sr", { role: "status" });
+    this.landing = new Landing(context);
+    /** The tags that this page put in the address. */
+    this.tagsInAddress = this.query.tags.join("/");
     this.compose(root);
-    context.shortcuts([
-      { keys: "/", does: "to the tag box" },
-      { keys: "Enter", does: "take the tag" },
-      { keys: "Backspace", does: "take the last tag away" },
-    ]);
-  }
-
-  /** @param {HTMLElement} root */
-  compose(root) {
-    this.intake.show(this.given);
-    clear(root, h("div", { class: "page ask" },
-      h("div", { class: "ask-in" },
-        h("header", null, h("h1", { class: "headword" }, "Which tags does it have?"), h("p", { class: "muted" }, this.intro())),
-        h("div", { class: "stack" }, this.chips.element, this.more),
-        this.intake.element,
-        h("div", { class: "precision" }, h("div", { class: "row between" }, h("h2", { class: "minor" }, "Precision"), this.level), this.slider, this.promise)),
-      h("div", { class: "ask-out" }, this.status, this.results, this.landing.element)));
-    this.sayPrecision();
-  }
-
-  intro() {
-    const { media } = this.context.model;
-    return media === "image" ? "Give a picture, some of its tags, or both." : media === "audio" ? "Give a sound, some of its tags, or both." : "Give some of its tags, a row of numbers, or both.";
+    context.shortcuts(KEYS);
   }
 
   unmount() {
-    this.asked.abort();
-    this.later.cancel();
+    this.control.abort();
+    this.askSoon.cancel();
     this.intake.dispose();
     this.landing.dispose();
   }
 
-  /** @param {import("./app.js").Route} route */
+  /** @param {HTMLElement} root */
+  compose(root) {
+    const { media } = this.context.model;
+    const intro = INTROS[media] || "Give some of its tags, a row of numbers, or both.";
+    this.intake.show(this.query);
+    clear(root,
+      h("div.page.ask",
+        h("div.ask-in",
+          h("header", h("h1.headword", "Which tags does it have?"), h("p.muted", intro)),
+          h("div.stack", this.chips.element, this.completions),
+          this.intake.element,
+          h("div.precision",
+            h("div.row.between", h("h2.minor", "Precision"), this.level),
+            this.slider,
+            this.promise,
+          ),
+        ),
+        h("div.ask-out", this.status, this.results, this.landing.element),
+      ),
+    );
+    this.drawPrecision();
+  }
+
+  /* ---- the query ---- */
+
+  /** @param {Route} route */
   update(route) {
-    const [what, ...values] = route.args;
-    if (what === "tags" && values.length) {
-      this.chips.set(values, true);
-      this.given.tags = values;
-      if (values.join("/") !== this.own) this.clearThing();
-    } else if (what === "item" && values.length) {
-      Object.assign(this.given, { item: values.join("/"), file: undefined, features: undefined });
-      this.intake.show(this.given);
-      this.picture(values.join("/"));
-    }
+    const [kind, ...values] = route.args;
+    const value = values.join("/");
+    if (kind === "tags" && value) this.takeTags(values);
+    if (kind === "item" && value) this.takeItem(value);
     this.ask();
   }
 
+  /** @param {string[]} tags of the address */
+  takeTags(tags) {
+    this.chips.set(tags, true);
+    this.query.tags = tags;
+    if (tags.join("/") === this.tagsInAddress) return;
+    Object.assign(this.query, { file: undefined, features: undefined, item: undefined });
+    this.intake.show(this.query);
+  }
+
+  /** @param {string} item */
+  takeItem(item) {
+    Object.assign(this.query, { item, file: undefined, features: undefined });
+    this.intake.show(this.query);
+    this.showMedium(item);
+  }
+
   /** Show an item's picture, or let it be heard. @param {string} item */
-  async picture(item) {
+  async showMedium(item) {
     const { api, model } = this.context;
-    if (!model.collection?.has_media) return;
+    const { collection } = model;
+    if (!collection?.has_media) return;
+    const path = api.model("media", item);
+    const isImage = collection.media === "image";
     try {
-      const path = api.model("media", item);
-      this.intake.picture(await api.media(model.collection.media === "image" ? `${path}?size=512` : path), model.collection.media);
+      const url = await api.media(isImage ? `${path}?size=512` : path);
+      this.intake.showMedium(url, collection.media);
     } catch {
-      // the name of the item is shown already
+      // The name of the item is shown already.
     }
   }
 
-  clearThing() {
-    Object.assign(this.given, { file: undefined, features: undefined, item: undefined });
-    this.intake.show(this.given);
+  /** @param {Partial<Query>} fields */
+  change(fields) {
+    Object.assign(this.query, fields);
+    const { tags } = this.query;
+    const path = tags.map(encodeURIComponent).join("/");
+    this.tagsInAddress = tags.join("/");
+    history.replaceState(null, "", path ? `#/ask/tags/${path}` : "#/ask");
+    this.askSoon();
   }
 
-  /** @param {any} what */
-  change(what) {
-    Object.assign(this.given, what);
-    this.own = this.given.tags.join("/");
-    const hash = this.own ? `#/ask/tags/${this.given.tags.map(encodeURIComponent).join("/")}` : "#/ask";
-    history.replaceState(null, "", hash);
-    this.later();
+  /** Whether an item is given, and not tags alone. */
+  get hasItem() {
+    const { file, features, item } = this.query;
+    return Boolean(file || features || item);
   }
 
-  /** Whether a precision can be asked for: it is promised of items, not of tags alone. */
-  get precise() {
-    return Boolean(this.given.file || this.given.features || this.given.item);
+  /** The precision that is asked for, from 0 to 1; only items can be promised one. */
+  get precision() {
+    return this.hasItem ? this.query.precision / 100 : 0;
   }
 
-  /** @param {number} precision */
-  slide(precision) {
-    this.given.precision = precision;
-    this.sayPrecision();
-    this.later();
+  /** @param {number} percentage */
+  setPrecision(percentage) {
+    this.query.precision = percentage;
+    this.drawPrecision();
+    this.askSoon();
   }
 
-  sayPrecision() {
-    const { model } = this.context;
-    const p = this.precise ? this.given.precision / 100 : 0;
-    const most = model.quality?.highest_precision_unseen ?? null;
-    const others = model.kinds.unseen + model.kinds.oov > 0;
-    let text = `The ${SHOWN} likeliest tags are shown.`;
-    if (p) text = `Of the tags shown, ${percent(p)} should be true.`;
-    if (!this.precise) text += " A precision can be promised of an item, not of tags alone.";
-    if (p && others && most === 0) text += " Unseen tags are left out: nothing can be promised of them.";
-    else if (p && others && most !== null && p > most) text += ` Unseen tags are left out: no more than ${percent(most)} can be promised of them.`;
-    this.promise.textContent = text;
-    this.slider.disabled = !this.precise;
-    this.level.textContent = p ? percent(p) : "not asked";
-    this.slider.setAttribute("aria-valuetext", p ? percent(p) : "not asked");
+  drawPrecision() {
+    const level = this.precision ? percent(this.precision) : "not asked";
+    this.promise.textContent = this.promiseSentences().join(" ");
+    this.slider.disabled = !this.hasItem;
+    this.level.textContent = level;
+    this.slider.setAttribute("aria-valuetext", level);
   }
 
-  get something() {
-    return this.given.tags.length > 0 || this.given.file || this.given.features || this.given.item;
+  promiseSentences() {
+    const { kinds, quality } = this.context.model;
+    const { precision } = this;
+    const shown = `The ${SHOWN} likeliest tags are shown.`;
+    if (!this.hasItem)
+      return [shown, "A precision can be promised for an item, not for tags alone."];
+    if (!precision) return [shown];
+    const promise = `Of the tags shown, ${percent(precision)} should be true.`;
+    const highest = quality?.highest_precision_unseen ?? null;
+    const hasUnseen = kinds.unseen + kinds.oov > 0;
+    if (!hasUnseen || highest === null || precision <= highest) return [promise];
+    const limit = highest ? `no more than ${percent(highest)}` : "no precision";
+    return [promise, `Unseen tags are left out: the model can promise ${limit} for them.`];
   }
 
-  /** The body of a question about what was given. @param {Record<string, any>} more */
-  body(more) {
-    const { tags, file, features, item } = this.given;
-    const all = { tags, features, item, ...more };
-    if (!file) return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null && !(Array.isArray(value) && !value.length)));
+  /**
+   * Return the body of a request about what is given.
+   * @param {Record<string, any>} options
+   */
+  body(options) {
+    const { tags, file, features, item } = this.query;
+    if (!file) {
+      const fields = Object.entries({ features, item, ...options }).filter(hasValue);
+      return Object.fromEntries(tags.length ? [["tags", tags], ...fields] : fields);
+    }
     const form = new FormData();
     form.append("file", file);
     for (const tag of tags) form.append("tags", tag);
-    for (const [key, value] of Object.entries(more)) if (value !== undefined && value !== null) form.append(key, String(value));
+    for (const [name, value] of Object.entries(options).filter(hasValue)) {
+      form.append(name, String(value));
+    }
     return form;
   }
 
+  /* ---- the answer ---- */
+
   async ask() {
-    this.later.cancel();
-    this.asked.abort();
-    this.asked = new AbortController();
-    const { signal } = this.asked;
-    if (!this.something) return this.nothing();
-    const { api } = this.context;
-    this.hook.ask.busy = true;
-    this.results.setAttribute("aria-busy", "true");
+    this.askSoon.cancel();
+    this.control.abort();
+    this.control = new AbortController();
+    const { signal } = this.control;
+    this.drawPrecision();
+    if (!this.query.tags.length && !this.hasItem) return this.showNothing();
+    this.setBusy(true);
     if (!this.results.querySelector(".ranking")) clear(this.results, loading("Ranking tags…"));
-    this.sayPrecision();
-    const precision = this.precise && this.given.precision ? this.given.precision / 100 : undefined;
     try {
-      const [answer] = await Promise.all([
-        api.post(api.model("suggest"), this.body({ k: precision ? MOST : SHOWN + this.given.tags.length, precision }), { params: { place: true }, signal }),
-        this.complete(signal),
-      ]);
+      const [answer] = await Promise.all([this.readSuggestions(signal), this.complete(signal)]);
       if (signal.aborted) return;
       this.show(answer);
-      this.where(answer, signal);
+      this.showPlace(answer, signal);
     } catch (error) {
       if (isAbort(error) || signal.aborted) return;
-      clear(this.results, failed(error, () => this.ask()));
+      clear(this.results,
+        failed(error, () => this.ask()),
+      );
       this.landing.show(null, [], "");
     } finally {
-      if (!signal.aborted) {
-        this.hook.ask.busy = false;
-        this.results.removeAttribute("aria-busy");
-      }
+      if (!signal.aborted) this.setBusy(false);
     }
   }
 
-  /** Tags that go with those given. @param {AbortSignal} signal */
+  /** @param {boolean} isBusy */
+  setBusy(isBusy) {
+    this.hook.ask.busy = isBusy;
+    if (isBusy) this.results.setAttribute("aria-busy", "true");
+    else this.results.removeAttribute("aria-busy");
+  }
+
+  /** @param {AbortSignal} signal @returns {Promise<Answer>} */
+  readSuggestions(signal) {
+    const { api } = this.context;
+    const precision = this.precision || undefined;
+    const k = precision ? MAX_PRECISE : SHOWN + this.query.tags.length;
+    return api.post(api.model("suggest"), this.body({ k, precision }), {
+      params: { place: true },
+      signal,
+    });
+  }
+
+  /** Show tags that go with those given. @param {AbortSignal} signal */
   async complete(signal) {
-    const { api } = this.context;
-    const { tags } = this.given;
-    this.more.hidden = !tags.length;
-    if (!tags.length) return clear(this.more);
-    /** @type {any[]} */
-    let found = [];
-    try {
-      found = (await api.post(api.model("complete"), { tags, k: 6 }, { signal })).suggestions.slice(0, 6);
-    } catch (error) {
-      if (isAbort(error)) return;
-    }
+    const { tags } = this.query;
+    const suggestions = tags.length ? await this.readCompletions(tags, signal) : [];
     if (signal.aborted) return;
-    this.more.hidden = !found.length;
-    clear(this.more, h("h2", { class: "minor" }, "Also complete"), h("div", { class: "chips" }, found.map((one) =>
-      h("button", { type: "button", class: "chip chip-add", aria_label: `Add ${one.label}`, title: `${probabilityText(one.probability)}, ${one.kind}`, onclick: () => this.chips.put([one.label]) }, `+ ${one.label}`))));
+    const chips = suggestions.map((suggestion) => this.completionChip(suggestion));
+    this.completions.hidden = !chips.length;
+    clear(this.completions, h("h2.minor", "Often together with these"), h("div.chips", chips));
   }
 
-  nothing() {
-    this.sayPrecision();
-    clear(this.more);
-    this.more.hidden = true;
-    this.landing.show(null, [], "");
-    this.results.removeAttribute("aria-busy");
-    clear(this.results, empty("Nothing asked yet", "Type one or two tags and see what goes with them; the answer changes as you type.", h("button", { type: "button", onclick: () => this.context.attempt(() => this.example()) }, "Show an example")));
-  }
-
-  async example() {
-    const { api } = this.context;
-    const { labels } = await api.get(api.model("labels"), { params: { limit: 12, order: "count" } });
-    if (labels.length) this.chips.put([labels[Math.min(labels.length - 1, 3)].label]);
-  }
-
-  /** @param {any} answer */
-  show(answer) {
-    const given = new Set(this.given.tags.map((tag) => tag.toLowerCase()));
-    const found = answer.suggestions.filter((/** @type {any} */ one) => !given.has(one.label.toLowerCase()));
-    const unknown = answer.unknown_tags;
-    this.chips.mark(unknown);
-    this.status.textContent = found.length ? `Likeliest: ${found.slice(0, 3).map((/** @type {any} */ one) => `${one.label} ${probabilityText(one.probability)}`).join(", ")}` : "No tag is sure enough.";
-    this.hook.ask = { suggestions: found, unknown, place: answer.place, busy: false };
-    clear(this.results,
-      h("header", null, h("h2", null, "Suggested tags"), h("p", { class: "muted small" }, "with the probability of each")),
-      unknown.length ? h("p", { class: "muted small" }, `No known tag set holds ${unknown.map((/** @type {string} */ tag) => `“${tag}”`).join(", ")}, so ${unknown.length > 1 ? "they say" : "it says"} nothing here.`) : null,
-      found.length ? [h("ol", { class: "ranking" }, found.map((/** @type {any} */ one) => this.row(one))), kindLegend(found.map((/** @type {any} */ one) => one.kind))] : empty("No tag is sure enough", "Ask for less precision to see more."));
-  }
-
-  /** @param {any} one */
-  row(one) {
-    const why = h("div", { class: "why", hidden: true });
-    const because = h("button", { type: "button", class: "quiet", aria_expanded: "false", aria_label: `Because: why ${one.label}?`, onclick: () => this.because(one.label, because, why) }, "because…");
-    return h("li", null,
-      h("div", { class: "rank-row" },
-        h("span", { class: "rank-label" }, h("a", { href: to("map/label", one.label) }, one.label), kindBadge(one.kind)),
-        bar(one.probability),
-        h("span", { class: "rank-p" }, probabilityText(one.probability)),
-        because,
-        iconButton("plus", `Add ${one.label} to the tags`, { onclick: () => this.chips.put([one.label]) })),
-      why);
-  }
-
-  /** @param {string} label @param {HTMLElement} button @param {HTMLElement} why */
-  async because(label, button, why) {
-    const open = why.hidden;
-    why.hidden = !open;
-    button.setAttribute("aria-expanded", String(open));
-    if (!open) return;
-    clear(why, loading("Adding up the evidence…"));
+  /**
+   * @param {string[]} tags
+   * @param {AbortSignal} signal
+   * @returns {Promise<Suggestion[]>} none where the service does not answer
+   */
+  async readCompletions(tags, signal) {
     const { api } = this.context;
     try {
-      clear(why, evidenceOf(await api.post(api.model("explain"), this.body({ label, k: 5 }))));
+      const body = { tags, k: COMPLETIONS };
+      const { suggestions } = await api.post(api.model("complete"), body, { signal });
+      return suggestions.slice(0, COMPLETIONS);
+    } catch {
+      return [];
+    }
+  }
+
+  /** @param {Suggestion} suggestion */
+  completionChip({ label, probability, kind }) {
+    return h("button.chip.chip-add",
+      {
+        aria_label: `Add ${label}`,
+        title: `${probabilityText(probability)}, ${kind}`,
+        onclick: () => this.chips.add([label]),
+      },
+      `+ ${label}`,
+    );
+  }
+
+  showNothing() {
+    const example = () => this.context.attempt(() => this.showExample());
+    clear(this.completions);
+    this.completions.hidden = true;
+    this.landing.show(null, [], "");
+    this.setBusy(false);
+    clear(this.results,
+      empty(
+        "Nothing asked yet",
+        "Type one or two tags and see what goes with them; the answer changes as you type.",
+        h("button", { onclick: example }, "Show an example"),
+      ),
+    );
+  }
+
+  /** Ask with a frequent tag. */
+  async showExample() {
+    const { api } = this.context;
+    const params = { limit: 4, order: "count" };
+    const { labels } = await api.get(api.model("labels"), { params });
+    if (labels.length) this.chips.add([labels[labels.length - 1].label]);
+  }
+
+  /** @param {Answer} answer */
+  show({ suggestions, unknown_tags: unknown, place }) {
+    const given = new Set(this.query.tags.map((tag) => tag.toLowerCase()));
+    const others = suggestions.filter(({ label }) => !given.has(label.toLowerCase()));
+    this.chips.mark(unknown);
+    this.status.textContent = summaryOf(others);
+    this.hook.ask = { suggestions: others, unknown, place, busy: false };
+    clear(this.results,
+      h("header", h("h2", "Suggested tags"), h("p.muted.small", "with the probability of each")),
+      unknown.length > 0 && h("p.muted.small", unknownSentence(unknown)),
+      others.length ? this.ranking(others) : noTag(),
+    );
+  }
+
+  /** @param {Suggestion[]} suggestions */
+  ranking(suggestions) {
+    const rows = suggestions.map((suggestion) => this.makeRow(suggestion));
+    return [h("ol.ranking", rows), kindLegend(suggestions.map(({ kind }) => kind))];
+  }
+
+  /** @param {Suggestion} suggestion */
+  makeRow({ label, probability, kind }) {
+    const why = h("div.why", { hidden: true });
+    const because = h("button.quiet",
+      {
+        aria_expanded: "false",
+        aria_label: `Because: why ${label}?`,
+        onclick: () => this.toggleWhy(label, because, why),
+      },
+      "because…",
+    );
+    const plus = iconButton("plus", `Add ${label} to the tags`, {
+      onclick: () => this.chips.add([label]),
+    });
+    return h("li",
+      h("div.rank-row",
+        h("span.rank-label",
+          h("a", { href: hashOf("map/label", label) }, label),
+          kind !== "seen" && kindBadge(kind),
+        ),
+        bar(probability),
+        h("span.rank-p", probabilityText(probability)),
+        because,
+        plus,
+      ),
+      why,
+    );
+  }
+
+  /**
+   * @param {string} label
+   * @param {HTMLElement} button
+   * @param {HTMLElement} why
+   */
+  async toggleWhy(label, button, why) {
+    const isOpen = why.hidden;
+    why.hidden = !isOpen;
+    button.setAttribute("aria-expanded", String(isOpen));
+    if (!isOpen) return;
+    const { api } = this.context;
+    clear(why, loading("Adding up the evidence…"));
+    try {
+      const evidence = await api.post(api.model("explain"), this.body({ label, k: 5 }));
+      clear(why, evidenceOf(evidence));
     } catch (error) {
       clear(why, failed(error));
     }
   }
 
-  /** @param {any} answer @param {AbortSignal} signal */
-  async where(answer, signal) {
-    const { api } = this.context;
-    /** @type {any[]} */
-    let near = [];
-    if (answer.place) {
-      try {
-        near = (await api.post(api.model("neighbours"), this.body({ k: 6 }), { signal })).neighbours;
-      } catch (error) {
-        if (isAbort(error)) return;
-      }
-    }
-    if (!signal.aborted) this.landing.show(answer.place, near, this.given.tags.length ? `Tags: ${this.given.tags.join(", ")}.` : this.given.file?.name || "A row of numbers.");
+  /**
+   * @param {Answer} answer
+   * @param {AbortSignal} signal
+   */
+  async showPlace({ place }, signal) {
+    const { tags, file } = this.query;
+    const neighbours = place ? await this.readNeighbours(signal) : [];
+    if (signal.aborted) return;
+    const text = tags.length ? `Tags: ${tags.join(", ")}.` : file?.name || "A row of numbers.";
+    this.landing.show(place, neighbours, text);
   }
+
+  /**
+   * @param {AbortSignal} signal
+   * @returns {Promise<Neighbour[]>} none where the service does not answer
+   */
+  async readNeighbours(signal) {
+    const { api } = this.context;
+    try {
+      const body = this.body({ k: NEIGHBOURS });
+      const { neighbours } = await api.post(api.model("neighbours"), body, { signal });
+      return neighbours;
+    } catch {
+      return [];
+    }
+  }
+}
+
+/** @param {[string, any]} field */
+const hasValue = ([, value]) => value !== undefined && value !== null;
+
+/** @param {Suggestion[]} suggestions */
+function summaryOf(suggestions) {
+  if (!suggestions.length) return "No tag is likely enough.";
+  const likeliest = suggestions.slice(0, 3);
+  const texts = likeliest.map(
+    ({ label, probability }) => `${label} ${probabilityText(probability)}`,
+  );
+  return `Likeliest: ${texts.join(", ")}`;
+}
+
+/** @param {string[]} tags */
+function unknownSentence(tags) {
+  const quoted = tags.map((tag) => `“${tag}”`).join(", ");
+  const result = tags.length > 1 ? "they do not count here" : "it does not count here";
+  return `No known tag set holds ${quoted}, so ${result}.`;
+}
+
+function noTag() {
+  return empty("No tag is likely enough", "Ask for less precision to see more.");
 }

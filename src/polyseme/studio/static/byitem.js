@@ -1,322 +1,238 @@
 // @ts-check
 /**
- * Review by item: which item, and then its own tags and the suggested ones.
+ * Review by item: choose the item, and know the list that it was chosen from.
  *
- * In: the items of the service. Out: answers, put into the box, also about tags that were typed.
+ * In: the items of the service. Out: links to items; `ItemList` goes on from item to item.
  */
 
 import { add, clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
-import { byWhom, drawAnswer, keyOf, isOwn, lastAct, newEntry } from "./answers.js";
-import { bar, count, empty, failed, icon, kindBadge, loading, plural, segments } from "./parts.js";
-import { labelBox } from "./labelbox.js";
-import { to } from "./cards.js";
-import { Names, medium, picture } from "./items.js";
+import { count, empty, failed, loading, plural, segments } from "./parts.js";
+import { hashOf } from "./cards.js";
+import { Names, picture } from "./items.js";
 
+/** @typedef {import("./api.js").Item} Item */
 /** @typedef {import("./app.js").Context} Context */
-/** @typedef {import("./answers.js").Entry} Entry */
-/** @typedef {import("./answers.js").Outbox} Outbox */
 
-const MOST_LISTED = 20_000; // items that are read to find the place of one
-/** Which items are listed. @type {Record<string, {text: string, asks: Record<string, boolean>}>} */
+const PAGE = 48; // items at a time
+const SEARCH_PAGE = 1000; // items at a time while one of them is looked for
+const MOST_SEARCHED = 20_000; // items that are read to find the position of one
+
+/**
+ * Which items are listed.
+ * @type {Record<string, {text: string, params: Record<string, boolean>}>}
+ */
 const FILTERS = {
-  all: { text: "All", asks: {} },
-  untagged: { text: "Without tags", asks: { tagged: false } },
-  open: { text: "Without answers", asks: { reviewed: false } },
-  answered: { text: "With answers", asks: { reviewed: true } },
+  all: { text: "All", params: {} },
+  untagged: { text: "Without tags", params: { tagged: false } },
+  open: { text: "Without answers", params: { reviewed: false } },
+  answered: { text: "With answers", params: { reviewed: true } },
 };
 
-/* ------------------------------------------------------------------ which item */
-
-/** @param {HTMLElement} stage @param {Context} context @param {string} [which] the filter that the address names */
-export function chooseItem(stage, context, which) {
-  const list = listOf(context);
-  if (which) list.filter = which;
-  const grid = h("div", { class: "board board-small" });
-  const foot = h("div", { class: "row center" });
-  const found = h("p", { class: "muted", role: "status" });
-  const names = new Names();
-  /** @type {Map<string, any>} */
-  const shown = new Map();
-  let control = new AbortController();
-  const search = h("input", { type: "search", data_search: "", value: list.query, placeholder: "Search ids and tags", aria_label: "Search items", autocomplete: "off", oninput: debounce(() => ((list.query = search.value.trim()), load()), 200) });
-  const filters = h("div", { class: "item-filters" });
-  const drawFilters = () => {
-    const { n_items: all, n_untagged: untagged, n_reviewed: answered } = context.model.collection;
-    const n = /** @type {Record<string, number>} */ ({ all, untagged, open: all - answered, answered });
-    const choices = Object.entries(FILTERS).map(([name, { text }]) => [name, `${text} (${count(n[name])})`]);
-    clear(filters, segments("Which items", "filter", choices, list.filter, (name) => {
-      list.filter = name;
-      history.replaceState(null, "", listHash(list));
-      load();
-    }));
-  };
-  drawFilters();
-  // Answers may have come since; a filter that has the keyboard stays as it is.
-  context.refreshModel().then(() => filters.contains(document.activeElement) || drawFilters(), () => {});
-  add(stage, h("div", { class: "search-box" }, search), filters, found, grid, foot);
-  context.shortcuts([{ keys: "/", does: "search items" }]);
-
-  async function load() {
-    control.abort();
-    control = new AbortController();
-    list.ids = [];
-    shown.clear();
-    clear(foot);
-    clear(found);
-    clear(grid, loading("Loading items…"));
-    await page();
-  }
-
-  async function page() {
-    const mine = control;
-    try {
-      const first = !list.ids.length;
-      const items = await readOn(context, 48, mine.signal);
-      const { total } = list;
-      if (first) clear(grid);
-      found.textContent = plural(total, "item");
-      names.add(items.map((/** @type {any} */ item) => item.id));
-      for (const item of items) {
-        const name = h("span", { class: "tile-name", title: item.id });
-        shown.set(item.id, name);
-        add(grid, h("a", { class: "tile", href: itemHash(item.id) },
-          h("div", { class: "tile-face" }, picture(context, item.id, 256, item)),
-          h("div", { class: "tile-facts" }, name, item.verdicts.length > 0 && h("span", { class: "muted small" }, plural(item.verdicts.length, "answer")))));
-      }
-      for (const [id, name] of shown) name.textContent = names.of(id);
-      if (!total) clear(grid, empty("No item matches", "Try fewer letters, or all items."));
-      clear(foot, list.ids.length < total && items.length > 0 && h("button", { type: "button", onclick: page }, "More items"));
-    } catch (error) {
-      if (!isAbort(error)) clear(list.ids.length ? foot : grid, failed(error, list.ids.length ? page : load));
-    }
-  }
-  load();
-  return () => control.abort();
-}
-
-/** The list that items are chosen from, as far as it was read. @param {Context} context */
-const listOf = ({ state }) => (state.reviewItems = state.reviewItems || { query: "", filter: "all", ids: [], total: null });
-
-/** Read the next items of the list. @param {Context} context @param {number} limit @param {AbortSignal} signal @returns {Promise<any[]>} */
-async function readOn(context, limit, signal) {
-  const { api } = context;
-  const list = listOf(context);
-  const { total, items } = await api.get(api.model("items"), { params: { query: list.query, ...FILTERS[list.filter].asks, offset: list.ids.length, limit }, signal });
-  list.total = total;
-  list.ids.push(...items.map((/** @type {any} */ one) => one.id));
-  return items;
-}
-
-/** Where the list is that items are chosen from. @param {{filter: string}} list */
-const listHash = ({ filter }) => (filter === "untagged" ? "#/review/untagged" : "#/review/item");
-
-/** What the list is called. @param {{filter: string}} list */
-const listName = ({ filter }) => (filter === "all" ? "All items" : `Items ${FILTERS[filter].text.toLowerCase()}`);
-
 /** @param {string} id */
-const itemHash = (id) => to("review/item", id);
+export const itemHash = (id) => hashOf("review/item", id);
 
-/* ------------------------------------------------------------------ one item */
+/** The list that items are chosen from, as far as it was read; kept while the page is open. */
+export class ItemList {
+  /** @param {Context} context */
+  constructor({ api }) {
+    this.api = api;
+    this.query = "";
+    this.filter = "all";
+    /** @type {string[]} */
+    this.ids = [];
+    /** @type {number | null} */
+    this.total = null;
+  }
 
-/** @param {HTMLElement} stage @param {Context} context @param {Outbox} box @param {string} id */
-export function byItem(stage, context, box, id) {
-  const { api, navigate } = context;
-  const may = context.can("review");
-  const list = listOf(context);
-  const control = new AbortController();
-  /** @type {Map<string, Entry>} */
-  const entries = new Map();
-  /** @type {Map<string, {row: any, draw: () => void}>} */
-  const rows = new Map();
-  /** @type {Map<string, string>} */
-  const kinds = new Map();
-  /** @type {{entry: Entry, before: boolean | null}[]} */
-  const acts = [];
-  /** @type {any} */
-  let item = null;
-  let current = 0;
+  /** Return the list of the model in use. @param {Context} context @returns {ItemList} */
+  static of(context) {
+    return (context.state.reviewItems ??= new ItemList(context));
+  }
 
-  const previous = h("a", { class: "button", role: "link", aria_disabled: "true", aria_label: "Previous item" }, icon("back"), h("span", null, "Previous"));
-  const next = h("a", { class: "button", role: "link", aria_disabled: "true", aria_label: "Next item" }, h("span", null, "Next"), icon("next"));
-  const place = h("span", { class: "muted" });
-  const body = h("div", { class: "item" }, loading("Loading the item…"));
-  const undoButton = h("button", { type: "button", disabled: true, onclick: () => undo() }, icon("undo"), "Undo");
-  const suggestions = h("ul", { class: "answer-rows", aria_label: "Suggested tags" });
-  const own = h("ul", { class: "answer-rows", aria_label: "Own tags" });
-  const said = h("p", { class: "muted small", role: "status" });
-  add(stage,
-    h("div", { class: "row item-nav" }, h("a", { class: "back", href: listHash(list) }, icon("back"), listName(list)), h("div", { class: "grow" }), place, previous, next),
-    body);
-  context.shortcuts([
-    { keys: "↑ ↓", does: "move between tags" },
-    { keys: "y", does: "yes" },
-    { keys: "n", does: "no" },
-    { keys: "u", does: "undo" },
-    { keys: "← →", does: "previous, next item" },
-    { keys: "/", does: "a further tag" },
-  ]);
+  get hash() {
+    return this.filter === "untagged" ? "#/review/untagged" : "#/review/item";
+  }
 
-  /** @param {string} label @param {Partial<Entry>} [known] @returns {Entry} */
-  const entryOf = (label, known = {}) => {
-    const entry = entries.get(label) || newEntry(id, label, known);
-    entries.set(label, entry);
-    return entry;
-  };
+  get name() {
+    return this.filter === "all" ? "All items" : `Items ${FILTERS[this.filter].text.toLowerCase()}`;
+  }
 
-  /** @param {string} label */
-  function makeRow(label) {
-    const entry = entryOf(label);
-    const number = h("span", { class: "tile-number" });
-    const by = h("span", { class: "muted small answer-by" });
-    const meter = h("span", { class: "grow" });
-    const yes = h("button", { type: "button", class: "yes", disabled: !may, aria_label: `Yes: ${label}`, onclick: () => answer(entry, entry.answer === true ? null : true) }, icon("review"), h("span", null, "Yes"));
-    const no = h("button", { type: "button", class: "no", disabled: !may, aria_label: `No: ${label}`, onclick: () => answer(entry, entry.answer === false ? null : false) }, icon("close"), h("span", null, "No"));
-    const row = h("li", { class: "answer-row", tabindex: "-1", onfocus: () => (current = [...rows.keys()].indexOf(label)) },
-      h("a", { class: "answer-label", href: to("review/label", label) }, label), kinds.has(label) && kindBadge(kinds.get(label) || ""), by, meter, number, h("span", { class: "answer-buttons" }, no, yes));
-    const draw = () => {
-      drawAnswer(entry, { frame: row, yes, no, number, by });
-      clear(meter, entry.probability !== null && bar(entry.probability));
+  get isComplete() {
+    return this.total !== null && this.ids.length >= this.total;
+  }
+
+  /**
+   * Read the next items.
+   * @param {number} limit
+   * @param {AbortSignal} signal
+   * @returns {Promise<Item[]>}
+   */
+  async readNext(limit, signal) {
+    const filter = FILTERS[this.filter].params;
+    const params = { query: this.query, ...filter, offset: this.ids.length, limit };
+    const page = await this.api.get(this.api.model("items"), { params, signal });
+    /** @type {Item[]} */
+    const items = page.items;
+    this.total = page.total;
+    this.ids.push(...items.map((item) => item.id));
+    return items;
+  }
+
+  /**
+   * Return the position of an item, reading on until it is met; -1 where it is not.
+   * @param {string} id
+   * @param {AbortSignal} signal
+   */
+  async locate(id, signal) {
+    while (!this.ids.includes(id) && !this.isComplete && this.ids.length < MOST_SEARCHED) {
+      const items = await this.readNext(SEARCH_PAGE, signal);
+      if (!items.length) break;
+    }
+    const index = this.ids.indexOf(id);
+    const isLast = index === this.ids.length - 1;
+    if (isLast && !this.isComplete) await this.readNext(PAGE, signal);
+    return index;
+  }
+}
+
+/**
+ * Show the items to choose from; returns what unmounts them.
+ * @param {HTMLElement} stage
+ * @param {Context} context
+ * @param {string} [filter] that the address names
+ */
+export function chooseItem(stage, context, filter) {
+  const chooser = new ItemChooser(stage, context, filter);
+  chooser.load();
+  return () => chooser.control.abort();
+}
+
+class ItemChooser {
+  /**
+   * @param {HTMLElement} stage
+   * @param {Context} context
+   * @param {string} [filter]
+   */
+  constructor(stage, context, filter) {
+    this.context = context;
+    this.list = ItemList.of(context);
+    if (filter) this.list.filter = filter;
+    this.control = new AbortController();
+    this.names = new Names();
+    /** @type {Map<string, HTMLElement>} */
+    this.nameById = new Map();
+    this.filters = h("div.item-filters");
+    this.status = h("p.muted", { role: "status" });
+    this.grid = h("div.board.board-small");
+    this.foot = h("div.row.center");
+    this.search = h("input", {
+      type: "search",
+      data_search: "",
+      value: this.list.query,
+      placeholder: "Search ids and tags",
+      aria_label: "Search items",
+      autocomplete: "off",
+      oninput: debounce(() => this.setQuery(), 200),
+    });
+    this.drawFilters();
+    this.updateCounts();
+    add(stage, h("div.search-box", this.search), this.filters, this.status, this.grid, this.foot);
+    context.shortcuts([{ keys: "/", does: "search items" }]);
+  }
+
+  setQuery() {
+    this.list.query = this.search.value.trim();
+    this.load();
+  }
+
+  drawFilters() {
+    const { n_items, n_untagged, n_reviewed } = this.context.model.collection;
+    /** @type {Record<string, number>} */
+    const counts = {
+      all: n_items,
+      untagged: n_untagged,
+      open: n_items - n_reviewed,
+      answered: n_reviewed,
     };
-    draw();
-    rows.set(label, { row, draw });
-    return row;
+    const choices = Object.entries(FILTERS).map(([filter, { text }]) => [
+      filter,
+      `${text} (${count(counts[filter])})`,
+    ]);
+    const choose = (/** @type {string} */ filter) => this.setFilter(filter);
+    clear(this.filters, segments("Which items", "filter", choices, this.list.filter, choose));
   }
 
-  /** @param {Entry} entry @param {boolean | null} answered */
-  function answer(entry, answered) {
-    if (!may || entry.answer === answered) return;
-    acts.push({ entry, before: entry.answer });
-    record(entry, answered);
-  }
-
-  /** @param {Entry} entry @param {boolean | null} answered */
-  function record(entry, answered) {
-    box.put(entry, answered);
-    rows.get(entry.label)?.draw();
-    undoButton.disabled = !acts.length;
-  }
-
-  function undo() {
-    const act = lastAct(acts);
-    undoButton.disabled = !acts.length;
-    if (act) record(act.entry, act.before);
-  }
-
-  async function load() {
+  /** Answers may have come since; a filter that has the keyboard stays as it is. */
+  async updateCounts() {
     try {
-      item = await box.reading(api.get(api.model("items", id), { params: { k: 12 }, signal: control.signal }));
+      await this.context.refreshModel();
+    } catch {
+      return; // the former counts stay
+    }
+    if (!this.filters.contains(document.activeElement)) this.drawFilters();
+  }
+
+  /** @param {string} filter */
+  setFilter(filter) {
+    this.list.filter = filter;
+    history.replaceState(null, "", this.list.hash);
+    this.load();
+  }
+
+  async load() {
+    this.control.abort();
+    this.control = new AbortController();
+    this.list.ids = [];
+    this.nameById.clear();
+    clear(this.foot);
+    clear(this.status);
+    clear(this.grid, loading("Loading items…"));
+    await this.showNext();
+  }
+
+  async showNext() {
+    const isFirst = !this.list.ids.length;
+    try {
+      const items = await this.list.readNext(PAGE, this.control.signal);
+      if (isFirst) clear(this.grid);
+      this.append(items);
     } catch (error) {
-      if (!isAbort(error)) clear(body, failed(error, load));
-      return;
-    }
-    for (const one of item.verdicts) entryOf(one.label, { answer: one.answer, saved: one.answer, number: one.number, by: byWhom(one, "") });
-    for (const one of item.suggestions) kinds.set(one.label, one.kind);
-    item.suggestions.forEach((/** @type {any} */ one, /** @type {number} */ at) => Object.assign(entryOf(one.label), { probability: one.probability, rank: at + 1 }));
-    const tags = new Set(item.tags);
-    add(own, item.tags.map(makeRow));
-    add(suggestions, [...entries.keys()].filter((label) => !tags.has(label)).map(makeRow));
-    clear(body,
-      h("figure", { class: "item-media" }, medium(context, id, item), h("figcaption", { class: "small break" }, id, " · ", h("a", { href: to("ask/item", id) }, "Why these tags?"))),
-      h("div", { class: "item-tags" },
-        item.tags.length ? [h("h2", null, "Own tags"), own] : h("p", { class: "muted" }, "This item has no tags of its own."),
-        h("div", { class: "row" }, h("h2", { class: "grow" }, "Suggested"), undoButton),
-        rows.size > item.tags.length ? suggestions : [h("p", { class: "muted" }, "Nothing is suggested for this item."), suggestions],
-        may && h("div", { class: "stack" },
-          h("h2", null, "A further tag"),
-          labelBox({ api, name: "A further tag", placeholder: "Type a tag; new ones are welcome", allowNew: true, search: true, choose: (label, found) => addTag(label, found?.kind) }).element),
-        said));
-    current = Math.min(item.tags.length, rows.size - 1);
-    if (document.activeElement === document.body) [...rows.values()][current]?.row.focus({ preventScroll: true });
-  }
-
-  /** @param {string} label @param {string} [kind] */
-  function addTag(label, kind) {
-    if (kind) kinds.set(label, kind);
-    const entry = entryOf(label);
-    if (!rows.has(label)) suggestions.append(makeRow(label));
-    answer(entry, true);
-    said.textContent = `“${label}”: yes.`;
-  }
-
-  const refresh = debounce(async () => {
-    try {
-      const now = await api.get(api.model("items", id), { params: { k: 12 }, signal: control.signal });
-      now.suggestions.forEach((/** @type {any} */ one, /** @type {number} */ at) => {
-        kinds.set(one.label, one.kind);
-        const entry = entryOf(one.label);
-        entry.shift = entry.probability === null ? 0 : one.probability - entry.probability;
-        entry.probability = one.probability;
-        entry.rank = at + 1;
-        if (!rows.has(one.label)) suggestions.append(makeRow(one.label));
-        else rows.get(one.label)?.draw();
-      });
-    } catch {
-      // The numbers stay as they were; the answers themselves are told of elsewhere.
-    }
-  }, 300);
-
-  /** Where the item stands in the list it was chosen from, reading on until it is met. */
-  async function locate() {
-    try {
-      while (!list.ids.includes(id) && list.ids.length < Math.min(list.total ?? 1, MOST_LISTED)) {
-        if (!(await readOn(context, 1000, control.signal)).length) break;
-      }
-      const at = list.ids.indexOf(id);
-      if (at === list.ids.length - 1 && list.ids.length < list.total) await readOn(context, 48, control.signal);
-      if (at < 0) return;
-      place.textContent = `${count(at + 1)} of ${count(list.total)}`;
-      for (const [link, to] of [[previous, list.ids[at - 1]], [next, list.ids[at + 1]]]) {
-        if (!to) continue;
-        link.setAttribute("href", itemHash(to));
-        link.removeAttribute("aria-disabled");
-      }
-    } catch {
-      // Without the list there is no next; the item itself is shown all the same.
+      if (isAbort(error)) return;
+      if (isFirst)
+        clear(this.grid,
+          failed(error, () => this.load()),
+        );
+      else
+        clear(this.foot,
+          failed(error, () => this.showNext()),
+        );
     }
   }
 
-  /** @param {KeyboardEvent} event */
-  const onKey = (event) => {
-    const key = keyOf(event, "input, textarea, select, audio, [contenteditable]");
-    if (!key || document.querySelector("dialog[open]")) return;
-    const labels = [...rows.keys()];
-    const entry = entries.get(labels[current] ?? "");
-    const go = (/** @type {number} */ at) => {
-      current = Math.max(0, Math.min(labels.length - 1, at));
-      rows.get(labels[current])?.row.focus();
-    };
-    const onRow = /** @type {HTMLElement} */ (event.target).closest(".answer-row") !== null;
-    if (key === "u") undo();
-    else if ((key === "y" || key === "n") && !onRow) go(current); // first show what it would be about
-    else if ((key === "y" || key === "n") && entry) (answer(entry, key === "y"), go(current + 1));
-    else if (key === "ArrowDown" && rows.size) go(onRow ? current + 1 : current);
-    else if (key === "ArrowUp" && rows.size) go(onRow ? current - 1 : current);
-    else if (key === "ArrowLeft" && previous.hasAttribute("href")) navigate(previous.getAttribute("href"));
-    else if (key === "ArrowRight" && next.hasAttribute("href")) navigate(next.getAttribute("href"));
-    else return;
-    event.preventDefault();
-  };
-  /** @param {boolean} saved */
-  const onBox = (saved) => {
-    for (const { draw } of rows.values()) draw();
-    undoButton.disabled = !acts.some(isOwn);
-    if (saved) refresh();
-  };
-  document.addEventListener("keydown", onKey);
-  box.listeners.add(onBox);
-  box.find = (about, label) => {
-    if (about !== id || !item) return undefined;
-    if (!rows.has(label)) suggestions.append(makeRow(label));
-    return entries.get(label);
-  };
-  load();
-  locate();
-  return () => {
-    control.abort();
-    refresh.cancel();
-    document.removeEventListener("keydown", onKey);
-    box.listeners.delete(onBox);
-    box.find = () => undefined;
-  };
+  /** @param {Item[]} items */
+  append(items) {
+    const total = this.list.total ?? 0;
+    const hasMore = items.length > 0 && !this.list.isComplete;
+    this.status.textContent = plural(total, "item");
+    this.names.add(items.map((item) => item.id));
+    add(this.grid,
+      items.map((item) => this.makeTile(item)),
+    );
+    for (const [id, name] of this.nameById) name.textContent = this.names.of(id);
+    if (!total) clear(this.grid, empty("No item matches", "Try fewer letters, or all items."));
+    clear(this.foot, hasMore && h("button", { onclick: () => this.showNext() }, "More items"));
+  }
+
+  /** @param {Item} item */
+  makeTile(item) {
+    const name = h("span.tile-name", { title: item.id });
+    const nAnswers = item.verdicts.length;
+    this.nameById.set(item.id, name);
+    return h("a.tile", { href: itemHash(item.id) },
+      h("div.tile-face", picture(this.context, item.id, 256, item)),
+      h("div.tile-facts", name),
+      nAnswers > 0 && h("span.muted.small", plural(nAnswers, "answer")),
+    );
+  }
 }

@@ -8,90 +8,168 @@
 
 import { h } from "./dom.js";
 
-/** @typedef {{key: string, text: string, x: number, y: number, level: number, className?: string, above?: number, keep?: boolean, choose?: () => void}} Anchor */
+/**
+ * A word and where it stands.
+ * @typedef {object} Anchor
+ * @property {string} key
+ * @property {string} text
+ * @property {number} x
+ * @property {number} y
+ * @property {number} level how small it is written, from 0 to 3
+ * @property {string} [className]
+ * @property {number} [above] CSS pixels above its place
+ * @property {boolean} [keep] whether it is moved into the picture
+ * @property {() => void} [choose]
+ */
+/**
+ * The zoom from which on a word is shown, as a power of two.
+ * @typedef {Anchor & {shown: number}} ZoomAnchor
+ */
+/** Left, top, right, bottom in CSS pixels. @typedef {[number, number, number, number]} Box */
+
+const FONT_SIZES = [19, 16, 14.5, 13]; // by level, in CSS pixels
+const HEIGHTS = [26, 22, 20, 18];
+const PADDING = 14;
+const MARGIN = 8; // at the edges of the picture
+const SMALLEST = 3;
+
+const measure = /** @type {CanvasRenderingContext2D} */ (
+  document.createElement("canvas").getContext("2d")
+);
 
 /**
- * The service's anchors as captions: `shown` is the zoom from which on they stand there (2 ** shown),
- * `level` how small they are written; what has many dots is large.
- * @param {import("./space.js").Space} space @param {(label: string) => void} choose
- * @returns {(Anchor & {shown: number})[]}
+ * Return the service's anchors as captions; a label with many dots is written large.
+ * @param {import("./space.js").Space} space
+ * @param {(label: string) => void} choose
+ * @returns {ZoomAnchor[]}
  */
 export function anchorsOf(space, choose) {
-  const most = Math.max(1, ...space.header.anchors.map((/** @type {any} */ one) => one.count));
-  return [...space.header.anchors]
-    .sort((a, b) => a.level - b.level || b.count - a.count)
-    .map((one, i) => {
-      const part = Math.sqrt(one.count / most);
-      const least = one.level > 3 ? 3 : one.level > 0 ? 1 : 0;
-      return { key: `${i} ${one.label}`, text: one.label, x: one.x, y: one.y, shown: one.level, level: Math.max(least, part > 0.6 ? 0 : part > 0.35 ? 1 : part > 0.15 ? 2 : 3), choose: () => choose(one.label) };
-    });
+  const anchors = [...space.header.anchors];
+  const highestCount = Math.max(1, ...anchors.map(({ count }) => count));
+  anchors.sort((a, b) => a.level - b.level || b.count - a.count);
+  return anchors.map(({ label, x, y, level, count }, i) => ({
+    key: `${i} ${label}`,
+    text: label,
+    x,
+    y,
+    shown: level,
+    level: Math.max(levelOfZoom(level), levelOfShare(Math.sqrt(count / highestCount))),
+    choose: () => choose(label),
+  }));
 }
 
-const HEIGHT = [26, 22, 20, 18];
-const measure = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+/** What is shown later is written smaller. @param {number} zoom */
+function levelOfZoom(zoom) {
+  if (zoom > 3) return SMALLEST;
+  return zoom > 0 ? 1 : 0;
+}
+
+/** @param {number} share from 0 to 1 */
+function levelOfShare(share) {
+  const limits = [0.6, 0.35, 0.15];
+  const level = limits.findIndex((limit) => share > limit);
+  return level < 0 ? SMALLEST : level;
+}
 
 export class Captions {
-  /** @param {HTMLElement} layer @param {number} [most] */
-  constructor(layer, most = 48) {
+  /**
+   * @param {HTMLElement} layer
+   * @param {number} [maxCaptions]
+   */
+  constructor(layer, maxCaptions = 48) {
     this.layer = layer;
-    this.most = most;
-    /** @type {Map<string, any>} */
+    this.maxCaptions = maxCaptions;
+    /** @type {Map<string, HTMLElement>} */
     this.shown = new Map();
     /** @type {Map<string, number>} */
     this.widths = new Map();
   }
 
-  /** @param {Anchor} one */
-  width(one) {
-    const key = `${one.level} ${one.text}`;
-    let width = this.widths.get(key);
-    if (width === undefined) {
-      const size = [19, 16, 14.5, 13][Math.min(3, one.level)];
-      measure.font = `600 ${size}px Georgia, serif`;
-      width = measure.measureText(one.text).width + 14;
-      this.widths.set(key, width);
-    }
-    return width;
-  }
-
   /**
+   * Show as many words as there is room for.
    * @param {import("./points.js").Points} points
    * @param {Anchor[]} anchors the first ones have the right of way
    */
   place(points, anchors) {
-    /** @type {[number, number, number, number][]} */
-    const taken = [];
-    const wanted = new Set();
-    for (const one of anchors) {
-      if (taken.length >= this.most) break;
-      let [x, y] = points.toScreen(one.x, one.y);
-      const w = this.width(one) / 2;
-      if (one.above) y -= one.above;
-      if (x < 8 || y < 8 || x > points.width - 8 || y > points.height - 8) continue;
-      if (one.keep) x = Math.max(w + 4, Math.min(points.width - w - 4, x));
-      const t = HEIGHT[Math.min(3, one.level)] / 2;
-      const box = /** @type {[number, number, number, number]} */ ([x - w, y - t, x + w, y + t]);
-      if (taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) continue;
-      taken.push(box);
-      wanted.add(one.key);
-      const element = this.element(one);
-      element.style.setProperty("transform", `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px) translate(-50%, -50%)`);
+    /** @type {Box[]} */
+    const boxes = [];
+    const visibleKeys = new Set();
+    for (const anchor of anchors) {
+      if (boxes.length >= this.maxCaptions) break;
+      const box = this.boxOf(anchor, points);
+      if (!box || boxes.some((other) => overlap(box, other))) continue;
+      boxes.push(box);
+      visibleKeys.add(anchor.key);
+      moveTo(this.elementOf(anchor), box);
     }
     for (const [key, element] of this.shown) {
-      if (wanted.has(key)) continue;
+      if (visibleKeys.has(key)) continue;
       element.remove();
       this.shown.delete(key);
     }
   }
 
-  /** @param {Anchor} one */
-  element(one) {
-    let element = this.shown.get(one.key);
-    if (!element) {
-      element = h("button", { type: "button", tabindex: "-1", class: `caption caption-${Math.min(3, one.level)} ${one.className || ""}`, onclick: one.choose }, one.text);
-      this.shown.set(one.key, element);
-      this.layer.append(element);
-    }
+  /**
+   * Return the box of a word; nothing where it is outside the picture.
+   * @param {Anchor} anchor
+   * @param {import("./points.js").Points} points
+   * @returns {Box | null}
+   */
+  boxOf(anchor, points) {
+    const [centre, bottom] = points.toScreen(anchor.x, anchor.y);
+    const y = bottom - (anchor.above ?? 0);
+    const isInside = isBetween(centre, points.width) && isBetween(y, points.height);
+    if (!isInside) return null;
+    const halfWidth = this.widthOf(anchor) / 2;
+    const halfHeight = HEIGHTS[Math.min(SMALLEST, anchor.level)] / 2;
+    const rightmost = points.width - halfWidth - 4;
+    const x = anchor.keep ? Math.max(halfWidth + 4, Math.min(rightmost, centre)) : centre;
+    return [x - halfWidth, y - halfHeight, x + halfWidth, y + halfHeight];
+  }
+
+  /** @param {Anchor} anchor */
+  widthOf({ level, text }) {
+    const key = `${level} ${text}`;
+    const known = this.widths.get(key);
+    if (known !== undefined) return known;
+    measure.font = `600 ${FONT_SIZES[Math.min(SMALLEST, level)]}px Georgia, serif`;
+    const width = measure.measureText(text).width + PADDING;
+    this.widths.set(key, width);
+    return width;
+  }
+
+  /** @param {Anchor} anchor */
+  elementOf({ key, text, level, className = "", choose }) {
+    const former = this.shown.get(key);
+    if (former) return former;
+    const style = `caption-${Math.min(SMALLEST, level)} ${className}`;
+    const element = h("button.caption", { tabindex: "-1", class: style, onclick: choose }, text);
+    this.shown.set(key, element);
+    this.layer.append(element);
     return element;
   }
+}
+
+/**
+ * @param {number} position
+ * @param {number} size of the picture
+ */
+const isBetween = (position, size) => position >= MARGIN && position <= size - MARGIN;
+
+/**
+ * @param {Box} a
+ * @param {Box} b
+ */
+function overlap(a, b) {
+  return a[0] < b[2] && a[2] > b[0] && a[1] < b[3] && a[3] > b[1];
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {Box} box
+ */
+function moveTo(element, [left, top, right, bottom]) {
+  const x = ((left + right) / 2).toFixed(1);
+  const y = ((top + bottom) / 2).toFixed(1);
+  element.style.setProperty("transform", `translate(${x}px, ${y}px) translate(-50%, -50%)`);
 }

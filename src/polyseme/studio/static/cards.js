@@ -5,146 +5,354 @@
  * In: JSON of the service, and what to do when something is chosen. Out: elements.
  */
 
-import { add, h } from "./dom.js";
+import { h } from "./dom.js";
 import { bar, count, icon, kindBadge, percent, plural } from "./parts.js";
 import { SENSES } from "./colours.js";
 import { untaggedLink } from "./items.js";
 
-/** A hash that leads to a label, such as `#/review/label/apple`. @param {string} start @param {string} label */
-export function to(start, label) {
+/** @typedef {import("./api.js").LabelCard} LabelCard */
+/** @typedef {import("./api.js").Neighbour} Neighbour */
+/** @typedef {import("./api.js").Sense} Sense */
+/** @typedef {import("./api.js").TagSet} TagSet */
+/**
+ * A label of a selection.
+ * @typedef {{label: string, count: number, share: number, lift: number}} SharedLabel
+ */
+/**
+ * A label, how long its bar is, and what the bar means.
+ * @typedef {{label: string, share: number, title: string}} BarRow
+ */
+
+const FREQUENT = 24; // labels in the overview
+const COMPANIONS = 8;
+const TELLING_LIFT = 1.5; // times as often as elsewhere
+
+/**
+ * Return a hash that leads to a label, such as `#/review/label/apple`.
+ * @param {string} start
+ * @param {string} label
+ */
+export function hashOf(start, label) {
   return `#/${start}/${encodeURIComponent(label)}`;
 }
 
-/** Tags of a set as small links to the map. @param {string[]} labels @param {string} [strong] */
-export function tagSet(labels, strong) {
-  return h("span", { class: "tagset" }, labels.map((label, i) => [i ? ", " : "", h("a", { href: to("map/label", label), class: label === strong ? "strong" : null }, label)]));
-}
+/* ------------------------------------------------------------------ parts */
 
-/** A known tag set as one link to its place. @param {{document: number, labels: string[]}} one @param {(tag: string) => boolean} [strong] */
-export function setLink(one, strong = () => false) {
-  return h("a", { href: `#/map/document/${one.document}`, aria_label: `Tag set: ${one.labels.join(", ")}` },
-    one.labels.map((tag, i) => [i ? " · " : "", strong(tag) ? h("span", { class: "strong" }, tag) : tag]));
-}
+/**
+ * A label as a link to the map.
+ * @param {string} label
+ * @param {Record<string, any>} [props]
+ */
+const mapLink = (label, props = {}) =>
+  h("a", { href: hashOf("map/label", label), ...props }, label);
 
-/** @param {string} title @param {...any} body */
-function section(title, ...body) {
-  return h("section", { class: "section" }, h("h2", { class: "minor" }, title), body);
-}
+/** @param {string} label @param {string} [title] */
+const chip = (label, title) => mapLink(label, { class: "chip", title });
 
-/** Rows of a label, a bar and a number. @param {{label: string, part: number, text: string, title?: string}[]} rows */
-function barList(rows) {
-  return h("ul", { class: "barlist" }, rows.map((row) =>
-    h("li", { title: row.title }, h("a", { href: to("map/label", row.label) }, row.label), bar(row.part), h("span", { class: "muted" }, row.text))));
-}
-
-/** The space as a whole. @param {any} model @param {import("./space.js").Space} space */
-export function overview(model, space) {
-  const frequent = [...space.labels.keys()].map((i) => ({ label: space.labels[i], n: space.ofLabel(i).length })).sort((a, b) => b.n - a.n).slice(0, 24);
-  return h("div", { class: "panel-body" },
-    h("header", null,
-      h("h1", { class: "headword" }, "All known tag sets"),
-      h("p", { class: "muted" }, `Every dot is a tag in the company of its tag set: ${plural(space.n, "dot")} of ${plural(space.labels.length, "label")} in ${plural(model.n_documents, "tag set")}. What lies close together is used alike.`)),
-    untaggedLink(model) && section("To review", h("div", { class: "row actions" }, untaggedLink(model))),
-    section("Kinds of labels", h("ul", { class: "kinds" }, Object.entries(model.kinds || {}).filter(([, n]) => n).map(([kind, n]) => h("li", null, kindBadge(kind), h("span", null, count(n)))))),
-    section("Labels with most dots", h("div", { class: "chips" }, frequent.map((one) => h("a", { class: "chip", href: to("map/label", one.label) }, one.label)))),
-    h("p", { class: "muted small" }, "Search for a label, tap a dot, or draw around some with the lasso. The key ? shows the keys."));
+/** @param {number} distance */
+export function distanceText(distance) {
+  const title = "Distance in the concept space; the map shows it only roughly";
+  return h("span.muted", { title }, distance.toFixed(2));
 }
 
 /**
- * A label, as a dictionary has it: the word, its kind, its senses.
- * @param {any} card @param {object} does
- * @param {(sense: number) => void} does.sense go to the island of a sense
- * @param {{document: number, labels: string[]}[]} hits some of its tag sets
+ * Tags of a set as small links to the map.
+ * @param {string[]} labels
+ * @param {string} [strong] the one that stands out
  */
-export function labelCard(card, does, hits) {
-  const several = card.senses.length > 1;
-  const facts = [plural(card.count, "tag set")];
-  if (card.verdicts && card.verdicts.yes + card.verdicts.no) facts.push(plural(card.verdicts.yes + card.verdicts.no, "answer"));
-  return h("div", { class: "panel-body" },
-    h("header", null,
-      h("div", { class: "row" }, h("h1", { class: "headword" }, card.label), kindBadge(card.kind), card.blocked && h("span", { class: "kind" }, "blocked")),
-      h("p", { class: "muted" }, facts.join(" · ")),
-      quality(card)),
-    h("div", { class: "actions actions-label" },
-      h("a", { class: "button primary", href: to("review/label", card.label) }, "Review"),
-      h("a", { class: "button", href: to("ask/tags", card.label) }, "Ask with this tag"),
-      h("a", { class: "button", href: to("vocabulary", card.label) }, "Open in vocabulary")),
-    section(several ? `${card.senses.length} senses` : "Sense",
-      h("ol", { class: "senses" }, card.senses.map((/** @type {any} */ sense, /** @type {number} */ i) =>
-        h("li", { style: { "--sense": `var(${SENSES[i % SENSES.length]})` } },
-          h("button", { type: "button", class: "sense-row", title: "Show it on the map", onclick: () => does.sense(i) },
-            h("span", { class: "sense-number" }, h("span", { class: "sr" }, "Sense "), String(i + 1)), " ",
-            h("span", { class: "sense-words" }, sense.words.join(", ")), " ",
-            h("span", { class: "muted" }, count(sense.count), h("span", { class: "sr" }, sense.count === 1 ? " tag set" : " tag sets"))),
-          sense.example_sets?.length ? h("p", { class: "example" }, sense.example_sets[0].join(", ")) : null))),
-      several && card.silhouette !== null && card.silhouette !== undefined
-        ? h("p", { class: "muted small", title: "Silhouette: 1 is wide apart, 0 is one heap" }, `The senses lie ${card.silhouette > 0.5 ? "wide apart" : card.silhouette > 0.25 ? "apart" : "close together"} (silhouette ${card.silhouette.toFixed(2)}).`)
-        : null),
-    card.companions?.length ? section("Stands beside", barList(card.companions.slice(0, 8).map((/** @type {any} */ one) => ({ label: one.label, part: one.share, text: percent(one.share), title: `${percent(one.share)} of its tag sets hold ${one.label}` })))) : null,
-    card.similar?.length ? section("Used alike", h("div", { class: "chips" }, card.similar.map((/** @type {any} */ one) => h("a", { class: "chip", href: to("map/label", one.label), title: `alike: ${one.alike}` }, one.label)))) : null,
-    words("Also written", card.aliases),
-    words("Implies", card.implies),
-    hitList(`Tag sets with ${card.label}`, hits, card.count, card.label));
+export function tagSet(labels, strong) {
+  const links = labels.map((label) =>
+    mapLink(label, { class: label === strong ? "strong" : null }),
+  );
+  return h("span.tagset", separated(links, ", "));
 }
 
-/** @param {string} title @param {string[] | undefined} list */
+/**
+ * A known tag set as one link to its place.
+ * @param {TagSet} set
+ * @param {(tag: string) => boolean} [isStrong]
+ */
+export function setLink({ document, labels }, isStrong = () => false) {
+  const tags = labels.map((tag) => (isStrong(tag) ? h("span.strong", tag) : tag));
+  const props = { href: `#/map/document/${document}`, aria_label: `Tag set: ${labels.join(", ")}` };
+  return h("a", props, separated(tags, " · "));
+}
+
+/**
+ * @param {any[]} elements
+ * @param {string} separator
+ */
+function separated(elements, separator) {
+  return elements.map((element, i) => (i ? [separator, element] : element));
+}
+
+/**
+ * @param {string} title
+ * @param {...any} content
+ */
+function section(title, ...content) {
+  return h("section.section", h("h2.minor", title), content);
+}
+
+/** @param {BarRow[]} rows */
+function barList(rows) {
+  const items = rows.map(({ label, share, title }) =>
+    h("li", { title }, mapLink(label), bar(share), h("span.muted", percent(share))),
+  );
+  return h("ul.barlist", items);
+}
+
+/**
+ * @param {string} title
+ * @param {string[] | undefined} list
+ */
 function words(title, list) {
-  return list?.length ? section(title, h("p", null, list.join(", "))) : null;
+  return list?.length ? section(title, h("p", list.join(", "))) : null;
 }
 
-/** How well the label is ranked, if that is known. @param {any} card */
-function quality(card) {
-  const said = [];
-  if (card.quality !== null && card.quality !== undefined) said.push(`C-MAP ${card.quality.toFixed(2)}`);
-  if (card.quality_unseen !== null && card.quality_unseen !== undefined) said.push(`${card.quality_unseen.toFixed(2)} if it were unseen`);
-  if (!said.length) return null;
-  return h("p", { class: "muted", title: "C-MAP on items held out: how high the items that carry the tag stand when all are ranked for it; 1 is best" }, said.join(" · "));
-}
-
-/** The hits as a list, for those who do not see or point. @param {string} title @param {{document: number, labels: string[]}[]} hits @param {number} total @param {string} [strong] */
+/**
+ * The tag sets as a list, for those who do not see or point.
+ * @param {string} title
+ * @param {TagSet[]} hits
+ * @param {number} total
+ * @param {string} [strong] a tag that stands out
+ */
 function hitList(title, hits, total, strong) {
   if (!hits.length) return null;
-  return section(title,
-    h("ul", { class: "hits" }, hits.map((hit) =>
-      h("li", null, setLink(hit, (tag) => tag === strong)))),
-    total > hits.length ? h("p", { class: "muted small" }, `${count(hits.length)} of ${count(total)}`) : null);
+  const rows = hits.map((hit) =>
+    h("li",
+      setLink(hit, (tag) => tag === strong),
+    ),
+  );
+  const rest = `${count(hits.length)} of ${count(total)}`;
+  return section(title, h("ul.hits", rows), total > hits.length && h("p.muted.small", rest));
 }
 
-/** One known tag set and those near it. @param {any} one */
-export function documentCard(one) {
-  return h("div", { class: "panel-body" },
-    h("header", null,
-      h("p", { class: "muted" }, "Known tag set", one.id ? h("span", { class: "mono" }, ` ${one.id}`) : null),
-      h("h1", { class: "headword set" }, tagSet(one.labels))),
-    h("div", { class: "row actions" }, h("a", { class: "button", href: `#/ask/tags/${one.labels.map(encodeURIComponent).join("/")}` }, "Ask with these tags")),
-    one.neighbours?.length ? section("Nearest known tag sets", h("ol", { class: "near" }, one.neighbours.map((/** @type {any} */ near) =>
-      h("li", null,
-        setLink(near, (tag) => one.labels.includes(tag)),
-        h("span", { class: "muted", title: "Distance in the concept space; the map shows it only roughly" }, near.distance.toFixed(2)))))) : null);
+/* ------------------------------------------------------------------ the whole space */
+
+/**
+ * @param {any} model
+ * @param {import("./space.js").Space} space
+ */
+export function overview(model, space) {
+  const untagged = untaggedLink(model);
+  return h("div.panel-body",
+    h("header", h("h1.headword", "All known tag sets"), h("p.muted", spaceSentence(model, space))),
+    untagged && section("To review", h("div.row.actions", untagged)),
+    section("Kinds of labels", kindCounts(model.kinds || {})),
+    section("Labels with most dots",
+      h("div.chips",
+        frequentLabels(space).map((label) => chip(label)),
+      ),
+    ),
+    h("p.muted.small",
+      "Search for a label, tap a dot, or draw around some with the lasso. The key ? shows the keys.",
+    ),
+  );
 }
 
-/** What the tag sets of a selection share. @param {any} shared @param {{document: number, labels: string[]}[]} hits @param {number} total */
-export function selectionCard(shared, hits, total) {
-  const body = h("div", { class: "panel-body" },
-    h("header", null,
-      h("h1", { class: "headword" }, "Selection"),
-      h("p", { class: "muted" }, total > shared.n ? `${plural(total, "tag set")}, of which ${count(shared.n)} were looked at.` : `${plural(shared.n, "tag set")}.`)));
-  if (!shared.labels.length) add(body, h("p", null, "They share no tag."));
-  else {
-    add(body, section("Tags they share", barList(shared.labels.map((/** @type {any} */ one) => ({
-      label: one.label, part: one.share, text: percent(one.share),
-      title: `${plural(one.count, "tag set")}; ${one.lift.toFixed(1)} times as often as in all`,
-    })))));
-    const telling = [...shared.labels].filter((one) => one.lift > 1.5).sort((a, b) => b.lift * b.share - a.lift * a.share).slice(0, 3);
-    if (telling.length) add(body, h("p", { class: "muted small" }, `More often here than elsewhere: ${telling.map((one) => `${one.label} (× ${one.lift.toFixed(1)})`).join(", ")}.`));
-  }
-  add(body, hitList("Tag sets", hits, total));
-  return body;
+/**
+ * @param {any} model
+ * @param {import("./space.js").Space} space
+ */
+function spaceSentence({ n_documents }, { n, labels }) {
+  const sizes = `${plural(n, "dot")} of ${plural(labels.length, "label")} in ${plural(n_documents, "tag set")}`;
+  return `Each dot is one tag in one tag set: ${sizes}. Tags that are used in similar ways lie close together.`;
 }
 
-/** Where something landed. @param {{x: number, y: number, text: string}} ghost */
-export function ghostCard(ghost) {
-  return h("div", { class: "panel-body" }, h("header", null, h("h1", { class: "headword" }, "It lands here"), h("p", { class: "muted" }, ghost.text)),
-    h("div", { class: "row actions" }, h("a", { class: "button", href: "#/ask" }, icon("back"), "Back to the question")));
+/** @param {Record<string, number>} kinds */
+function kindCounts(kinds) {
+  const present = Object.entries(kinds).filter(([, n]) => n);
+  const rows = present.map(([kind, n]) => h("li", kindBadge(kind), h("span", count(n))));
+  return h("ul.kinds", rows);
 }
 
+/** @param {import("./space.js").Space} space */
+function frequentLabels(space) {
+  const counts = space.labels.map((label, i) => ({ label, n: space.ofLabel(i).length }));
+  counts.sort((a, b) => b.n - a.n);
+  return counts.slice(0, FREQUENT).map(({ label }) => label);
+}
+
+/* ------------------------------------------------------------------ a label */
+
+/**
+ * A label, as a dictionary has it: the word, its kind, its senses.
+ * @param {LabelCard} card
+ * @param {(sense: number) => void} showSense goes to the island of a sense
+ * @param {TagSet[]} hits some of its tag sets
+ */
+export function labelCard(card, showSense, hits) {
+  const { label, companions, similar } = card;
+  const frequent = companions.slice(0, COMPANIONS).map((companion) => ({
+    ...companion,
+    title: `${percent(companion.share)} of its tag sets hold ${companion.label}`,
+  }));
+  const chips = similar.map((other) => chip(other.label, `alike: ${other.alike}`));
+  return h("div.panel-body",
+    labelHead(card),
+    labelActions(label),
+    senseSection(card, showSense),
+    frequent.length > 0 && section("Often together with", barList(frequent)),
+    chips.length > 0 && section("Used in similar ways", h("div.chips", chips)),
+    words("Also written", card.aliases),
+    words("Implies", card.implies),
+    hitList(`Tag sets with ${label}`, hits, card.count, label),
+  );
+}
+
+/** @param {LabelCard} card */
+function labelHead(card) {
+  const { yes, no } = card.verdicts;
+  const facts = [plural(card.count, "tag set")];
+  if (yes + no) facts.push(plural(yes + no, "answer"));
+  return h("header",
+    h("div.row",
+      h("h1.headword", card.label),
+      kindBadge(card.kind),
+      card.blocked && h("span.kind", "blocked"),
+    ),
+    h("p.muted", facts.join(" · ")),
+    qualityLine(card),
+  );
+}
+
+/** @param {string} label */
+function labelActions(label) {
+  return h("div.actions.actions-label",
+    h("a.button.primary", { href: hashOf("review/label", label) }, "Review"),
+    h("a.button", { href: hashOf("ask/tags", label) }, "Ask with this tag"),
+    h("a.button", { href: hashOf("vocabulary", label) }, "Open in vocabulary"),
+  );
+}
+
+/** How well the label is ranked, if that is known. @param {LabelCard} card */
+function qualityLine({ quality, quality_unseen }) {
+  const parts = [];
+  if (isNumber(quality)) parts.push(`C-MAP ${percent(quality)}`);
+  if (isNumber(quality_unseen)) parts.push(`${percent(quality_unseen)} when made unseen`);
+  if (!parts.length) return null;
+  const title =
+    "C-MAP on held-out items: how high the items that carry the tag stand when all are ranked for it; 100 % is best";
+  return h("p.muted", { title }, parts.join(", "));
+}
+
+/** @param {number | null | undefined} value */
+const isNumber = (value) => value !== null && value !== undefined;
+
+/**
+ * @param {LabelCard} card
+ * @param {(sense: number) => void} showSense
+ */
+function senseSection({ senses, silhouette }, showSense) {
+  const areSeveral = senses.length > 1;
+  const rows = senses.map((sense, i) => senseRow(sense, i, showSense));
+  return section(
+    areSeveral ? `${senses.length} senses` : "Sense",
+    h("ol.senses", rows),
+    areSeveral && isNumber(silhouette) && silhouetteLine(Number(silhouette)),
+  );
+}
+
+/**
+ * @param {Sense} sense
+ * @param {number} index
+ * @param {(sense: number) => void} showSense
+ */
+function senseRow(sense, index, showSense) {
+  const example = sense.example_sets?.[0];
+  const unit = sense.count === 1 ? " tag set" : " tag sets";
+  return h("li", { style: { "--sense": `var(${SENSES[index % SENSES.length]})` } },
+    h("button.sense-row", { title: "Show it on the map", onclick: () => showSense(index) },
+      h("span.sense-number", h("span.sr", "Sense "), String(index + 1)),
+      " ",
+      h("span.sense-words", sense.words.join(", ")),
+      " ",
+      h("span.muted", count(sense.count), h("span.sr", unit)),
+    ),
+    example && h("p.example", example.join(", ")),
+  );
+}
+
+/** @param {number} silhouette */
+function silhouetteLine(silhouette) {
+  const title = "Silhouette: 1 is wide apart, 0 is one heap";
+  const text = `The senses lie ${distanceWords(silhouette)} (silhouette ${silhouette.toFixed(2)}).`;
+  return h("p.muted.small", { title }, text);
+}
+
+/** @param {number} silhouette */
+function distanceWords(silhouette) {
+  if (silhouette > 0.5) return "wide apart";
+  return silhouette > 0.25 ? "apart" : "close together";
+}
+
+/* ------------------------------------------------------------------ tag sets */
+
+/**
+ * One known tag set and those near it.
+ * @param {{id: string | null, labels: string[], neighbours: Neighbour[]}} document
+ */
+export function documentCard({ id, labels, neighbours }) {
+  const address = labels.map(encodeURIComponent).join("/");
+  const rows = neighbours.map((neighbour) =>
+    h("li",
+      setLink(neighbour, (tag) => labels.includes(tag)),
+      distanceText(neighbour.distance),
+    ),
+  );
+  return h("div.panel-body",
+    h("header",
+      h("p.muted", "Known tag set", id && h("span.mono", ` ${id}`)),
+      h("h1.headword.set", tagSet(labels)),
+    ),
+    h("div.row.actions", h("a.button", { href: `#/ask/tags/${address}` }, "Ask with these tags")),
+    rows.length > 0 && section("Nearest known tag sets", h("ol.near", rows)),
+  );
+}
+
+/**
+ * What the tag sets of a selection share.
+ * @param {{n: number, labels: SharedLabel[]}} shared
+ * @param {TagSet[]} hits some of the tag sets
+ * @param {number} total of the tag sets
+ */
+export function selectionCard({ n, labels }, hits, total) {
+  const isSample = total > n;
+  const sample = `${plural(total, "tag set")}, of which ${count(n)} were looked at.`;
+  return h("div.panel-body",
+    h("header",
+      h("h1.headword", "Selection"),
+      h("p.muted", isSample ? sample : `${plural(n, "tag set")}.`),
+    ),
+    labels.length ? sharedTags(labels) : h("p", "They share no tag."),
+    hitList("Tag sets", hits, total),
+  );
+}
+
+/** @param {SharedLabel[]} labels */
+function sharedTags(labels) {
+  const rows = labels.map((shared) => ({
+    label: shared.label,
+    share: shared.share,
+    title: `${plural(shared.count, "tag set")}; ${shared.lift.toFixed(1)} times as often as in all`,
+  }));
+  const telling = labels
+    .filter(({ lift }) => lift > TELLING_LIFT)
+    .sort((a, b) => b.lift * b.share - a.lift * a.share)
+    .slice(0, 3)
+    .map(({ label, lift }) => `${label} (× ${lift.toFixed(1)})`);
+  return [
+    section("Tags they share", barList(rows)),
+    telling.length > 0 &&
+      h("p.muted.small", `More often here than elsewhere: ${telling.join(", ")}.`),
+  ];
+}
+
+/** Where something landed. @param {{text: string}} ghost */
+export function ghostCard({ text }) {
+  return h("div.panel-body",
+    h("header", h("h1.headword", "It lands here"), h("p.muted", text)),
+    h("div.row.actions", h("a.button", { href: "#/ask" }, icon("back"), "Back to the question")),
+  );
+}

@@ -9,63 +9,107 @@ import { clear, h } from "./dom.js";
 import { icon } from "./parts.js";
 import { labelBox } from "./labelbox.js";
 
-/**
- * @param {object} options
- * @param {import("./api.js").Api} options.api
- * @param {string[]} options.tags
- * @param {(tags: string[]) => void} options.change
- */
-export function chipBox({ api, tags: first, change }) {
-  let tags = [...first];
-  /** @type {Set<string>} */
-  let unknown = new Set();
-  const list = h("ul", { class: "chipbox-list", aria_label: "Tags given" });
-  const box = labelBox({
-    api, name: "Add a tag", placeholder: "Type a tag", allowNew: true, search: true,
-    choose: (label) => put([label]),
-    backspace: () => tags.length && set(tags.slice(0, -1)),
-  });
-  const element = h("div", { class: "chipbox", onclick: (/** @type {Event} */ event) => event.target === element && box.input.focus() }, list, box.element);
+const SEPARATORS = /[,;\n]/;
 
-  box.input.addEventListener("paste", (event) => {
+export class ChipBox {
+  /**
+   * @param {object} options
+   * @param {import("./api.js").Api} options.api
+   * @param {string[]} options.tags
+   * @param {(tags: string[]) => void} options.change
+   */
+  constructor({ api, tags, change }) {
+    this.tags = [...tags];
+    this.change = change;
+    /** Tags that no known tag set holds. @type {Set<string>} */
+    this.unknown = new Set();
+    this.list = h("ul.chipbox-list", { aria_label: "Tags given" });
+    this.box = labelBox({
+      api,
+      name: "Add a tag",
+      placeholder: "Type a tag",
+      allowNew: true,
+      search: true,
+      choose: (label) => this.add([label]),
+      backspace: () => this.removeLast(),
+    });
+    const { input } = this.box;
+    this.element = h("div.chipbox",
+      { onclick: (/** @type {Event} */ event) => event.target === this.element && input.focus() },
+      this.list,
+      this.box.element,
+    );
+    input.addEventListener("paste", (event) => this.paste(event));
+    input.addEventListener("keydown", (event) => this.handleKey(event));
+    this.draw();
+  }
+
+  /**
+   * Take these tags instead.
+   * @param {string[]} tags
+   * @param {boolean} [isQuiet] whether nobody is told
+   */
+  set(tags, isQuiet = false) {
+    this.tags = [...tags];
+    this.draw();
+    if (!isQuiet) this.change(this.tags);
+  }
+
+  /** Add tags that are not there yet. @param {string[]} tags as they were typed */
+  add(tags) {
+    const present = new Set(this.tags.map((tag) => tag.toLowerCase()));
+    const newTags = tags
+      .map((tag) => tag.trim().replace(/\s+/g, " "))
+      .filter((tag) => tag && !present.has(tag.toLowerCase()));
+    if (newTags.length) this.set([...this.tags, ...new Set(newTags)]);
+  }
+
+  /** @param {string} tag */
+  remove(tag) {
+    this.set(this.tags.filter((other) => other !== tag));
+    this.box.input.focus();
+  }
+
+  removeLast() {
+    if (this.tags.length) this.set(this.tags.slice(0, -1));
+  }
+
+  /** Mark tags that no known tag set holds. @param {string[]} tags */
+  mark(tags) {
+    this.unknown = new Set(tags);
+    this.draw();
+  }
+
+  draw() {
+    const chips = this.tags.map((tag) => this.makeChip(tag));
+    clear(this.list, chips);
+    this.list.hidden = !chips.length;
+  }
+
+  /** @param {string} tag */
+  makeChip(tag) {
+    const props = this.unknown.has(tag)
+      ? { class: "chip-unknown", title: "In no known tag set" }
+      : {};
+    const remove = { aria_label: `Take ${tag} away`, onclick: () => this.remove(tag) };
+    return h("li.chip", props, tag, h("button.chip-x", remove, icon("close")));
+  }
+
+  /** A pasted list becomes several tags. @param {ClipboardEvent} event */
+  paste(event) {
     const text = event.clipboardData?.getData("text") || "";
-    if (!/[,;\n]/.test(text)) return;
+    if (!SEPARATORS.test(text)) return;
     event.preventDefault();
-    put(text.split(/[,;\n]/));
-  });
-  box.input.addEventListener("keydown", (event) => {
-    if (event.key !== "," || !box.input.value.trim()) return;
+    this.add(text.split(SEPARATORS));
+  }
+
+  /** A comma ends a tag. @param {KeyboardEvent} event */
+  handleKey(event) {
+    const { box } = this;
+    if (event.key !== "," || !box.typed) return;
     event.preventDefault();
-    put([box.input.value]);
+    this.add([box.typed]);
     box.input.value = "";
     box.close();
-  });
-
-  const put = (/** @type {string[]} */ more) => {
-    const fresh = more.map((tag) => tag.trim().replace(/\s+/g, " ")).filter((tag) => tag && !tags.some((own) => own.toLowerCase() === tag.toLowerCase()));
-    if (fresh.length) set([...tags, ...new Set(fresh)]);
-  };
-  const set = (/** @type {string[]} */ to, quiet = false) => {
-    tags = [...to];
-    draw();
-    if (!quiet) change(tags);
-  };
-  const draw = () => {
-    clear(list, tags.map((tag) =>
-      h("li", { class: unknown.has(tag) ? "chip chip-unknown" : "chip", title: unknown.has(tag) ? "In no known tag set" : null }, tag,
-        h("button", { type: "button", class: "chip-x", aria_label: `Take ${tag} away`, onclick: () => (set(tags.filter((own) => own !== tag)), box.input.focus()) }, icon("close")))));
-    list.hidden = !tags.length;
-  };
-  draw();
-  return {
-    element,
-    put,
-    set,
-    input: box.input,
-    /** Mark tags that no known tag set holds. @param {string[]} list */
-    mark(list) {
-      unknown = new Set(list);
-      draw();
-    },
-  };
+  }
 }

@@ -6,48 +6,74 @@
  * studio's content security policy forbids style attributes.
  */
 
-/** @typedef {any} Child a node, text, a number, a list of these; nothing for null, undefined and false */
+/** @typedef {any} Child a node, text, a number, a list; null, undefined and false are nothing */
 /** @typedef {Record<string, any>} Props */
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An HTML element: `h("button", {class: "quiet", onclick: go, aria_label: "Close"}, "×")`.
+ * Return an HTML element: `h("button.quiet", { onclick: close, aria_label: "Close" }, "×")`.
  *
- * `style` takes an object of CSS properties, `dataset` an object, `on…` a listener; an underscore
- * in a name stands for a hyphen; `null`, `undefined` and `false` leave the attribute out.
- * @param {string} tag
- * @param {Props | null} [props]
- * @param {...Child} children
+ * Classes follow the tag after dots; properties may be left out. `style` takes an object of CSS
+ * properties, `dataset` an object, `on…` a listener; an underscore in a name stands for a hyphen;
+ * `null`, `undefined` and `false` leave the attribute out. A button submits no form unless its
+ * `type` says so.
+ * @param {string} selector
+ * @param {...any} content properties, if any, and children
  * @returns {any}
  */
-export function h(tag, props, ...children) {
-  return furnish(document.createElement(tag), props, children);
+export function h(selector, ...content) {
+  const [tag, ...classes] = selector.split(".");
+  const element = document.createElement(tag);
+  if (element instanceof HTMLButtonElement) element.type = "button";
+  return furnish(element, classes, content);
 }
 
 /**
- * An SVG element, with the same conventions as `h`.
- * @param {string} tag
- * @param {Props | null} [props]
- * @param {...Child} children
+ * Return an SVG element, with the same conventions as `h`.
+ * @param {string} selector
+ * @param {...any} content
  * @returns {any}
  */
-export function s(tag, props, ...children) {
-  return furnish(document.createElementNS(SVG, tag), props, children);
+export function s(selector, ...content) {
+  const [tag, ...classes] = selector.split(".");
+  return furnish(document.createElementNS(SVG, tag), classes, content);
+}
+
+/**
+ * Give an element its classes, properties and children.
+ * @param {Element} element
+ * @param {string[]} classes
+ * @param {any[]} content
+ */
+function furnish(element, classes, content) {
+  const [first, ...rest] = content;
+  const hasProps = isProps(first);
+  if (classes.length) element.classList.add(...classes);
+  if (hasProps) setProps(element, first);
+  add(element, ...(hasProps ? rest : content));
+  return element;
+}
+
+/** @param {any} value */
+function isProps(value) {
+  if (value === null || typeof value !== "object") return false;
+  return !Array.isArray(value) && !(value instanceof Node);
 }
 
 /**
  * @param {any} element
- * @param {Props | null | undefined} props
- * @param {Child[]} children
+ * @param {Props} props
  */
-function furnish(element, props, children) {
-  for (const [key, value] of Object.entries(props || {})) {
+function setProps(element, props) {
+  for (const [key, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on") && typeof value === "function") {
       element.addEventListener(key.slice(2), value);
+    } else if (key === "class") {
+      element.classList.add(...value.split(" ").filter(Boolean));
     } else if (key === "style") {
-      for (const [name, to] of Object.entries(value)) element.style.setProperty(name, String(to));
+      for (const [name, css] of Object.entries(value)) element.style.setProperty(name, String(css));
     } else if (key === "dataset") {
       Object.assign(element.dataset, value);
     } else if (key === "value" || key === "checked" || key === "selected") {
@@ -56,8 +82,6 @@ function furnish(element, props, children) {
       element.setAttribute(key.replaceAll("_", "-"), value === true ? "" : String(value));
     }
   }
-  add(element, ...children);
-  return element;
 }
 
 /**

@@ -7,7 +7,27 @@
 
 import { h } from "./dom.js";
 import { percent, probabilityText } from "./parts.js";
-import { tagSet, to } from "./cards.js";
+import { hashOf, tagSet } from "./cards.js";
+
+/**
+ * What one cause adds to the logit.
+ * @typedef {object} Part
+ * @property {string} name
+ * @property {string} role
+ * @property {number} part
+ * @property {number | null} [probability] of the tag that it stands for
+ * @property {number | null} [without] the probability of the result without it
+ */
+/** @typedef {{labels: string[], ids?: string[], holds: boolean, share: number}} NearSet */
+/**
+ * @typedef {object} Evidence
+ * @property {string} label
+ * @property {number} logit
+ * @property {number} probability
+ * @property {string | null} [implied_by]
+ * @property {Part[]} parts
+ * @property {NearSet[]} [neighbours]
+ */
 
 /** What a part stands for. @type {Record<string, string>} */
 const ROLES = {
@@ -19,40 +39,80 @@ const ROLES = {
   verdicts: "Answers that people gave",
 };
 
-/** A signed number with a true minus. @param {number} value */
+/** Return a signed number with a true minus. @param {number} value */
 function signed(value) {
   return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 }
 
-/** @param {any} evidence */
+/** @param {number | null | undefined} value */
+const isNumber = (value) => value !== null && value !== undefined;
+
+/** @param {Evidence} evidence */
 export function evidenceOf(evidence) {
-  const widest = Math.max(0.01, ...evidence.parts.map((/** @type {any} */ part) => Math.abs(part.part)));
-  return h("div", { class: "evidence" },
-    evidence.implied_by ? h("p", null, "It follows from ", h("a", { href: to("map/label", evidence.implied_by) }, evidence.implied_by), ".") : null,
-    h("ul", { class: "parts", aria_label: `Parts of the logit of ${evidence.label}` }, evidence.parts.map((/** @type {any} */ part) => partRow(part, widest))),
-    h("p", { class: "sum" }, "Together ", h("strong", null, signed(evidence.logit)), h("span", { class: "muted" }, " on the logit scale, which is a probability of "), h("strong", null, probabilityText(evidence.probability)), "."),
-    evidence.neighbours?.length ? neighbours(evidence) : null);
+  const { label, logit, probability, implied_by, parts, neighbours } = evidence;
+  const widest = Math.max(0.01, ...parts.map(({ part }) => Math.abs(part)));
+  const rows = parts.map((part) => partRow(part, Math.abs(part.part) / widest));
+  return h("div.evidence",
+    implied_by && h("p", "It follows from ", mapLink(implied_by), "."),
+    h("ul.parts", { aria_label: `Parts of the logit of ${label}` }, rows),
+    h("p.sum",
+      "Together ",
+      h("strong", signed(logit)),
+      h("span.muted", " on the logit scale, which is a probability of "),
+      h("strong", probabilityText(probability)),
+      ".",
+    ),
+    neighbours?.length && nearSets(label, neighbours),
+  );
 }
 
-/** @param {any} part @param {number} widest */
-function partRow(part, widest) {
-  const half = (Math.abs(part.part) / widest) * 50;
-  const notes = [ROLES[part.role] || ""];
-  if (part.probability !== null && part.probability !== undefined) notes.push(`has it with probability ${probabilityText(part.probability)}`);
-  if (part.without !== null && part.without !== undefined) notes.push(`without it the tag would have ${probabilityText(part.without)}`);
-  return h("li", { title: notes.filter(Boolean).join("; "), class: part.part < 0 ? "part-minus" : null },
-    h("span", { class: part.role === "tag" ? "part-name part-tag" : "part-name" }, part.name,
-      part.probability !== null && part.probability !== undefined ? h("span", { class: "muted" }, ` ${probabilityText(part.probability)}`) : null),
-    h("span", { class: "signed", aria_hidden: "true" }, h("span", { style: { width: `${half}%`, [part.part < 0 ? "right" : "left"]: "50%" } })),
-    h("span", { class: "part-value" }, signed(part.part)));
+/** @param {string} label */
+const mapLink = (label) => h("a", { href: hashOf("map/label", label) }, label);
+
+/**
+ * @param {Part} part
+ * @param {number} length of its bar, from 0 to 1
+ */
+function partRow(part, length) {
+  const isNegative = part.part < 0;
+  const barStyle = { width: `${50 * length}%`, [isNegative ? "right" : "left"]: "50%" };
+  return h("li", { title: notesOf(part).join("; "), class: isNegative ? "part-minus" : null },
+    h("span.part-name", { class: part.role === "tag" ? "part-tag" : null },
+      part.name,
+      isNumber(part.probability) && h("span.muted", ` ${probabilityText(part.probability)}`),
+    ),
+    h("span.signed", { aria_hidden: "true" }, h("span", { style: barStyle })),
+    h("span.part-value", signed(part.part)),
+  );
 }
 
-/** @param {any} evidence */
-function neighbours(evidence) {
-  return h("div", { class: "section" },
-    h("h3", null, "Nearest known tag sets"),
-    h("ul", { class: "near" }, evidence.neighbours.map((/** @type {any} */ near) =>
-      h("li", { class: near.holds ? "holds" : null, title: near.ids?.length ? near.ids.join(", ") : null },
-        tagSet(near.labels, evidence.label),
-        h("span", { class: "muted", title: near.holds ? "It holds the tag; the share that it has among those nearby" : "It does not hold the tag" }, near.holds ? percent(near.share) : "without")))));
+/** @param {Part} part */
+function notesOf({ role, probability, without }) {
+  const notes = ROLES[role] ? [ROLES[role]] : [];
+  if (isNumber(probability)) notes.push(`has it with probability ${probabilityText(probability)}`);
+  if (isNumber(without)) notes.push(`without it the tag would have ${probabilityText(without)}`);
+  return notes;
+}
+
+/**
+ * @param {string} label
+ * @param {NearSet[]} sets
+ */
+function nearSets(label, sets) {
+  const rows = sets.map((set) => nearRow(label, set));
+  return h("div.section", h("h3", "Nearest known tag sets"), h("ul.near", rows));
+}
+
+/**
+ * @param {string} label
+ * @param {NearSet} set
+ */
+function nearRow(label, { labels, ids = [], holds, share }) {
+  const meaning = holds
+    ? "It holds the tag; the share that it has among those nearby"
+    : "It does not hold the tag";
+  return h("li", { class: holds ? "holds" : null, title: ids.length ? ids.join(", ") : null },
+    tagSet(labels, label),
+    h("span.muted", { title: meaning }, holds ? percent(share) : "without"),
+  );
 }

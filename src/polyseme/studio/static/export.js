@@ -10,46 +10,84 @@ import { confirmed, icon, plural } from "./parts.js";
 
 /** @typedef {import("./app.js").Context} Context */
 
+const KEPT = 60_000; // milliseconds for which a download may take its bytes
+
+/** What can be downloaded: form, name, meaning. */
+const FORMS = [
+  ["jsonl", "Answers (JSONL)", "every answer, one a line"],
+  ["documents", "Tags of items (JSONL)", "items with their tags, to fit a model again"],
+  ["label-studio", "Label Studio (JSON)", "tasks with the tags as annotations"],
+];
+
 /** @param {Context} context */
 export function exportMenu(context) {
-  const { api, attempt, toast } = context;
-  const forms = [
-    ["jsonl", "Answers (JSONL)", "every answer, one a line"],
-    ["documents", "Documents (JSONL)", "items with their tags, to fit a model again"],
-    ["label-studio", "Label Studio (JSON)", "tasks with the tags as annotations"],
-  ];
-  const download = async (/** @type {string} */ form) => {
-    const answer = await api.binary(api.model("export"), { params: { form } });
-    const named = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") || "");
-    const url = URL.createObjectURL(await answer.blob());
-    h("a", { href: url, download: named?.[1] || form }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 60_000);
-    toast("Exported.");
-  };
-  const sidecars = async () => {
-    const write = (/** @type {boolean} */ really) => api.post(api.model("export/sidecars"), { dry_run: !really });
-    const would = await write(false);
-    const says = would.files ? `${plural(would.tags, "tag")} would be written to XMP files beside ${plural(would.files, "item")}.` : "There is nothing to write: no item has an accepted tag.";
-    if (!(await confirmed("Write sidecars?", h("p", null, says), would.files ? "Write the files" : null))) return;
-    const done = await write(true);
-    toast(`${plural(done.tags, "tag")} written beside ${plural(done.files, "item")}.`);
-  };
   const choose = (/** @type {() => Promise<void>} */ run) => {
     menu.open = false;
-    attempt(run);
+    context.attempt(run);
   };
-  const menu = h("details", { class: "menu" },
-    h("summary", null, icon("download"), "Export"),
-    h("div", { class: "menu-items" },
-      forms.map(([form, name, says]) => h("button", { type: "button", onclick: () => choose(() => download(form)) }, h("strong", null, name), h("span", { class: "muted small" }, says))),
-      h("button", { type: "button", onclick: () => choose(sidecars) }, h("strong", null, "Sidecars (XMP)"), h("span", { class: "muted small" }, "tags beside the files; asks first"))));
+  const downloads = FORMS.map(([form, name, meaning]) =>
+    menuItem(name, meaning, () => choose(() => download(context, form))),
+  );
+  const sidecars = menuItem("Sidecars (XMP)", "tags beside the files; asks first", () =>
+    choose(() => writeSidecars(context)),
+  );
+  const menu = h("details.menu",
+    h("summary", icon("download"), "Export"),
+    h("div.menu-items", downloads, sidecars),
+  );
+  closeWhenLeft(menu);
+  return menu;
+}
+
+/**
+ * @param {string} name
+ * @param {string} meaning
+ * @param {() => void} onclick
+ */
+function menuItem(name, meaning, onclick) {
+  return h("button", { onclick }, h("strong", name), h("span.muted.small", meaning));
+}
+
+/** Close a menu by Escape, and when the focus goes elsewhere. @param {any} menu */
+function closeWhenLeft(menu) {
   menu.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Escape" || !menu.open) return;
     menu.open = false;
     menu.querySelector("summary").focus();
   });
   menu.addEventListener("focusout", (/** @type {FocusEvent} */ event) => {
-    if (event.relatedTarget && !menu.contains(/** @type {Node} */ (event.relatedTarget))) menu.open = false;
+    const { relatedTarget } = event;
+    if (relatedTarget && !menu.contains(relatedTarget)) menu.open = false;
   });
-  return menu;
+}
+
+/**
+ * @param {Context} context
+ * @param {string} form
+ */
+async function download({ api, toast }, form) {
+  const answer = await api.binary(api.model("export"), { params: { form } });
+  const disposition = answer.headers.get("Content-Disposition") || "";
+  const name = /filename="([^"]+)"/.exec(disposition)?.[1] || form;
+  const url = URL.createObjectURL(await answer.blob());
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), KEPT);
+  toast("Exported.");
+}
+
+/** @param {Context} context */
+async function writeSidecars({ api, toast }) {
+  const post = (/** @type {boolean} */ dry_run) =>
+    api.post(api.model("export/sidecars"), { dry_run });
+  const plan = await post(true);
+  const action = plan.files ? "Write the files" : null;
+  if (!(await confirmed("Write sidecars?", h("p", planSentence(plan)), action))) return;
+  const { tags, files } = await post(false);
+  toast(`${plural(tags, "tag")} written beside ${plural(files, "item")}.`);
+}
+
+/** @param {{tags: number, files: number}} plan */
+function planSentence({ tags, files }) {
+  if (!files) return "There is nothing to write: no item has an accepted tag.";
+  return `${plural(tags, "tag")} would be written to XMP files beside ${plural(files, "item")}.`;
 }

@@ -5,112 +5,171 @@
  * In: events on a canvas. Out: pans and zooms of its `Points`; a tap, a hover, a lasso as calls.
  */
 
+/** @typedef {import("./points.js").Points} Points */
+/** @typedef {{x: number, y: number}} Position in CSS pixels on the canvas */
 /**
- * @param {import("./points.js").Points} points
- * @param {object} on
- * @param {(x: number, y: number) => void} [on.tap]
- * @param {(x: number, y: number) => void} [on.hover] also called with NaN when the pointer leaves
- * @param {(polygon: [number, number][], done: boolean) => void} [on.lasso]
- * @param {() => boolean} [on.lassoing] whether a plain drag draws a lasso
- * @param {() => void} [on.enter] Enter on the canvas
- * @param {() => void} [on.escape]
+ * What is told of.
+ * @typedef {object} Handlers
+ * @property {(x: number, y: number) => void} [tap]
+ * @property {(x: number, y: number) => void} [hover] NaN when the pointer leaves
+ * @property {(polygon: [number, number][], isDone: boolean) => void} [lasso]
+ * @property {() => boolean} [isLasso] whether a plain drag draws a lasso
+ * @property {() => void} [enter] Enter on the canvas
+ * @property {() => void} [escape]
  */
-export function listen(points, on) {
+
+const TAP_TRAVEL = 6; // CSS pixels that a finger may move in a tap
+const STEP = 48; // CSS pixels of an arrow key
+const LARGE_STEP = 160;
+const KEY_ZOOM = 1.35;
+const LINE = 18; // CSS pixels of a line that a wheel turns
+
+/**
+ * @param {Points} points
+ * @param {Handlers} handlers
+ */
+export function listen(points, handlers) {
   const { canvas } = points;
-  /** @type {Map<number, {x: number, y: number}>} */
-  const down = new Map();
-  /** @type {[number, number][] | null} */
-  let lasso = null;
-  let travelled = 0;
+  const gestures = new Gestures(points, handlers);
+  canvas.addEventListener("pointerdown", (event) => gestures.press(event));
+  canvas.addEventListener("pointermove", (event) => gestures.move(event));
+  canvas.addEventListener("pointerup", (event) => gestures.release(event));
+  canvas.addEventListener("pointercancel", (event) => gestures.release(event));
+  canvas.addEventListener("pointerleave", () => handlers.hover?.(NaN, NaN));
+  canvas.addEventListener("wheel", (event) => gestures.turnWheel(event), { passive: false });
+  canvas.addEventListener("dblclick", (event) => gestures.doubleClick(event));
+  canvas.addEventListener("keydown", (event) => gestures.handleKey(event));
+}
 
-  const place = (/** @type {PointerEvent | WheelEvent} */ event) => {
-    const box = canvas.getBoundingClientRect();
+class Gestures {
+  /**
+   * @param {Points} points
+   * @param {Handlers} handlers
+   */
+  constructor(points, handlers) {
+    this.points = points;
+    this.handlers = handlers;
+    /** Pointers that are down. @type {Map<number, Position>} */
+    this.down = new Map();
+    /** @type {[number, number][] | null} */
+    this.polygon = null;
+    this.travelled = 0;
+  }
+
+  /** @param {MouseEvent} event @returns {Position} */
+  positionOf(event) {
+    const box = this.points.canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
-  };
+  }
 
-  canvas.addEventListener("pointerdown", (event) => {
+  /** @param {PointerEvent} event */
+  press(event) {
     if (event.button !== 0) return;
-    const at = place(event);
-    canvas.setPointerCapture(event.pointerId);
-    if (down.size === 0) {
-      travelled = 0;
-      lasso = on.lasso && (event.shiftKey || on.lassoing?.()) ? [[at.x, at.y]] : null;
-    } else lasso = null;
-    down.set(event.pointerId, at);
-  });
+    const position = this.positionOf(event);
+    const isFirst = this.down.size === 0;
+    const { lasso, isLasso } = this.handlers;
+    const drawsLasso = isFirst && lasso && (event.shiftKey || isLasso?.());
+    this.points.canvas.setPointerCapture(event.pointerId);
+    if (isFirst) this.travelled = 0;
+    this.polygon = drawsLasso ? [[position.x, position.y]] : null;
+    this.down.set(event.pointerId, position);
+  }
 
-  canvas.addEventListener("pointermove", (event) => {
-    const at = place(event);
-    const was = down.get(event.pointerId);
-    if (!was) {
-      if (event.pointerType !== "touch") on.hover?.(at.x, at.y);
+  /** @param {PointerEvent} event */
+  move(event) {
+    const position = this.positionOf(event);
+    const former = this.down.get(event.pointerId);
+    if (!former) {
+      if (event.pointerType !== "touch") this.handlers.hover?.(position.x, position.y);
       return;
     }
-    travelled += Math.abs(at.x - was.x) + Math.abs(at.y - was.y);
-    if (lasso) {
-      lasso.push([at.x, at.y]);
-      on.lasso?.(lasso, false);
-    } else if (down.size === 1) points.pan(at.x - was.x, at.y - was.y);
-    else pinch(event.pointerId, was, at);
-    down.set(event.pointerId, at);
-  });
+    const dx = position.x - former.x;
+    const dy = position.y - former.y;
+    this.travelled += Math.abs(dx) + Math.abs(dy);
+    if (this.polygon) {
+      this.polygon.push([position.x, position.y]);
+      this.handlers.lasso?.(this.polygon, false);
+    } else if (this.down.size === 1) {
+      this.points.pan(dx, dy);
+    } else {
+      this.pinch(event.pointerId, former, position);
+    }
+    this.down.set(event.pointerId, position);
+  }
 
-  const pinch = (/** @type {number} */ id, /** @type {{x: number, y: number}} */ was, /** @type {{x: number, y: number}} */ at) => {
-    const other = [...down].find(([one]) => one !== id)?.[1];
+  /**
+   * @param {number} pointerId of the finger that moved
+   * @param {Position} former
+   * @param {Position} position
+   */
+  pinch(pointerId, former, position) {
+    const other = [...this.down].find(([id]) => id !== pointerId)?.[1];
     if (!other) return;
-    const before = Math.hypot(was.x - other.x, was.y - other.y) || 1;
-    const after = Math.hypot(at.x - other.x, at.y - other.y) || 1;
-    points.pan((at.x - was.x) / 2, (at.y - was.y) / 2);
-    points.zoom(after / before, (at.x + other.x) / 2, (at.y + other.y) / 2);
-  };
+    const before = Math.hypot(former.x - other.x, former.y - other.y) || 1;
+    const after = Math.hypot(position.x - other.x, position.y - other.y) || 1;
+    const x = (position.x + other.x) / 2;
+    const y = (position.y + other.y) / 2;
+    this.points.pan((position.x - former.x) / 2, (position.y - former.y) / 2);
+    this.points.zoom(after / before, x, y);
+  }
 
-  const up = (/** @type {PointerEvent} */ event) => {
-    if (!down.delete(event.pointerId)) return;
-    const at = place(event);
-    if (lasso) {
-      on.lasso?.(lasso, true);
-      lasso = null;
-    } else if (event.type === "pointerup" && down.size === 0 && travelled < 6) on.tap?.(at.x, at.y);
-  };
-  canvas.addEventListener("pointerup", up);
-  canvas.addEventListener("pointercancel", up);
-  canvas.addEventListener("pointerleave", () => on.hover?.(NaN, NaN));
+  /** @param {PointerEvent} event */
+  release(event) {
+    if (!this.down.delete(event.pointerId)) return;
+    const isLast = this.down.size === 0;
+    const isTap = event.type === "pointerup" && isLast && this.travelled < TAP_TRAVEL;
+    const { x, y } = this.positionOf(event);
+    if (this.polygon) {
+      this.handlers.lasso?.(this.polygon, true);
+      this.polygon = null;
+    } else if (isTap) {
+      this.handlers.tap?.(x, y);
+    }
+  }
 
-  canvas.addEventListener(
-    "wheel",
-    (event) => {
-      event.preventDefault();
-      const at = place(event);
-      const lines = event.deltaMode === 1 ? 18 : 1;
-      points.zoom(Math.exp(-event.deltaY * lines * (event.ctrlKey ? 0.01 : 0.0018)), at.x, at.y);
-    },
-    { passive: false },
-  );
-  canvas.addEventListener("dblclick", (event) => {
-    const box = canvas.getBoundingClientRect();
-    points.zoom(2, event.clientX - box.left, event.clientY - box.top);
-  });
+  /** @param {WheelEvent} event */
+  turnWheel(event) {
+    const { x, y } = this.positionOf(event);
+    const pixels = event.deltaY * (event.deltaMode === 1 ? LINE : 1);
+    const rate = event.ctrlKey ? 0.01 : 0.0018; // browsers tell of a pinch as Ctrl and the wheel
+    event.preventDefault();
+    this.points.zoom(Math.exp(-pixels * rate), x, y);
+  }
 
-  canvas.addEventListener("keydown", (event) => {
+  /** @param {MouseEvent} event */
+  doubleClick(event) {
+    const { x, y } = this.positionOf(event);
+    this.points.zoom(2, x, y);
+  }
+
+  /** @param {KeyboardEvent} event */
+  handleKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const step = event.shiftKey ? 160 : 48;
-    /** @type {Record<string, () => void>} */
-    const keys = {
-      ArrowLeft: () => points.pan(step, 0),
-      ArrowRight: () => points.pan(-step, 0),
-      ArrowUp: () => points.pan(0, step),
-      ArrowDown: () => points.pan(0, -step),
-      "+": () => points.zoom(1.35),
-      "=": () => points.zoom(1.35),
-      "-": () => points.zoom(1 / 1.35),
-      0: () => points.space && points.fit(points.space.header.bounds),
-      Enter: () => on.enter?.(),
-      Escape: () => on.escape?.(),
-    };
-    const run = keys[event.key];
+    const run = this.actions(event.shiftKey ? LARGE_STEP : STEP)[event.key];
     if (!run) return;
     run();
     event.preventDefault();
     event.stopPropagation();
-  });
+  }
+
+  /**
+   * What the keys do.
+   * @param {number} step
+   * @returns {Record<string, () => void>}
+   */
+  actions(step) {
+    const { points, handlers } = this;
+    return {
+      ArrowLeft: () => points.pan(step, 0),
+      ArrowRight: () => points.pan(-step, 0),
+      ArrowUp: () => points.pan(0, step),
+      ArrowDown: () => points.pan(0, -step),
+      "+": () => points.zoom(KEY_ZOOM),
+      "=": () => points.zoom(KEY_ZOOM),
+      "-": () => points.zoom(1 / KEY_ZOOM),
+      0: () => points.space && points.fit(points.space.header.bounds),
+      Enter: () => handlers.enter?.(),
+      Escape: () => handlers.escape?.(),
+    };
+  }
 }

@@ -8,115 +8,201 @@
 import { clear, h } from "./dom.js";
 import { icon, iconButton, plural } from "./parts.js";
 
-/** Numbers of a text, or null if something in it is no number. @param {string} text */
+/** @typedef {{file?: File, features?: number[], item?: string}} Content */
+/**
+ * @typedef {object} Options
+ * @property {any} model
+ * @property {HTMLElement} area what files can be dropped on
+ * @property {(content: Content) => void} take
+ * @property {(text: string) => void} complain
+ */
+
+/** Return the numbers of a text, or null if something in it is no number. @param {string} text */
 function numbersOf(text) {
-  const parts = text.replace(/[[\]()]/g, " ").split(/[\s,;]+/).filter(Boolean);
+  const parts = text
+    .replace(/[[\]()]/g, " ")
+    .split(/[\s,;]+/)
+    .filter(Boolean);
   const numbers = parts.map(Number);
   return parts.length && numbers.every(Number.isFinite) ? numbers : null;
 }
 
-/**
- * @param {object} options
- * @param {any} options.model
- * @param {HTMLElement} options.area what files can be dropped on
- * @param {(given: {file?: File, features?: number[]}) => void} options.take
- * @param {(text: string) => void} options.complain
- */
-export function intake({ model, area, take, complain }) {
-  const media = model.media;
-  const what = media === "audio" ? "a sound" : "a picture";
-  const element = h("div", { class: "intake" });
-  const file = h("input", { type: "file", class: "sr", tabindex: "-1", aria_hidden: "true", accept: media === "audio" ? "audio/*" : "image/*", onchange: () => file.files[0] && accept(file.files[0]) });
-  const text = h("textarea", { aria_label: "Row of numbers", rows: "3", placeholder: `${model.n_features} numbers, with spaces or commas between`, spellcheck: "false", oninput: () => read() });
-  const note = h("p", { class: "muted small", role: "status" });
-  const numbers = h("details", { class: "numbers" }, h("summary", null, "A row of numbers instead"), text, note);
-  let preview = "";
+export class Intake {
+  /** @param {Options} options */
+  constructor({ model, area, take, complain }) {
+    this.area = area;
+    this.take = take;
+    this.complain = complain;
+    this.media = model.media;
+    this.nFeatures = model.n_features;
+    this.mediumName = this.media === "audio" ? "a sound" : "a picture";
+    this.preview = ""; // address of the file that is shown
+    this.onPaste = (/** @type {ClipboardEvent} */ event) => this.paste(event);
+    this.element = h("div.intake");
+    this.file = h("input.sr", {
+      type: "file",
+      tabindex: "-1",
+      aria_hidden: "true",
+      accept: this.media === "audio" ? "audio/*" : "image/*",
+      onchange: () => this.accept(this.file.files[0]),
+    });
+    this.text = h("textarea", {
+      aria_label: "Row of numbers",
+      rows: "3",
+      placeholder: `${this.nFeatures} numbers, with spaces or commas between`,
+      spellcheck: "false",
+      oninput: () => this.readNumbers(),
+    });
+    this.note = h("p.muted.small", { role: "status" });
+    this.numbers = h("details.numbers",
+      h("summary", "A row of numbers instead"),
+      this.text,
+      this.note,
+    );
+    this.listen();
+  }
 
-  const accept = (/** @type {File} */ one) => {
-    const kind = one.type.split("/")[0];
-    if (!media) return complain("This model takes numbers, not files.");
-    if (kind !== media && !(kind === "" && media)) return complain(`This model takes ${what}; this is ${one.type || "something else"}.`);
-    text.value = "";
-    note.textContent = "";
-    take({ file: one });
-    show({ file: one });
-  };
+  listen() {
+    const { area } = this;
+    area.addEventListener("dragover", (event) => this.dragOver(event));
+    area.addEventListener("dragleave", () => area.classList.remove("dropping"));
+    area.addEventListener("drop", (event) => this.drop(event));
+    window.addEventListener("paste", this.onPaste);
+  }
 
-  const read = () => {
-    const row = numbersOf(text.value);
-    const n = row ? row.length : 0;
-    note.textContent = !text.value.trim() ? "" : !row ? "Something in there is no number." : n === model.n_features ? `${plural(n, "number")}, as the model takes.` : `${plural(n, "number")} of ${model.n_features}.`;
-    if (row && n === model.n_features) take({ features: row });
-    else if (!text.value.trim()) take({});
-  };
+  dispose() {
+    window.removeEventListener("paste", this.onPaste);
+    if (this.preview) URL.revokeObjectURL(this.preview);
+  }
 
-  const remove = () => {
-    file.value = "";
-    show({});
-    take({});
-  };
+  /* ---- what comes in ---- */
 
-  /** @param {{file?: File, features?: number[], item?: string}} given */
-  const show = (given) => {
-    if (preview) URL.revokeObjectURL(preview);
-    preview = given.file ? URL.createObjectURL(given.file) : "";
-    if (given.features) text.value = given.features.join(" ");
-    const shown = given.file
-      ? h("figure", { class: "given" },
-          media === "audio" ? h("audio", { controls: true, src: preview }) : h("img", { src: preview, alt: `The picture ${given.file.name}` }),
-          h("figcaption", null, h("span", null, given.file.name), iconButton("close", `Take ${given.file.name} away`, { onclick: remove })))
-      : given.item
-        ? h("figure", { class: "given" }, h("figcaption", null, h("span", null, `Item ${given.item}`), iconButton("close", "Take the item away", { onclick: remove })))
-        : media
-          ? h("button", { type: "button", class: "drop", onclick: () => file.click() }, icon(media === "audio" ? "sound" : "image"),
-              h("span", null, h("strong", null, `Choose ${what}`), h("span", { class: "muted" }, "or drop or paste one here")))
-          : null;
-    clear(element, shown, given.file || given.item ? null : numbers, file);
-    numbers.open = Boolean(given.features) || (!media && !given.item);
-  };
+  /** @param {File | undefined} file */
+  accept(file) {
+    if (!file) return;
+    const [kind] = file.type.split("/"); // empty where the browser does not know it
+    if (!this.media) return this.complain("This model takes numbers, not files.");
+    if (kind && kind !== this.media) {
+      return this.complain(`This model takes ${this.mediumName}; this is ${file.type}.`);
+    }
+    this.text.value = "";
+    this.note.textContent = "";
+    this.take({ file });
+    this.show({ file });
+  }
 
-  const over = (/** @type {DragEvent} */ event) => {
-    if (![...(event.dataTransfer?.types || [])].includes("Files")) return;
+  readNumbers() {
+    const isEmpty = !this.text.value.trim();
+    const row = numbersOf(this.text.value);
+    this.note.textContent = isEmpty ? "" : this.rowSentence(row);
+    if (isEmpty) this.take({});
+    else if (row && row.length === this.nFeatures) this.take({ features: row });
+  }
+
+  /** @param {number[] | null} row */
+  rowSentence(row) {
+    if (!row) return "Something in there is no number.";
+    const numbers = plural(row.length, "number");
+    if (row.length === this.nFeatures) return `${numbers}, as the model takes.`;
+    return `${numbers} of ${this.nFeatures}.`;
+  }
+
+  remove() {
+    this.file.value = "";
+    this.show({});
+    this.take({});
+  }
+
+  /** @param {DragEvent} event */
+  dragOver(event) {
+    const types = event.dataTransfer?.types || [];
+    if (!types.includes("Files")) return;
     event.preventDefault();
-    area.classList.add("dropping");
-  };
-  const drop = (/** @type {DragEvent} */ event) => {
-    area.classList.remove("dropping");
-    const one = event.dataTransfer?.files[0];
-    if (!one) return;
+    this.area.classList.add("dropping");
+  }
+
+  /** @param {DragEvent} event */
+  drop(event) {
+    const file = event.dataTransfer?.files[0];
+    this.area.classList.remove("dropping");
+    if (!file) return;
     event.preventDefault();
-    accept(one);
-  };
-  const paste = (/** @type {any} */ event) => {
-    const one = event.clipboardData?.files[0];
-    if (one) {
+    this.accept(file);
+  }
+
+  /** @param {ClipboardEvent} event */
+  paste(event) {
+    const file = event.clipboardData?.files[0];
+    if (file) {
       event.preventDefault();
-      accept(one);
+      this.accept(file);
       return;
     }
-    if (event.defaultPrevented || event.target.closest("input, textarea")) return;
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (event.defaultPrevented || target.closest("input, textarea")) return;
     const row = numbersOf(event.clipboardData?.getData("text") || "");
     if (!row || row.length < 2) return;
-    text.value = row.join(" ");
-    numbers.open = true;
-    read();
-  };
-  area.addEventListener("dragover", over);
-  area.addEventListener("dragleave", () => area.classList.remove("dropping"));
-  area.addEventListener("drop", drop);
-  window.addEventListener("paste", paste);
-  return {
-    element,
-    show,
-    /** The medium of an item that stands there already. @param {string} url @param {string} kind */
-    picture(url, kind) {
-      const figure = element.querySelector(".given");
-      if (!figure) return;
-      figure.prepend(kind === "audio" ? h("audio", { controls: true, src: url }) : h("img", { src: url, alt: "The item" }));
-    },
-    dispose() {
-      window.removeEventListener("paste", paste);
-      if (preview) URL.revokeObjectURL(preview);
-    },
-  };
+    this.text.value = row.join(" ");
+    this.numbers.open = true;
+    this.readNumbers();
+  }
+
+  /* ---- what is shown ---- */
+
+  /** @param {Content} content */
+  show({ file, features, item }) {
+    if (this.preview) URL.revokeObjectURL(this.preview);
+    this.preview = file ? URL.createObjectURL(file) : "";
+    if (features) this.text.value = features.join(" ");
+    if (file) clear(this.element, this.fileFigure(file), this.file);
+    else if (item) clear(this.element, this.itemFigure(item), this.file);
+    else clear(this.element, this.media && this.dropButton(), this.numbers, this.file);
+    this.numbers.open = Boolean(features) || (!this.media && !item);
+  }
+
+  /** @param {File} file */
+  fileFigure({ name }) {
+    const isAudio = this.media === "audio";
+    const medium = isAudio
+      ? h("audio", { controls: true, src: this.preview })
+      : h("img", { src: this.preview, alt: `The picture ${name}` });
+    return h("figure.given", medium, this.caption(name, `Take ${name} away`));
+  }
+
+  /** @param {string} item */
+  itemFigure(item) {
+    return h("figure.given", this.caption(`Item ${item}`, "Take the item away"));
+  }
+
+  /**
+   * @param {string} text
+   * @param {string} removeText
+   */
+  caption(text, removeText) {
+    const button = iconButton("close", removeText, { onclick: () => this.remove() });
+    return h("figcaption", h("span", text), button);
+  }
+
+  dropButton() {
+    return h("button.drop", { onclick: () => this.file.click() },
+      icon(this.media === "audio" ? "sound" : "image"),
+      h("span",
+        h("strong", `Choose ${this.mediumName}`),
+        h("span.muted", "or drop or paste one here"),
+      ),
+    );
+  }
+
+  /**
+   * Show the medium of the item that stands there already.
+   * @param {string} url
+   * @param {string} kind
+   */
+  showMedium(url, kind) {
+    const medium =
+      kind === "audio"
+        ? h("audio", { controls: true, src: url })
+        : h("img", { src: url, alt: "The item" });
+    this.element.querySelector(".given")?.prepend(medium);
+  }
 }

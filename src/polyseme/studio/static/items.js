@@ -11,12 +11,20 @@ import { icon, plural } from "./parts.js";
 /** @typedef {import("./app.js").Context} Context */
 
 /** What the items of a model are called. @param {any} model */
-export const itemWord = (model) => ({ image: "picture", audio: "sound" })[/** @type {"image"} */ (model.collection?.media)] || "item";
+const itemWord = (model) =>
+  ({ image: "picture", audio: "sound" })[/** @type {"image"} */ (model.collection?.media)] ||
+  "item";
 
 /** A link to the items without tags of their own, where there are any. @param {any} model */
 export function untaggedLink(model) {
   const n = model.collection?.n_untagged;
-  return n > 0 && h("a", { class: "button", href: "#/review/untagged" }, icon("vocabulary"), `${plural(n, itemWord(model))} without tags`);
+  return (
+    n > 0 &&
+    h("a.button", { href: "#/review/untagged" },
+      icon("vocabulary"),
+      `${plural(n, itemWord(model))} without tags`,
+    )
+  );
 }
 
 /** The last part of an id. @param {string} id */
@@ -50,24 +58,26 @@ export class Names {
  */
 export function picture(context, id, size, item) {
   const { api, model } = context;
-  const frame = h("span", { class: "picture" });
-  const words = async () => {
+  const frame = h("span.picture");
+  const showTags = async () => {
     frame.classList.add("picture-words");
     clear(frame, model.collection?.media === "audio" && icon("sound"));
     try {
       const { tags } = item || (await api.get(api.model("items", id), { params: { k: 1 } }));
-      add(frame, h("span", null, tags.length ? tags.slice(0, 8).join(", ") : "no tags"));
+      add(frame, h("span", tags.length ? tags.slice(0, 8).join(", ") : "no tags"));
     } catch {
-      add(frame, h("span", null, id));
+      add(frame, h("span", id));
     }
   };
   if (model.collection?.media !== "image") {
-    words();
+    showTags();
     return frame;
   }
-  const image = h("img", { alt: "", loading: "lazy", decoding: "async", onerror: words });
+  const image = h("img", { alt: "", loading: "lazy", decoding: "async", onerror: showTags });
   frame.append(image);
-  api.media(item?.thumbnail || `${api.model("media", id)}?size=${size}`).then((url) => image.setAttribute("src", url), words);
+  api
+    .media(item?.thumbnail || `${api.model("media", id)}?size=${size}`)
+    .then((url) => image.setAttribute("src", url), showTags);
   return frame;
 }
 
@@ -79,9 +89,15 @@ export function medium(context, id, item) {
   const { api, model } = context;
   const kind = model.collection?.media;
   if (kind !== "image" && kind !== "audio") return picture(context, id, 256, item);
-  const element = kind === "audio" ? h("audio", { controls: true, aria_label: baseName(id) }) : h("img", { alt: baseName(id) });
-  const instead = () => element.replaceWith(h("p", { class: "muted" }, "The file of this item cannot be shown."));
-  element.addEventListener("error", instead);
-  api.media(item?.media || api.model("media", id)).then((url) => element.setAttribute("src", url), instead);
+  const element =
+    kind === "audio"
+      ? h("audio", { controls: true, aria_label: baseName(id) })
+      : h("img", { alt: baseName(id) });
+  const showMissing = () =>
+    element.replaceWith(h("p.muted", "The file of this item cannot be shown."));
+  element.addEventListener("error", showMissing);
+  api
+    .media(item?.media || api.model("media", id))
+    .then((url) => element.setAttribute("src", url), showMissing);
   return element;
 }

@@ -2,7 +2,7 @@
 /**
  * A small map that shows where something lands among the known tag sets.
  *
- * In: a place, and the known tag sets nearest to it. Out: an element; the whole map is one step away.
+ * In: a place, and the known tag sets nearest to it. Out: an element, with a way to the whole map.
  */
 
 import { clear, h } from "./dom.js";
@@ -11,65 +11,123 @@ import { Points } from "./points.js";
 import { listen } from "./gestures.js";
 import { Overlay } from "./overlay.js";
 import { anchorsOf, Captions } from "./captions.js";
-import { setLink, to } from "./cards.js";
+import { distanceText, hashOf, setLink } from "./cards.js";
 import { token } from "./colours.js";
 
-/** @param {any} context */
-export function landing(context) {
-  const canvas = h("canvas", { class: "map-canvas", role: "img", aria_label: "Map of the known tag sets" });
-  const flat = h("canvas", { class: "map-overlay", aria_hidden: "true" });
-  const layer = h("div", { class: "captions", aria_hidden: "true" });
-  const near = h("ul", { class: "near" });
-  const go = h("button", { type: "button", class: "quiet" }, "Open on the map");
-  const element = h("section", { class: "landing", aria_label: "Where it lands", hidden: true },
-    h("header", { class: "row" }, h("h2", null, "Where it lands"), go),
-    h("div", { class: "landing-stage" }, canvas, flat, layer), near);
-  const overlay = new Overlay(flat);
-  const captions = new Captions(layer, 9);
-  /** @type {Points | null} */
-  let points = null;
-  /** @type {any[]} */
-  let anchors = [];
-  let ended = false;
+/** @typedef {import("./api.js").Neighbour} Neighbour */
+/** @typedef {import("./space.js").Space} Space */
+/** @typedef {{x: number, y: number}} Place */
 
-  const begin = async () => {
-    if (points || ended) return;
-    const made = new Points(canvas, { most: 60000, dot: 0.6, onview: () => (captions.place(made, anchors), overlay.draw(made)) });
-    points = made;
+const LISTED = 4; // tag sets below the map
+const MAX_POINTS = 60_000;
+const MAX_CAPTIONS = 9;
+const TOWARDS = 0.65; // how far the picture moves from the middle of the map to the place
+
+export class Landing {
+  /** @param {any} context */
+  constructor(context) {
+    this.context = context;
+    /** @type {Points | null} */
+    this.points = null;
+    /** @type {import("./captions.js").Anchor[]} */
+    this.anchors = [];
+    this.isDisposed = false;
+    this.canvas = h("canvas.map-canvas", { role: "img", aria_label: "Map of the known tag sets" });
+    const flat = h("canvas.map-overlay", { aria_hidden: "true" });
+    const layer = h("div.captions", { aria_hidden: "true" });
+    this.overlay = new Overlay(flat);
+    this.captions = new Captions(layer, MAX_CAPTIONS);
+    this.nearest = h("ul.near");
+    this.mapButton = h("button.quiet", "Open on the map");
+    this.element = h("section.landing", { aria_label: "Where it lands", hidden: true },
+      h("header.row", h("h2", "Where it lands"), this.mapButton),
+      h("div.landing-stage", this.canvas, flat, layer),
+      this.nearest,
+    );
+  }
+
+  dispose() {
+    this.isDisposed = true;
+    this.points?.dispose();
+  }
+
+  /**
+   * @param {Place | null} place nothing hides the map
+   * @param {Neighbour[]} neighbours
+   * @param {string} text what lands there
+   */
+  async show(place, neighbours, text) {
+    this.element.hidden = !place;
+    if (!place) return;
+    this.overlay.ghost = place;
+    this.canvas.setAttribute("aria-label", nameOf(neighbours));
+    this.mapButton.onclick = () => this.openMap(place, text);
+    clear(this.nearest, neighbours.slice(0, LISTED).map(neighbourRow));
+    try {
+      const space = await loadSpace(this.context);
+      if (this.isDisposed) return;
+      this.points ??= this.makePoints(space);
+      this.light(space, place, neighbours);
+    } catch {
+      this.element.hidden = true;
+    }
+  }
+
+  /**
+   * @param {Place} place
+   * @param {string} text
+   */
+  openMap(place, text) {
+    this.context.state.ghost = { ...place, text };
+    this.context.navigate("#/map/place");
+  }
+
+  /** @param {Space} space */
+  makePoints(space) {
+    const openLabel = (/** @type {string} */ label) =>
+      this.context.navigate(hashOf("map/label", label));
+    const points = new Points(this.canvas, {
+      maxPoints: MAX_POINTS,
+      dot: 0.6,
+      onview: () => this.drawOver(points),
+    });
+    this.anchors = anchorsOf(space, openLabel)
+      .filter((anchor) => anchor.shown < 2)
+      .map((anchor) => ({ ...anchor, level: 3 }));
     listen(points, {});
-    const space = await loadSpace(context);
-    if (ended) return;
-    anchors = anchorsOf(space, (label) => context.navigate(to("map/label", label))).filter((one) => one.shown < 2).map((one) => ({ ...one, level: 3 }));
     points.load(space);
-  };
+    return points;
+  }
 
-  return {
-    element,
-    /** @param {{x: number, y: number} | null} place @param {any[]} neighbours @param {string} text */
-    async show(place, neighbours, text) {
-      element.hidden = !place;
-      if (!place) return;
-      overlay.ghost = place;
-      canvas.setAttribute("aria-label", neighbours.length ? `It lands beside the tag set ${neighbours[0].labels.join(", ")}` : "Where it lands among the known tag sets");
-      go.onclick = () => {
-        context.state.ghost = { ...place, text };
-        context.navigate("#/map/place");
-      };
-      clear(near, neighbours.slice(0, 4).map((one) => h("li", null, setLink(one), h("span", { class: "muted", title: "Distance in the concept space" }, one.distance.toFixed(2)))));
-      try {
-        await begin();
-        const space = await loadSpace(context);
-        if (ended || !points) return;
-        const [x0, y0, x1, y1] = space.header.bounds;
-        points.fly(0.65 * place.x + 0.175 * (x0 + x1), 0.65 * place.y + 0.175 * (y0 + y1), points.fitScale * 1.7);
-        points.light(neighbours.length ? [{ points: neighbours.flatMap((one) => Array.from(space.ofDocument(one.document))), colour: token("--sense-2") }] : []);
-      } catch {
-        element.hidden = true;
-      }
-    },
-    dispose() {
-      ended = true;
-      points?.dispose();
-    },
-  };
+  /** @param {Points} points */
+  drawOver(points) {
+    this.captions.place(points, this.anchors);
+    this.overlay.draw(points);
+  }
+
+  /**
+   * Light up the nearest tag sets, and bring the place into view.
+   * @param {Space} space
+   * @param {Place} place
+   * @param {Neighbour[]} neighbours
+   */
+  light(space, place, neighbours) {
+    const { points } = this;
+    if (!points) return;
+    const [x0, y0, x1, y1] = space.header.bounds;
+    const x = TOWARDS * place.x + (1 - TOWARDS) * ((x0 + x1) / 2);
+    const y = TOWARDS * place.y + (1 - TOWARDS) * ((y0 + y1) / 2);
+    const near = neighbours.flatMap(({ document }) => Array.from(space.ofDocument(document)));
+    points.fly(x, y, points.fitScale * 1.7);
+    points.light(near.length ? [{ points: near, colour: token("--sense-2") }] : []);
+  }
 }
+
+/** @param {Neighbour[]} neighbours */
+function nameOf(neighbours) {
+  if (!neighbours.length) return "Where it lands among the known tag sets";
+  return `It lands beside the tag set ${neighbours[0].labels.join(", ")}`;
+}
+
+/** @param {Neighbour} neighbour */
+const neighbourRow = (neighbour) => h("li", setLink(neighbour), distanceText(neighbour.distance));

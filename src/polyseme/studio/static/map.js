@@ -10,23 +10,46 @@ import { clear, h } from "./dom.js";
 import { isAbort } from "./api.js";
 import { empty, failed, iconButton, loading, plural } from "./parts.js";
 import { searchBox } from "./labelbox.js";
-import { centre, island, loadSpace } from "./space.js";
+import { centreOf, islandOf, loadSpace, placeOf } from "./space.js";
 import { Points } from "./points.js";
 import { listen } from "./gestures.js";
 import { anchorsOf, Captions } from "./captions.js";
 import { Overlay } from "./overlay.js";
 import { SENSES, token } from "./colours.js";
-import { documentCard, ghostCard, labelCard, overview, selectionCard, to } from "./cards.js";
+import { documentCard, ghostCard, hashOf, labelCard, overview, selectionCard } from "./cards.js";
 
-const MOST_ASKED = 20000; // tag sets of a selection that are sent
+/** @typedef {import("./api.js").LabelCard} LabelCard */
+/** @typedef {import("./api.js").Neighbour} Neighbour */
+/** @typedef {import("./api.js").TagSet} TagSet */
+/** @typedef {import("./app.js").Context} Context */
+/** @typedef {import("./app.js").Route} Route */
+/** @typedef {import("./captions.js").Anchor} Anchor */
+/** @typedef {import("./overlay.js").Island} Island */
+/** @typedef {import("./points.js").Group} Group */
+/** @typedef {import("./space.js").Space} Space */
+
+const MAX_SENT = 20_000; // tag sets of a selection
 const HITS = 12; // tag sets that the panel lists
+const ZOOM = 1.6; // of a button
+const TAP_REACH = 18; // CSS pixels
+const HOVER_REACH = 8;
+const KEYS = [
+  { keys: "← → ↑ ↓", does: "move the map (with Shift: farther)" },
+  { keys: "+ - 0", does: "closer, farther, all" },
+  { keys: "Enter", does: "the tag set in the middle of the map" },
+  { keys: "l", does: "lasso on or off (or drag with Shift)" },
+  { keys: "v", does: "what the tag sets in view share" },
+];
 
-/** @param {HTMLElement} root @param {import("./app.js").Context} context */
+/**
+ * @param {HTMLElement} root
+ * @param {Context} context
+ */
 export async function mount(root, context) {
   root.append(loading("Loading the map…"));
   const space = await loadSpace(context);
   if (!space.n) {
-    clear(root, empty("No known tag sets", "The map shows the tag sets that the model knows, and it knows none. Add some in the vocabulary.", h("a", { class: "button", href: "#/vocabulary" }, "Open the vocabulary")));
+    clear(root, noTagSets());
     return {};
   }
   const view = new MapView(root, context, space);
@@ -34,199 +57,343 @@ export async function mount(root, context) {
   return view;
 }
 
+function noTagSets() {
+  const link = h("a.button", { href: "#/vocabulary" }, "Open the vocabulary");
+  const text = "The map shows the tag sets that the model knows. Add some in the vocabulary.";
+  return empty("No known tag sets", text, link);
+}
+
+/** @param {number} sense */
+const senseColour = (sense) => SENSES[sense % SENSES.length];
+
 class MapView {
-  /** @param {HTMLElement} root @param {import("./app.js").Context} context @param {import("./space.js").Space} space */
+  /**
+   * @param {HTMLElement} root
+   * @param {Context} context
+   * @param {Space} space
+   */
   constructor(root, context, space) {
     this.context = context;
     this.space = space;
-    /** @type {any[]} */
+    /** @type {Island[]} */
     this.islands = [];
-    /** @type {AbortController} */
-    this.asked = new AbortController();
-    this.hook = /** @type {any} */ (window).__studio.map;
-    /** @type {import("./captions.js").Anchor[]} */
+    /** Captions of what is chosen. @type {Anchor[]} */
     this.names = [];
-    this.lassoing = false;
-    this.selected = false;
-    this.tipped = -1;
-    const phone = matchMedia("(max-width: 48rem)").matches;
-    const canvas = h("canvas", {
-      class: "map-canvas", tabindex: "0", role: "application", aria_roledescription: "map",
+    this.control = new AbortController();
+    this.hook = /** @type {any} */ (window).__studio.map;
+    this.isLasso = false; // whether a plain drag draws a lasso
+    this.isSelection = false; // whether the panel shows a selection
+    this.hovered = -1; // the point that the tip is about
+    this.onKey = (/** @type {KeyboardEvent} */ event) => this.handleKey(event);
+
+    const openLabel = (/** @type {string} */ label) => context.navigate(hashOf("map/label", label));
+    const isPhone = matchMedia("(max-width: 48rem)").matches;
+    const canvas = h("canvas.map-canvas", {
+      tabindex: "0",
+      role: "application",
+      aria_roledescription: "map",
       aria_label: `Map of ${plural(space.n, "dot")}. Arrow keys move, plus and minus zoom, Enter opens the tag set in the middle.`,
     });
-    this.layer = h("div", { class: "captions", aria_hidden: "true" });
-    this.tip = h("div", { class: "tip", hidden: true, aria_hidden: "true" });
-    this.panel = h("aside", { class: "panel", aria_label: "What is chosen", tabindex: "-1" });
-    this.status = h("p", { class: "sr", role: "status" });
-    this.search = searchBox({ api: context.api, name: "Find a label", placeholder: "Find a label", choose: (label) => context.navigate(to("map/label", label)) });
-    this.lassoButton = iconButton("lasso", "Lasso: draw around dots", { aria_pressed: "false", onclick: () => this.setLasso(!this.lassoing) });
-    this.captions = new Captions(this.layer, phone ? 22 : 48);
-    this.overlay = new Overlay(h("canvas", { class: "map-overlay", aria_hidden: "true" }));
-    this.points = new Points(canvas, { onview: () => this.onView(), inset: phone ? { top: 56, bottom: 56 } : { top: 32, right: 24 } });
-    this.onKey = (/** @type {any} */ event) => this.key(event);
-    this.anchors = anchorsOf(space, (label) => context.navigate(to("map/label", label)));
+    this.layer = h("div.captions", { aria_hidden: "true" });
+    this.tip = h("div.tip", { hidden: true, aria_hidden: "true" });
+    this.panel = h("aside.panel", { aria_label: "What is chosen", tabindex: "-1" });
+    this.status = h("p.sr", { role: "status" });
+    this.search = searchBox({
+      api: context.api,
+      name: "Find a label",
+      placeholder: "Find a label",
+      choose: openLabel,
+    });
+    this.lassoButton = iconButton("lasso", "Lasso: draw around dots", {
+      aria_pressed: "false",
+      onclick: () => this.setLasso(!this.isLasso),
+    });
+    this.captions = new Captions(this.layer, isPhone ? 22 : 48);
+    this.overlay = new Overlay(h("canvas.map-overlay", { aria_hidden: "true" }));
+    this.points = new Points(canvas, {
+      onview: () => this.drawOver(),
+      inset: isPhone ? { top: 56, bottom: 56 } : { top: 32, right: 24 },
+    });
+    this.anchors = anchorsOf(space, openLabel);
     this.compose(root);
     this.listen();
     this.points.load(space);
     this.report();
-    context.shortcuts([
-      { keys: "← → ↑ ↓", does: "move the map (with Shift: farther)" },
-      { keys: "+ - 0", does: "closer, farther, all" },
-      { keys: "Enter", does: "the tag set in the middle of the map" },
-      { keys: "l", does: "lasso on or off (or drag with Shift)" },
-      { keys: "v", does: "what the tag sets in view share" },
-    ]);
+    context.shortcuts(KEYS);
+  }
+
+  unmount() {
+    this.control.abort();
+    this.points.dispose();
+    window.removeEventListener("keydown", this.onKey);
   }
 
   /** @param {HTMLElement} root */
   compose(root) {
-    const tools = h("div", { class: "map-tools", role: "group", aria_label: "Map" },
-      iconButton("plus", "Zoom in", { onclick: () => this.points.zoom(1.6) }),
-      iconButton("minus", "Zoom out", { onclick: () => this.points.zoom(1 / 1.6) }),
-      iconButton("fit", "Show all", { onclick: () => this.points.fit(this.space.header.bounds) }),
+    const { points, space } = this;
+    const tools = h("div.map-tools", { role: "group", aria_label: "Map" },
+      iconButton("plus", "Zoom in", { onclick: () => points.zoom(ZOOM) }),
+      iconButton("minus", "Zoom out", { onclick: () => points.zoom(1 / ZOOM) }),
+      iconButton("fit", "Show all", { onclick: () => points.fit(space.header.bounds) }),
       this.lassoButton,
-      iconButton("list", "What the tag sets in view share", { onclick: () => this.selectView() }));
-    const stage = h("div", { class: "map-stage" }, this.points.canvas, this.overlay.canvas, this.layer, this.tip, h("div", { class: "map-search" }, this.search.element), tools);
-    clear(root, h("div", { class: "map" }, stage, this.panel, this.status));
+      iconButton("list", "What the tag sets in view share", { onclick: () => this.selectView() }),
+    );
+    const stage = h("div.map-stage",
+      points.canvas,
+      this.overlay.canvas,
+      this.layer,
+      this.tip,
+      h("div.map-search", this.search.element),
+      tools,
+    );
+    clear(root, h("div.map", stage, this.panel, this.status));
   }
 
+  /* ---- gestures and keys ---- */
+
   listen() {
-    const { points, overlay } = this;
+    const { points } = this;
+    const { canvas } = points;
     listen(points, {
-      tap: (x, y) => this.open(points.pick(x, y, 18)),
+      tap: (x, y) => this.open(points.pick(x, y, TAP_REACH)),
       hover: (x, y) => this.hover(x, y),
-      lasso: (polygon, done) => this.lasso(polygon, done),
-      lassoing: () => this.lassoing,
-      enter: () => this.open(points.pick(points.width / 2, points.height / 2, Math.hypot(points.width, points.height) / 3)),
+      lasso: (polygon, isDone) => this.drawLasso(polygon, isDone),
+      isLasso: () => this.isLasso,
+      enter: () => this.openMiddle(),
       escape: () => this.back(),
     });
-    const cross = (/** @type {boolean} */ on) => {
-      overlay.cross = on;
-      overlay.draw(points);
-    };
-    points.canvas.addEventListener("keydown", (event) => event.key !== "Tab" && cross(true));
-    for (const end of ["blur", "pointerdown"]) points.canvas.addEventListener(end, () => cross(false));
+    canvas.addEventListener("keydown", (event) => event.key !== "Tab" && this.setCross(true));
+    canvas.addEventListener("blur", () => this.setCross(false));
+    canvas.addEventListener("pointerdown", () => this.setCross(false));
     window.addEventListener("keydown", this.onKey);
   }
 
-  /** @param {any} event */
-  key(event) {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
-    if (event.key === "l") this.setLasso(!this.lassoing);
+  /** Mark the middle of the map, which Enter opens. @param {boolean} isShown */
+  setCross(isShown) {
+    this.overlay.cross = isShown;
+    this.overlay.draw(this.points);
+  }
+
+  /** @param {KeyboardEvent} event */
+  handleKey(event) {
+    const target = /** @type {HTMLElement} */ (event.target);
+    const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
+    if (event.defaultPrevented || hasModifier) return;
+    if (target.closest("input, textarea, select, dialog")) return;
+    if (event.key === "l") this.setLasso(!this.isLasso);
     else if (event.key === "v") this.selectView();
     else if (event.key === "Escape") this.back();
   }
 
   back() {
-    if (this.lassoing) this.setLasso(false);
-    else if (this.context.route.args.length || this.points.groups.length) this.context.navigate("#/map");
+    const isChosen = this.context.route.args.length || this.points.groups.length;
+    if (this.isLasso) this.setLasso(false);
+    else if (isChosen) this.context.navigate("#/map");
   }
 
-  unmount() {
-    this.asked.abort();
-    this.points.dispose();
-    window.removeEventListener("keydown", this.onKey);
+  /** Open the tag set of a point. @param {number} point or -1 */
+  open(point) {
+    if (point >= 0) this.context.navigate(`#/map/document/${this.space.document[point]}`);
   }
 
-  /** @param {import("./app.js").Route} route */
+  openMiddle() {
+    const { points } = this;
+    const { width, height } = points;
+    this.open(points.pick(width / 2, height / 2, Math.hypot(width, height) / 3));
+  }
+
+  /* ---- what the address names ---- */
+
+  /** @param {Route} route */
   async update(route) {
-    const [what, value] = route.args;
-    this.asked.abort();
-    this.asked = new AbortController();
+    const [kind, value] = route.args;
+    const { ghost } = this.context.state;
+    this.restartControl();
     this.hideTip();
     this.overlay.lasso = [];
-    if (what === "label" && value) return this.showLabel(value);
-    if (what === "document" && value) return this.showDocument(Number(value));
-    if (what === "place" && this.context.state.ghost) return this.showGhost(this.context.state.ghost);
+    if (kind === "label" && value) return this.showLabel(value);
+    if (kind === "document" && value) return this.showDocument(Number(value));
+    if (kind === "place" && ghost) return this.showGhost(ghost);
     this.search.set("");
-    this.light([], []);
-    this.say(overview(this.context.model, this.space));
+    this.light([]);
+    this.showCard(overview(this.context.model, this.space));
   }
 
-  /** Ask the service, and show the answer unless something else was chosen meanwhile. @param {string} text @param {(signal: AbortSignal) => Promise<any>} question @param {(answer: any) => void} show */
-  async ask(text, question, show) {
-    const { signal } = this.asked;
+  /** What was asked before is of no interest any more. */
+  restartControl() {
+    this.control.abort();
+    this.control = new AbortController();
+  }
+
+  /**
+   * Ask the service, and show the answer unless something else was chosen meanwhile.
+   * @template T
+   * @param {string} text while it is asked
+   * @param {(signal: AbortSignal) => Promise<T>} request
+   * @param {(answer: T) => void} show
+   */
+  async ask(text, request, show) {
+    const { signal } = this.control;
     clear(this.panel, loading(text));
     try {
-      const answer = await question(signal);
+      const answer = await request(signal);
       if (!signal.aborted) show(answer);
     } catch (error) {
-      if (!isAbort(error) && !signal.aborted) clear(this.panel, failed(error, () => this.update(this.context.route)));
+      if (isAbort(error) || signal.aborted) return;
+      clear(this.panel,
+        failed(error, () => this.update(this.context.route)),
+      );
     }
   }
 
-  /** @param {any} body @param {string} [summary] what a screen reader says of it */
-  say(body, summary = "") {
+  /**
+   * @param {HTMLElement} card
+   * @param {string} [summary] what a screen reader says of it
+   */
+  showCard(card, summary = "") {
+    const isChosen = this.context.route.args.length > 0 || this.isSelection;
+    const close = iconButton("close", "Close", {
+      class: "panel-close",
+      onclick: () => this.context.navigate("#/map"),
+    });
     this.status.textContent = summary;
-    const close = this.context.route.args.length || this.selected ? iconButton("close", "Close", { class: "icon-button panel-close", onclick: () => this.context.navigate("#/map") }) : null;
-    clear(this.panel, close, body);
+    clear(this.panel, isChosen && close, card);
     this.panel.scrollTop = 0;
-    this.selected = false;
+    this.isSelection = false;
   }
 
   /** @param {string} label */
   async showLabel(label) {
-    this.search.set(label);
-    const own = this.space.ofLabel(this.space.indexOf.get(label) ?? -1);
-    this.light([{ points: own, colour: token(SENSES[0]) }], []);
     const { api } = this.context;
-    await this.ask(`Looking up ${label}…`, (signal) => api.get(api.model("labels", label), { signal }), (card) => {
-      const groups = this.senses(card, own);
-      this.light(groups.map((points, i) => ({ points, colour: token(SENSES[i % SENSES.length]) })), groups.map((points, i) => this.islandOf(card, points, i)).filter(Boolean));
-      this.say(labelCard(card, { sense: (i) => this.goTo(groups[i]) }, this.hits(own)), `${card.label}, ${card.kind}: ${plural(card.count, "tag set")}, ${plural(card.senses.length, "sense")}`);
-      this.goTo(own);
-    });
+    const points = this.space.ofLabel(this.space.indexOf.get(label) ?? -1);
+    this.search.set(label);
+    this.light([{ points, colour: token(senseColour(0)) }]);
+    await this.ask(
+      `Looking up ${label}…`,
+      (signal) => api.get(api.model("labels", label), { signal }),
+      (card) => this.showLabelCard(card, points),
+    );
   }
 
-  /** Points of a label by sense. @param {any} card @param {Uint32Array} own @returns {number[][]} */
-  senses(card, own) {
-    const senseOf = new Uint16Array(this.space.header.n_documents);
-    card.senses.forEach((/** @type {any} */ sense, /** @type {number} */ i) => sense.documents.forEach((/** @type {number} */ one) => (senseOf[one] = i + 1)));
+  /**
+   * @param {LabelCard} card
+   * @param {Uint32Array} points of the label
+   */
+  showLabelCard(card, points) {
+    const { label, kind, count, senses } = card;
+    const groups = this.pointsBySense(card, points);
+    const islands = groups.map((group, sense) => this.makeIsland(card, group, sense));
+    const summary = `${label}, ${kind}: ${plural(count, "tag set")}, ${plural(senses.length, "sense")}`;
+    const showSense = (/** @type {number} */ sense) => this.goTo(groups[sense]);
+    this.light(
+      groups.map((group, sense) => ({ points: group, colour: token(senseColour(sense)) })),
+      islands.filter((island) => island !== null),
+    );
+    this.showCard(labelCard(card, showSense, this.hits(points)), summary);
+    this.goTo(points);
+  }
+
+  /**
+   * Return the points of a label by sense.
+   * @param {LabelCard} card
+   * @param {Uint32Array} points
+   */
+  pointsBySense({ senses }, points) {
+    /** @type {Map<number, number>} */
+    const senseOf = new Map();
+    senses.forEach(({ documents }, sense) => {
+      for (const document of documents) senseOf.set(document, sense);
+    });
     /** @type {number[][]} */
-    const groups = Array.from({ length: Math.max(1, card.senses.length) }, () => []);
-    for (const i of own) groups[Math.max(0, senseOf[this.space.document[i]] - 1)].push(i);
+    const groups = Array.from({ length: Math.max(1, senses.length) }, () => []);
+    for (const point of points) {
+      const sense = senseOf.get(this.space.document[point]) ?? 0;
+      groups[sense].push(point);
+    }
     return groups;
   }
 
-  /** @param {any} card @param {number[]} points @param {number} i */
-  islandOf(card, points, i) {
+  /**
+   * @param {LabelCard} card
+   * @param {number[]} points
+   * @param {number} sense
+   * @returns {Island | null} nothing where there are too few points
+   */
+  makeIsland({ label, senses }, points, sense) {
     if (points.length < 3) return null;
-    const several = card.senses.length > 1;
-    const words = (card.senses[i]?.words || []).slice(0, 3).join(", ");
-    return { ...island(this.space.xy, points), colour: SENSES[i % SENSES.length], sense: i, text: several ? `${i + 1}  ${words}` : words || card.label };
+    const words = (senses[sense]?.words || []).slice(0, 3).join(", ");
+    const text = senses.length > 1 ? `${sense + 1}  ${words}` : words || label;
+    return { ...islandOf(this.space.xy, points), colour: senseColour(sense), sense, text };
   }
 
   /** @param {number} index */
   async showDocument(index) {
-    this.search.set("");
-    const own = this.space.ofDocument(index);
     const { api } = this.context;
-    this.light([{ points: own, colour: token("--accent") }], []);
-    await this.ask("Looking up the tag set…", (signal) => api.get(api.model("documents", index), { signal }), (one) => {
-      const near = one.neighbours.flatMap((/** @type {any} */ other) => Array.from(this.space.ofDocument(other.document)));
-      this.light([{ points: near, colour: token("--sense-2") }, { points: own, colour: token("--accent") }], []);
-      this.overlay.stars = [...one.neighbours.map((/** @type {any} */ other) => this.star(this.space.ofDocument(other.document), "--sense-2")), this.star(own, "--accent")];
-      this.names = Array.from(own, (i) => ({ key: `d${i}`, text: this.space.labels[this.space.label[i]], x: this.space.xy[2 * i], y: this.space.xy[2 * i + 1], level: 2, className: "caption-own", above: 15 }));
-      this.say(documentCard(one), `Tag set: ${one.labels.join(", ")}`);
-      this.goTo([...own, ...own, ...near], 0.15);
-    });
+    const points = this.space.ofDocument(index);
+    this.search.set("");
+    this.light([{ points, colour: token("--accent") }]);
+    await this.ask(
+      "Looking up the tag set…",
+      (signal) => api.get(api.model("documents", index), { signal }),
+      (card) => this.showDocumentCard(card, points),
+    );
   }
 
-  /** A tag set as a star: its middle, and where its tags lie. @param {Uint32Array} points @param {string} colour */
+  /**
+   * @param {{id: string | null, labels: string[], neighbours: Neighbour[]}} card
+   * @param {Uint32Array} points of the tag set
+   */
+  showDocumentCard(card, points) {
+    const neighbours = card.neighbours.map(({ document }) => this.space.ofDocument(document));
+    const nearPoints = neighbours.flatMap((near) => Array.from(near));
+    this.light([
+      { points: nearPoints, colour: token("--sense-2") },
+      { points, colour: token("--accent") },
+    ]);
+    this.overlay.stars = [
+      ...neighbours.map((near) => this.star(near, "--sense-2")),
+      this.star(points, "--accent"),
+    ];
+    this.names = Array.from(points, (point) => this.nameOf(point));
+    this.showCard(documentCard(card), `Tag set: ${card.labels.join(", ")}`);
+    this.goTo([...points, ...points, ...nearPoints], 0.15);
+  }
+
+  /** Return a caption above a point. @param {number} point @returns {Anchor} */
+  nameOf(point) {
+    return {
+      key: `d${point}`,
+      text: this.space.labels[this.space.label[point]],
+      ...placeOf(this.space, point),
+      level: 2,
+      className: "caption-own",
+      above: 15,
+    };
+  }
+
+  /**
+   * Return a tag set as a star: its middle, and where its tags lie.
+   * @param {Uint32Array} points
+   * @param {string} colour
+   */
   star(points, colour) {
-    return { colour, middle: centre(this.space.xy, points), ends: Array.from(points, (i) => ({ x: this.space.xy[2 * i], y: this.space.xy[2 * i + 1] })) };
+    const ends = Array.from(points, (point) => placeOf(this.space, point));
+    return { colour, middle: centreOf(this.space.xy, points), ends };
   }
 
-  /** @param {any} ghost */
+  /** @param {{x: number, y: number, text: string}} ghost */
   showGhost(ghost) {
-    this.light([], []);
+    this.light([]);
     this.overlay.ghost = ghost;
-    this.say(ghostCard(ghost));
+    this.showCard(ghostCard(ghost));
     this.points.fly(ghost.x, ghost.y, this.points.fitScale * 4);
   }
 
-  /** @param {any[]} groups @param {any[]} islands */
-  light(groups, islands) {
+  /**
+   * @param {Group[]} groups
+   * @param {Island[]} [islands]
+   */
+  light(groups, islands = []) {
     this.islands = islands;
     this.names = [];
     this.overlay.islands = islands;
@@ -236,75 +403,113 @@ class MapView {
     this.report();
   }
 
-  /** Show these points, but for a share at each edge. @param {ArrayLike<number>} points @param {number} [off] */
-  goTo(points, off = 0.02) {
+  /**
+   * Show these points, but for a share at each edge.
+   * @param {ArrayLike<number>} points
+   * @param {number} [edgeShare]
+   */
+  goTo(points, edgeShare = 0.02) {
     if (!points?.length) return;
-    const at = Array.from(points);
-    const xs = at.map((i) => this.space.xy[2 * i]).sort((a, b) => a - b);
-    const ys = at.map((i) => this.space.xy[2 * i + 1]).sort((a, b) => a - b);
-    const part = (/** @type {number[]} */ list, /** @type {number} */ q) => list[Math.round(q * (list.length - 1))];
-    const [x0, x1, y0, y1] = [part(xs, off), part(xs, 1 - off), part(ys, off), part(ys, 1 - off)];
+    const places = Array.from(points, (point) => placeOf(this.space, point));
+    const [x0, x1] = innerRange(
+      places.map((place) => place.x),
+      edgeShare,
+    );
+    const [y0, y1] = innerRange(
+      places.map((place) => place.y),
+      edgeShare,
+    );
     const pad = 0.12 * Math.max(x1 - x0, y1 - y0) + 12 / (this.points.fitScale * 8);
     this.points.fit([x0 - pad, y0 - pad, x1 + pad, y1 + pad], 500);
   }
 
-  /** @param {ArrayLike<number>} points @returns {{document: number, labels: string[]}[]} */
+  /**
+   * Return the first tag sets of some points.
+   * @param {ArrayLike<number>} points
+   * @returns {TagSet[]}
+   */
   hits(points) {
-    const seen = new Set();
-    for (let k = 0; k < points.length && seen.size < HITS; k += 1) seen.add(this.space.document[points[k]]);
-    return [...seen].map((document) => ({ document, labels: this.space.tags(document) }));
+    /** @type {Set<number>} */
+    const documents = new Set();
+    for (let k = 0; k < points.length && documents.size < HITS; k += 1) {
+      documents.add(this.space.document[points[k]]);
+    }
+    return [...documents].map((document) => ({ document, labels: this.space.tags(document) }));
+  }
+
+  /* ---- the tip ---- */
+
+  /**
+   * @param {number} x
+   * @param {number} y
+   */
+  hover(x, y) {
+    const hasNone = Number.isNaN(x) || this.isLasso;
+    const point = hasNone ? -1 : this.points.pick(x, y, HOVER_REACH);
+    this.points.canvas.classList.toggle("on-dot", point >= 0);
+    if (point < 0) this.hideTip();
+    else this.showTip(point);
   }
 
   /** @param {number} point */
-  open(point) {
-    if (point >= 0) this.context.navigate(`#/map/document/${this.space.document[point]}`);
+  showTip(point) {
+    const place = placeOf(this.space, point);
+    const [x, y] = this.points.toScreen(place.x, place.y);
+    if (this.hovered !== point) clear(this.tip, this.tipText(point));
+    this.hovered = point;
+    this.tip.hidden = false;
+    this.tip.classList.toggle("tip-left", x > this.points.width * 0.65);
+    this.tip.style.setProperty("transform", `translate(${x.toFixed(0)}px, ${y.toFixed(0)}px)`);
+    this.overlay.dot = place;
+    this.overlay.draw(this.points);
   }
 
-  /** @param {number} x @param {number} y */
-  hover(x, y) {
-    const point = Number.isNaN(x) || this.lassoing ? -1 : this.points.pick(x, y, 8);
-    this.points.canvas.classList.toggle("on-dot", point >= 0);
-    if (point < 0) return this.hideTip();
-    const document = this.space.document[point];
+  /** @param {number} point */
+  tipText(point) {
     const label = this.space.labels[this.space.label[point]];
-    if (this.tipped !== point) {
-      this.tipped = point;
-      clear(this.tip, h("strong", null, label), h("span", null, this.space.tags(document).filter((tag) => tag !== label).join(", ")));
-    }
-    this.tip.hidden = false;
-    const [px, py] = this.points.toScreen(this.space.xy[2 * point], this.space.xy[2 * point + 1]);
-    this.overlay.dot = { x: this.space.xy[2 * point], y: this.space.xy[2 * point + 1] };
-    this.tip.classList.toggle("tip-left", px > this.points.width * 0.65);
-    this.tip.style.setProperty("transform", `translate(${px.toFixed(0)}px, ${py.toFixed(0)}px)`);
-    this.overlay.draw(this.points);
+    const tags = this.space.tags(this.space.document[point]);
+    const others = tags.filter((tag) => tag !== label);
+    return [h("strong", label), h("span", others.join(", "))];
   }
 
   hideTip() {
     if (this.tip.hidden) return;
     this.tip.hidden = true;
-    this.tipped = -1;
+    this.hovered = -1;
     this.overlay.dot = null;
     this.overlay.draw(this.points);
   }
 
-  /** @param {boolean} on */
-  setLasso(on) {
-    this.lassoing = on;
-    this.lassoButton.setAttribute("aria-pressed", String(on));
-    this.points.canvas.classList.toggle("lassoing", on);
-    if (on) this.context.toast("Draw around dots to see the tags they share.", { seconds: 3 });
+  /* ---- selections ---- */
+
+  /** @param {boolean} isOn */
+  setLasso(isOn) {
+    this.isLasso = isOn;
+    this.lassoButton.setAttribute("aria-pressed", String(isOn));
+    this.points.canvas.classList.toggle("lassoing", isOn);
+    if (isOn) this.context.toast("Draw around dots to see the tags they share.", { seconds: 3 });
   }
 
-  /** @param {[number, number][]} polygon @param {boolean} done */
-  lasso(polygon, done) {
+  /**
+   * @param {[number, number][]} polygon
+   * @param {boolean} isDone
+   */
+  drawLasso(polygon, isDone) {
     this.overlay.lasso = polygon.map(([x, y]) => this.points.toMap(x, y));
     this.overlay.draw(this.points);
-    if (done) this.select(this.points.within(polygon));
+    if (isDone) this.select(this.points.within(polygon));
   }
 
   selectView() {
     const { width, height } = this.points;
-    this.select(this.points.within([[0, 0], [width, 0], [width, height], [0, height]]));
+    /** @type {[number, number][]} */
+    const corners = [
+      [0, 0],
+      [width, 0],
+      [width, height],
+      [0, height],
+    ];
+    this.select(this.points.within(corners));
   }
 
   /** @param {number[]} points */
@@ -312,51 +517,101 @@ class MapView {
     this.setLasso(false);
     this.hideTip();
     if (!points.length) return this.context.toast("There is no dot inside.");
-    const outline = this.overlay.lasso;
-    if (this.context.route.args.length) history.replaceState(null, "", "#/map");
-    this.context.route.args = [];
+    const { api, route } = this.context;
+    const { lasso } = this.overlay;
+    if (route.args.length) history.replaceState(null, "", "#/map");
+    route.args = [];
     this.search.set("");
-    this.asked.abort();
-    this.asked = new AbortController();
-    const documents = [...new Set(points.map((i) => this.space.document[i]))];
-    const step = Math.max(1, documents.length / MOST_ASKED);
-    const sent = Array.from({ length: Math.min(documents.length, MOST_ASKED) }, (_, i) => documents[Math.floor(i * step)]);
-    this.light([{ points, colour: token("--accent") }], []);
-    this.overlay.lasso = outline;
-    const { api } = this.context;
-    await this.ask("Counting the tags they share…", (signal) => api.post(api.model("documents/shared"), { documents: sent }, { signal }), (shared) => {
-      this.selected = true;
-      this.say(selectionCard(shared, this.hits(points), documents.length), `${plural(documents.length, "tag set")} selected; they share ${shared.labels.slice(0, 3).map((/** @type {any} */ one) => one.label).join(", ") || "no tag"}`);
-    });
+    this.restartControl();
+    this.light([{ points, colour: token("--accent") }]);
+    this.overlay.lasso = lasso;
+    const all = [...new Set(points.map((point) => this.space.document[point]))];
+    const body = { documents: sampleOf(all, MAX_SENT) };
+    await this.ask(
+      "Counting the tags they share…",
+      (signal) => api.post(api.model("documents/shared"), body, { signal }),
+      (shared) => this.showSelection(shared, points, all.length),
+    );
   }
 
-  onView() {
+  /**
+   * @param {{n: number, labels: import("./cards.js").SharedLabel[]}} shared
+   * @param {number[]} points
+   * @param {number} total of the tag sets
+   */
+  showSelection(shared, points, total) {
+    const labels = shared.labels.slice(0, 3).map(({ label }) => label);
+    const summary = `${plural(total, "tag set")} selected; they share ${labels.join(", ") || "no tag"}`;
+    this.isSelection = true;
+    this.showCard(selectionCard(shared, this.hits(points), total), summary);
+  }
+
+  /* ---- after each frame ---- */
+
+  /** Draw captions and shapes over the points. */
+  drawOver() {
     const { points } = this;
-    const level = Math.log2(Math.max(0.7, points.scale / points.fitScale)) + 0.8;
-    const named = this.islands.map((one) => {
-      const rise = Math.hypot(one.a * Math.sin(one.turn), one.b * Math.cos(one.turn)) * points.scale;
-      return { key: `island ${one.sense} ${one.text}`, text: one.text, x: one.x, y: one.y, level: 2, above: rise + 18, keep: true, className: `caption-island sense-${(one.sense % SENSES.length) + 1}` };
-    });
-    const busy = this.points.groups.length > 0;
-    const words = busy ? [] : this.anchors.filter((one) => one.shown <= level);
-    this.captions.place(points, [...named, ...(this.names || []), ...words]);
+    const zoom = Math.log2(Math.max(0.7, points.scale / points.fitScale)) + 0.8;
+    const isLit = points.groups.length > 0;
+    const anchors = isLit ? [] : this.anchors.filter((anchor) => anchor.shown <= zoom);
+    const islandNames = this.islands.map((island) => this.islandName(island));
+    this.captions.place(points, [...islandNames, ...this.names, ...anchors]);
     this.overlay.draw(points);
-    if (!this.tip.hidden && points.moving) this.hideTip();
+    if (!this.tip.hidden && points.isMoving) this.hideTip();
     this.report();
   }
 
+  /** Return a caption above an island. @param {Island} island @returns {Anchor} */
+  islandName({ x, y, a, b, turn, sense, text }) {
+    const rise = Math.hypot(a * Math.sin(turn), b * Math.cos(turn)) * this.points.scale;
+    return {
+      key: `island ${sense} ${text}`,
+      text,
+      x,
+      y,
+      level: 2,
+      above: rise + 18,
+      keep: true,
+      className: `caption-island sense-${(sense % SENSES.length) + 1}`,
+    };
+  }
+
+  /** Tell tests what is shown. */
   report() {
+    const { points, space } = this;
     Object.assign(this.hook, {
-      n: this.space.n,
-      scale: this.points.scale / this.points.fitScale,
-      highlighted: this.points.groups.reduce((sum, group) => sum + group.points.length, 0),
+      n: space.n,
+      scale: points.scale / points.fitScale,
+      highlighted: points.groups.reduce((sum, group) => sum + group.points.length, 0),
       islands: this.islands.length,
       captions: this.captions.shown.size,
-      renderer: this.points.painter.kind,
-      frames: this.points.frames,
-      full: this.points.full,
-      budget: Math.round(this.points.budget),
-      points: this.points,
+      renderer: points.painter.kind,
+      frames: points.frames,
+      full: points.fullFrames,
+      budget: Math.round(points.budget),
+      points,
     });
   }
+}
+
+/**
+ * Return the range of some numbers without a share at each end.
+ * @param {number[]} numbers
+ * @param {number} share
+ */
+function innerRange(numbers, share) {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  const last = sorted.length - 1;
+  return [sorted[Math.round(share * last)], sorted[Math.round((1 - share) * last)]];
+}
+
+/**
+ * Return at most `n` of some numbers, evenly spread.
+ * @param {number[]} numbers
+ * @param {number} n
+ */
+function sampleOf(numbers, n) {
+  if (numbers.length <= n) return numbers;
+  const step = numbers.length / n;
+  return Array.from({ length: n }, (_, i) => numbers[Math.floor(i * step)]);
 }

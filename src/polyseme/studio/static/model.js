@@ -6,317 +6,571 @@
  * undone, the model loaded or fitted again.
  */
 
-import { add, clear, h, s, uid } from "./dom.js";
-import { confirmed, count, empty, fact, failed, icon, loading, percent, plural, probabilityText } from "./parts.js";
+import { add, clear, h, uid } from "./dom.js";
+import { confirmed, count, empty, fact, failed, icon, loading } from "./parts.js";
+import { percent, plural, probabilityText } from "./parts.js";
 import { outboxOf } from "./answers.js";
-import { to } from "./cards.js";
+import { hashOf } from "./cards.js";
+import { KINDS, KIND_NAMES, showReliability } from "./reliability.js";
 
+/** @typedef {import("./api.js").Verdict} Verdict */
+/** @typedef {import("./api.js").Version} Version */
 /** @typedef {import("./app.js").Context} Context */
 
-/** What is measured: field, name, meaning. */
+/** What is measured: field, name, short name, meaning. */
 const MEASURES = [
-  ["e_map", "E-MAP", "How high an item's true tags stand in its ranking: the mean precision of its first 1, 2, … m places, for an item with m true tags. 100 % would be perfect."],
-  ["c_map", "C-MAP", "How high the items that carry a tag stand when all items are ranked for it. 100 % would be perfect."],
-  ["precision", "Precision", "Of the tags that are suggested, the share that is true, at a probability of at least 0.5."],
-  ["recall", "Recall", "Of the true tags, the share that is suggested, at a probability of at least 0.5."],
+  [
+    "e_map",
+    "Tags of an item",
+    "E-MAP",
+    "How high an item's true tags stand in its ranking: the mean precision of its first 1, 2, … m places, for an item with m true tags. 100 % is perfect.",
+  ],
+  [
+    "c_map",
+    "Items of a tag",
+    "C-MAP",
+    "How high the items that carry a tag stand when all items are ranked for it. 100 % is perfect.",
+  ],
+  [
+    "precision",
+    "Precision",
+    "",
+    "How many of the suggested tags are true, at a probability of at least 0.5.",
+  ],
+  [
+    "recall",
+    "Recall",
+    "",
+    "How many of the true tags are suggested, at a probability of at least 0.5.",
+  ],
 ];
-const KIND_WORDS = /** @type {Record<string, string>} */ ({ seen: "Seen tags", unseen: "Unseen tags" });
-const ANSWERS = "Answers";
-const SHOWN = 12;
-const FEW = 10; // tags; the share of fewer that are true says little
+const SHOWN = 12; // rows of a list until all are asked for
+const MOST_VERDICTS = 200;
+const POLL = 1000; // milliseconds between two looks at a refit
 
-/** @param {HTMLElement} root @param {Context} context */
+/**
+ * @param {HTMLElement} root
+ * @param {Context} context
+ */
 export function mount(root, context) {
-  const page = h("div", { class: "page" });
-  const box = outboxOf(context);
-  let gone = false;
-  /** Reads again what people answered. */
-  let readAnswers = () => {};
-  add(root, page);
-
-  /** Run an action of the person, and show what is so afterwards. @param {() => Promise<string>} run */
-  const act = async (run) => {
-    await context.attempt(async () => context.toast(await run()));
-    await context.refreshModel().catch(() => {});
-    if (!gone) draw();
-  };
-
-  /** A section that reads what it shows. @param {string} title @param {() => Promise<any>} read @param {(found: any) => any} show */
-  const section = (title, read, show) => {
-    const body = h("div", { class: "stack" }, loading());
-    const fill = async () => {
-      try {
-        const found = await read();
-        if (!gone) clear(body, show(found));
-      } catch (error) {
-        if (gone) return;
-        const none = /** @type {any} */ (error).status === 404;
-        clear(body, none ? h("p", { class: "muted" }, /** @type {any} */ (error).message) : failed(error, () => (clear(body, loading()), fill())));
-      }
-    };
-    fill();
-    if (title === ANSWERS) readAnswers = fill;
-    return h("section", { class: "card stack", aria_label: title }, h("h2", null, title), body);
-  };
-
-  /** What the service could not do with the model's folder, if anything. */
-  const trouble = h("div", { role: "alert" });
-  const drawTrouble = () => clear(trouble, context.model.trouble && h("p", { class: "notice notice-error" }, context.model.trouble));
-
-  /** How far a refit is, or why there was none. */
-  const refitting = h("p", { class: "muted small", role: "status" });
-  let watching = 0;
-  /** Show how far the refit is until it ends. @param {boolean} [wasStarted] by this person, just now */
-  const followRefit = async (wasStarted = false) => {
-    clearTimeout(watching);
-    const { state, rounds_done: done, rounds, reason } = await context.api.get(context.api.model("refit"));
-    if (gone) return;
-    const isRunning = state === "running";
-    const progress = rounds ? `Refitting: ${plural(done, "round")} of ${count(rounds)}.` : "Refitting …";
-    clear(refitting, isRunning ? progress : reason);
-    for (const button of page.querySelectorAll("button.refit")) button.toggleAttribute("disabled", isRunning || !context.can("admin"));
-    if (isRunning) watching = window.setTimeout(() => followRefit(true).catch(() => {}), 1000);
-    else if (wasStarted && state === "done") await act(async () => "The model was refitted.");
-  };
-
-  const draw = () => {
-    const { api, model, models } = context;
-    drawTrouble();
-    const may = context.can("admin");
-    const refit = () => context.attempt(async () => {
-      await api.post(api.model("refit"));
-      await followRefit(true);
-    });
-    const reload = () => act(async () => `Loaded again: version ${(await api.post(api.model("reload"))).version}.`);
-    clear(page,
-      h("header", { class: "view-head" },
-        h("h1", null, model.id),
-        h("span", { class: "status" }, model.status),
-        h("span", { class: "muted small mono break" }, model.version),
-        h("div", { class: "grow" }),
-        refitting,
-        model.collection && h("button", { type: "button", class: "refit", disabled: !may, title: may ? "Learn from the items' tags and all answers, in the background" : "Your token lacks the scope “admin”", onclick: refit }, "Refit"),
-        h("button", { type: "button", disabled: !may, title: may ? "Read the model's folder again" : "Your token lacks the scope “admin”", onclick: reload }, "Reload")),
-      trouble,
-      models.length > 1 && modelList(models, model),
-      h("div", { class: "model-grid" },
-        h("div", { class: "model-column" },
-          h("section", { class: "card stack", aria_label: "Facts" }, h("h2", null, "Facts"), facts(model)),
-          h("section", { class: "card stack", aria_label: "Measures" }, h("h2", null, "How good it is"), measures(model)),
-          h("section", { class: "card stack", aria_label: "Headroom" }, h("h2", null, "What would make it better"), headroom(model))),
-        section("How far probabilities can be believed", () => api.get(api.model("reliability")), reliability),
-        section("Versions", () => api.get(api.model("versions")), (found) => versions(found, context, may, act)),
-        section(ANSWERS, () => api.get(api.model("verdicts"), { params: { limit: 200 } }), (found) => verdicts(found.verdicts, context, act))));
-  };
-  context.shortcuts([]);
-  draw();
-  if (context.model.collection) followRefit().catch(() => {});
-  context.refreshModel().then(() => {
-    if (gone) return;
-    drawTrouble();
-    page.querySelector(".facts")?.replaceWith(facts(context.model));
-  }, () => {});
-  const onOthers = () => readAnswers();
-  box.others.add(onOthers);
-  const stop = box.follow();
-  return () => {
-    gone = true;
-    clearTimeout(watching);
-    stop();
-    box.others.delete(onOthers);
-  };
+  const view = new ModelView(root, context);
+  return () => view.unmount();
 }
 
-/** @param {any[]} models @param {any} here */
-function modelList(models, here) {
-  return h("nav", { class: "model-list", aria_label: "Models" },
-    models.map((one) =>
-      h("a", { href: `?model=${encodeURIComponent(one.id)}#/model`, aria_current: one.id === here.id ? "page" : null },
-        h("strong", null, one.id),
-        h("span", { class: "muted small" }, one.trouble ? "needs a look" : plural(one.n_labels, "label")))));
+class ModelView {
+  /**
+   * @param {HTMLElement} root
+   * @param {Context} context
+   */
+  constructor(root, context) {
+    this.context = context;
+    this.mayAdmin = context.can("admin");
+    this.outbox = outboxOf(context);
+    this.isUnmounted = false;
+    this.timer = 0; // of the next look at a refit
+    this.page = h("div.page");
+    /** What the service could not do with the model's folder, if anything. */
+    this.trouble = h("div", { role: "alert" });
+    /** How far a refit is, or why there was none. */
+    this.progress = h("p.muted.small", { role: "status" });
+    /** @type {Section | null} */
+    this.answers = null;
+    this.onOthers = () => void this.answers?.fill();
+    add(root, this.page);
+    context.shortcuts([]);
+    this.draw();
+    if (context.model.collection) this.followRefit().catch(() => {});
+    this.updateFacts();
+    this.outbox.otherListeners.add(this.onOthers);
+    this.stopFollowing = this.outbox.follow();
+  }
+
+  unmount() {
+    this.isUnmounted = true;
+    clearTimeout(this.timer);
+    this.stopFollowing();
+    this.outbox.otherListeners.delete(this.onOthers);
+  }
+
+  async updateFacts() {
+    try {
+      await this.context.refreshModel();
+    } catch {
+      return; // the former facts stay
+    }
+    if (this.isUnmounted) return;
+    this.drawTrouble();
+    this.page.querySelector(".facts")?.replaceWith(facts(this.context.model));
+  }
+
+  /* ---- what a person does ---- */
+
+  /**
+   * Run an action, and show what is so afterwards.
+   * @param {() => Promise<string>} run returns what was done
+   */
+  async act(run) {
+    const { attempt, toast, refreshModel } = this.context;
+    await attempt(async () => toast(await run()));
+    await refreshModel().catch(() => {});
+    if (!this.isUnmounted) this.draw();
+  }
+
+  reload() {
+    const { api } = this.context;
+    return this.act(async () => {
+      const { version } = await api.post(api.model("reload"));
+      return `Loaded again: version ${version}.`;
+    });
+  }
+
+  refit() {
+    const { api, attempt } = this.context;
+    return attempt(async () => {
+      await api.post(api.model("refit"));
+      await this.followRefit(true);
+    });
+  }
+
+  /**
+   * Show how far the refit is until it ends.
+   * @param {boolean} [wasStarted] whether it was running before
+   */
+  async followRefit(wasStarted = false) {
+    const { api } = this.context;
+    clearTimeout(this.timer);
+    const refit = await api.get(api.model("refit"));
+    if (this.isUnmounted) return;
+    const isRunning = refit.state === "running";
+    clear(this.progress, isRunning ? refitProgress(refit) : refit.reason);
+    for (const button of this.page.querySelectorAll("button.refit")) {
+      button.toggleAttribute("disabled", isRunning || !this.mayAdmin);
+    }
+    if (isRunning) {
+      const look = () => this.followRefit(true).catch(() => {});
+      this.timer = window.setTimeout(look, POLL);
+    } else if (wasStarted && refit.state === "done") {
+      await this.act(async () => "The model was refitted.");
+    }
+  }
+
+  /** @param {Version} version */
+  async rollBack(version) {
+    const { api } = this.context;
+    const { number, time, n_labels, n_documents } = version;
+    const contents = `${plural(n_labels, "label")} and ${plural(n_documents, "known tag set")}`;
+    const text = [
+      `The model answers as it did on ${whenText(time)}, with ${contents}.`,
+      "Later versions are kept: you can come back to them.",
+    ];
+    const title = `Back to version ${number}?`;
+    if (!(await confirmed(title, h("p", text.join(" ")), "Roll back"))) return;
+    await this.act(async () => {
+      await api.post(api.model("versions", number, "restore"));
+      return `Back to version ${number}.`;
+    });
+  }
+
+  /** @param {Verdict} verdict */
+  undo(verdict) {
+    const { api } = this.context;
+    return this.act(async () => {
+      await api.post(api.model("undo"), { numbers: [verdict.number] });
+      return `The answer to “${verdict.label}” was undone.`;
+    });
+  }
+
+  /* ---- the page ---- */
+
+  draw() {
+    const { api, model, models } = this.context;
+    this.drawTrouble();
+    this.answers = new Section("Answers", this, async () => {
+      const params = { limit: MOST_VERDICTS };
+      const { verdicts } = await api.get(api.model("verdicts"), { params });
+      return this.verdictList(verdicts);
+    });
+    const versions = new Section("Versions", this, async () => {
+      return this.versionList(await api.get(api.model("versions")));
+    });
+    const reliability = new Section("How far you can trust the probabilities", this, async () => {
+      return showReliability(await api.get(api.model("reliability")));
+    });
+    clear(this.page,
+      this.head(),
+      this.trouble,
+      models.length > 1 && modelList(models, model),
+      h("div.model-grid",
+        h("div.model-column",
+          card("Facts", "Facts", facts(model)),
+          card("Measures", "How good it is", measures(model.quality)),
+          card("Headroom", "What would make it better", headroom(model)),
+          versions.element,
+        ),
+        h("div.model-column", reliability.element, this.answers.element),
+      ),
+    );
+  }
+
+  head() {
+    const { model } = this.context;
+    return h("header.view-head",
+      h("h1", model.id),
+      h("span.status", model.status),
+      h("span.muted.small.mono.break", model.version),
+      h("div.grow"),
+      this.progress,
+      model.collection &&
+        this.adminButton("Refit", {
+          class: "refit",
+          title: "Learn from the items' tags and all answers, in the background",
+          onclick: () => this.refit(),
+        }),
+      this.adminButton("Reload", {
+        title: "Read the model's folder again",
+        onclick: () => this.reload(),
+      }),
+    );
+  }
+
+  /**
+   * @param {string} text
+   * @param {Record<string, any>} props
+   */
+  adminButton(text, props) {
+    const lock = { disabled: true, title: "Your token lacks the scope “admin”" };
+    return h("button", this.mayAdmin ? props : { ...props, ...lock }, text);
+  }
+
+  drawTrouble() {
+    const { trouble } = this.context.model;
+    clear(this.trouble, trouble && h("p.notice.notice-error", trouble));
+  }
+
+  /** @param {{versions: Version[], current: number}} history */
+  versionList({ versions, current }) {
+    if (!versions.length) {
+      return empty("No versions yet", "The first change to the vocabulary keeps one.");
+    }
+    const latestFirst = [...versions].sort((a, b) => b.number - a.number);
+    const rows = latestFirst.map((version) => this.versionRow(version, version.number === current));
+    return shortened(rows, "ol.timeline");
+  }
+
+  /**
+   * @param {Version} version
+   * @param {boolean} isCurrent
+   */
+  versionRow(version, isCurrent) {
+    const { number, action, detail, time, who, n_labels, n_documents } = version;
+    const button = h("button",
+      {
+        disabled: !this.mayAdmin,
+        aria_label: `Roll back to version ${number}`,
+        onclick: () => this.rollBack(version),
+      },
+      "Roll back",
+    );
+    return h("li", { class: isCurrent ? "current" : null },
+      h("div.grow",
+        h("p", h("strong", `${number} · ${action}`), detail && ` ${detail}`),
+        h("p.muted.small",
+          when(time),
+          who && ` by ${who}`,
+          ` · ${plural(n_labels, "label")}, ${plural(n_documents, "tag set")}`,
+        ),
+      ),
+      isCurrent ? h("span.kind", "in use") : button,
+    );
+  }
+
+  /** @param {Verdict[]} verdicts */
+  verdictList(verdicts) {
+    const link = h("a", { href: "#/review" }, "Review some items");
+    if (!verdicts.length) return h("p.muted", "Nobody has answered yet. ", link, ".");
+    const rows = verdicts.map((verdict) => this.verdictRow(verdict));
+    return shortened(rows, "ul.timeline");
+  }
+
+  /** @param {Verdict} verdict */
+  verdictRow(verdict) {
+    const { item, label, answer, undone, superseded } = verdict;
+    const stands = !undone && !superseded;
+    return h("li", { class: stands ? null : "undone" },
+      verdictMark(answer),
+      h("div.grow",
+        h("p.break",
+          h("a", { href: hashOf("review/label", label) }, label),
+          " · ",
+          h("a.quiet-link", { href: hashOf("review/item", item) }, item),
+        ),
+        verdictFacts(verdict),
+      ),
+      stands &&
+        h("button.quiet",
+          {
+            disabled: !this.context.can("review"),
+            aria_label: `Undo the answer to ${label} for ${item}`,
+            onclick: () => this.undo(verdict),
+          },
+          "Undo",
+        ),
+    );
+  }
+}
+
+/** A card that reads what it shows. */
+class Section {
+  /**
+   * @param {string} title
+   * @param {ModelView} view
+   * @param {() => Promise<any>} read returns elements
+   */
+  constructor(title, view, read) {
+    this.view = view;
+    this.read = read;
+    this.body = h("div.stack", loading());
+    this.element = card(title, title, this.body);
+    this.fill();
+  }
+
+  async fill() {
+    try {
+      const content = await this.read();
+      if (!this.view.isUnmounted) clear(this.body, content);
+    } catch (error) {
+      if (!this.view.isUnmounted) this.showFailure(/** @type {any} */ (error));
+    }
+  }
+
+  /** @param {import("./api.js").Problem} problem */
+  showFailure(problem) {
+    const isAbsent = problem.status === 404;
+    clear(this.body,
+      isAbsent ? h("p.muted", problem.message) : failed(problem, () => this.retry()),
+    );
+  }
+
+  retry() {
+    clear(this.body, loading());
+    this.fill();
+  }
+}
+
+/**
+ * @param {string} name for screen readers
+ * @param {string} title
+ * @param {any} content
+ */
+function card(name, title, content) {
+  return h("section.card.stack", { aria_label: name }, h("h2", title), content);
+}
+
+/** @param {{rounds: number, rounds_done: number}} refit */
+function refitProgress({ rounds, rounds_done }) {
+  if (!rounds) return "Refitting …";
+  return `Refitting: ${plural(rounds_done, "round")} of ${count(rounds)}.`;
+}
+
+/**
+ * @param {any[]} models
+ * @param {any} current
+ */
+function modelList(models, current) {
+  const links = models.map(({ id, trouble, n_labels }) =>
+    h("a",
+      {
+        href: `?model=${encodeURIComponent(id)}#/model`,
+        aria_current: id === current.id ? "page" : null,
+      },
+      h("strong", id),
+      h("span.muted.small", trouble ? "needs a look" : plural(n_labels, "label")),
+    ),
+  );
+  return h("nav.model-list", { aria_label: "Models" }, links);
 }
 
 /** @param {any} model */
 function facts(model) {
-  const { kinds, collection } = model;
-  return h("dl", { class: "facts" },
+  const { kinds, verdicts } = model;
+  const counts = [kinds.seen, kinds.unseen, kinds.oov].map(count);
+  return h("dl.facts",
     fact("Labels", count(model.n_labels)),
-    fact("Seen, unseen, oov", `${count(kinds.seen)}, ${count(kinds.unseen)}, ${count(kinds.oov)}`),
+    fact("Seen, unseen, oov", counts.join(", ")),
     fact("Known tag sets", count(model.n_documents)),
-    fact("Features", model.media ? `${count(model.n_features)}, of ${model.media === "image" ? "pictures" : "sound"}` : count(model.n_features)),
-    fact("Items to review", collection ? `${count(collection.n_items)}, ${count(collection.n_reviewed)} with answers` : "none"),
-    fact("Answers", `${count(model.verdicts.standing)} standing, ${count(model.verdicts.undone)} undone`),
-    fact("Untagged items", model.learned_from_pool ? "were learned from" : "were not learned from"),
-    fact("Changed", when(model.changed)));
+    fact("Features", featuresText(model)),
+    fact("Items to review", itemsText(model)),
+    fact("Answers", `${count(verdicts.standing)} standing, ${count(verdicts.undone)} undone`),
+    fact("Learned from untagged items", model.learned_from_pool ? "yes" : "no"),
+    fact("Changed", when(model.changed)),
+  );
+}
+
+/** @param {any} model */
+function featuresText({ media, n_features }) {
+  if (!media) return count(n_features);
+  return `${count(n_features)}, of ${media === "image" ? "pictures" : "sound"}`;
+}
+
+/** @param {any} model */
+function itemsText({ collection }) {
+  if (!collection) return "none";
+  return `${count(collection.n_items)}, ${count(collection.n_reviewed)} with answers`;
 }
 
 /* ------------------------------------------------------------------ measures */
 
-/** @param {any} model */
-function measures({ quality }) {
-  if (!quality) return h("p", { class: "muted" }, "Nothing was measured when this model was fitted: measuring was switched off, or there were too few items.");
-  const found = ["seen", "unseen"];
-  const value = (/** @type {number | null} */ share) => (share === null ? "not measured" : percent(share));
-  return [
-    h("p", { class: "muted" }, "On items that were held out, and with labels made unseen on purpose."),
-    h("table", { class: "table measures" },
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Measure"), found.map((kind) => h("th", { scope: "col" }, KIND_WORDS[kind])))),
-      h("tbody", null, MEASURES.map(([field, name, meaning]) =>
-        h("tr", null, h("th", { scope: "row" }, explained(name, meaning)), found.map((kind) => h("td", null, value(quality[kind][field]))))))),
-    h("p", null, promised(quality)),
-  ];
-}
-
 /** @param {any} quality */
-function promised({ highest_precision_unseen: highest }) {
-  return highest
-    ? `Of unseen tags a precision of up to ${percent(highest)} can be promised; if more is asked for, none is given.`
-    : "No precision can be promised of unseen tags; where one is asked for, none is given.";
+function measures(quality) {
+  if (!quality) {
+    const reason = "measuring was switched off, or there were too few items";
+    return h("p.muted", `Nothing was measured when this model was fitted: ${reason}.`);
+  }
+  const head = KINDS.map((kind) => h("th", { scope: "col" }, KIND_NAMES[kind]));
+  return [
+    h("p.muted", "Measured on held-out items. Some labels were made unseen for it on purpose."),
+    h("table.table.measures",
+      h("thead", h("tr", h("th", { scope: "col" }, "Measure"), head)),
+      h("tbody",
+        MEASURES.map((measure) => measureRow(quality, measure)),
+      ),
+    ),
+    h("p", precisionSentence(quality.highest_precision_unseen)),
+  ];
 }
 
-/** A word with its meaning behind a button, for mouse, touch and keyboard. @param {string} name @param {string} meaning */
-function explained(name, meaning) {
+/**
+ * @param {any} quality
+ * @param {string[]} measure
+ */
+function measureRow(quality, [field, name, shortName, meaning]) {
+  const cells = KINDS.map((kind) => {
+    const share = quality[kind][field];
+    return h("td", share === null ? "not measured" : percent(share));
+  });
+  return h("tr", h("th", { scope: "row" }, explained(name, shortName, meaning)), cells);
+}
+
+/** @param {number | null} highest */
+function precisionSentence(highest) {
+  if (!highest) {
+    return "The model can promise no precision for unseen tags. If you ask for one, it suggests none of them.";
+  }
+  return `For unseen tags the model can promise a precision of up to ${percent(highest)}. If you ask for more, it suggests none of them.`;
+}
+
+/**
+ * A name with its meaning behind a button, for mouse, touch and keyboard.
+ * @param {string} name
+ * @param {string} shortName
+ * @param {string} meaning
+ */
+function explained(name, shortName, meaning) {
   const id = uid("meaning");
-  const tip = h("span", { class: "tip-text", id, hidden: true }, meaning);
-  const button = h("button", {
-    type: "button", class: "tip-button", aria_label: `What is ${name}?`, aria_expanded: "false", aria_controls: id, title: meaning,
-    onclick: () => {
-      tip.hidden = !tip.hidden;
-      button.setAttribute("aria-expanded", String(!tip.hidden));
+  const tip = h("span.tip-text", { id, hidden: true }, meaning);
+  const toggle = () => {
+    tip.hidden = !tip.hidden;
+    button.setAttribute("aria-expanded", String(!tip.hidden));
+  };
+  const button = h("button.tip-button",
+    {
+      aria_label: `What is ${shortName || name}?`,
+      aria_expanded: "false",
+      aria_controls: id,
+      title: meaning,
+      onclick: toggle,
     },
-  }, icon("help"));
-  return [h("span", { class: "tip-name" }, name, button), tip];
+    icon("help"),
+  );
+  const suffix = shortName && h("span.muted.small", shortName);
+  return [h("span.tip-name", name, suffix, button), tip];
 }
 
 /** @param {any} model */
-function headroom({ quality, learned_from_pool: pooled }) {
-  const points = (/** @type {number} */ gain) => `${gain < 0 ? "−" : "+"}${Math.abs(gain * 100).toFixed(1)} points`;
-  const pool = quality?.pool_gain ?? null;
-  const clicks = quality?.click_gain ?? null;
-  if (pool === null && clicks === null) return h("p", { class: "muted" }, "This was not measured when the model was fitted.");
+function headroom({ quality, learned_from_pool }) {
+  const poolGain = quality?.pool_gain ?? null;
+  const clickGain = quality?.click_gain ?? null;
+  if (poolGain === null && clickGain === null) {
+    return h("p.muted", "This was not measured when the model was fitted.");
+  }
+  const link = h("a", { href: "#/review" }, "Answer some");
   return [
-    pool !== null && h("p", null,
-      h("strong", null, "Untagged items. "),
-      pooled ? `This model has learned from some: ${points(pool)} on unseen tags.`
-        : pool > 0 ? `They would bring about ${points(pool)} on unseen tags: fit again with them.`
-          : `They would not help here (${points(pool)} on unseen tags), so they were left out.`),
-    clicks !== null && h("p", null,
-      h("strong", null, "Answers. "),
-      clicks > 0 ? `Ten answers for a tag bring it about ${points(clicks)}, also on items that nobody was asked about. ` : `Ten answers for a tag changed little on other items (${points(clicks)}). `,
-      h("a", { href: "#/review" }, "Answer some")),
-    h("p", { class: "muted small" }, "Points are percent of the mean of E-MAP and C-MAP, on tags that were made unseen to find out."),
+    poolGain !== null &&
+      h("p", h("strong", "Untagged items. "), poolSentence(poolGain, learned_from_pool)),
+    clickGain !== null && h("p", h("strong", "Answers. "), clickSentence(clickGain), link),
+    h("p.muted.small",
+      "Points are percent of the mean of E-MAP and C-MAP, on tags that were made unseen to find out.",
+    ),
   ];
 }
 
-/* ------------------------------------------------------------------ reliability */
-
-/** @param {any} found */
-function reliability(found) {
-  const kinds = ["seen", "unseen"].filter((kind) => found[kind].length);
-  const hasFew = kinds.some((kind) => found[kind].some(isFew));
-  if (!kinds.length) return h("p", { class: "muted" }, "Nothing was measured when this model was fitted.");
-  return [
-    h("p", { class: "muted" }, "Of all tags that got about this probability, how many were true? On the line, what is said is what is so; below it, the model promises too much. ", hasFew && `Faint dots stand for fewer than ${FEW} tags and are no part of the line.`),
-    h("div", { class: "reliability" },
-      diagram(found, kinds),
-      h("div", { class: "series-names" }, kinds.map((kind) => h("span", { class: `series-name-${kind}` }, KIND_WORDS[kind])))),
-    h("details", { class: "fold" }, h("summary", null, "The figures"),
-      h("div", { class: "scroll-x" }, h("table", { class: "table" },
-        h("thead", null, h("tr", null, ["Kind", "Probability", "True", "Tags"].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", null, kinds.map((kind) => found[kind].map((/** @type {any} */ one) =>
-          h("tr", null, h("th", { scope: "row" }, kind), h("td", null, percent(one.predicted)), h("td", null, percent(one.observed)), h("td", null, count(one.n))))))))),
-    found.thresholds.length > 0 && [
-      h("h3", null, "What precision can be asked for"),
-      h("div", { class: "scroll-x" }, h("table", { class: "table" },
-        h("thead", null, h("tr", null, h("th", { scope: "col" }, "Precision"), h("th", { scope: "col" }, "Seen tags from"), h("th", { scope: "col" }, "Unseen tags from"))),
-        h("tbody", null, found.thresholds.map((/** @type {any} */ one) =>
-          h("tr", null, h("th", { scope: "row" }, percent(one.precision)), [one.seen, one.unseen].map((from) =>
-            h("td", { class: from === null ? "muted" : null }, from === null ? "cannot be promised" : probabilityText(from)))))))),
-    ],
-  ];
+/** @param {number} gain */
+function points(gain) {
+  return `${gain < 0 ? "−" : "+"}${Math.abs(gain * 100).toFixed(1)} points`;
 }
 
-/** @param {{n: number}} bin */
-const isFew = (bin) => bin.n < FEW;
-
-/** Predicted against observed; the area of a dot is how many tags it stands for. @param {any} found @param {string[]} kinds */
-function diagram(found, kinds) {
-  const [size, left, top] = [220, 40, 10];
-  const x = (/** @type {number} */ share) => left + share * size;
-  const y = (/** @type {number} */ share) => top + (1 - share) * size;
-  const most = Math.max(...kinds.flatMap((kind) => found[kind].map((/** @type {any} */ one) => one.n)), 1);
-  const ticks = [0, 0.25, 0.5, 0.75, 1];
-  const says = kinds.map((kind) => {
-    const all = found[kind].reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.n, 0) || 1;
-    const off = found[kind].reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.n * Math.abs(one.predicted - one.observed), 0) / all;
-    return `${KIND_WORDS[kind]} are off by ${percent(off)} on average`;
-  });
-  return s("svg", { class: "diagram", viewBox: `0 0 ${left + size + 14} ${top + size + 40}`, role: "img", aria_label: `Reliability: ${says.join("; ")}.` },
-    ticks.map((at) => [
-      s("line", { class: "grid", x1: x(at), x2: x(at), y1: y(0), y2: y(1) }),
-      s("line", { class: "grid", x1: x(0), x2: x(1), y1: y(at), y2: y(at) }),
-      s("text", { x: x(at), y: y(0) + 16, text_anchor: "middle" }, String(at * 100)),
-      s("text", { x: x(0) - 6, y: y(at) + 4, text_anchor: "end" }, String(at * 100)),
-    ]),
-    s("text", { class: "axis", x: x(0.5), y: y(0) + 34, text_anchor: "middle" }, "probability given, %"),
-    s("text", { class: "axis", transform: `translate(10 ${y(0.5)}) rotate(-90)`, text_anchor: "middle" }, "true, %"),
-    s("line", { class: "ideal", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }),
-    kinds.map((kind) => s("g", { class: `series series-${kind}` },
-      s("polyline", { points: found[kind].filter((/** @type {any} */ one) => !isFew(one)).map((/** @type {any} */ one) => `${x(one.predicted).toFixed(1)},${y(one.observed).toFixed(1)}`).join(" ") }),
-      found[kind].map((/** @type {any} */ one) =>
-        s("circle", { class: isFew(one) ? "few" : null, cx: x(one.predicted), cy: y(one.observed), r: (2.5 + 4.5 * Math.sqrt(one.n / most)).toFixed(1) },
-          s("title", null, `${KIND_WORDS[kind]}: said ${percent(one.predicted)}, true ${percent(one.observed)}, of ${plural(one.n, "tag")}`))))));
+/**
+ * @param {number} gain
+ * @param {boolean} wasUsed
+ */
+function poolSentence(gain, wasUsed) {
+  if (wasUsed) return `This model has learned from some: ${points(gain)} on unseen tags.`;
+  if (gain > 0)
+    return `They would bring about ${points(gain)} on unseen tags: fit again with them.`;
+  return `They would not help here (${points(gain)} on unseen tags), so they were left out.`;
 }
 
-/* ------------------------------------------------------------------ versions, answers */
+/** @param {number} gain */
+function clickSentence(gain) {
+  if (gain > 0) {
+    return `Ten answers for a tag bring about ${points(gain)}, also on items that nobody was asked about. `;
+  }
+  return `Ten answers for a tag changed little on other items (${points(gain)}). `;
+}
 
-/** @param {any} found @param {Context} context @param {boolean} may @param {(run: () => Promise<string>) => Promise<void>} act */
-function versions(found, context, may, act) {
-  const { api } = context;
-  const list = [...found.versions].sort((a, b) => b.number - a.number);
-  if (!list.length) return empty("No versions yet", "The first change to the vocabulary keeps one.");
-  const isCurrent = (/** @type {any} */ one) => one.number === found.current;
-  const back = async (/** @type {any} */ one) => {
-    const says = `The model answers as it did on ${whenText(one.time)}, with ${plural(one.n_labels, "label")} and ${plural(one.n_documents, "known tag set")}. Later versions are kept: you can come back to them.`;
-    if (await confirmed(`Back to version ${one.number}?`, h("p", null, says), "Roll back")) await act(async () => (await api.post(api.model("versions", one.number, "restore")), `Back to version ${one.number}.`));
+/* ------------------------------------------------------------------ rows */
+
+/** @param {boolean} answer */
+function verdictMark(answer) {
+  return h("span.said", { class: answer ? "said-yes" : "said-no" },
+    icon(answer ? "review" : "close"),
+    h("span.sr", answer ? "yes" : "no"),
+  );
+}
+
+/** @param {Verdict} verdict */
+function verdictFacts({ time, who, score, undone, superseded }) {
+  const hasScore = score !== null && score !== undefined;
+  return h("p.muted.small",
+    when(time),
+    who && ` by ${who}`,
+    hasScore && `, shown ${probabilityText(score)}`,
+    undone && ", undone",
+    superseded && ", replaced by a later answer",
+  );
+}
+
+/**
+ * The first rows, and a button for all.
+ * @param {any[]} rows
+ * @param {string} selector of the list
+ */
+function shortened(rows, selector) {
+  const list = h(selector, rows.slice(0, SHOWN));
+  if (rows.length <= SHOWN) return list;
+  const showAll = () => {
+    add(list, rows.slice(SHOWN));
+    button.remove();
   };
-  const rows = list.map((one) =>
-    h("li", { class: isCurrent(one) ? "current" : null },
-      h("div", { class: "grow" },
-        h("p", null, h("strong", null, `${one.number} · ${one.action}`), one.detail && ` ${one.detail}`),
-        h("p", { class: "muted small" }, when(one.time), one.who && ` by ${one.who}`, ` · ${plural(one.n_labels, "label")}, ${plural(one.n_documents, "tag set")}`)),
-      isCurrent(one) ? h("span", { class: "kind" }, "in use") : h("button", { type: "button", disabled: !may, aria_label: `Roll back to version ${one.number}`, onclick: () => back(one) }, "Roll back")));
-  return shortened(rows, (shown) => h("ol", { class: "timeline" }, shown));
-}
-
-/** @param {any[]} list @param {Context} context @param {(run: () => Promise<string>) => Promise<void>} act */
-function verdicts(list, context, act) {
-  const { api } = context;
-  const may = context.can("review");
-  if (!list.length) return h("p", { class: "muted" }, "Nobody has answered yet. ", h("a", { href: "#/review" }, "Review some items"), ".");
-  const undo = (/** @type {any} */ one) => act(async () => (await api.post(api.model("undo"), { numbers: [one.number] }), `The answer to “${one.label}” was undone.`));
-  const rows = list.map((one) =>
-    h("li", { class: one.undone || one.superseded ? "undone" : null },
-      h("span", { class: one.answer ? "said said-yes" : "said said-no" }, icon(one.answer ? "review" : "close"), h("span", { class: "sr" }, one.answer ? "yes" : "no")),
-      h("div", { class: "grow" },
-        h("p", { class: "break" }, h("a", { href: to("review/label", one.label) }, one.label), " · ", h("a", { class: "quiet-link", href: to("review/item", one.item) }, one.item)),
-        h("p", { class: "muted small" }, when(one.time), one.who && ` by ${one.who}`, one.score !== null && one.score !== undefined && `, shown ${probabilityText(one.score)}`, one.undone && ", undone", one.superseded && ", replaced by a later answer")),
-      !one.undone && !one.superseded && h("button", { type: "button", class: "quiet", disabled: !may, aria_label: `Undo the answer to ${one.label} for ${one.item}`, onclick: () => undo(one) }, "Undo")));
-  return shortened(rows, (shown) => h("ul", { class: "timeline" }, shown));
-}
-
-/** The first rows, and a button for all. @param {any[]} rows @param {(rows: any[]) => any} wrap */
-function shortened(rows, wrap) {
-  if (rows.length <= SHOWN) return wrap(rows);
-  const list = wrap(rows.slice(0, SHOWN));
-  const all = h("button", { type: "button", onclick: () => (add(list, rows.slice(SHOWN)), all.remove()) }, `Show all ${count(rows.length)}`);
-  return [list, all];
+  const button = h("button", { onclick: showAll }, `Show all ${count(rows.length)}`);
+  return [list, button];
 }
 
 /** @param {string | null} time */
 function whenText(time) {
   const date = new Date(time || "");
-  return Number.isNaN(date.getTime()) ? "an unknown day" : date.toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+  if (Number.isNaN(date.getTime())) return "an unknown day";
+  return date.toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
 }
 
 /** @param {string | null} time */

@@ -6,94 +6,154 @@
  */
 
 /** @typedef {{x: number, y: number}} Place */
+/** @typedef {{colour: string, middle: Place | null, ends: Place[]}} Star */
+/**
+ * An ellipse round the points of a sense.
+ * @typedef {Place & {a: number, b: number, turn: number, colour: string, sense: number, text: string}} Island
+ */
+/** @typedef {import("./points.js").Points} Points */
 
 export class Overlay {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
     this.canvas = canvas;
-    /** @type {any[]} */
+    this.flat = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    /** @type {Island[]} */
     this.islands = [];
-    /** @type {{colour: string, middle: Place | null, ends: Place[]}[]} */
+    /** @type {Star[]} */
     this.stars = [];
     /** @type {[number, number][]} */
     this.lasso = [];
-    /** @type {Place | null} */
+    /** The dot that a tip is about. @type {Place | null} */
     this.dot = null;
-    /** @type {Place | null} */
+    /** Where something lands. @type {Place | null} */
     this.ghost = null;
     this.cross = false;
   }
 
-  /** @param {import("./points.js").Points} points */
+  /** @param {Points} points */
   draw(points) {
-    const { canvas } = this;
-    const flat = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    if (canvas.width !== points.canvas.width || canvas.height !== points.canvas.height) {
-      canvas.width = points.canvas.width;
-      canvas.height = points.canvas.height;
-    }
+    const { flat } = this;
+    this.resize(points);
     flat.setTransform(points.ratio, 0, 0, points.ratio, 0, 0);
     flat.clearRect(0, 0, points.width, points.height);
-    const style = getComputedStyle(canvas);
-    const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
-    for (const one of this.islands) {
-      const [x, y] = points.toScreen(one.x, one.y);
-      flat.beginPath();
-      flat.ellipse(x, y, one.a * points.scale + 6, one.b * points.scale + 6, -one.turn, 0, 2 * Math.PI);
-      flat.fillStyle = flat.strokeStyle = colour(one.colour);
-      flat.globalAlpha = 0.07;
-      flat.fill();
-      flat.globalAlpha = 0.5;
-      flat.lineWidth = 1.25;
-      flat.stroke();
-    }
-    flat.lineWidth = 1.25;
-    for (const { colour: name, middle, ends } of this.stars) {
-      if (!middle) continue;
-      flat.strokeStyle = colour(name);
-      flat.globalAlpha = name === "--accent" ? 0.7 : 0.3;
-      flat.beginPath();
-      for (const end of ends) {
-        flat.moveTo(...points.toScreen(middle.x, middle.y));
-        flat.lineTo(...points.toScreen(end.x, end.y));
-      }
-      flat.stroke();
-    }
+    for (const island of this.islands) this.drawIsland(points, island);
+    for (const star of this.stars) this.drawStar(points, star);
     flat.globalAlpha = 1;
-    if (this.lasso.length > 1) {
-      flat.beginPath();
-      for (const [x, y] of this.lasso) flat.lineTo(...points.toScreen(x, y));
-      flat.closePath();
-      flat.strokeStyle = flat.fillStyle = colour("--accent");
-      flat.lineWidth = 1.5;
-      flat.setLineDash([5, 4]);
-      flat.stroke();
-      flat.setLineDash([]);
-      flat.globalAlpha = 0.06;
-      flat.fill();
-      flat.globalAlpha = 1;
-    }
-    if (this.dot) ring(flat, points.toScreen(this.dot.x, this.dot.y), 7, colour("--ink"), 1.75);
-    if (this.ghost) {
-      const at = points.toScreen(this.ghost.x, this.ghost.y);
-      ring(flat, at, 15, colour("--accent"), 1.5, 0.5);
-      ring(flat, at, 8, colour("--accent"), 2.5);
-      flat.beginPath();
-      flat.arc(at[0], at[1], 3.5, 0, 2 * Math.PI);
-      flat.fillStyle = colour("--accent");
-      flat.fill();
-    }
-    if (this.cross) ring(flat, [points.width / 2, points.height / 2], 10, colour("--ink-2"), 1.25);
+    if (this.lasso.length > 1) this.drawLasso(points);
+    if (this.dot) this.ring(points.toScreen(this.dot.x, this.dot.y), 7, "--ink", 1.75);
+    if (this.ghost) this.drawGhost(points.toScreen(this.ghost.x, this.ghost.y));
+    if (this.cross) this.ring([points.width / 2, points.height / 2], 10, "--ink-2", 1.25);
   }
-}
 
-/** @param {CanvasRenderingContext2D} flat @param {[number, number]} at @param {number} radius @param {string} colour @param {number} width @param {number} [alpha] */
-function ring(flat, at, radius, colour, width, alpha = 1) {
-  flat.globalAlpha = alpha;
-  flat.beginPath();
-  flat.arc(at[0], at[1], radius, 0, 2 * Math.PI);
-  flat.strokeStyle = colour;
-  flat.lineWidth = width;
-  flat.stroke();
-  flat.globalAlpha = 1;
+  /** @param {Points} points */
+  resize(points) {
+    const { width, height } = points.canvas;
+    if (this.canvas.width === width && this.canvas.height === height) return;
+    this.canvas.width = width;
+    this.canvas.height = height;
+  }
+
+  /** Return a colour of the style sheet. @param {string} name */
+  colour(name) {
+    return getComputedStyle(this.canvas).getPropertyValue(name).trim();
+  }
+
+  /**
+   * @param {Points} points
+   * @param {Island} island
+   */
+  drawIsland(points, { x, y, a, b, turn, colour }) {
+    const { flat } = this;
+    const [left, top] = points.toScreen(x, y);
+    const margin = 6;
+    flat.beginPath();
+    flat.ellipse(
+      left,
+      top,
+      a * points.scale + margin,
+      b * points.scale + margin,
+      -turn,
+      0,
+      2 * Math.PI,
+    );
+    this.fillAndStroke(colour, 0.07, 0.5);
+  }
+
+  /**
+   * @param {Points} points
+   * @param {Star} star
+   */
+  drawStar(points, { colour, middle, ends }) {
+    if (!middle) return;
+    const { flat } = this;
+    const start = points.toScreen(middle.x, middle.y);
+    flat.beginPath();
+    for (const end of ends) {
+      flat.moveTo(...start);
+      flat.lineTo(...points.toScreen(end.x, end.y));
+    }
+    flat.strokeStyle = this.colour(colour);
+    flat.globalAlpha = colour === "--accent" ? 0.7 : 0.3;
+    flat.lineWidth = 1.25;
+    flat.stroke();
+  }
+
+  /** @param {Points} points */
+  drawLasso(points) {
+    const { flat } = this;
+    flat.beginPath();
+    for (const [x, y] of this.lasso) flat.lineTo(...points.toScreen(x, y));
+    flat.closePath();
+    flat.setLineDash([5, 4]);
+    this.fillAndStroke("--accent", 0.06, 1);
+    flat.setLineDash([]);
+    flat.globalAlpha = 1;
+  }
+
+  /** @param {[number, number]} position */
+  drawGhost(position) {
+    const { flat } = this;
+    this.ring(position, 15, "--accent", 1.5, 0.5);
+    this.ring(position, 8, "--accent", 2.5);
+    flat.beginPath();
+    flat.arc(...position, 3.5, 0, 2 * Math.PI);
+    flat.fillStyle = this.colour("--accent");
+    flat.fill();
+  }
+
+  /**
+   * @param {string} name of the colour
+   * @param {number} fillAlpha
+   * @param {number} strokeAlpha
+   */
+  fillAndStroke(name, fillAlpha, strokeAlpha) {
+    const { flat } = this;
+    const colour = this.colour(name);
+    flat.fillStyle = colour;
+    flat.strokeStyle = colour;
+    flat.lineWidth = 1.25;
+    flat.globalAlpha = fillAlpha;
+    flat.fill();
+    flat.globalAlpha = strokeAlpha;
+    flat.stroke();
+  }
+
+  /**
+   * @param {[number, number]} position
+   * @param {number} radius
+   * @param {string} name of the colour
+   * @param {number} width
+   * @param {number} [alpha]
+   */
+  ring(position, radius, name, width, alpha = 1) {
+    const { flat } = this;
+    flat.globalAlpha = alpha;
+    flat.beginPath();
+    flat.arc(...position, radius, 0, 2 * Math.PI);
+    flat.strokeStyle = this.colour(name);
+    flat.lineWidth = width;
+    flat.stroke();
+    flat.globalAlpha = 1;
+  }
 }

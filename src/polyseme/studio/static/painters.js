@@ -6,7 +6,9 @@
  * a camera. Out: pixels. Both have `load`, `colours`, `lit`, `draw`, `finish` and `dispose`.
  */
 
-/** @typedef {{cx: number, cy: number, scale: number, width: number, height: number}} Camera in device pixels */
+/**
+ * @typedef {{cx: number, cy: number, scale: number, width: number, height: number}} Camera in device pixels
+ */
 /** @typedef {{n: number, size: number, alpha: number, dim: number, litSize: number}} Look */
 /** @typedef {[number, number, number]} Rgb from 0 to 1 */
 
@@ -46,15 +48,22 @@ void main() {
 export class GlPainter {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
-    const gl = canvas.getContext("webgl2", { alpha: true, antialias: false, depth: false, stencil: false, powerPreference: "high-performance" });
+    const gl = canvas.getContext("webgl2", {
+      alpha: true,
+      antialias: false,
+      depth: false,
+      stencil: false,
+      powerPreference: "high-performance",
+    });
     if (!gl) throw new Error("no WebGL2");
     this.gl = gl;
     this.kind = "webgl2";
     const program = link(gl);
     this.program = program;
     /** @type {Record<string, WebGLUniformLocation | null>} */
-    this.at = {};
-    for (const name of ["centre", "factor", "size", "palette", "ground", "dim", "alpha"]) this.at[name] = gl.getUniformLocation(program, name);
+    this.uniforms = {};
+    for (const name of ["centre", "factor", "size", "palette", "ground", "dim", "alpha"])
+      this.uniforms[name] = gl.getUniformLocation(program, name);
     this.all = vertexArray(gl, program);
     this.some = vertexArray(gl, program);
     this.nLit = 0;
@@ -84,15 +93,19 @@ export class GlPainter {
 
   /** @param {Camera} camera @param {Look} look */
   draw(camera, look) {
-    const { gl, at } = this;
+    const { gl, uniforms } = this;
     gl.viewport(0, 0, camera.width, camera.height);
     gl.clearColor(0, 0, 0, 0);
     gl.clear(gl.COLOR_BUFFER_BIT);
     gl.useProgram(this.program);
-    gl.uniform2f(at.centre, camera.cx, camera.cy);
-    gl.uniform2f(at.factor, (2 * camera.scale) / camera.width, (2 * camera.scale) / camera.height);
-    gl.uniform3fv(at.ground, this.ground || [0.5, 0.5, 0.5]);
-    gl.uniform1i(at.palette, 0);
+    gl.uniform2f(uniforms.centre, camera.cx, camera.cy);
+    gl.uniform2f(
+      uniforms.factor,
+      (2 * camera.scale) / camera.width,
+      (2 * camera.scale) / camera.height,
+    );
+    gl.uniform3fv(uniforms.ground, this.ground || [0.5, 0.5, 0.5]);
+    gl.uniform1i(uniforms.palette, 0);
     gl.bindTexture(gl.TEXTURE_2D, this.palette);
     this.pass(this.all, look.n, look.size, look.alpha, look.dim);
     if (!this.nLit) return;
@@ -100,13 +113,19 @@ export class GlPainter {
     this.pass(this.some, this.nLit, look.litSize, Math.min(1, 0.35 + 600 / this.nLit), 0);
   }
 
-  /** @param {any} points @param {number} n @param {number} size @param {number} alpha @param {number} dim */
+  /**
+   * @param {any} points
+   * @param {number} n
+   * @param {number} size
+   * @param {number} alpha
+   * @param {number} dim
+   */
   pass(points, n, size, alpha, dim) {
-    const { gl, at } = this;
+    const { gl, uniforms } = this;
     gl.bindVertexArray(points.array);
-    gl.uniform1f(at.size, size);
-    gl.uniform1f(at.alpha, alpha);
-    gl.uniform1f(at.dim, dim);
+    gl.uniform1f(uniforms.size, size);
+    gl.uniform1f(uniforms.alpha, alpha);
+    gl.uniform1f(uniforms.dim, dim);
     gl.drawArrays(gl.POINTS, 0, n);
   }
 
@@ -123,14 +142,18 @@ export class GlPainter {
 /** @param {WebGL2RenderingContext} gl */
 function link(gl) {
   const program = gl.createProgram();
-  for (const [type, source] of /** @type {[number, string][]} */ ([[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]])) {
+  for (const [type, source] of /** @type {[number, string][]} */ ([
+    [gl.VERTEX_SHADER, VERTEX],
+    [gl.FRAGMENT_SHADER, FRAGMENT],
+  ])) {
     const shader = /** @type {WebGLShader} */ (gl.createShader(type));
     gl.shaderSource(shader, source);
     gl.compileShader(shader);
     gl.attachShader(program, shader);
   }
   gl.linkProgram(program);
-  if (!gl.getProgramParameter(program, gl.LINK_STATUS) && !gl.isContextLost()) throw new Error(gl.getProgramInfoLog(program) || "shader");
+  if (!gl.getProgramParameter(program, gl.LINK_STATUS) && !gl.isContextLost())
+    throw new Error(gl.getProgramInfoLog(program) || "shader");
   return program;
 }
 
@@ -141,9 +164,9 @@ function vertexArray(gl, program) {
   const ids = gl.createBuffer();
   gl.bindVertexArray(array);
   gl.bindBuffer(gl.ARRAY_BUFFER, xy);
-  const at = gl.getAttribLocation(program, "at");
-  gl.enableVertexAttribArray(at);
-  gl.vertexAttribPointer(at, 2, gl.FLOAT, false, 0, 0);
+  const location = gl.getAttribLocation(program, "at");
+  gl.enableVertexAttribArray(location);
+  gl.vertexAttribPointer(location, 2, gl.FLOAT, false, 0, 0);
   gl.bindBuffer(gl.ARRAY_BUFFER, ids);
   const id = gl.getAttribLocation(program, "id");
   gl.enableVertexAttribArray(id);
@@ -152,7 +175,12 @@ function vertexArray(gl, program) {
   return { array, xy, ids };
 }
 
-/** @param {WebGL2RenderingContext} gl @param {any} points @param {Float32Array} xy @param {Uint32Array} ids */
+/**
+ * @param {WebGL2RenderingContext} gl
+ * @param {any} points
+ * @param {Float32Array} xy
+ * @param {Uint32Array} ids
+ */
 function fill(gl, points, xy, ids) {
   gl.bindVertexArray(null);
   gl.bindBuffer(gl.ARRAY_BUFFER, points.xy);
@@ -219,21 +247,35 @@ export class FlatPainter {
     this.flat.clearRect(0, 0, camera.width, camera.height);
     const n = Math.min(look.n, MOST);
     this.flat.globalAlpha = look.alpha;
-    this.squares(camera, this.xy, n, look.size, (i) => (look.dim > 0.5 ? this.faded : this.css[this.ids[i]]));
+    this.squares(camera, this.xy, n, look.size, (i) =>
+      look.dim > 0.5 ? this.faded : this.css[this.ids[i]],
+    );
     this.flat.globalAlpha = 0.9;
-    this.squares(camera, this.litXy, this.groups.length, look.litSize, (i) => this.litCss[this.groups[i]]);
+    this.squares(
+      camera,
+      this.litXy,
+      this.groups.length,
+      look.litSize,
+      (i) => this.litCss[this.groups[i]],
+    );
     this.flat.globalAlpha = 1;
   }
 
-  /** @param {Camera} camera @param {Float32Array} xy @param {number} n @param {number} size @param {(i: number) => string} colour */
+  /**
+   * @param {Camera} camera
+   * @param {Float32Array} xy
+   * @param {number} n
+   * @param {number} size
+   * @param {(i: number) => string} colour
+   */
   squares(camera, xy, n, size, colour) {
-    let last = "";
+    let lastColour = "";
     for (let i = 0; i < n; i += 1) {
       const x = (xy[2 * i] - camera.cx) * camera.scale + camera.width / 2;
       const y = camera.height / 2 - (xy[2 * i + 1] - camera.cy) * camera.scale;
       if (x < 0 || y < 0 || x > camera.width || y > camera.height) continue;
-      const now = colour(i);
-      if (now !== last) this.flat.fillStyle = last = now;
+      const currentColour = colour(i);
+      if (currentColour !== lastColour) this.flat.fillStyle = lastColour = currentColour;
       this.flat.fillRect(x - size / 2, y - size / 2, size, size);
     }
   }

@@ -40,12 +40,19 @@ const ICONS = {
 
 /** An icon for eyes only; the control around it carries the name. @param {string} name */
 export function icon(name) {
-  return s("svg", { class: "icon", viewBox: "0 0 24 24", aria_hidden: "true", focusable: "false" }, s("path", { d: ICONS[name] || "" }));
+  return s("svg.icon", { viewBox: "0 0 24 24", aria_hidden: "true", focusable: "false" },
+    s("path", { d: ICONS[name] || "" }),
+  );
 }
 
-/** A button with an icon and a name for screen readers. @param {string} name @param {string} label @param {Record<string, any>} [props] */
+/**
+ * A button with an icon and a name for screen readers.
+ * @param {string} name
+ * @param {string} label
+ * @param {Record<string, any>} [props]
+ */
 export function iconButton(name, label, props = {}) {
-  return h("button", { type: "button", class: "icon-button", aria_label: label, title: label, ...props }, icon(name));
+  return h("button.icon-button", { aria_label: label, title: label, ...props }, icon(name));
 }
 
 /** The badge of a label's kind, with its meaning as tooltip. @param {string} kind */
@@ -53,10 +60,17 @@ export function kindBadge(kind) {
   return h("span", { class: `kind kind-${kind}`, title: KINDS[kind] || kind }, kind);
 }
 
-/** What the kinds that occur mean, in words that need no pointer. @param {Iterable<string>} kinds */
+/**
+ * What the kinds other than seen mean, where they occur, in words that need no pointer.
+ * @param {Iterable<string>} kinds
+ */
 export function kindLegend(kinds) {
-  const here = new Set(kinds);
-  return h("ul", { class: "kind-legend muted small" }, Object.keys(KINDS).filter((kind) => here.has(kind)).map((kind) => h("li", null, kindBadge(kind), h("span", null, KINDS[kind].split(": ")[1]))));
+  const badged = new Set(kinds);
+  badged.delete("seen");
+  const rows = Object.keys(KINDS)
+    .filter((kind) => badged.has(kind))
+    .map((kind) => h("li", kindBadge(kind), h("span", KINDS[kind].split(": ")[1])));
+  return rows.length ? h("ul.kind-legend.muted.small", rows) : null;
 }
 
 /** A probability as people read it: `0.87`, `< 0.01`. @param {number | null | undefined} p */
@@ -70,7 +84,8 @@ export function probabilityText(p) {
 /** A share as percent, never broken over two lines. @param {number | null | undefined} share */
 export function percent(share) {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";
-  return `${share > 0 && share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)}\u00a0%`;
+  const isSmall = share > 0 && share < 0.095;
+  return `${(100 * share).toFixed(isSmall ? 1 : 0)}\u00a0%`;
 }
 
 /** A count with thin separators. @param {number} n */
@@ -78,35 +93,51 @@ export function count(n) {
   return Number(n).toLocaleString("en").replaceAll(",", "\u202f");
 }
 
-/** `1 item`, `3 items`. @param {number} n @param {string} one @param {string} [many] */
-export function plural(n, one, many = `${one}s`) {
-  return `${count(n)} ${n === 1 ? one : many}`;
+/** `1 item`, `3 items`. @param {number} n @param {string} singular @param {string} [many] */
+export function plural(n, singular, many = `${singular}s`) {
+  return `${count(n)} ${n === 1 ? singular : many}`;
 }
 
 /** A bar from 0 to 1. @param {number} p */
 export function bar(p) {
-  return h("span", { class: "pbar", aria_hidden: "true" }, h("span", { style: { width: `${Math.max(0, Math.min(1, p)) * 100}%` } }));
+  return h("span.pbar", { aria_hidden: "true" },
+    h("span", { style: { width: `${Math.max(0, Math.min(1, p)) * 100}%` } }),
+  );
 }
 
 /** Waiting. @param {string} [text] */
 export function loading(text = "Loading…") {
-  return h("div", { class: "state state-loading", role: "status" }, h("span", { class: "spinner", aria_hidden: "true" }), h("p", null, text));
+  return h("div.state.state-loading", { role: "status" },
+    h("span.spinner", { aria_hidden: "true" }),
+    h("p", text),
+  );
 }
 
-/** Nothing here, and what to do about it. @param {string} title @param {string} [text] @param {...any} actions */
+/**
+ * Nothing here, and what to do about it.
+ * @param {string} title
+ * @param {string} [text]
+ * @param {...any} actions
+ */
 export function empty(title, text = "", ...actions) {
-  return h("div", { class: "state" }, h("h2", null, title), text && h("p", null, text), actions.length ? h("div", { class: "row" }, actions) : null);
+  return h("div.state",
+    h("h2", title),
+    text && h("p", text),
+    actions.length ? h("div.row", actions) : null,
+  );
 }
 
-/** What went wrong, in the service's words, and a way on. @param {any} error @param {() => void} [retry] */
+/**
+ * What went wrong, in the service's words, and a way on.
+ * @param {any} error
+ * @param {() => void} [retry]
+ */
 export function failed(error, retry) {
   const denied = error && error.status === 403;
-  return h(
-    "div",
-    { class: "state state-error", role: "alert" },
-    h("h2", null, denied ? "Not permitted" : "That did not work"),
-    h("p", null, (error && (error.detail || error.message)) || "Something went wrong."),
-    retry && h("button", { type: "button", onclick: retry }, "Try again"),
+  return h("div.state.state-error", { role: "alert" },
+    h("h2", denied ? "Not permitted" : "That did not work"),
+    h("p", (error && (error.detail || error.message)) || "Something went wrong."),
+    retry && h("button", { onclick: retry }, "Try again"),
   );
 }
 
@@ -123,46 +154,99 @@ export function dialog(title, body) {
       box.remove();
       resolve(value);
     };
-    const box = h(
-      "dialog",
-      { class: "dialog", aria_labelledby: id, oncancel: (/** @type {Event} */ event) => (event.preventDefault(), close(undefined)) },
-      h("header", null, h("h2", { id }, title), iconButton("close", "Close", { onclick: () => close(undefined) })),
+    const cancel = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      close(undefined);
+    };
+    const closeOutside = (/** @type {Event} */ event) => {
+      if (event.target === box) close(undefined);
+    };
+    const box = h("dialog.dialog", { aria_labelledby: id, oncancel: cancel, onclick: closeOutside },
+      h("header",
+        h("h2", { id }, title),
+        iconButton("close", "Close", { onclick: () => close(undefined) }),
+      ),
       body(close),
     );
-    box.addEventListener("click", (/** @type {MouseEvent} */ event) => event.target === box && close(undefined));
     document.body.append(box);
     box.showModal();
     box.querySelector("input, textarea, select, .primary")?.focus();
   });
 }
 
-/** The last row of a dialog: Cancel, and the button that goes on. @param {(value?: any) => void} close @param {any} go */
-export function dialogEnd(close, go) {
-  return h("div", { class: "row end" }, h("button", { type: "button", onclick: () => close() }, "Cancel"), go);
+/**
+ * The last row of a dialog: Cancel, and the button that goes on.
+ * @param {(value?: any) => void} close
+ * @param {any} submit
+ */
+export function dialogEnd(close, submit) {
+  return h("div.row.end", h("button", { onclick: () => close() }, "Cancel"), submit);
 }
 
-/** Ask before something is done; without an action there is only Cancel. @param {string} title @param {any} body @param {string | null} action @returns {Promise<any>} */
+/**
+ * @param {string} text
+ * @param {boolean} [disabled]
+ */
+export function submitButton(text, disabled = false) {
+  return h("button.primary", { type: "submit", disabled }, text);
+}
+
+/**
+ * Ask before something is done; without an action there is only Cancel.
+ * @param {string} title
+ * @param {any} body
+ * @param {string | null} action
+ * @returns {Promise<any>}
+ */
 export function confirmed(title, body, action) {
-  return dialog(title, (close) => h("div", { class: "stack" }, body, dialogEnd(close, action && h("button", { type: "button", class: "primary", onclick: () => close(true) }, action))));
+  return dialog(title, (close) =>
+    h("div.stack",
+      body,
+      dialogEnd(close, action && h("button.primary", { onclick: () => close(true) }, action)),
+    ),
+  );
 }
 
 /** A form that does not leave the page. @param {() => void} submit @param {...any} body */
 export function form(submit, ...body) {
-  return h("form", { class: "stack", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), submit()) }, body);
+  const onsubmit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    submit();
+  };
+  return h("form.stack", { onsubmit }, body);
 }
 
 /** A field with its name above it. @param {string} name @param {any} input */
 export function field(name, input) {
-  return h("label", { class: "field" }, h("span", null, name), input);
+  return h("label.field", h("span", name), input);
 }
 
-/** A row of choices, of which one holds: value, text and perhaps a tooltip of each. @param {string} label @param {string} name @param {string[][]} choices @param {string} chosen @param {(value: any) => void} choose */
+/**
+ * A row of choices, of which one holds: value, text and perhaps a tooltip of each.
+ * @param {string} label
+ * @param {string} name
+ * @param {string[][]} choices
+ * @param {string} chosen
+ * @param {(value: any) => void} choose
+ */
 export function segments(label, name, choices, chosen, choose) {
-  return h("fieldset", { class: "segments", aria_label: label }, choices.map(([value, text, title]) =>
-    h("label", { title }, h("input", { type: "radio", name, value, checked: value === chosen, onchange: () => choose(value) }), h("span", null, text))));
+  return h("fieldset.segments", { aria_label: label },
+    choices.map(([value, text, title]) =>
+      h("label", { title },
+        h("input", {
+          type: "radio",
+          name,
+          value,
+          checked: value === chosen,
+          onchange: () => choose(value),
+        }),
+        h("span", text),
+      ),
+    ),
+  );
 }
 
 /** A name and a value in a list of facts. @param {string} name @param {any} value */
 export function fact(name, value) {
-  return h("div", null, h("dt", null, name), h("dd", null, value));
+  return h("div", h("dt", name), h("dd", value));
 }

@@ -13,6 +13,13 @@ import { isDark, labelColours, token } from "./colours.js";
 /** @typedef {import("./colours.js").Rgb} Rgb */
 /** @typedef {{points: Uint32Array | number[], colour: Rgb}} Group */
 
+const MIN_ZOOM = 0.5; // 1 shows the whole map
+const MAX_ZOOM = 400;
+const MAX_FIT_ZOOM = 64; // of what is shown by itself
+const MIN_BUDGET = 8000; // points in a frame of motion
+const MAX_BUDGET = 4e6;
+const PAUSE = 400; // milliseconds after which a frame belongs to another motion
+const MAX_ALPHA = 0.85;
 const REST = 140; // milliseconds without a gesture until all points are drawn
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -20,14 +27,14 @@ export class Points {
   /**
    * @param {HTMLCanvasElement} canvas
    * @param {object} [options]
-   * @param {number} [options.most] draw no more points than this
+   * @param {number} [options.maxPoints] draw no more points than this
    * @param {() => void} [options.onview] called after each frame
    * @param {number} [options.dot] size of lit points, 1 as usual
    * @param {{top?: number, right?: number, bottom?: number, left?: number}} [options.inset] CSS pixels at the edges that something covers
    */
-  constructor(canvas, { most = Infinity, onview = () => {}, dot = 1, inset = {} } = {}) {
+  constructor(canvas, { maxPoints = Infinity, onview = () => {}, dot = 1, inset = {} } = {}) {
     this.canvas = canvas;
-    this.most = most;
+    this.maxPoints = maxPoints;
     this.onview = onview;
     this.dot = dot;
     this.inset = { top: 0, right: 0, bottom: 0, left: 0, ...inset };
@@ -43,15 +50,15 @@ export class Points {
     this.height = 1;
     this.ratio = 1;
     this.budget = 80000;
-    this.moving = false;
+    this.isMoving = false;
     this.frames = 0;
-    this.full = 0;
+    this.fullFrames = 0;
     this.frame = 0;
-    this.last = 0;
-    this.lost = false;
-    this.gone = false;
+    this.lastFrame = 0;
+    this.isLost = false;
+    this.isDisposed = false;
     this.flight = 0;
-    this.rest = 0;
+    this.restTimer = 0;
     this.nLit = 0;
     /** @type {ReturnType<typeof makeGrid> | null} */
     this.grid = null;
@@ -67,23 +74,23 @@ export class Points {
     this.theme.addEventListener("change", this.onTheme);
     this.canvas.addEventListener("webglcontextlost", (event) => {
       event.preventDefault();
-      this.lost = true;
+      this.isLost = true;
     });
     this.canvas.addEventListener("webglcontextrestored", () => {
-      if (this.gone) return;
-      this.lost = false;
+      if (this.isDisposed) return;
+      this.isLost = false;
       this.painter = painterFor(this.canvas);
       this.upload();
     });
   }
 
   dispose() {
-    this.gone = true;
+    this.isDisposed = true;
     this.observer.disconnect();
     this.theme.removeEventListener("change", this.onTheme);
     cancelAnimationFrame(this.frame);
     cancelAnimationFrame(this.flight);
-    clearTimeout(this.rest);
+    clearTimeout(this.restTimer);
     this.painter.dispose();
   }
 
@@ -107,7 +114,10 @@ export class Points {
     this.light(this.groups);
   }
 
-  /** Light these points up and fade the others; an empty list lights all. @param {Group[]} groups */
+  /**
+   * Light these points up and fade the others; an empty list lights all.
+   * @param {Group[]} groups
+   */
   light(groups) {
     this.groups = groups;
     const n = groups.reduce((sum, group) => sum + group.points.length, 0);
@@ -123,7 +133,12 @@ export class Points {
       }
     });
     this.nLit = n;
-    if (!this.lost) this.painter.lit(xy, ids, groups.map((group) => group.colour));
+    if (!this.isLost)
+      this.painter.lit(
+        xy,
+        ids,
+        groups.map((group) => group.colour),
+      );
     this.redraw();
   }
 
@@ -150,24 +165,44 @@ export class Points {
     const { top, right, bottom, left } = this.inset;
     const margin = Math.min(40, this.width * 0.05);
     const room = (/** @type {number} */ size) => Math.max(40, size - 2 * margin);
-    return Math.min(room(this.width - left - right) / (x1 - x0 || 1), room(this.height - top - bottom) / (y1 - y0 || 1));
+    return Math.min(
+      room(this.width - left - right) / (x1 - x0 || 1),
+      room(this.height - top - bottom) / (y1 - y0 || 1),
+    );
   }
 
   /** Show these bounds. @param {number[]} bounds @param {number} [time] in milliseconds */
   fit(bounds, time = 450) {
-    const scale = Math.min(this.scaleFor(bounds), this.space ? this.scaleFor(this.space.header.bounds) * 64 : Infinity);
-    if (this.space && bounds === this.space.header.bounds) this.fitScale = scale;
+    const whole = this.space?.header.bounds;
+    const limit = whole ? MAX_FIT_ZOOM * this.scaleFor(whole) : Infinity;
+    const scale = Math.min(this.scaleFor(bounds), limit);
+    if (bounds === whole) this.fitScale = scale;
     const { top, right, bottom, left } = this.inset;
-    this.fly((bounds[0] + bounds[2] + (right - left) / scale) / 2, (bounds[1] + bounds[3] + (top - bottom) / scale) / 2, scale, time);
+    this.fly(
+      (bounds[0] + bounds[2] + (right - left) / scale) / 2,
+      (bounds[1] + bounds[3] + (top - bottom) / scale) / 2,
+      scale,
+      time,
+    );
   }
 
-  /** Go to a place. @param {number} cx @param {number} cy @param {number} scale @param {number} [time] */
+  /**
+   * Go to a place.
+   * @param {number} cx
+   * @param {number} cy
+   * @param {number} scale
+   * @param {number} [time]
+   */
   fly(cx, cy, scale, time = 450) {
     cancelAnimationFrame(this.flight);
     const from = { cx: this.cx, cy: this.cy, log: Math.log(this.scale) };
     const step = (/** @type {number} */ part) => {
       const ease = part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) * (1 - part);
-      this.set(from.cx + (cx - from.cx) * ease, from.cy + (cy - from.cy) * ease, Math.exp(from.log + (Math.log(scale) - from.log) * ease));
+      this.set(
+        from.cx + (cx - from.cx) * ease,
+        from.cy + (cy - from.cy) * ease,
+        Math.exp(from.log + (Math.log(scale) - from.log) * ease),
+      );
     };
     if (!time || CALM.matches) return step(1);
     const start = performance.now();
@@ -182,16 +217,21 @@ export class Points {
   /** @param {number} cx @param {number} cy @param {number} scale */
   set(cx, cy, scale) {
     const [x0, y0, x1, y1] = this.space?.header.bounds || [-1, -1, 1, 1];
-    this.cx = Math.min(x1, Math.max(x0, cx));
-    this.cy = Math.min(y1, Math.max(y0, cy));
-    this.scale = Math.min(this.fitScale * 400, Math.max(this.fitScale * 0.5, scale));
-    this.moving = true;
-    clearTimeout(this.rest);
-    this.rest = window.setTimeout(() => {
-      this.moving = false;
+    this.cx = clamp(cx, x0, x1);
+    this.cy = clamp(cy, y0, y1);
+    this.scale = this.allowedScale(scale);
+    this.isMoving = true;
+    clearTimeout(this.restTimer);
+    this.restTimer = window.setTimeout(() => {
+      this.isMoving = false;
       this.redraw();
     }, REST);
     this.redraw();
+  }
+
+  /** @param {number} scale */
+  allowedScale(scale) {
+    return clamp(scale, MIN_ZOOM * this.fitScale, MAX_ZOOM * this.fitScale);
   }
 
   /** Move by CSS pixels. @param {number} dx @param {number} dy */
@@ -200,10 +240,15 @@ export class Points {
     this.set(this.cx - dx / this.scale, this.cy + dy / this.scale, this.scale);
   }
 
-  /** Zoom by a factor, a place on the canvas staying where it is. @param {number} factor @param {number} [x] @param {number} [y] */
+  /**
+   * Zoom by a factor, a place on the canvas staying where it is.
+   * @param {number} factor
+   * @param {number} [x]
+   * @param {number} [y]
+   */
   zoom(factor, x = this.width / 2, y = this.height / 2) {
     cancelAnimationFrame(this.flight);
-    const scale = Math.min(this.fitScale * 400, Math.max(this.fitScale * 0.5, this.scale * factor));
+    const scale = this.allowedScale(this.scale * factor);
     const dx = x - this.width / 2;
     const dy = this.height / 2 - y;
     this.set(this.cx + dx / this.scale - dx / scale, this.cy + dy / this.scale - dy / scale, scale);
@@ -211,50 +256,82 @@ export class Points {
 
   /** @param {number} x @param {number} y @returns {[number, number]} CSS pixels on the canvas */
   toScreen(x, y) {
-    return [(x - this.cx) * this.scale + this.width / 2, this.height / 2 - (y - this.cy) * this.scale];
+    return [
+      (x - this.cx) * this.scale + this.width / 2,
+      this.height / 2 - (y - this.cy) * this.scale,
+    ];
   }
 
   /** @param {number} x @param {number} y @returns {[number, number]} */
   toMap(x, y) {
-    return [(x - this.width / 2) / this.scale + this.cx, (this.height / 2 - y) / this.scale + this.cy];
+    return [
+      (x - this.width / 2) / this.scale + this.cx,
+      (this.height / 2 - y) / this.scale + this.cy,
+    ];
   }
 
   redraw() {
     if (!this.frame) this.frame = requestAnimationFrame((now) => this.tick(now));
   }
 
-  /** @param {number} now */
+  /**
+   * Draw a frame; while the camera moves, adapt the number of points to the time it takes.
+   * @param {number} now
+   */
   tick(now) {
+    const elapsed = now - this.lastFrame;
     this.frame = 0;
-    const took = now - this.last;
-    this.last = now;
-    if (this.moving && took < 400) this.budget = Math.max(8000, Math.min(4e6, this.budget * (took > 34 ? 0.85 : took < 22 ? 1.1 : 1)));
+    this.lastFrame = now;
+    if (this.isMoving && elapsed < PAUSE) {
+      this.budget = clamp(this.budget * budgetFactor(elapsed), MIN_BUDGET, MAX_BUDGET);
+    }
     this.draw();
   }
 
   draw() {
-    if (!this.space || this.lost || this.gone) return;
-    const all = Math.min(this.space.n, this.most);
-    const n = this.moving ? Math.min(all, Math.round(this.budget)) : all;
-    const zoom = this.scale / this.fitScale;
-    const size = this.ratio * Math.min(9, (all > 100000 ? 1.3 : all > 20000 ? 1.8 : all > 4000 ? 2.6 : 4) * Math.max(1, zoom) ** 0.4);
-    const cover = (all * size * size) / (this.ratio * this.ratio * this.width * this.height * Math.max(1, zoom) ** 2);
-    const alpha = Math.min(0.85, Math.max(0.16, 0.42 / Math.sqrt(cover)));
-    const more = Math.min(2, Math.sqrt(all / n));
-    const lit = this.groups.length > 0;
-    this.painter.draw(
-      { cx: this.cx, cy: this.cy, scale: this.scale * this.ratio, width: this.canvas.width, height: this.canvas.height },
-      { n, size: size * Math.sqrt(more), alpha: Math.min(0.85, alpha * more) * (lit ? (isDark() ? 0.4 : 0.45) : 1), dim: lit ? 0.85 : 0, litSize: this.litSize(size) },
-    );
+    if (!this.space || this.isLost || this.isDisposed) return;
+    const total = Math.min(this.space.n, this.maxPoints);
+    const n = this.isMoving ? Math.min(total, Math.round(this.budget)) : total;
+    this.painter.draw(this.camera(), this.look(n, total));
     this.frames += 1;
-    if (n === all) this.full += 1;
+    if (n === total) this.fullFrames += 1;
     this.onview();
+  }
+
+  /** Return the camera in device pixels. */
+  camera() {
+    const { width, height } = this.canvas;
+    return { cx: this.cx, cy: this.cy, scale: this.scale * this.ratio, width, height };
+  }
+
+  /**
+   * Return the size and opacity of points: many are small and faint, and fewer stand for all.
+   * @param {number} n points that are drawn
+   * @param {number} total
+   */
+  look(n, total) {
+    const zoom = Math.max(1, this.scale / this.fitScale);
+    const size = this.ratio * Math.min(9, dotSize(total) * zoom ** 0.4);
+    const area = this.ratio ** 2 * this.width * this.height * zoom ** 2;
+    const cover = (total * size ** 2) / area;
+    const alpha = clamp(0.42 / Math.sqrt(cover), 0.16, MAX_ALPHA);
+    const enlargement = Math.min(2, Math.sqrt(total / n));
+    const hasLit = this.groups.length > 0;
+    const fading = isDark() ? 0.4 : 0.45;
+    return {
+      n,
+      size: size * Math.sqrt(enlargement),
+      alpha: Math.min(MAX_ALPHA, alpha * enlargement) * (hasLit ? fading : 1),
+      dim: hasLit ? 0.85 : 0,
+      litSize: this.litSize(size),
+    };
   }
 
   /** Few lit points are large, many are small. @param {number} size */
   litSize(size) {
-    const n = this.nLit || 1;
-    return Math.max(size * 1.25, this.dot * this.ratio * Math.min(10, Math.max(2.2, 13 - 3.2 * Math.log10(n))));
+    const decades = Math.log10(this.nLit || 1);
+    const pixels = clamp(13 - 3.2 * decades, 2.2, 10);
+    return Math.max(size * 1.25, this.dot * this.ratio * pixels);
   }
 
   /** Wait until the last frame is on the canvas; for measuring. */
@@ -268,34 +345,64 @@ export class Points {
    */
   pick(x, y, reach = 12) {
     if (!this.space) return -1;
-    const grid = (this.grid = this.grid?.space === this.space ? this.grid : makeGrid(this.space));
+    const grid = this.grid?.space === this.space ? this.grid : makeGrid(this.space);
+    this.grid = grid;
     const [mx, my] = this.toMap(x, y);
     const r = reach / this.scale;
     let best = r * r;
-    let found = -1;
+    let nearest = -1;
     grid.near(mx, my, r, (i) => {
-      const far = (grid.xy[2 * i] - mx) ** 2 + (grid.xy[2 * i + 1] - my) ** 2;
-      if (far < best) [best, found] = [far, i];
+      const distance = (grid.xy[2 * i] - mx) ** 2 + (grid.xy[2 * i + 1] - my) ** 2;
+      if (distance >= best) return;
+      best = distance;
+      nearest = i;
     });
-    return found;
+    return nearest;
   }
 
   /** Points inside a polygon of CSS pixels. @param {[number, number][]} polygon */
   within(polygon) {
     if (!this.space || polygon.length < 3) return [];
     const corners = polygon.map(([x, y]) => this.toMap(x, y));
-    const xs = corners.map((one) => one[0]);
-    const ys = corners.map((one) => one[1]);
-    const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const xs = corners.map(([x]) => x);
+    const ys = corners.map(([, y]) => y);
+    const x0 = Math.min(...xs);
+    const x1 = Math.max(...xs);
+    const y0 = Math.min(...ys);
+    const y1 = Math.max(...ys);
     const { xy, n } = this.space;
-    const found = [];
+    const points = [];
     for (let i = 0; i < n; i += 1) {
       const x = xy[2 * i];
       const y = xy[2 * i + 1];
-      if (x >= x0 && x <= x1 && y >= y0 && y <= y1 && inside(corners, x, y)) found.push(i);
+      const isNear = x >= x0 && x <= x1 && y >= y0 && y <= y1;
+      if (isNear && isWithin(corners, x, y)) points.push(i);
     }
-    return found;
+    return points;
   }
+}
+
+/**
+ * @param {number} value
+ * @param {number} low
+ * @param {number} high
+ */
+const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
+/**
+ * Fewer points after a slow frame, more after a fast one.
+ * @param {number} elapsed in milliseconds
+ */
+function budgetFactor(elapsed) {
+  if (elapsed > 34) return 0.85;
+  return elapsed < 22 ? 1.1 : 1;
+}
+
+/** Return the size of a dot in CSS pixels. @param {number} total of the dots */
+function dotSize(total) {
+  if (total > 100_000) return 1.3;
+  if (total > 20_000) return 1.8;
+  return total > 4000 ? 2.6 : 4;
 }
 
 /** @param {HTMLCanvasElement} canvas */
@@ -309,14 +416,16 @@ function painterFor(canvas) {
 }
 
 /** @param {[number, number][]} corners @param {number} x @param {number} y */
-function inside(corners, x, y) {
-  let odd = false;
-  for (let i = 0, j = corners.length - 1; i < corners.length; j = i, i += 1) {
-    const [xi, yi] = corners[i];
-    const [xj, yj] = corners[j];
-    if (yi > y !== yj > y && x < ((xj - xi) * (y - yi)) / (yj - yi) + xi) odd = !odd;
+function isWithin(corners, x, y) {
+  let isInside = false;
+  let [xBefore, yBefore] = corners[corners.length - 1];
+  for (const [xCorner, yCorner] of corners) {
+    const crosses = yCorner > y !== yBefore > y;
+    const slope = (xBefore - xCorner) / (yBefore - yCorner);
+    if (crosses && x < xCorner + slope * (y - yCorner)) isInside = !isInside;
+    [xBefore, yBefore] = [xCorner, yCorner];
   }
-  return odd;
+  return isInside;
 }
 
 /** Points in square cells, to find the near ones. @param {import("./space.js").Space} space */
@@ -324,8 +433,10 @@ function makeGrid(space) {
   const { n, xy } = space;
   const [x0, y0, x1, y1] = space.header.bounds;
   const side = Math.max(1, Math.min(1024, Math.round(Math.sqrt(n / 3))));
-  const column = (/** @type {number} */ x) => Math.max(0, Math.min(side - 1, Math.floor(((x - x0) / (x1 - x0 || 1)) * side)));
-  const row = (/** @type {number} */ y) => Math.max(0, Math.min(side - 1, Math.floor(((y - y0) / (y1 - y0 || 1)) * side)));
+  const column = (/** @type {number} */ x) =>
+    Math.max(0, Math.min(side - 1, Math.floor(((x - x0) / (x1 - x0 || 1)) * side)));
+  const row = (/** @type {number} */ y) =>
+    Math.max(0, Math.min(side - 1, Math.floor(((y - y0) / (y1 - y0 || 1)) * side)));
   const starts = new Uint32Array(side * side + 1);
   const cell = new Uint32Array(n);
   for (let i = 0; i < n; i += 1) {
@@ -337,11 +448,13 @@ function makeGrid(space) {
   const order = new Uint32Array(n);
   for (let i = 0; i < n; i += 1) order[next[cell[i]]++] = i;
   return {
-    space, xy,
+    space,
+    xy,
     /** @param {number} x @param {number} y @param {number} r @param {(i: number) => void} visit */
     near(x, y, r, visit) {
       for (let a = row(y - r); a <= row(y + r); a += 1) {
-        for (let k = starts[a * side + column(x - r)]; k < starts[a * side + column(x + r) + 1]; k += 1) visit(order[k]);
+        const end = starts[a * side + column(x + r) + 1];
+        for (let k = starts[a * side + column(x - r)]; k < end; k += 1) visit(order[k]);
       }
     },
   };

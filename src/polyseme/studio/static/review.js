@@ -9,70 +9,138 @@
 import { add, clear, h } from "./dom.js";
 import { empty, plural } from "./parts.js";
 import { conflictLines, outboxOf } from "./answers.js";
-import { byItem, chooseItem } from "./byitem.js";
-import { byTag, chooseTag } from "./bytag.js";
+import { showBoard } from "./board.js";
+import { chooseItem } from "./byitem.js";
+import { chooseTag } from "./bytag.js";
 import { exportMenu } from "./export.js";
+import { showItem } from "./item.js";
 
 /** @typedef {import("./app.js").Context} Context */
 /** @typedef {import("./app.js").Route} Route */
 
-/** @param {HTMLElement} root @param {Context} context */
+/**
+ * @param {HTMLElement} root
+ * @param {Context} context
+ */
 export function mount(root, context) {
-  const stage = h("div", { class: "review-stage" });
-  const unsent = h("div", { class: "unsent", role: "alert" });
-  const sections = h("nav", { class: "segments", aria_label: "Review by" });
-  const box = outboxOf(context);
-  let leave = () => {};
+  const review = new Review(root, context);
+  review.update(context.route);
+  return review;
+}
 
-  const showUnsent = () => {
-    /** @type {any} */ (window).__studio.review = { waiting: box.waiting.length, failed: Boolean(box.error), seen: box.seen };
-    clear(
-      unsent,
-      box.error &&
-        h("div", { class: "notice notice-error" },
-          h("p", null, h("strong", null, `${plural(box.waiting.length, "answer")} not saved. `), box.error.message),
-          h("div", { class: "row" },
-            h("button", { type: "button", class: "primary", onclick: () => box.send() }, "Try again"),
-            h("button", { type: "button", onclick: () => box.discard() }, "Discard"))),
-      conflictLines(box),
+class Review {
+  /**
+   * @param {HTMLElement} root
+   * @param {Context} context
+   */
+  constructor(root, context) {
+    this.context = context;
+    this.outbox = outboxOf(context);
+    this.leave = () => {};
+    this.stage = h("div.review-stage");
+    this.unsent = h("div.unsent", { role: "alert" });
+    this.sections = h("nav.segments", { aria_label: "Review by" });
+    this.onOutbox = () => this.drawUnsent();
+    this.outbox.listeners.add(this.onOutbox);
+    this.compose(root);
+    this.drawUnsent();
+    this.stopFollowing = this.outbox.follow();
+  }
+
+  unmount() {
+    this.stopFollowing();
+    this.leave();
+    this.outbox.listeners.delete(this.onOutbox);
+  }
+
+  /** @param {HTMLElement} root */
+  compose(root) {
+    const { context } = this;
+    const hasItems = Boolean(context.model.collection);
+    const mayOnlyLook = hasItems && !context.can("review");
+    add(root,
+      h("div.page",
+        h("header.view-head",
+          h("h1", "Review"),
+          this.sections,
+          h("div.grow"),
+          hasItems && exportMenu(context),
+        ),
+        mayOnlyLook &&
+          h("p.notice", "You may look, but not answer: your token lacks the scope “review”."),
+        this.unsent,
+        this.stage,
+      ),
     );
-  };
-  box.listeners.add(showUnsent);
+  }
 
   /** @param {Route} route */
-  const update = (route) => {
-    leave();
-    leave = () => {};
-    const [by, ...rest] = route.args;
-    const name = rest.join("/");
-    const items = by === "item" || by === "untagged";
-    const links = [["#/review", "By tag", !items], ["#/review/item", "By item", items]];
-    clear(sections, links.map(([href, text, here]) => h("a", { href, aria_current: here ? "page" : null }, text)));
-    clear(stage);
-    if (!context.model.collection) {
-      clear(stage, empty("No items to review", "Start the service with a folder or a table of items (“--items”), and they appear here."));
-      return;
-    }
-    if (by === "label" && name) leave = byTag(stage, context, box, name);
-    else if (by === "item" && name) leave = byItem(stage, context, box, name);
-    else if (items) leave = chooseItem(stage, context, by === "untagged" ? by : undefined);
-    else leave = chooseTag(stage, context);
-  };
+  update(route) {
+    const [mode, ...rest] = route.args;
+    const isByItem = mode === "item" || mode === "untagged";
+    this.leave();
+    clear(this.stage);
+    clear(this.sections,
+      sectionLink("#/review", "By tag", !isByItem),
+      sectionLink("#/review/item", "By item", isByItem),
+    );
+    this.leave = this.show(mode, rest.join("/"));
+  }
 
-  add(root, h("div", { class: "page" },
-    h("header", { class: "view-head" }, h("h1", null, "Review"), sections, h("div", { class: "grow" }), context.model.collection && exportMenu(context)),
-    context.model.collection && !context.can("review") && h("p", { class: "notice" }, "You may look, but not answer: your token lacks the scope “review”."),
-    unsent,
-    stage));
-  showUnsent();
-  update(context.route);
-  const stop = box.follow();
-  return {
-    update,
-    unmount: () => {
-      stop();
-      leave();
-      box.listeners.delete(showUnsent);
-    },
-  };
+  /**
+   * Show what the address names; returns what unmounts it.
+   * @param {string} mode
+   * @param {string} name
+   * @returns {() => void}
+   */
+  show(mode, name) {
+    const { context, outbox, stage } = this;
+    if (!context.model.collection) {
+      add(stage, noItems());
+      return () => {};
+    }
+    if (mode === "label" && name) return showBoard(stage, context, outbox, name);
+    if (mode === "item" && name) return showItem(stage, context, outbox, name);
+    if (mode === "untagged") return chooseItem(stage, context, "untagged");
+    if (mode === "item") return chooseItem(stage, context);
+    return chooseTag(stage, context);
+  }
+
+  drawUnsent() {
+    const { outbox } = this;
+    /** @type {any} */ (window).__studio.review = {
+      waiting: outbox.waiting.length,
+      failed: Boolean(outbox.error),
+    };
+    clear(this.unsent, outbox.error && this.failure(), conflictLines(outbox));
+  }
+
+  failure() {
+    const { outbox } = this;
+    return h("div.notice.notice-error",
+      h("p",
+        h("strong", `${plural(outbox.waiting.length, "answer")} not saved. `),
+        outbox.error.message,
+      ),
+      h("div.row",
+        h("button.primary", { onclick: () => outbox.send() }, "Try again"),
+        h("button", { onclick: () => outbox.discard() }, "Discard"),
+      ),
+    );
+  }
+}
+
+/**
+ * @param {string} href
+ * @param {string} text
+ * @param {boolean} isCurrent
+ */
+function sectionLink(href, text, isCurrent) {
+  return h("a", { href, aria_current: isCurrent ? "page" : null }, text);
+}
+
+function noItems() {
+  const text =
+    "Start the service with a folder or a table of items (“--items”), and they appear here.";
+  return empty("No items to review", text);
 }

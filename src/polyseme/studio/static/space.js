@@ -7,6 +7,9 @@
  * which points a label or a document has.
  */
 
+const MAX_SAMPLE = 4000; // points of an island that are looked at
+const CORE = 0.65; // of the points of an island that count
+
 /**
  * @typedef {object} Space
  * @property {any} header
@@ -30,17 +33,19 @@ export function loadSpace(context) {
   const { api, state } = context;
   const key = `${api.modelId} ${context.model.version}`;
   if (state.space?.key !== key) {
-    const coming = readSpace(api);
-    state.space = { key, coming };
-    coming.catch(() => state.space?.coming === coming && delete state.space);
+    const promise = readSpace(api);
+    state.space = { key, promise };
+    promise.catch(() => state.space?.promise === promise && delete state.space);
   }
-  return state.space.coming;
+  return state.space.promise;
 }
 
 /** @param {import("./api.js").Api} api @returns {Promise<Space>} */
 async function readSpace(api) {
   const header = await api.get(api.model("space"));
-  const bytes = await (await api.binary(api.model("space/points"), { params: { v: header.version } })).arrayBuffer();
+  const params = { v: header.version };
+  const answer = await api.binary(api.model("space/points"), { params });
+  const bytes = await answer.arrayBuffer();
   const n = Math.min(header.n_points, Math.floor(bytes.byteLength / 16));
   const order = shuffled(n);
   const from = {
@@ -58,13 +63,21 @@ async function readSpace(api) {
     label[i] = from.label[j];
     document[i] = from.document[j];
   }
-  const ofLabel = grouped(label, header.labels.length);
+  /** @type {string[]} */
+  const labels = header.labels;
+  const ofLabel = grouped(label, labels.length);
   const ofDocument = grouped(document, header.n_documents);
   return {
-    header, n, xy, label, document, ofLabel, ofDocument,
-    labels: header.labels,
-    indexOf: new Map(header.labels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, i])),
-    tags: (one) => [...new Set(Array.from(ofDocument(one), (i) => header.labels[label[i]]))],
+    header,
+    n,
+    xy,
+    label,
+    document,
+    ofLabel,
+    ofDocument,
+    labels,
+    indexOf: new Map(labels.map((name, i) => [name, i])),
+    tags: (index) => [...new Set(Array.from(ofDocument(index), (i) => labels[label[i]]))],
   };
 }
 
@@ -102,52 +115,88 @@ function grouped(values, n) {
   };
   return (value) => {
     starts = starts || make();
-    return value >= 0 && value < n ? positions.subarray(starts[value], starts[value + 1]) : new Uint32Array(0);
+    return value >= 0 && value < n
+      ? positions.subarray(starts[value], starts[value + 1])
+      : new Uint32Array(0);
   };
 }
 
-/** @param {Float32Array} xy @param {Uint32Array | number[]} points */
-export function centre(xy, points) {
-  if (!points.length) return null;
-  let x = 0;
-  let y = 0;
-  for (const i of points) {
-    x += xy[2 * i];
-    y += xy[2 * i + 1];
-  }
-  return { x: x / points.length, y: y / points.length };
+/** @typedef {{x: number, y: number}} Place */
+
+/**
+ * Return where a point lies.
+ * @param {Space} space
+ * @param {number} point
+ * @returns {Place}
+ */
+export function placeOf({ xy }, point) {
+  return { x: xy[2 * point], y: xy[2 * point + 1] };
 }
 
 /**
- * The ellipse in which most of some points lie: centre, half axes, turn. The third of the points
- * that is farthest off does not count.
- * @param {Float32Array} xy @param {Uint32Array | number[]} points
+ * Return the mean of some points; nothing where there are none.
+ * @param {Float32Array} xy
+ * @param {ArrayLike<number>} points
+ * @returns {Place | null}
  */
-export function island(xy, points) {
-  const all = points.length > 4000 ? points.filter((_, k) => k % Math.ceil(points.length / 4000) === 0) : points;
-  const xs = Array.from(all, (i) => xy[2 * i]).sort((a, b) => a - b);
-  const ys = Array.from(all, (i) => xy[2 * i + 1]).sort((a, b) => a - b);
-  const mx = xs[xs.length >> 1];
-  const my = ys[ys.length >> 1];
-  const far = (/** @type {number} */ i) => (xy[2 * i] - mx) ** 2 + (xy[2 * i + 1] - my) ** 2;
-  const near = Array.from(all).sort((a, b) => far(a) - far(b)).slice(0, Math.max(1, Math.ceil(all.length * 0.65)));
-  const middle = /** @type {{x: number, y: number}} */ (centre(xy, near));
+export function centreOf(xy, points) {
+  const n = points.length;
+  let x = 0;
+  let y = 0;
+  for (let k = 0; k < n; k += 1) {
+    x += xy[2 * points[k]];
+    y += xy[2 * points[k] + 1];
+  }
+  return n ? { x: x / n, y: y / n } : null;
+}
+
+/**
+ * Return the ellipse in which most of some points lie: centre, half axes, turn. The third of the
+ * points that is farthest off does not count.
+ * @param {Float32Array} xy
+ * @param {number[]} points at least one
+ */
+export function islandOf(xy, points) {
+  const core = coreOf(xy, points);
+  const centre = /** @type {Place} */ (centreOf(xy, core));
   let xx = 0;
   let yy = 0;
-  let xyc = 0;
-  for (const i of near) {
-    const dx = xy[2 * i] - middle.x;
-    const dy = xy[2 * i + 1] - middle.y;
-    xx += (dx * dx) / near.length;
-    yy += (dy * dy) / near.length;
-    xyc += (dx * dy) / near.length;
+  let xyMean = 0;
+  for (const i of core) {
+    const dx = xy[2 * i] - centre.x;
+    const dy = xy[2 * i + 1] - centre.y;
+    xx += (dx * dx) / core.length;
+    yy += (dy * dy) / core.length;
+    xyMean += (dx * dy) / core.length;
   }
+  // The axes are the eigenvectors of the covariance.
   const mean = (xx + yy) / 2;
-  const spread = Math.sqrt(((xx - yy) / 2) ** 2 + xyc ** 2);
+  const spread = Math.hypot((xx - yy) / 2, xyMean);
   return {
-    ...middle,
+    ...centre,
     a: 2.5 * Math.sqrt(mean + spread),
     b: 2.5 * Math.sqrt(Math.max(0, mean - spread)),
-    turn: 0.5 * Math.atan2(2 * xyc, xx - yy),
+    turn: 0.5 * Math.atan2(2 * xyMean, xx - yy),
   };
+}
+
+/**
+ * Return the points that are nearest to the median; of very many points, a sample.
+ * @param {Float32Array} xy
+ * @param {number[]} points
+ */
+function coreOf(xy, points) {
+  const step = Math.ceil(points.length / MAX_SAMPLE);
+  const sample = points.filter((_, k) => k % step === 0);
+  const x = median(sample.map((i) => xy[2 * i]));
+  const y = median(sample.map((i) => xy[2 * i + 1]));
+  const distance = (/** @type {number} */ i) => (xy[2 * i] - x) ** 2 + (xy[2 * i + 1] - y) ** 2;
+  const nearestFirst = sample.sort((a, b) => distance(a) - distance(b));
+  return nearestFirst.slice(0, Math.max(1, Math.ceil(CORE * sample.length)));
+}
+
+/** @param {number[]} numbers */
+function median(numbers) {
+  const sorted = numbers.sort((a, b) => a - b);
+  return sorted[sorted.length >> 1];
 }

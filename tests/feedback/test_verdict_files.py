@@ -32,17 +32,18 @@ def test_json_lines_are_read_gzipped_or_not(tmp_path):
 
 @pytest.mark.parametrize("cell", ['"answer": null', '"answer": ""'])
 def test_questions_without_an_answer_are_passed_over(tmp_path, cell):
-    asked = f'{{"item": "b", "label": "sea", "reason": "likely", {cell}}}\n'
-    (tmp_path / "v.jsonl").write_text(asked + '{"item": "a", "label": "sea", "answer": "no"}\n')
-    with pytest.warns(PolysemeWarning, match="no answer are passed over: 1") as told:
+    question = f'{{"item": "b", "label": "sea", "reason": "likely", {cell}}}\n'
+    (tmp_path / "v.jsonl").write_text(question + '{"item": "a", "label": "sea", "answer": "no"}\n')
+    with pytest.warns(PolysemeWarning, match="no answer are passed over: 1") as caught:
         assert read_verdicts(tmp_path / "v.jsonl") == [Verdict("a", "sea", False)]
-    assert len(told) == 1, "why it was asked is no unknown column"
+    assert len(caught) == 1, "why it was asked is no unknown column"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "feather"])
 def test_tables_are_read_as_pandas_writes_them(tmp_path, suffix):
     pandas = pytest.importorskip("pandas")
-    frame, path = pandas.DataFrame(ROWS), tmp_path / f"v.{suffix}"
+    frame = pandas.DataFrame(ROWS)
+    path = tmp_path / f"v.{suffix}"
     if suffix in ("csv", "tsv"):
         frame.to_csv(path, index=False, sep="\t" if suffix == "tsv" else ",")
     else:
@@ -120,9 +121,11 @@ def test_a_file_that_cannot_be_verdicts_is_refused(tmp_path, name, message):
 
 
 def test_what_is_written_is_read_again_without_numbers(tmp_path):
-    write_verdicts([*READ, FULL._replace(number=3)], tmp_path / "v.jsonl")
+    verdicts = [*READ, FULL._replace(number=3)]
+    write_verdicts(verdicts, tmp_path / "v.jsonl")
     assert read_verdicts(tmp_path / "v.jsonl") == [*READ, FULL]
-    assert json.loads((tmp_path / "v.jsonl").read_text().splitlines()[2])["number"] == 3
+    number = json.loads((tmp_path / "v.jsonl").read_text().splitlines()[2])["number"]
+    assert number == 3
 
 
 def test_verdicts_that_cannot_be_written_leave_the_old_file(tmp_path):
@@ -130,7 +133,8 @@ def test_verdicts_that_cannot_be_written_leave_the_old_file(tmp_path):
     write_verdicts([FULL], path)
     with pytest.raises(InputError, match="Verdict 1 must have a probability"):
         write_verdicts([FULL, FULL._replace(score=7.0)], path)
-    assert read_verdicts(path) == [FULL] and [*tmp_path.iterdir()] == [path]
+    assert read_verdicts(path) == [FULL]
+    assert [*tmp_path.iterdir()] == [path]
     with pytest.raises(InputError, match=r"are written as .jsonl; got 'v.csv'"):
         write_verdicts([FULL], tmp_path / "v.csv")
     with pytest.raises(InputError, match=r"There is no folder '.*absent'"):
