@@ -34,6 +34,7 @@ from polyseme.io import (
     unpacking,
 )
 from polyseme.media import Extracted
+from polyseme.metrics import evaluate_tagger
 from polyseme.scoring.senses import label_senses
 from polyseme_experiments.baselines import Popularity
 from polyseme_experiments.datasets import load_dataset
@@ -466,7 +467,7 @@ def test_an_estimator_takes_one_table(tmp_path, frame, tiny_space):
     tagger.fit(table, table)
     assert tagger.store_.ids == tuple(frame["id"])
     assert tagger.validation_.seen.n_items > 9
-    assert tagger.evaluate(table, table)["example_map"] > 0.3
+    assert evaluate_tagger(tagger, table, table)["example_map"] > 0.3
 
 
 TWO = {"id": ["a", "b"], "tags": [["p"], ["q"]], "u": [[1.0], [2.0]], "v": [[3.0], [4.0]]}
@@ -747,7 +748,7 @@ REPRS = {
     "store": (lambda tagger, world: tagger.store_, "600"),
     "concepts": (lambda tagger, world: tagger.store_.concepts(), "Concepts("),
     "calibration": (lambda tagger, world: tagger.space_.calibration_, "99 thresholds"),
-    "reference": (lambda tagger, world: tagger.space_.reference_sample_, " items"),
+    "held-out sample": (lambda tagger, world: tagger.space_.held_out_sample_, " items"),
     "members": (lambda tagger, world: tagger.space_.members_, " dimensions"),
     "vocabulary": (
         lambda *_: Vocabulary(

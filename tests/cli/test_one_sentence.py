@@ -32,14 +32,16 @@ from polyseme.base.text import shown
 from polyseme.base.validation import InputError
 from polyseme.batch.tagging import Tagging
 from polyseme.cli.output import Form, emit
+from polyseme.documents.vocabulary import similar_labels
 from polyseme.feedback.verdict_log import VerdictLog
 from polyseme.io import read_table
 from polyseme.io.records import write_records
 from polyseme.media.keywords import Keywords
 from polyseme.media.xmp import read_packet
-from polyseme.metrics import evaluate
+from polyseme.metrics import evaluate, evaluate_tagger
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
+from polyseme.scoring.senses import label_senses
 
 HUGE = 10**30
 LONG = "x" * 5000
@@ -85,7 +87,7 @@ ARGUMENTS = {
     "explain": lambda tagger, x, label, value: tagger.explain(x, value),
     "explain x": lambda tagger, x, label, value: tagger.explain(value, label),
     "explain k": lambda tagger, x, label, value: tagger.explain(x, label, k=value),
-    "senses": lambda tagger, x, label, value: tagger.senses(value),
+    "senses": lambda tagger, x, label, value: label_senses(tagger.store_, value),
     "add": lambda tagger, x, label, value: tagger.add_documents(value),
     "remove": lambda tagger, x, label, value: tagger.remove_documents(value),
     "add labels": lambda tagger, x, label, value: tagger.add_labels(value, {label: [1.0]}),
@@ -95,9 +97,11 @@ ARGUMENTS = {
     "rename": lambda tagger, x, label, value: tagger.rename(value, "b"),
     "rename to": lambda tagger, x, label, value: tagger.rename(label, value),
     "merge": lambda tagger, x, label, value: tagger.merge(value, label),
-    "similar": lambda tagger, x, label, value: tagger.similar_labels(value),
-    "evaluate": lambda tagger, x, label, value: tagger.evaluate(x, value),
-    "evaluate k": lambda tagger, x, label, value: tagger.evaluate(x, [[label]], k=value),
+    "similar": lambda tagger, x, label, value: similar_labels(
+        tagger.store_.matrix, tagger.store_.labels, value
+    ),
+    "evaluate": lambda tagger, x, label, value: evaluate_tagger(tagger, x, value),
+    "evaluate k": lambda tagger, x, label, value: evaluate_tagger(tagger, x, [[label]], k=value),
 }
 
 
