@@ -269,7 +269,8 @@ def test_a_long_label_does_not_make_every_cell_of_a_table_long(toy_tagger, most_
     label = "x" * 1000
     tagger = copy(toy_tagger)
     tagger.indicator_ = None
-    tagger.set_store(toy_tagger.store_.renamed(toy_tagger.store_.labels[0], label))
+    store = toy_tagger.store_.renamed(toy_tagger.store_.labels[0], label)
+    tagger._update(store_=store)
     x = np.zeros((200, tagger.n_features_in_))
     ranking, peak = most_bytes(tagger.rank, x, 10)
     labels, _ = ranking
