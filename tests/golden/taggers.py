@@ -12,6 +12,10 @@ import scipy.sparse as sp
 import polyseme
 from golden import Case, models
 from polyseme import ZeroShotTagger
+from polyseme.documents.vocabulary import similar_labels
+from polyseme.metrics import evaluate_tagger
+from polyseme.scoring.senses import label_senses
+from polyseme.studio.refit import missing_items, own_label_sets
 from polyseme_experiments.datasets import load_dataset
 
 TAGS = [["keyboard"], [], ["sea", "sand"], ["oven"], []]
@@ -64,16 +68,19 @@ def cases(folder: Path) -> dict[str, Case]:
             tagger.complete([["apple", "desk"], ["apple", "pie"], ["tram"]], k=4),
         ],
         "likeness of codes": lambda: cosines(tagger.transform(X[:6])),
-        "likeness of directions": lambda: cosines(tagger.points(X[:6])),
+        "likeness of directions": lambda: cosines(tagger.space_.points(tagger.transform(X[:6]))),
         "evidence": lambda: evidence(tagger, X),
-        "evaluation": lambda: [tagger.evaluate(X, models.truth()), tagger.score(X, models.truth())],
+        "evaluation": lambda: [
+            evaluate_tagger(tagger, X, models.truth()),
+            tagger.score(X, models.truth()),
+        ],
         "validation": lambda: validation(tagger),
         "senses": lambda: senses(tagger),
-        "similar labels": lambda: tagger.similar_labels(5),
+        "similar labels": lambda: similar_labels(tagger.store_.matrix, tagger.store_.labels, 5),
         "questions": lambda: questions(tagger, X),
         "items coded once": lambda: tagger.rank(tagger.encode(X), k=3),
-        "items that are missing": lambda: tagger.missing_items(toy.X[:100]),
-        "known tag sets": lambda: list(tagger.label_sets() or ())[:5],
+        "items that are missing": lambda: missing_items(tagger, toy.X[:100]),
+        "known tag sets": lambda: list(own_label_sets(tagger) or ())[:5],
         "saved and loaded": lambda: polyseme.load(model()).decision_function(X[:3]),
         "after documents": lambda: after_documents(changed(), X),
         "after labels by name": lambda: after_names(changed(), X),
@@ -136,11 +143,11 @@ def senses(tagger: ZeroShotTagger) -> list[Any]:
     """Return the senses of two labels: their words and sizes."""
     results: list[Any] = []
     for label in ("apple", "sea"):
-        label_senses = tagger.senses(label)
-        if label_senses is None:
+        sense_map = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
+        if sense_map is None:
             results.append(None)
         else:
-            results.append([label_senses.words, np.bincount(label_senses.senses)])
+            results.append([sense_map.words, np.bincount(sense_map.senses)])
     return results
 
 
