@@ -143,7 +143,7 @@ def senses(tagger: ZeroShotTagger) -> list[Any]:
     """Return the senses of two labels: their words and sizes."""
     results: list[Any] = []
     for label in ("apple", "sea"):
-        sense_map = label_senses(tagger.store_, label)
+        sense_map = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
         if sense_map is None:
             results.append(None)
         else:
