@@ -231,8 +231,8 @@ def test_projections_of_many_features_keep_cosines():
 
 def test_projections_are_the_same_in_a_new_process():
     code = (
-        "import numpy as np, hashlib; from polyseme.space.features import _signs;"
-        "print(hashlib.sha256(_signs(600).tobytes()).hexdigest())"
+        "import numpy as np, hashlib; from polyseme.space.features import _projection_matrix;"
+        "print(hashlib.sha256(_projection_matrix(600).tobytes()).hexdigest())"
     )
     runs = {
         subprocess.run(

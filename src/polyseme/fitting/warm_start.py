@@ -28,7 +28,7 @@ Keys = NDArray[np.uint64]
 # spread, or their spread by more than this factor.
 _FOUND, _KNOWN, _MOVED, _FACTOR = 0.5, 0.5, 0.1, 2.0
 # Parameters of an extractor that say nothing about what it makes of items, once it has learned.
-_HERE_ONLY = ("device", "n_jobs", "random_state")
+_NOT_COMPARED = ("device", "n_jobs", "random_state")
 
 
 class ColdStartError(InputError):
@@ -230,12 +230,15 @@ def placed_groups(folds: IntArray, groups: IntArray | None) -> IntArray:
 
 
 def extractor_parameters(extractor: FeatureExtractor | None) -> dict[str, str]:
-    """Return what decides what an extractor makes of items; what it draws is learned already."""
+    """Return the parameters by which two extractors are compared before a warm start.
+
+    Values are compared as text; parameters that change no learned feature are left out.
+    """
     if extractor is None:
         return {}
     parameters = {"kind": extractor.kind}
     for name, value in extractor.get_params().items():
-        if name not in _HERE_ONLY:
+        if name not in _NOT_COMPARED:
             parameters[name] = repr(value)
     return parameters
 

@@ -194,8 +194,12 @@ def answer_suggestions(
     """Accept or refuse pending suggestions in a sidecar; return those that were answered.
 
     An accepted one becomes a tag like a person's own; a refused one is taken out, and is not
-    suggested again. Tags that are no waiting suggestion are left alone.
+    suggested again. Tags that are no waiting suggestion are left alone. Returned are the accepted
+    and the refused ones, as the sidecar spells them; both are empty where there is no sidecar.
     """
+    for tags in (accept, refuse):
+        if isinstance(tags, str):
+            raise InputError(f"`answer_suggestions` takes sequences of tags; got {tags!r}.")
     wanted = list(accept)
     unwanted = list(refuse)
     contradictory = among(unwanted, wanted)

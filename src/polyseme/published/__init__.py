@@ -10,7 +10,9 @@ equation  what it is                                      where
           the sub-network of the Siamese architecture     `network`, on the pairs of `pairs`
 (1)       prediction loss, with the weight κ              `losses.prediction_loss`
 (2)       distance E of two concepts                      `losses.distance_loss`
-(3)       distance loss, with the similarity S            `losses.distance_targets`
+(3)       distance loss, with the similarity S            `losses.distance_loss` (the similarity:
+                                                          `context_similarity`; its three cases:
+                                                          `distance_targets`)
 (4)       loss of a pair                                  `training.ConceptTrainer.compute_gradient`
 (5)       target of an instance: mean of its concepts     `embedding.ConceptEmbedding.targets`
 (6), (7)  ν-support-vector regression and its dual        `regression.SharedKernelSolver.solve`

@@ -113,7 +113,7 @@ def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
 
 
 @lru_cache(maxsize=2)
-def _signs(n_features: int) -> Floats:
+def _projection_matrix(n_features: int) -> Floats:
     """Return the matrix that projects features, (n_features, PROJECTION_SIZE).
 
     Its signs are bits that are the same in every version of numpy, so that a projection which was
@@ -139,7 +139,7 @@ def project(features: Floats) -> Floats:
     n_features = features.shape[1]
     projections = features
     if n_features > PROJECTION_SIZE:
-        projections = features @ _signs(n_features)
+        projections = features @ _projection_matrix(n_features)
     squared_lengths = np.einsum("ij,ij->i", projections, projections)
     lengths = np.sqrt(squared_lengths)[:, None]
     lengths = np.maximum(lengths, 1e-9)

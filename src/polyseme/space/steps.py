@@ -1,7 +1,8 @@
-"""The steps of a round on the processor: batches, gradients by hand, and their optimiser.
+"""The steps of a round: batches for both devices; gradients by hand, and their optimiser.
 
 In: a `SpaceTraining` and the items of a round. Out: trained members. `polyseme.space.trainer_gpu`
-takes the same steps on a GPU.
+takes the same steps on a GPU: it overrides the section "on the processor" of `BatchSampler`, and
+records a draw as a graph, so that no draw may branch on values.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ class BatchSampler:
         weights = self._document_weights(documents, columns)
         if rows is not None and item_targets is not None:
             item_targets = _read(item_targets, columns)
-            item_targets, item_weights = self._item_weights(rows, item_targets, columns)
+            item_targets, item_weights = self._item_targets_and_weights(rows, item_targets, columns)
             probable_targets = item_targets[:, : self.n_probable]
             targets = torch.cat([targets, probable_targets, item_targets], dim=1)
             weights = torch.cat([weights, item_weights], dim=1)
@@ -261,7 +262,7 @@ class BatchSampler:
         draws = self._uniform(n_outputs)[0]
         return read_columns(in_targets, draws, self.plan.label_block)
 
-    def _item_weights(
+    def _item_targets_and_weights(
         self, rows: Tensor, targets: Tensor, columns: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return targets of items between 0 and 1, and weights by probable tags and by features.
@@ -277,6 +278,7 @@ class BatchSampler:
             weights = torch.where(is_verdict, self.plan.verdict_weight, weights)
             targets = targets.clamp(0, 1)
         by_tags = weights[:, : self.n_probable] * self.probable_scale
+        # In place, and therefore after the table above.
         by_features = weights.div_(n_items * self.data.n_outputs)
         by_features[:, n_items:] *= n_items / max(self.n_pool, 1)
         return targets, torch.cat([by_tags, by_features], dim=1)
@@ -370,7 +372,7 @@ class BatchSampler:
         dense = self.training.dense
         if dense is not None:
             return torch.from_numpy(dense[documents.numpy()])
-        rows = documents[0].numpy()
+        rows = documents[0].numpy()  # without a dense table there is one member at a time
         tags = self.data.documents[rows].toarray()
         return torch.from_numpy(tags)[None]
 

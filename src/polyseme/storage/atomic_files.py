@@ -425,7 +425,7 @@ def _lock(descriptor: int, path: Path, seconds: float, error: type[InputError]) 
 
 def _unlock(descriptor: int) -> None:
     """Unlock at once: a process forked meanwhile shares the lock, and closing would not free it."""
-    import fcntl
+    with suppress(ImportError, OSError):
+        import fcntl
 
-    with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -135,6 +135,9 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     from polyseme.studio import annif, label_studio, photoprism, routes
     from polyseme.studio.routes import suggestions
 
+    # Interfaces that other programs know: a module with a `router` each.
+    interfaces = (annif, label_studio, photoprism)
+
     names = [host.name for host in hosts]
     if not names or len(set(names)) < len(names):
         raise InputError(f"Models need different names; got {', '.join(names) or 'none'}.")
@@ -160,7 +163,7 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
         suggestions.SUGGEST, suggestions.answer_suggest, methods=["POST"], include_in_schema=False
     )
     _add_care(app)
-    for module in (*routes.MODULES, annif, label_studio, photoprism):
+    for module in (*routes.MODULES, *interfaces):
         app.include_router(module.router)
     _add_errors(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

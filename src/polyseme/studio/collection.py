@@ -350,7 +350,7 @@ def _kind_of(file: Path) -> str | None:
 
 
 def _small_picture(file: Path, side: int) -> bytes:
-    """Return a picture file as JPEG, of at most `size` pixels a side."""
+    """Return a picture file as JPEG, of at most `side` pixels a side."""
     from polyseme.media.pictures import read_thumbnail
 
     return read_thumbnail(file, size=side, quality=_QUALITY)

@@ -350,7 +350,7 @@ class ModelHost:
 
         Parameters
         ----------
-        asks : sequence of SuggestRequest
+        queries : sequence of SuggestRequest
             Checked by `check`.
         """
         snapshot = self._snapshot
@@ -487,16 +487,20 @@ class ModelHost:
         return self._map
 
     def lay_out(self) -> None:
-        """Lay out the map so that neighbours stay neighbours, unless it is; takes seconds."""
+        """Replace the quick layout of the map by one that keeps neighbours together, and save it.
+
+        It takes seconds and holds no lock: documents may come and go meanwhile. Where another space
+        has been adopted meanwhile, the layout is of the former one and is dropped.
+        """
         current = self.map()
-        quick = current.landscape
-        if quick.layout != "axes":
+        space_digest = current.landscape.digest
+        if current.landscape.layout != "axes":
             return
-        landscape = Landscape.learn(current.store.points, quick.digest)
-        if landscape.layout != "axes":
-            landscape.save(self.path)
-            store = self._snapshot.tagger.store_
-            self._map = Map(store, landscape)
+        learned = Landscape.learn(current.store.points, space_digest)
+        tagger = self._snapshot.tagger
+        if learned.layout != "axes" and tagger.space_.digest_ == space_digest:
+            learned.save(self.path)
+            self._map = Map(tagger.store_, learned)
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
         """Return where one item, or one tag set, lies on the map."""
