@@ -40,7 +40,6 @@ import inspect, json, sys, time, warnings
 import numpy as np
 import torch
 from polyseme import LabelCorpus, ZeroShotTagger
-from polyseme_experiments.baselines import TunedCosta
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -49,8 +48,11 @@ arrays = np.load(inputs)
 def corpus(name):
     documents = [json.loads(str(text)) for text in arrays[name]]
     return LabelCorpus.from_documents(documents, ids=[str(i) for i in arrays[name + "_ids"]])
-ranker = TunedCosta(random_state=0)
-if what != "tuned COSTA":
+if what == "tuned COSTA":
+    from polyseme_experiments.baselines import TunedCosta
+
+    ranker = TunedCosta(random_state=0)
+else:
     ranker = ZeroShotTagger(device=device, random_state=0)
 given = arrays["X"], corpus("documents"), corpus("label_sets")
 alone = "label_sets_only" in inspect.signature(ranker.fit).parameters

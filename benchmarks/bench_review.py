@@ -84,7 +84,7 @@ def _asking(amount: Amount) -> tuple[Table, Ratio]:
         noise = rng.normal(size=chosen.shape)
         X = (chosen + noise).astype(np.float32)
         plain, before = _timed(partial(tagger.ask, X, label))
-        encoding, items = _timed(partial(tagger.encode, X, most_bytes=2**31))
+        encoding, items = _timed(partial(tagger.encode, X, most_bytes=2**31 - 1))
         first, after = _timed(partial(tagger.ask, items, label))
         assert before == after, "the same questions"
         answer = (before[0].item, label, True)

@@ -92,7 +92,7 @@ class Wide(ModelHost):
 
     wide: Map
 
-    def map(self) -> Map:
+    def map(self, snapshot: object = None) -> Map:
         """Return the large map."""
         return self.wide
 

@@ -53,10 +53,10 @@ class _Candidate(NamedTuple):
 
     def overlap(self, candidate: _Candidate) -> float:
         """Return the share of documents that two labels have in common."""
-        own = self.documents
-        others_documents = candidate.documents
-        common = own & others_documents
-        union = own | others_documents
+        documents = self.documents
+        other_documents = candidate.documents
+        common = documents & other_documents
+        union = documents | other_documents
         n_common = len(common)
         return n_common / len(union)
 

@@ -136,8 +136,8 @@ class SeenClassifiers(Estimator):
             The labels of each instance. The groups of a corpus are kept in one fold each.
         """
         owner = type(self).__name__
-        given = as_corpus(y)
-        corpus = check_corpus(given, owner=owner, n_labels=1)
+        tagged = as_corpus(y)
+        corpus = check_corpus(tagged, owner=owner, n_labels=1)
         n = len(corpus)
         features = check_instances(X, n, owner=owner)
         groups = group_numbers(corpus.groups, n)

@@ -142,10 +142,10 @@ def choose(candidates: Sequence[Names], data: str | Path | None = None) -> Names
         if all(folder.is_dir() for folder in folders):
             return names
     listed = ", ".join(titles)
-    known = ", ".join(specs)
+    names_of_specs = ", ".join(specs)
     raise InputError(
         f"None of {listed} has its folder in '{root}' ({_contents(root)}); put the "
-        f"files of one there, in a folder of its name; known datasets: {known}."
+        f"files of one there, in a folder of its name; known datasets: {names_of_specs}."
     )
 
 

@@ -203,8 +203,8 @@ class SizeTable(Experiment):
         counts: list[float | None] = []
         sizes_by_trial = zip(*sizes_by_set, strict=True)
         for sizes_of_trial in sizes_by_trial:
-            known = filter(None, sizes_of_trial)
-            count = sum(known)
+            filled = filter(None, sizes_of_trial)
+            count = sum(filled)
             counts.append(count)
         return counts
 
