@@ -29,10 +29,10 @@ PACKAGE = str(Path(polyseme.__file__).parent) + "/"
 # What a tagger does not need in order to rank: media, the published method, what surrounds a fit,
 # batches, commands, the service.
 OUTER = {"media", "published", "fitting", "fit_stages", "model_state", "batch", "cli", "studio"}
-# One file for each idea that a life meets: 7 of `base`, 4 of `storage`, 5 of `io` and `documents`, 8
-# of `space`, 5 of `scoring`, 3 of `feedback`, 5 of `fitting`, 7 of the service, and 6 at the root.
+# One file for each idea that a life meets: 6 of `base`, 4 of `storage`, 5 of `documents` and `io`, 3
+# of `feedback`, 5 of `fitting`, 5 of `scoring`, 10 of `space`, 7 of the service, and 7 at the root.
 # Whatever is asked of a service once it runs, such as a refit, is loaded when it is asked for.
-MOST_FILES = 50
+MOST_FILES = 52
 
 
 def file_of(code: CodeType) -> str:

@@ -87,7 +87,7 @@ def own_model(model, tmp_path) -> Path:
 @pytest.fixture
 def small_space(tiny_space, monkeypatch) -> None:
     """Let commands learn small spaces."""
-    monkeypatch.setattr("polyseme.tagger.ConceptSpace", tiny_space)
+    monkeypatch.setattr("polyseme.fit_stages.ConceptSpace", tiny_space)
 
 
 @pytest.fixture

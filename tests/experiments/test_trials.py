@@ -258,8 +258,8 @@ def test_fewer_members_are_the_first_of_each_fold():
     of_one_member = changed(across, fitted, n_members=1)
     smaller_space = of_one_member.space_
     assert len(smaller_space.members_) == 1
-    direct = space.views(X).direct[:, :code]
-    smaller_direct = smaller_space.views(X).direct
+    direct = space.encode_items(X).direct[:, :code]
+    smaller_direct = smaller_space.encode_items(X).direct
     assert_allclose(smaller_direct, direct, rtol=0, atol=1e-6)
     codes = of_one_member.transform(X)
     assert codes.shape == (len(X), code + smaller_space.linear_.n_coordinates)

@@ -82,8 +82,8 @@ def test_a_refit_takes_fewer_steps_and_keeps_the_folds_and_the_validation(zeppel
     former, refitted = before.tagger, after.tagger
     assert refitted.space_.plan_.n_steps < former.space_.plan_.n_steps
     assert refitted.validation_.get_state() == former.validation_.get_state()
-    former_keys = former._keys.items.tolist()
-    row_by_key = {key: row for row, key in enumerate(refitted._keys.items.tolist()) if key}
+    former_keys = former.document_keys_.items.tolist()
+    row_by_key = {key: row for row, key in enumerate(refitted.document_keys_.items.tolist()) if key}
     for former_row, key in enumerate(former_keys):
         if key:
             row = row_by_key[key]

@@ -43,8 +43,8 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
     # Named by what they are about, so that a file may be moved without making records stale.
     modules = [
         ("calibration", polyseme.space.calibration),
-        ("space", polyseme.space.concept_space),
         ("space", polyseme.space.space_fit),
+        ("space", polyseme.space.concept_space),
         ("space", polyseme.space.votes),
         ("training", polyseme.space.features),
         ("training", polyseme.space.training),

@@ -27,7 +27,7 @@ from polyseme.scoring import correction_fit
 from polyseme.scoring.correction_fit import fit_correction
 from polyseme.space import features
 from polyseme.space.calibration import sigmoid
-from polyseme.space.concept_space import ConceptSpace
+from polyseme.space.space_fit import SpaceCalibration
 from polyseme.space.training import pool_targets
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments import baselines
@@ -80,7 +80,7 @@ def tagger_config(config: RunConfig) -> dict[str, Any]:
     """Return all that decides what the default learns here, sizes of samples included."""
     learned = default_config(config)
     samples: dict[str, Callable[..., Any]] = {
-        "space._BACKGROUND": ConceptSpace._draw_reference_sample,
+        "space._BACKGROUND": SpaceCalibration._draw_reference_sample,
         "training._MATCHED": pool_targets,
     }
     for name, function in samples.items():
