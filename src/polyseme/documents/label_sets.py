@@ -59,31 +59,31 @@ class AddedDocuments(NamedTuple):
     dropped: tuple[str, ...]  # of documents left out, as they hold no learned label
 
 
-def with_documents(known: DocumentTable, corpus: LabelCorpus) -> AddedDocuments:
+def with_documents(table: DocumentTable, corpus: LabelCorpus) -> AddedDocuments:
     """Add documents; labels that were not learned become new labels."""
-    matrix, extra = corpus.align(known.labels)
-    n_before = len(known.labels)
-    learned_tags = matrix[:, : known.n_learned]
+    matrix, extra = corpus.align(table.labels)
+    n_before = len(table.labels)
+    learned_tags = matrix[:, : table.n_learned]
     has_learned_tag = np.diff(learned_tags.indptr) > 0
     added = matrix[has_learned_tag]
 
     # A label that stands in no added document does not become known.
     counts = np.asarray(added.sum(axis=0)).ravel()
     new_columns = np.flatnonzero(counts[n_before:])
-    labels = known.labels + tuple(extra[column] for column in new_columns)
-    names = np.asarray(new_names(corpus, known.ids), dtype=object)
+    labels = table.labels + tuple(extra[column] for column in new_columns)
+    names = np.asarray(new_names(corpus, table.ids), dtype=object)
     ids = tuple(names[has_learned_tag].tolist())
     dropped = tuple(names[~has_learned_tag].tolist())
 
-    earlier: Any = known.matrix.copy()
-    earlier.resize(len(known.ids), len(labels))
+    earlier: Any = table.matrix.copy()
+    earlier.resize(len(table.ids), len(labels))
     columns = np.concatenate([np.arange(n_before), n_before + new_columns])
     stacked = sp.vstack([earlier, added[:, columns]], format="csr", dtype=bool)
     documents = sp.csr_matrix(stacked)
     distinct, sets = unique_rows(documents)
     # Rows met first keep their numbers, so the sets known before stay 0..n-1.
-    n_sets_before = int(known.sets.max(initial=-1)) + 1
-    enlarged = DocumentTable(labels, known.n_learned, known.ids + ids, documents, sets)
+    n_sets_before = int(table.sets.max(initial=-1)) + 1
+    enlarged = DocumentTable(labels, table.n_learned, table.ids + ids, documents, sets)
     return AddedDocuments(enlarged, distinct[n_sets_before:], ids, dropped)
 
 
@@ -95,24 +95,24 @@ class RemovedDocuments(NamedTuple):
     columns: IntArray  # (n_labels,): of the labels before
 
 
-def without_documents(known: DocumentTable, ids: Collection[str]) -> RemovedDocuments:
+def without_documents(table: DocumentTable, ids: Collection[str]) -> RemovedDocuments:
     """Remove documents by their names; new labels left without any disappear."""
     removed = set(as_names(ids, "names of documents"))
-    missing = sorted(removed - set(known.ids))
+    missing = sorted(removed - set(table.ids))
     if missing:
         name = in_words(missing[0])
         raise InputError(f"No known document is named '{name}'; nothing was removed.")
-    remains = np.array([name not in removed for name in known.ids], dtype=bool)
-    documents = sp.csr_matrix(known.matrix[remains])
+    remains = np.array([name not in removed for name in table.ids], dtype=bool)
+    documents = sp.csr_matrix(table.matrix[remains])
     counts = np.asarray(documents.sum(axis=0)).ravel()
     has_column = counts > 0
-    has_column[: known.n_learned] = True
+    has_column[: table.n_learned] = True
     columns = np.flatnonzero(has_column)
-    labels = tuple(known.labels[column] for column in columns)
-    names = tuple(name for name in known.ids if name not in removed)
+    labels = tuple(table.labels[column] for column in columns)
+    names = tuple(name for name in table.ids if name not in removed)
     _, sets = unique_rows(documents)
     matrix = sp.csr_matrix(documents[:, columns])
-    remaining = DocumentTable(labels, known.n_learned, names, matrix, sets)
+    remaining = DocumentTable(labels, table.n_learned, names, matrix, sets)
     return RemovedDocuments(remaining, remains, columns)
 
 
@@ -130,12 +130,12 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
     )
 
 
-def labels_of(known: DocumentTable, row: int) -> tuple[str, ...]:
+def labels_of(table: DocumentTable, row: int) -> tuple[str, ...]:
     """Return the labels of one document."""
-    start = known.matrix.indptr[row]
-    stop = known.matrix.indptr[row + 1]
-    columns = known.matrix.indices[start:stop]
-    return tuple(known.labels[column] for column in columns)
+    start = table.matrix.indptr[row]
+    stop = table.matrix.indptr[row + 1]
+    columns = table.matrix.indices[start:stop]
+    return tuple(table.labels[column] for column in columns)
 
 
 def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
