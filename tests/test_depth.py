@@ -16,7 +16,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import numpy as np
-import pytest
 from fastapi.testclient import TestClient
 from sklearn.base import BaseEstimator
 
@@ -107,7 +106,6 @@ def test_ranking_reaches_the_scores_of_labels_in_six_frames(toy_tagger, world):
     assert len(deepest.chain) <= 6, deepest.chain
 
 
-@pytest.mark.xfail(strict=True, reason="9 frames, by way of encoding tags")
 def test_ranking_reaches_every_product_in_six_frames(toy_tagger, world):
     deepest = DeepestTable(None)
     with profiled(deepest):

@@ -410,7 +410,7 @@ class ConceptSpace(Estimator):
             np.maximum(probable, certain, out=probable)
             n_probable = n_labels
 
-        context = self.encode_context(probable[:, :n_probable])
+        context = side_by_side(self.members_.encode_documents(probable[:, :n_probable]))
         n_direct = direct.shape[1]
         codes[:, :n_direct] = self.compose(direct, context)
         return EncodedFeatures(codes, direct, probable, coordinates)
