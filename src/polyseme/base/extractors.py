@@ -40,6 +40,7 @@ E = TypeVar("E")
 
 def fitted_copy(extractor: E, X: object, seed: int) -> tuple[E, Any]:
     """Return a copy of an extractor fitted to X, seeded where it has no seed, and X's features."""
+    # An extractor of another package need not be an estimator of ours by its types.
     copied: Any = copy_of(extractor)  # type: ignore[type-var]
     if getattr(copied, "random_state", seed) is None:
         copied.set_params(random_state=seed)

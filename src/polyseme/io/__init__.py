@@ -271,8 +271,10 @@ def read_features(
     float array or csr_matrix, shape (n, n_features)
         One row per instance in the order of the file; missing values are NaN.
     """
-    features: Any = read_items(path, FEATURES._replace(features_column=features_column)).features
-    return features  # type: ignore[no-any-return]
+    options = FEATURES._replace(features_column=features_column)
+    features = read_items(path, options).features
+    assert features is not None, "a table that is read for its features has some"
+    return features
 
 
 def read_items(path: PathLike, options: ReadOptions = FEATURES) -> Table:
