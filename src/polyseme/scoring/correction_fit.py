@@ -224,8 +224,8 @@ def _solve(
     """
     from scipy.linalg import cho_factor, cho_solve
 
-    ones = np.ones((len(inputs), 1))
-    design = np.hstack([inputs, ones])
+    offset_column = np.ones((len(inputs), 1))
+    design = np.hstack([inputs, offset_column])
     prior_variances = np.full(design.shape[1], strength)
     prior_variances[-1] = OFFSET
     prior_spreads = np.sqrt(prior_variances)
