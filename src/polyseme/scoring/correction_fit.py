@@ -80,14 +80,20 @@ class CorrectionTable(NamedTuple):
     @classmethod
     def of(cls, corrections: Mapping[int, Correction]) -> CorrectionTable:
         """Put the corrections of labels, by the labels' columns, side by side."""
+        label_weights = []
+        label_intercepts = []
+        for correction in corrections.values():
+            label_weights.append(correction.weights)
+            label_intercepts.append(correction.intercept)
         weights: Matrix = np.empty((0, 0))
-        if corrections:
-            label_weights = [correction.weights for correction in corrections.values()]
+        if label_weights:
             weights = np.stack(label_weights, axis=1)
-        columns = np.array(list(corrections), dtype=np.int64)
-        label_intercepts = [correction.intercept for correction in corrections.values()]
-        intercepts = np.array(label_intercepts)
-        return cls(columns, weights, intercepts)
+        columns = list(corrections)
+        return cls(
+            columns=np.array(columns, dtype=np.int64),
+            weights=weights,
+            intercepts=np.array(label_intercepts),
+        )
 
     def select(self, columns: Sequence[int]) -> CorrectionTable:
         """Return the corrections for logits of which only some columns are left, in this order.
@@ -154,20 +160,22 @@ def fit_correction(
         inputs = np.ascontiguousarray(triangle.T)
 
     # Each strength starts from the solution of the one before.
-    solutions: list[_Solution] = []
     solution = None
+    weights_by_strength: list[Matrix] = []
+    log_evidences: list[float] = []
     for strength in STRENGTHS:
-        solution = _solve(inputs, logits, targets, strength, solution)
-        solutions.append(solution)
-        best_evidence = max(candidate.log_evidence for candidate in solutions)
+        solution = _solve(inputs, logits, targets, strength, start=solution)
+        weights_by_strength.append(solution.weights)
+        log_evidences.append(solution.log_evidence)
+        best_evidence = max(log_evidences)
         if solution.log_evidence < best_evidence - _HOPELESS:
             break  # what is stronger still explains the answers even worse
 
     # Solutions are averaged by the evidence for their strength.
-    log_evidence = np.array([candidate.log_evidence for candidate in solutions])
-    strength_shares = np.exp(log_evidence - log_evidence.max())
-    strength_shares /= strength_shares.sum()
-    solution_weights = np.stack([candidate.weights for candidate in solutions])
+    log_evidence = np.array(log_evidences)
+    evidence_ratios = np.exp(log_evidence - log_evidence.max())
+    strength_shares = evidence_ratios / evidence_ratios.sum()
+    solution_weights = np.stack(weights_by_strength)
     mean_weights = np.asarray(strength_shares @ solution_weights)
     weights = mean_weights[:-1]
     offset = float(mean_weights[-1])
@@ -232,25 +240,34 @@ def _solve(
 
     def log_posterior(weights: Matrix, z: Matrix) -> float:
         # log p(w | y) = -Σ log(1 + exp(∓z)) - ½ wᵀ V⁻¹ w, but for a constant
-        wrong_logits = np.where(targets > 0, -z, z)
+        is_yes = targets > 0
+        wrong_logits = np.where(is_yes, -z, z)
         losses = np.logaddexp(0, wrong_logits)
-        penalty = 0.5 * weights @ (weights / prior_variances)
-        return float(-losses.sum() - penalty)
+        scaled_weights = weights / prior_variances
+        penalty = 0.5 * weights @ scaled_weights
+        log_likelihood = -losses.sum()
+        return float(log_likelihood - penalty)
 
     def likelihood_curvature(z: Matrix) -> Matrix:
         # Xᵀ diag(p (1 - p)) X
         probabilities = sigmoid(z)
         answer_variances = probabilities * (1 - probabilities)
-        answer_spreads = np.sqrt(np.maximum(answer_variances, _LEAST_VARIANCE))
+        answer_variances = np.maximum(answer_variances, _LEAST_VARIANCE)
+        answer_spreads = np.sqrt(answer_variances)
         scaled_design = design * answer_spreads[:, None]
-        return np.asarray(scaled_design.T @ scaled_design)
+        curvature = scaled_design.T @ scaled_design
+        return np.asarray(curvature)
 
     def cholesky_factor(curvature: Matrix) -> tuple[Matrix, bool]:
         # Of the Hessian H = V^½ curvature V^½ + I: in units of the prior, whose own curvature is 1.
         hessian = prior_spreads[:, None] * curvature * prior_spreads
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += 1
-        factor: tuple[Matrix, bool] = cho_factor(hessian, overwrite_a=True, check_finite=False)
+        factor: tuple[Matrix, bool] = cho_factor(
+            hessian,
+            overwrite_a=True,
+            check_finite=False,
+        )
         return factor
 
     if start is None:
@@ -267,11 +284,14 @@ def _solve(
     last_step_size = np.inf
     for _ in range(_MAX_STEPS):
         residuals = targets - sigmoid(z)
-        gradient = design.T @ residuals - weights / prior_variances
-        scaled_step = cho_solve(factor, prior_spreads * gradient, check_finite=False)
+        prior_gradient = weights / prior_variances
+        gradient = design.T @ residuals - prior_gradient
+        scaled_gradient = prior_spreads * gradient
+        scaled_step = cho_solve(factor, scaled_gradient, check_finite=False)
         step = prior_spreads * scaled_step
         z_step = design @ step
-        step_size = np.abs(step / prior_spreads).max()
+        steps_in_spreads = np.abs(step / prior_spreads)
+        step_size = steps_in_spreads.max()
         new_posterior = log_posterior(weights + step, z + z_step)
         # Where answers contradict what was certain, a whole step leads too far.
         while new_posterior < posterior and step_size > _SHORTEST_STEP:

@@ -149,10 +149,16 @@ class EncodedItems:
         """
         if self._origin is not None:
             origin, rows = self._origin
-            logits = origin.logits(dependencies, n_labels, score)
-            return None if logits is None else logits[rows]
-        n_bytes = _LOGIT_BYTES * n_labels * len(self)
-        return self._logit_cache.get(dependencies, n_bytes, lambda: score(self))
+            all_logits = origin.logits(dependencies, n_labels, score)
+            if all_logits is None:
+                return None
+            return all_logits[rows]
+        n_logits = n_labels * len(self)
+        return self._logit_cache.get(
+            dependencies,
+            n_bytes=_LOGIT_BYTES * n_logits,
+            compute=lambda: score(self),
+        )
 
 
 class _LogitCache:
@@ -197,7 +203,9 @@ class _LogitCache:
 def _are_equal(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:
     """Whether arrays are equal, one by one; the same ones are not looked into."""
     for left, right in zip(first, second, strict=True):
-        if left is not right and not np.array_equal(left, right):
+        if left is right:
+            continue
+        if not np.array_equal(left, right):
             return False
     return True
 
@@ -249,7 +257,8 @@ def item_vectors(space: ConceptSpace, features: Any) -> Floats:
     """
     projections = space.project(features)
     codes = space.item_codes(features)
-    return np.hstack([projections, codes])
+    both = [projections, codes]
+    return np.hstack(both)
 
 
 def table_rows(features: Features | EncodedItems, rows: Sequence[int]) -> Any:

@@ -162,7 +162,8 @@ def explain_label(
     weights = readout.weights[:, column]
     learned_tags = None
     if tags is not None:
-        learned_tags = sp.csr_matrix(tags[:, : scorer.store.n_learned])
+        n_learned = scorer.store.n_learned
+        learned_tags = sp.csr_matrix(tags[:, :n_learned])
     # In members' order, `space.order_`, in which labels of training items come first.
     average_tags = np.zeros(len(space.order_), dtype=np.float32)
     if features is None:
@@ -179,15 +180,19 @@ def explain_label(
 
     def code_of(probable_tags: Floats) -> Floats:
         """Return the code (1, n_dimensions) of this item with other probable tags (n_labels,)."""
-        member_codes = space.encode_context(probable_tags[None])
+        tag_rows = probable_tags[None]
+        member_codes = space.encode_context(tag_rows)
         if features is not None:
             member_codes = space.compose(encoded.direct, member_codes)
-        return np.hstack([member_codes, encoded.coordinates])
+        columns = [member_codes, encoded.coordinates]
+        return np.hstack(columns)
 
     # The logit, and what each part of the code contributes to it.
-    logit_value = float(scorer.logits(encoded.codes, features)[0, column])
-    member_weights = weights[: space.members_.n_dimensions]
-    gradients = integrated_gradients(space.members_, member_weights, average_tags, item_tags)
+    item_logits = scorer.logits(encoded.codes, features)
+    logit_value = float(item_logits[0, column])
+    members = space.members_
+    member_weights = weights[: members.n_dimensions]
+    gradients = integrated_gradients(members, member_weights, average_tags, item_tags)
     tag_parts = context_share * gradients
     vote_part = 0.0
     if features is not None and scorer.is_voted_for(column):
@@ -196,7 +201,8 @@ def explain_label(
     if features is not None and column in scorer.corrections.columns:
         correction = scorer.corrections.select([column])
         projections = space.project(features)
-        verdict_part = float(correction.additions(projections)[0, 0])
+        additions = correction.additions(projections)
+        verdict_part = float(additions[0, 0])
 
     # The tags that contribute most, each with the logit without it.
     strongest_first = np.argsort(-np.abs(tag_parts), kind="stable")
@@ -207,7 +213,8 @@ def explain_label(
         other_tags = item_tags.copy()
         other_tags[place] = average_tags[place]
         code_without = code_of(other_tags)
-        logit_without = float(scorer.logits(code_without, features)[0, column])
+        logits_without = scorer.logits(code_without, features)
+        logit_without = float(logits_without[0, column])
         evidence = TagEvidence(
             tag=scorer.labels[space.order_[place]],
             probability=float(item_tags[place]),
@@ -217,7 +224,8 @@ def explain_label(
         tag_evidence.append(evidence)
 
     tag_sum = float(tag_parts.sum())
-    named_sum = sum(evidence.part for evidence in tag_evidence)
+    named_parts = [evidence.part for evidence in tag_evidence]
+    named_sum = sum(named_parts)
     probability = 0.0  # of labels that may not be suggested
     if scorer.in_use[column]:
         probability = float(sigmoid(np.array(logit_value)))
@@ -256,7 +264,8 @@ def _feature_part(space: ConceptSpace, encoded: EncodedFeatures, weights: Matrix
 
     `encoded` is of one item; `weights` (n_dimensions,) read the label from its code.
     """
-    feature_codes = np.hstack([encoded.direct, encoded.coordinates])
+    columns = [encoded.direct, encoded.coordinates]
+    feature_codes = np.hstack(columns)
     feature_code = feature_codes[0].astype(np.float64)
     difference = feature_code - space.mean_code_
     # Members' codes give a share to the context; the linear path beside them does not.
@@ -271,13 +280,15 @@ def _vote_part(scorer: LabelScorer, codes: Floats, column: int) -> float:
     `codes` (1, n_dimensions) are of the item, `column` is of a label that is voted for.
     """
     store = scorer.store
-    n_documents = max(len(store.ids), 1)
+    n_documents = len(store.ids)
     # If all documents voted alike, a label's share would be how often they hold it.
-    frequency = store.counts[column] / n_documents
+    count = store.counts[column]
+    frequency = count / max(n_documents, 1)
     shares = scorer.vote_shares(codes)
     near_share = shares[0, column]
-    vote_shares = np.array([near_share, frequency])
-    near_logit, average_logit = vote_logits(vote_shares, scorer.space.priming)
+    both_shares = np.array([near_share, frequency])
+    both_logits = vote_logits(both_shares, scorer.space.priming)
+    near_logit, average_logit = both_logits
     return float(near_logit - average_logit)
 
 
@@ -312,7 +323,8 @@ def integrated_gradients(
     second_weights, second_bias = second_layer
 
     # Forwards through the two layers of every member at every midpoint.
-    path = start + midpoints[:, None] * difference
+    steps = midpoints[:, None] * difference
+    path = start + steps
     unit_inputs = affine(path, first_weights, first_bias)
     units = rectified(unit_inputs)
     code_inputs = affine(units, second_weights, second_bias)
@@ -326,16 +338,21 @@ def integrated_gradients(
     member_gradients = unit_gradients @ first_weights.mT
     gradients = member_gradients.sum(axis=0)
     tag_gradients = gradients.mean(axis=0)
-    contributions = (tag_gradients * difference).astype(np.float64)
+    contributions = tag_gradients * difference
+    contributions = contributions.astype(np.float64)
 
     # The remainder, and how it is shared out.
-    end_codes = members.encode_documents(np.stack([start, end]))
-    code_change = end_codes[:, 1:] - end_codes[:, :1]
-    weighted_change = member_weights * code_change
-    logit_change = float(weighted_change.sum(dtype=np.float64))
+    both_tags = np.stack([start, end])
+    both_codes = members.encode_documents(both_tags)  # (n_members, 2, code)
+    start_codes = both_codes[:, :1]
+    end_codes = both_codes[:, 1:]
+    code_changes = end_codes - start_codes
+    weighted_changes = member_weights * code_changes
+    logit_change = float(weighted_changes.sum(dtype=np.float64))
     remainder = logit_change - contributions.sum()
     sizes = np.abs(contributions)
     total_size = sizes.sum()
     if not total_size > 0:
         return np.asarray(contributions)
-    return np.asarray(contributions + remainder * sizes / total_size)
+    shared_remainder = remainder * sizes / total_size
+    return np.asarray(contributions + shared_remainder)

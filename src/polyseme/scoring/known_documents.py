@@ -175,7 +175,8 @@ class KnownDocuments:
             learned.
         """
         addition = with_documents(self._documents, corpus)
-        learned_tags = addition.fresh[:, : self.n_learned]
+        new_sets = addition.fresh
+        learned_tags = new_sets[:, : self.n_learned]
         new_points = space.document_points(learned_tags)
         points = np.concatenate([self.points, new_points])
         documents = KnownDocuments(*addition.documents, points)
@@ -191,7 +192,8 @@ class KnownDocuments:
         # The points stay as they are, in the order of the new numbers of their sets.
         _, first_rows = np.unique(remaining.sets, return_index=True)
         former_sets = self.sets[removal.kept]
-        points = self.points[former_sets[first_rows]]
+        set_order = former_sets[first_rows]
+        points = self.points[set_order]
         return KnownDocuments(*remaining, points)
 
     def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> KnownDocuments:
@@ -217,7 +219,8 @@ class KnownDocuments:
         columns = np.arange(n_labels)
         new_columns = columns.copy()
         former_column = self.labels.index(label)
-        new_columns[former_column] = self.labels.index(into)
+        target_column = self.labels.index(into)
+        new_columns[former_column] = target_column
         # A product with this matrix adds one column to the other; entries above 1 become True.
         entry_values = np.ones(n_labels, dtype=np.int8)
         entries = (entry_values, (columns, new_columns))
@@ -228,9 +231,10 @@ class KnownDocuments:
     def renamed(self, label: str, name: str) -> KnownDocuments:
         """Return them with another name for a label, which keeps its column."""
         column = self.labels.index(label)
-        labels = list(self.labels)
-        labels[column] = name
-        return replace(self, labels=tuple(labels))
+        new_labels = list(self.labels)
+        new_labels[column] = name
+        labels = tuple(new_labels)
+        return replace(self, labels=labels)
 
     def _with_matrix(self, space: ConceptSpace, matrix: sp.csr_matrix) -> KnownDocuments:
         """Return documents of the same names that hold other labels, and encode them again.
@@ -245,7 +249,8 @@ class KnownDocuments:
         """
         documents = sp.csr_matrix(matrix, dtype=bool)
         documents.eliminate_zeros()
-        counts = np.asarray(documents.sum(axis=0)).ravel()
+        column_sums = documents.sum(axis=0)
+        counts = np.asarray(column_sums).ravel()
         keeps_column = counts > 0
         keeps_column[: self.n_learned] = True
         documents = documents[:, keeps_column]
@@ -253,7 +258,13 @@ class KnownDocuments:
         distinct_sets, set_numbers = unique_rows(documents)
         learned_tags = distinct_sets[:, : self.n_learned]
         points = space.document_points(learned_tags)
-        return KnownDocuments(labels, self.n_learned, self.ids, documents, set_numbers, points)
+        return replace(
+            self,
+            labels=labels,
+            matrix=documents,
+            sets=set_numbers,
+            points=points,
+        )
 
     @property
     def _documents(self) -> DocumentTable:
@@ -265,7 +276,8 @@ class KnownDocuments:
     @cached_property
     def _set_counts(self) -> IntArray:
         """How many documents have each tag set, (n_sets,); read-only."""
-        counts = np.bincount(self.sets, minlength=len(self.points))
+        n_sets = len(self.points)
+        counts = np.bincount(self.sets, minlength=n_sets)
         set_counts = counts.astype(np.int64)
         set_counts.setflags(write=False)
         return set_counts
@@ -281,7 +293,8 @@ class KnownDocuments:
     def counts(self) -> IntArray:
         """How many documents hold each label, (n_labels,); read-only."""
         column_sums = self.matrix.sum(axis=0)
-        counts = np.array(column_sums, dtype=np.int64).ravel()
+        counts_row = np.array(column_sums, dtype=np.int64)
+        counts = counts_row.ravel()
         counts.setflags(write=False)
         return counts
 
@@ -327,11 +340,14 @@ class KnownDocuments:
             known by name alone has a column beyond those of documents, and none holds it.
         k : int
         """
-        cosines = (self.points @ point).astype(np.float64)
+        cosines = self.points @ point
+        cosines = cosines.astype(np.float64)
         # vote = count * exp((cosine - 1) / temperature)
-        kernel = np.exp((cosines - 1) / TEMPERATURE)
+        exponents = (cosines - 1) / TEMPERATURE
+        kernel = np.exp(exponents)
         votes = kernel * self._set_counts
-        total_votes = max(float(votes.sum()), _SMALLEST_TOTAL)
+        total_votes = float(votes.sum())
+        total_votes = max(total_votes, _SMALLEST_TOTAL)
         shares = votes / total_votes
         label = None
         if column < len(self.labels):
@@ -340,8 +356,10 @@ class KnownDocuments:
         neighbours = []
         for set_number in nearest_first[:k].tolist():
             rows = np.flatnonzero(self.sets == set_number)
-            document = self.document(int(rows[0]))
-            distance = 1 - float(cosines[set_number])
+            first_row = int(rows[0])
+            document = self.document(first_row)
+            cosine = float(cosines[set_number])
+            distance = 1 - cosine
             neighbour = Neighbour(
                 document=document,
                 document_ids=tuple(self.ids[row] for row in rows),
@@ -404,13 +422,19 @@ class KnownDocuments:
         ids = tuple(config["ids"])
         n_learned = config["n_learned"]
         require(n_learned <= len(labels), "n_learned", "a number of its labels")
-        check_arrays(arrays, _ARRAY_FORMATS, n_documents=len(ids), n_labels=len(labels))
+        check_arrays(
+            arrays,
+            _ARRAY_FORMATS,
+            n_documents=len(ids),
+            n_labels=len(labels),
+        )
         matrix = documents_of(arrays, ids, labels)
         # Sets follow from the matrix; they are saved for those who read the file without polyseme.
         distinct_sets, set_numbers = unique_rows(matrix)
         check_places(arrays["sets"], set_numbers, "sets")
         points = np.array(arrays["points"])
-        require(len(points) == distinct_sets.shape[0], "points", "as many as tag sets")
+        n_sets = distinct_sets.shape[0]
+        require(len(points) == n_sets, "points", "as many as tag sets")
         return cls(labels, n_learned, ids, matrix, set_numbers, points)
 
 

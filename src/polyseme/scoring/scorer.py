@@ -209,7 +209,8 @@ class LabelScorer:
         """
         learned_tags = None
         if tags is not None:
-            learned_tags = sp.csr_matrix(tags[:, : self.store.n_learned])
+            n_learned = self.store.n_learned
+            learned_tags = sp.csr_matrix(tags[:, :n_learned])
         if features is None:
             assert learned_tags is not None and tags is not None
             n_tags = np.diff(tags.indptr)  # of each tag set
@@ -217,7 +218,8 @@ class LabelScorer:
             has_new_tags_only = (n_tags > 0) & (n_learned_tags == 0)
             refused_rows = np.flatnonzero(has_new_tags_only)
             if len(refused_rows):
-                self.check_learned(tags[refused_rows[0]].indices)
+                refused_tags = tags[refused_rows[0]]
+                self.check_learned(refused_tags.indices)
             return self.space.encode_documents(learned_tags)
         if isinstance(features, EncodedItems):
             if features.codes is not None and learned_tags is None:
@@ -232,10 +234,15 @@ class LabelScorer:
         Parameters are those of `codes`; the array (n, n_dimensions) belongs to the caller.
         """
         n = n_rows(features, tags)
-        codes = np.empty((n, self.space.n_dimensions), dtype=np.float32)
+        n_dimensions = self.space.n_dimensions
+        codes = np.empty((n, n_dimensions), dtype=np.float32)
         for rows in self._blocks(n):
-            block_features = None if features is None else features[rows]
-            block_tags = None if tags is None else tags[rows]
+            block_features = None
+            if features is not None:
+                block_features = features[rows]
+            block_tags = None
+            if tags is not None:
+                block_tags = tags[rows]
             codes[rows] = self.codes(block_features, block_tags)
         return codes
 
@@ -289,13 +296,14 @@ class LabelScorer:
         """Score every label by codes of items, (n, n_labels), without corrections."""
         weights, intercepts = self.item_readout
         logits = codes @ weights + intercepts
-        if self.space.priming:
+        priming = self.space.priming
+        if priming:
             n_learned = self.store.n_learned
             points = self.space.points(codes)
             shares = self.store.vote_shares(points)
             learned_shares = shares[:, :n_learned]
             # The readout has its share in its weights already; see `votes.mix`.
-            logits[:, :n_learned] += vote_logits(learned_shares, self.space.priming)
+            logits[:, :n_learned] += vote_logits(learned_shares, priming)
         return np.asarray(logits)
 
     def tag_logits(self, codes: Floats) -> Matrix:
@@ -330,10 +338,13 @@ class LabelScorer:
 
         The array (n, n_labels) has 0 for labels that no document holds.
         """
-        shares = np.zeros((len(codes), len(self.labels)))
+        n_items = len(codes)
+        n_labels = len(self.labels)
+        shares = np.zeros((n_items, n_labels))
         points = self.space.points(codes)
+        document_shares = self.store.vote_shares(points)
         n_document_labels = len(self.store.labels)
-        shares[:, :n_document_labels] = self.store.vote_shares(points)
+        shares[:, :n_document_labels] = document_shares
         return shares
 
     def score(
@@ -377,14 +388,20 @@ class LabelScorer:
             implications = _within(implications, columns)
         unused_columns = np.flatnonzero(is_unused)
         gives_item_logits = features is not None and method == "space"
-        is_corrected = gives_item_logits and len(corrections.columns) > 0
+        n_corrected = len(corrections.columns)
+        is_corrected = gives_item_logits and n_corrected > 0
         cached_logits = None
         if gives_item_logits and tags is None and isinstance(features, EncodedItems):
             cached_logits = self._cached_logits(features)
 
-        for rows in self._blocks(n_rows(features, tags)):
-            block_features = None if features is None else features[rows]
-            block_tags = None if tags is None else tags[rows]
+        n = n_rows(features, tags)
+        for rows in self._blocks(n):
+            block_features = None
+            if features is not None:
+                block_features = features[rows]
+            block_tags = None
+            if tags is not None:
+                block_tags = tags[rows]
             if cached_logits is not None:
                 scores = cached_logits[rows]
             else:
@@ -403,7 +420,8 @@ class LabelScorer:
             if is_corrected:
                 assert block_features is not None
                 projections = self._projections(block_features)
-                scores[:, corrections.columns] += corrections.additions(projections)
+                additions = corrections.additions(projections)
+                scores[:, corrections.columns] += additions
 
             # What a label implies is at least as likely as the label.
             own_scores = scores.copy() if implications else scores
@@ -441,7 +459,8 @@ class LabelScorer:
 
     def are_of_kinds(self, kinds: Collection[str]) -> NDArray[np.bool_]:
         """Return which labels are of some kinds, (n_labels,)."""
-        is_wanted = np.isin(self.kinds, list(kinds))
+        wanted_kinds = list(kinds)
+        is_wanted = np.isin(self.kinds, wanted_kinds)
         if "seen" in kinds:
             # Also those on training items that no label set holds: they are as well known.
             is_wanted[self.space.seen_columns] = True
@@ -467,7 +486,8 @@ class LabelScorer:
         One threshold is for labels that training items carry, the other for all others. Classes
         that no document holds are never suggested: they must be certain.
         """
-        thresholds = np.full(len(self.labels), unseen_threshold)
+        n_labels = len(self.labels)
+        thresholds = np.full(n_labels, unseen_threshold)
         thresholds[self.space.seen_columns] = seen_threshold
         return self.in_class_order(thresholds, 1.0)
 
@@ -480,7 +500,8 @@ class LabelScorer:
     def total_votes(self, codes: Floats) -> Matrix:
         """Sum up the votes of all known documents for items, (n,); 0 where they have no part."""
         if not self.space.priming:
-            return np.zeros(len(codes))
+            n_items = len(codes)
+            return np.zeros(n_items)
         points = self.space.points(codes)
         return self.store.total_votes(points)
 
@@ -498,7 +519,11 @@ class LabelScorer:
         label_weights = weights[:, column]
         logits = items.codes @ label_weights + intercepts[column]
         if self.is_voted_for(column):
-            shares = self.store.label_vote_shares(items.points, column, items.total_votes)
+            shares = self.store.label_vote_shares(
+                items.points,
+                column,
+                items.total_votes,
+            )
             logits += vote_logits(shares, self.space.priming)
         return np.asarray(logits)
 
@@ -559,7 +584,8 @@ class LabelScorer:
         n_labels = len(self.labels)
         logits = np.empty((n_items, n_labels))
         for rows in self._blocks(n_items):
-            codes = self.codes(items[rows], None)
+            block_items = items[rows]
+            codes = self.codes(block_items, None)
             logits[rows] = self.plain_logits(codes)
         return logits
 
@@ -587,9 +613,9 @@ def _within(
     place_by_column = {column: place for place, column in enumerate(columns)}
     pairs_of_places = []
     for source, target in implications:
-        if source in place_by_column and target in place_by_column:
-            source_place = place_by_column[source]
-            target_place = place_by_column[target]
+        source_place = place_by_column.get(source)
+        target_place = place_by_column.get(target)
+        if source_place is not None and target_place is not None:
             pairs_of_places.append((source_place, target_place))
     return pairs_of_places
 
@@ -598,6 +624,10 @@ def _concatenate(readouts: Sequence[Readout]) -> Readout:
     """Return the readouts of several groups of labels as one, with weights of float32."""
     weight_tables = [readout.weights for readout in readouts]
     label_intercepts = [readout.intercepts for readout in readouts]
-    weights: Any = np.concatenate(weight_tables, axis=1, dtype=np.float32)
+    weights: Any = np.concatenate(
+        weight_tables,
+        axis=1,
+        dtype=np.float32,
+    )
     intercepts = np.concatenate(label_intercepts)
     return Readout(weights, intercepts)

@@ -100,7 +100,8 @@ def label_senses(
     shuffled_rows = generator.permutation(label_rows)
     sample_rows = np.sort(shuffled_rows[:MOST_CONCEPTS])
     points = concepts.points[sample_rows]
-    split = split_senses(points, LEAST_MEMBERS, draw_seed(generator))
+    seed = draw_seed(generator)
+    split = split_senses(points, LEAST_MEMBERS, seed)
     if split is None:
         return None
     senses, silhouette = split
@@ -142,8 +143,10 @@ def split_senses(
         if cluster_sizes.min() < min_members:
             continue
         silhouette = float(silhouette_score(points, clusters))
-        if best_split is not None and silhouette <= best_split[1]:
-            continue
+        if best_split is not None:
+            _, best_silhouette = best_split
+            if silhouette <= best_silhouette:
+                continue
         # Numbered by size, the first met first among equals: no number depends on how k-means
         # started.
         _, first_rows = np.unique(clusters, return_index=True)
@@ -177,7 +180,8 @@ def sense_map(
     n_background : int
         How many concepts of other labels there are at the most.
     """
-    label_id = int(concepts.label_ids[rows[0]])
+    first_row = rows[0]
+    label_id = int(concepts.label_ids[first_row])
     points = concepts.points[rows].astype(np.float64)
     centre = points.mean(axis=0)
     centred = points - centre
@@ -192,7 +196,8 @@ def sense_map(
     other_rows = np.flatnonzero(concepts.label_ids != label_id)
     shuffled_rows = generator.permutation(other_rows)
     background_rows = np.sort(shuffled_rows[:n_background])
-    background = concepts.points[background_rows].astype(np.float64)
+    background = concepts.points[background_rows]
+    background_centred = background.astype(np.float64) - centre
     documents = concepts.document_ids[rows]
     return SenseMap(
         label=concepts.labels[label_id],
@@ -200,7 +205,7 @@ def sense_map(
         points=centred @ axes.T,
         senses=senses,
         words=_distinguishing_words(concepts, label_id, documents, senses),
-        background=(background - centre) @ axes.T,
+        background=background_centred @ axes.T,
         silhouette=silhouette,
     )
 
@@ -230,9 +235,9 @@ def _distinguishing_words(
     words = []
     for sense in range(int(senses.max()) + 1):
         is_inside = senses == sense
-        inside_shares = np.asarray(document_labels[is_inside].mean(axis=0)).ravel()
-        outside_shares = np.asarray(document_labels[~is_inside].mean(axis=0)).ravel()
-        gains = inside_shares - outside_shares
+        inside_means = document_labels[is_inside].mean(axis=0)
+        outside_means = document_labels[~is_inside].mean(axis=0)
+        gains = np.asarray(inside_means - outside_means).ravel()
         gains[label_id] = 0.0
         best_first = np.argsort(-gains, kind="stable")
         best_columns = best_first[:n_words]
