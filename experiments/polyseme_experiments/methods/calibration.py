@@ -37,6 +37,23 @@ from polyseme_experiments.trials import Trial
 
 PRECISIONS = (0.2, 0.3, 0.5, 0.7, 0.9)
 N_DRAWS = ZeroShotTagger().n_validations
+# Constants that decide what a validation measures, by the names that they had when the first records
+# were made.
+_VALIDATION_CONSTANTS = {
+    "_ITEMS": "_HELD_OUT_SHARE",
+    "_LABELS": "_HIDDEN_SHARE",
+    "_CARRYING": "_MOST_CARRYING",
+    "_FEWEST_ITEMS": "_FEWEST_ITEMS",
+    "_FEWEST_LABELS": "_FEWEST_LABELS",
+    "_MOST_TESTED": "_MOST_TESTED",
+    "_FEWEST_GIVEN": "_FEWEST_GIVEN",
+    "_FEWEST_WRONG": "_FEWEST_WRONG",
+    "_EXPECTED": "_EXPECTED_COUNT",
+    "_FEWEST_SHARING": "_FEWEST_SHARING",
+    "_CAUTION": "_STANDARD_ERRORS",
+    "_MOST_READ": "_MOST_READ",
+    "_CUT": "_DEFAULT_THRESHOLD",
+}
 # From how many documents a label may be known.
 FEW = (1, 2, 5, 20)
 
@@ -50,9 +67,8 @@ class Precision(Method):
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
         constants = {}
-        for name, value in vars(holdout_validation).items():
-            if name.startswith("_") and isinstance(value, (int, float)):
-                constants[name] = value
+        for recorded_name, name in _VALIDATION_CONSTANTS.items():
+            constants[recorded_name] = getattr(holdout_validation, name)
         described = super().config(config)
         described |= default_config(config)
         described["precisions"] = PRECISIONS
