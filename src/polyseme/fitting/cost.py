@@ -117,7 +117,8 @@ def cost_of_fit(
     memory += plan.weight_bytes(n_labels, n_features)
     memory += _CALIBRATION_CELL_BYTES * n_calibrated * n_labels
     memory += _READOUT_CELL_BYTES * n_dimensions * n_labels
-    memory += _ROUND_COPIES * min(round_bytes, most_round_bytes)
+    round_bytes = min(round_bytes, most_round_bytes)
+    memory += _ROUND_COPIES * round_bytes
     memory += _FEATURE_CELL_BYTES * n_items * n_features
     memory += _GRAM_CELL_BYTES * n_linear_features**2
     memory += document_bytes * n_documents
@@ -140,7 +141,10 @@ def _validation_seconds(
     n_linear_items = min(n_items, n_documents)
     linear_seconds = _linear_path_seconds(n_linear_items, n_features)
     # What is held out is scored as well; and a ridge regression is fitted to compare with.
-    return n_steps * seconds_per_step + 1.5 * calibration_seconds + 2 * linear_seconds
+    seconds = n_steps * seconds_per_step
+    seconds += 1.5 * calibration_seconds
+    seconds += 2 * linear_seconds
+    return seconds
 
 
 def _step_seconds(plan: SpacePlan, n_labels: int, n_features: int) -> float:
@@ -169,7 +173,8 @@ def _step_seconds(plan: SpacePlan, n_labels: int, n_features: int) -> float:
 def _n_calibrated(n_labels: int, n_items: int) -> int:
     """Return how many items a space is calibrated on: fewer where there are many labels."""
     most_cells = _MOST_CALIBRATED * _CALIBRATED_LABELS
-    most_by_labels = most_cells // max(n_labels, 1)
+    n_columns = max(n_labels, 1)
+    most_by_labels = most_cells // n_columns
     most = min(_MOST_CALIBRATED, most_by_labels)
     most = max(_LEAST_CALIBRATED, most)
     return min(n_items, most)

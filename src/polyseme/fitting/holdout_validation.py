@@ -35,15 +35,18 @@ from polyseme.documents.label_sets import join_corpora, met_documents
 from polyseme.fitting.simple_rankers import simple_rankers
 from polyseme.io.join import without_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
-from polyseme.space.calibration import PRECISIONS, sigmoid
+from polyseme.space.calibration import (
+    PRECISIONS,
+    LogitsAndTruth,
+    sigmoid,
+    unseen_thresholds,
+)
 from polyseme.storage.array_checks import Fields, Maybe, Number, Several, Table, Whole
 from polyseme.storage.checkpoints import OtherTrainingError, part_of
 from polyseme.storage.model_file import ModelFileError, remove_model
 
 Matrix = NDArray[np.float64]
 Features = NDArray[np.float64] | sp.csr_matrix
-# Logits of held-out items, (n, n_labels), and whether the items carry the labels.
-LogitsAndTruth = tuple[Matrix, NDArray[np.bool_]]
 
 # What is drawn: so large a share of the items, or of their groups, is held out; so large a share of
 # the labels on items is made unseen, fewer where they would be on more than this share of the
@@ -60,21 +63,6 @@ MOST_TRAINED = 20_000
 _MOST_TESTED = 4096
 _TESTED_LABELS = 2048
 _LEAST_TESTED = 512
-
-# When a precision of unseen labels is promised; `unseen_thresholds` says what this gave on six
-# corpora. From so many given labels on, and more where it is high: so many wrong ones must be
-# expected.
-_FEWEST_GIVEN = 20
-_FEWEST_WRONG = 10
-# What recalibrated probabilities expect counts like so many given labels.
-_EXPECTED_COUNT = 20
-# No promise rests on fewer labels than this, weighted by their shares of all that are given.
-_FEWEST_SHARING = 3
-# Standard errors over labels by which a precision must be exceeded: the lower bound of 95 %.
-_STANDARD_ERRORS = 1.64
-# Of more logits than this only the highest are looked at, at so many numbers of given labels.
-_MOST_READ = 200_000
-_N_SIZES = 100
 
 # The label is likely enough by default from here on; see `ZeroShotTagger.predict`.
 _DEFAULT_THRESHOLD = 0.5
@@ -171,8 +159,9 @@ class Validation:
         What could not be measured counts as no gain.
         """
         before = baseline.unseen
-        example_gain = self.unseen.example_map - before.example_map
-        concept_gain = self.unseen.concept_map - before.concept_map
+        after = self.unseen
+        example_gain = after.example_map - before.example_map
+        concept_gain = after.concept_map - before.concept_map
         gains = np.array([example_gain, concept_gain])
         known_gains = np.nan_to_num(gains)
         return float(known_gains.mean())
@@ -186,7 +175,8 @@ class Validation:
         lowered_precision = precision - 1e-9
         place = int(np.searchsorted(PRECISIONS, lowered_precision))
         last_place = len(self.thresholds) - 1
-        return self.thresholds[min(place, last_place)]
+        place = min(place, last_place)
+        return self.thresholds[place]
 
     @property
     def highest_precision(self) -> float:
@@ -345,10 +335,10 @@ def _precisions_in_words(precisions: Sequence[float | None]) -> str:
     """Return an E-MAP and a C-MAP, which is their order, as text."""
     texts = []
     for name, precision in zip(("E-MAP", "C-MAP"), precisions, strict=True):
-        if precision is None:
-            texts.append(f"{name} -")
-        else:
-            texts.append(f"{name} {precision:.3f}")
+        number = "-"
+        if precision is not None:
+            number = f"{precision:.3f}"
+        texts.append(f"{name} {number}")
     return ", ".join(texts)
 
 
@@ -510,13 +500,19 @@ def _pool_of_draw(
 
     The latter are neither trained with nor tested; their labels are not looked at.
     """
-    used_rows = np.concatenate([draw.train_rows, draw.test_rows])
-    all_rows = np.arange(X.shape[0])
+    drawn_rows = [draw.train_rows, draw.test_rows]
+    used_rows = np.concatenate(drawn_rows)
+    n_items = X.shape[0]
+    all_rows = np.arange(n_items)
     left_out = np.setdiff1d(all_rows, used_rows)
     left_out = _sample(left_out, MOST_TRAINED, generator)
-    stack: Any = sp.vstack if sp.issparse(X) else np.concatenate
-    unlabelled = stack([pool, X[left_out]])
-    pool_rows = np.arange(unlabelled.shape[0])
+    tables = [pool, X[left_out]]
+    stack: Any = np.concatenate
+    if sp.issparse(X):
+        stack = sp.vstack
+    unlabelled = stack(tables)
+    n_unlabelled = unlabelled.shape[0]
+    pool_rows = np.arange(n_unlabelled)
     pool_rows = _sample(pool_rows, MOST_TRAINED, generator)
     selected: Features = unlabelled[pool_rows]
     return selected
@@ -557,7 +553,8 @@ def _click_gain(
         The true labels of these items.
     hidden_labels : sequence of str
     """
-    rows = np.arange(len(corpus))
+    n_items = len(corpus)
+    rows = np.arange(n_items)
     answer_rows = rows[rows % 2 == 0]
     measured_rows = rows[rows % 2 == 1]
     before = _DrawScores.of(ranker, X, corpus, hidden_labels)
@@ -568,7 +565,8 @@ def _click_gain(
         label = before.labels[column]
         logits = before.logits[answer_rows, column]
         likeliest_first = np.argsort(-logits, kind="stable")
-        asked_rows = answer_rows[likeliest_first[:CLICKS]]
+        likeliest = likeliest_first[:CLICKS]
+        asked_rows = answer_rows[likeliest]
         for row in asked_rows.tolist():
             is_true = bool(before.truth[row, column])
             verdict = (str(row), label, is_true)
@@ -615,8 +613,8 @@ def _draw(
     n_items = len(corpus)
     indptr = corpus.matrix.indptr
     tagged_rows = np.flatnonzero(np.diff(indptr))
-    taught_keys = {corpus.key(label) for label in taught_labels}
-    keys = [corpus.key(label) for label in corpus.labels]
+    taught_keys = set(map(corpus.key, taught_labels))
+    keys = map(corpus.key, corpus.labels)
     is_taught = np.array([key in taught_keys for key in keys], dtype=bool)
     is_carried = corpus.counts > 0
     usable_columns = np.flatnonzero(is_carried & is_taught)
@@ -808,8 +806,11 @@ def _reliability_curve(draws: Sequence[LogitsAndTruth]) -> tuple[tuple[int, floa
     Steps are triples of a count, the mean probability and the share that is true, without those of
     no label; see `Validation.curves`.
     """
-    all_logits = [logits.ravel() for logits, _ in draws]
-    all_truth = [truth.ravel() for _, truth in draws]
+    all_logits = []
+    all_truth = []
+    for draw_logits, draw_truth in draws:
+        all_logits.append(draw_logits.ravel())
+        all_truth.append(draw_truth.ravel())
     logits = np.concatenate(all_logits)
     truth = np.concatenate(all_truth)
     if not len(logits):
@@ -819,11 +820,8 @@ def _reliability_curve(draws: Sequence[LogitsAndTruth]) -> tuple[tuple[int, floa
     counts = reliability_steps.counts.tolist()
     predicted = reliability_steps.predicted.tolist()
     observed = reliability_steps.observed.tolist()
-    steps = []
-    for count, mean_probability, true_share in zip(counts, predicted, observed, strict=True):
-        if count:
-            steps.append((count, mean_probability, true_share))
-    return tuple(steps)
+    steps = zip(counts, predicted, observed, strict=True)
+    return tuple(step for step in steps if step[0])
 
 
 def _without_warnings(metric: Any, truth: NDArray[np.bool_], logits: Matrix) -> Matrix:
@@ -871,121 +869,3 @@ def _measures(draws: Sequence[LogitsAndTruth]) -> Measures:
 def _mean_or_nan(numbers: Matrix) -> float:
     """Return the mean of numbers (n,); NaN where there are none."""
     return float(numbers.mean()) if len(numbers) else np.nan
-
-
-def unseen_thresholds(draws: Sequence[LogitsAndTruth]) -> Matrix:
-    """Find how likely unseen labels must be for each of `PRECISIONS`, infinity for nobody knows.
-
-    A threshold holds when the lower bound (95 %, over labels) of the share of true labels above it
-    reaches the precision; few labels are helped out by what recalibrated probabilities expect.
-
-    On five splits of each of six corpora this gave 0.14 to 0.33 for 0.2 (in 23 of the 30; none in
-    the others) and 0.46 and 0.57 for 0.5 (in 7), where probabilities taken at their word gave 0.12
-    to 0.28 and 0.29 to 0.52; `polyseme reproduce precision` has the table.
-
-    Parameters
-    ----------
-    draws : sequence of (float64 array, bool array), shapes (n, n_labels)
-        Logits of labels that were made unseen, and whether they are true.
-
-    Returns
-    -------
-    float64 array, shape (99,)
-        Probabilities, which rise with the precision.
-    """
-    thresholds = np.full(len(PRECISIONS), np.inf)
-    # An entry is one label of one item. All have a logit, a truth of 0 or 1 and a label number.
-    all_logits = [draw_logits.ravel() for draw_logits, _ in draws]
-    all_truth = [draw_truth.ravel() for _, draw_truth in draws]
-    shapes = [draw_logits.shape for draw_logits, _ in draws]
-    logits = np.concatenate(all_logits)
-    truth = np.concatenate(all_truth).astype(np.float64)
-    label_numbers = _label_numbers(shapes)
-
-    # Only the likeliest are read, from the likeliest on.
-    candidates = np.arange(len(logits))
-    if len(logits) > _MOST_READ:
-        first_read = len(logits) - _MOST_READ
-        partitioned = np.partition(logits, first_read)
-        least_logit = partitioned[first_read]
-        candidates = np.flatnonzero(logits >= least_logit)
-    falling = np.argsort(-logits[candidates], kind="stable")
-    order = candidates[falling[:_MOST_READ]]
-    is_finite = np.isfinite(logits[order])
-    order = order[is_finite]
-    n_read = len(order)
-    logits = logits[order]
-    truth = truth[order]
-    label_numbers = label_numbers[order]
-    if n_read < _FEWEST_GIVEN or not truth.any():
-        return thresholds
-
-    # If the first `size` entries are given, hits[size - 1] of them are true, and the recalibrated
-    # probabilities expect a share of expected[size - 1].
-    sizes = np.arange(1, n_read + 1)
-    hits = np.cumsum(truth)
-    expected_hits = np.cumsum(_recalibrated(logits, truth))
-    expected = expected_hits / sizes
-    tried_sizes = np.geomspace(_FEWEST_GIVEN, n_read, _N_SIZES).astype(np.int64)
-    # Labels that are equally likely are given together or not at all: `ends` are last of equals.
-    is_last_of_equals = np.append(np.diff(logits) < 0, True)
-    last_of_equals = np.flatnonzero(is_last_of_equals)
-    places = np.searchsorted(last_of_equals, tried_sizes - 1)
-    ends = np.unique(last_of_equals[places])
-    for end in ends:
-        size = end + 1
-        given_labels = label_numbers[:size]
-        given_truth = truth[:size]
-        # precision = (hits + e * expected) / (size + e), with e = _EXPECTED_COUNT
-        expected_part = _EXPECTED_COUNT * expected[end]
-        denominator = size + _EXPECTED_COUNT
-        precision = (hits[end] + expected_part) / denominator
-        # Labels, not entries, vary independently, so its standard error sums deviations by label:
-        # sqrt(Σ over labels (Σ over its entries (truth - precision))²) / (size + e)
-        deviations = np.bincount(given_labels, weights=given_truth - precision)
-        squared_deviations = np.square(deviations)
-        deviation = np.sqrt(squared_deviations.sum())
-        bound = precision - _STANDARD_ERRORS * deviation / denominator
-        # How many labels share the entries, in effect: the inverse Simpson index.
-        label_counts = np.bincount(given_labels)
-        squared_counts = np.square(label_counts)
-        n_labels = size**2 / squared_counts.sum()
-        if n_labels < _FEWEST_SHARING:
-            continue
-        expected_wrong = size * (1 - PRECISIONS)
-        is_reached = (bound >= PRECISIONS) & (expected_wrong >= _FEWEST_WRONG)
-        # Later ends give more labels: the lowest threshold that holds stays.
-        thresholds[is_reached] = sigmoid(logits[end])
-    # What is promised for a precision must hold for lower ones too.
-    falling_precisions = thresholds[::-1]
-    lowest_so_far = np.minimum.accumulate(falling_precisions)
-    return lowest_so_far[::-1]
-
-
-def _label_numbers(shapes: Sequence[tuple[int, ...]]) -> IntArray:
-    """Return a number for the label of each entry of several tables, row by row.
-
-    A label of two tables has two numbers. `shapes` are (n_items, n_labels) of each table.
-    """
-    n_before = 0
-    numbers = []
-    for n_items, n_labels in shapes:
-        columns = n_before + np.arange(n_labels)
-        numbers.append(np.tile(columns, n_items))
-        n_before += n_labels
-    return np.concatenate(numbers)
-
-
-def _recalibrated(logits: Matrix, truth: Matrix) -> Matrix:
-    """Return probabilities by one slope and one intercept for all labels (Platt), (n,).
-
-    `truth` (n,) is 1 for true entries and else 0; one at least is 1.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    if truth.all():
-        return np.asarray(truth)  # a regression needs both
-    column = logits[:, None]
-    model = LogisticRegression(C=1e3).fit(column, truth)
-    probabilities = model.predict_proba(column)
-    return np.asarray(probabilities[:, 1])

@@ -53,9 +53,11 @@ class FrequencyRanker:
 
     def fit(self, X: Features, y: LabelCorpus, label_sets: LabelCorpus) -> Self:
         """Count the labels of tag sets."""
-        self.classes_, _, set_labels = _tables(y, label_sets)
+        classes, _, set_labels = _tables(y, label_sets)
         column_sums = set_labels.sum(axis=0)
-        self.counts_ = np.asarray(column_sums, dtype=np.float64).ravel()
+        counts = np.asarray(column_sums, dtype=np.float64)
+        self.classes_ = classes
+        self.counts_ = counts.ravel()
         return self
 
     def decision_function(self, X: Features) -> Matrix:
@@ -91,8 +93,10 @@ class RidgeRanker:
 
     def fit(self, X: Features, y: LabelCorpus, label_sets: LabelCorpus) -> Self:
         """Solve the regression in closed form and count which labels occur together."""
-        self.classes_, item_labels, set_labels = _tables(y, label_sets)
-        counts = np.asarray(item_labels.sum(axis=0)).ravel()
+        classes, item_labels, set_labels = _tables(y, label_sets)
+        self.classes_ = classes
+        item_counts = item_labels.sum(axis=0)
+        counts = np.asarray(item_counts).ravel()
         self.seen_ = counts > 0
         seen_columns = np.flatnonzero(self.seen_)
         unseen_columns = np.flatnonzero(~self.seen_)
@@ -100,22 +104,25 @@ class RidgeRanker:
         self._fit_seen(X, seen_labels)
 
         # How often tag sets hold an unseen label together with each seen one.
-        pair_counts = sp.csr_matrix(set_labels.T @ set_labels)
+        products = set_labels.T @ set_labels
+        pair_counts = sp.csr_matrix(products)
         unseen_rows = pair_counts[unseen_columns]
         unseen_with_seen = unseen_rows[:, seen_columns]
         row_sums = unseen_with_seen.sum(axis=1)
         totals = np.asarray(row_sums, dtype=np.float64)
         scales = 1 / np.maximum(totals, 1)
-        self.cooccurrence_ = sp.csr_matrix(unseen_with_seen.multiply(scales))
+        shares = unseen_with_seen.multiply(scales)
+        self.cooccurrence_ = sp.csr_matrix(shares)
 
         # Predictions of a rarer label spread less. Seen labels tell how much less than the truth
         # predictions spread, and the truth of a label with share p spreads by sqrt(p (1 - p)).
         set_means = set_labels.mean(axis=0)
         set_shares = np.asarray(set_means, dtype=np.float64).ravel()
         self.unseen_shares_ = set_shares[unseen_columns]
-        relative_spreads = self.spreads_ / _binomial_spreads(self.shares_)
-        typical_spread = np.median(relative_spreads)
-        self.unseen_spreads_ = typical_spread * _binomial_spreads(self.unseen_shares_)
+        seen_spreads = _binomial_spreads(self.shares_)
+        relative_spread = np.median(self.spreads_ / seen_spreads)
+        true_spreads = _binomial_spreads(self.unseen_shares_)
+        self.unseen_spreads_ = relative_spread * true_spreads
         return self
 
     def _fit_seen(self, X: Features, seen_labels: sp.csr_matrix) -> None:
@@ -134,14 +141,16 @@ class RidgeRanker:
             block = X[rows]
             return standardise(block, mean, scale)
 
-        item_numbers = np.arange(X.shape[0])
+        n_items = X.shape[0]
+        item_numbers = np.arange(n_items)
         folds = item_numbers % _FOLDS
         ridge = Ridge(standardised, seen_labels, folds)
         coefficients, centre = ridge.coefficients()
         self.coefficients_ = coefficients
         self.centre_ = centre
         column_means = seen_labels.mean(axis=0)
-        self.shares_ = np.asarray(column_means, dtype=np.float64).ravel()
+        shares = np.asarray(column_means, dtype=np.float64)
+        self.shares_ = shares.ravel()
         sample = X[:_SAMPLE]
         sample_predictions = self._predict(sample)
         self.spreads_ = prediction_spreads(sample_predictions)
@@ -157,8 +166,8 @@ class RidgeRanker:
         """Return scores, (n, n_classes): how likely each label is, roughly."""
         seen_deviations = self._predict(X)
         standardised = seen_deviations / self.spreads_
-        unseen_standardised = (self.cooccurrence_ @ standardised.T).T
-        unseen_deviations = unseen_standardised * self.unseen_spreads_
+        means_by_label = self.cooccurrence_ @ standardised.T
+        unseen_deviations = means_by_label.T * self.unseen_spreads_
         n_items = X.shape[0]
         n_labels = len(self.classes_)
         is_unseen = ~self.seen_
@@ -172,7 +181,8 @@ def _binomial_spreads(shares: Matrix) -> Matrix:
     """Return the standard deviations of labels that are held with such probabilities, (n,)."""
     variances = shares * (1 - shares)
     variances = np.maximum(variances, _LEAST_VARIANCE)
-    return np.asarray(np.sqrt(variances))
+    spreads = np.sqrt(variances)
+    return np.asarray(spreads)
 
 
 def simple_rankers(n_features: int) -> dict[str, SimpleRanker]:

@@ -128,7 +128,8 @@ class TrainingSet:
         if self.features is not None:
             tables.append((self.features, 0))
         if self.pool is not None:
-            tables.append((self.pool, len(self.items)))
+            n_items = len(self.items)
+            tables.append((self.pool, n_items))
         return tables
 
     def rows(self) -> dict[str, int]:
@@ -243,7 +244,8 @@ class TrainingSet:
                 stacklevel=3,
             )
         for table, first_row in self.parts():
-            table_rows = range(first_row, first_row + table.shape[0])
+            n_rows = table.shape[0]
+            table_rows = range(first_row, first_row + n_rows)
             table_items: list[str] = []
             places: list[int] = []  # of these items in the table
             for item, row in row_by_item.items():
@@ -255,8 +257,9 @@ class TrainingSet:
                 block_places = np.array(places[block])
                 block_features = table[block_places]
                 vectors = item_vectors(space, block_features)
-                pairs = zip(table_items[block], vectors, strict=True)
-                feedback.log.append([], dict(pairs), feedback.space_digest)
+                block_items = table_items[block]
+                vector_by_item = dict(zip(block_items, vectors, strict=True))
+                feedback.log.append([], vector_by_item, feedback.space_digest)
         feedback, _ = feedback.refreshed()
         return feedback
 
@@ -438,9 +441,7 @@ def _pool_features(
         table = in_order(rows, columns, owner=owner)
     n_features = features.shape[1]
     pool = check_features(table, owner=owner, n_features=n_features)
-    is_pool_sparse = sp.issparse(pool)
-    if is_pool_sparse == sp.issparse(features):
-        return pool
-    if is_pool_sparse:
-        return np.asarray(pool.toarray())
-    return sp.csr_matrix(pool)
+    is_sparse = sp.issparse(features)
+    if sp.issparse(pool):
+        return pool if is_sparse else np.asarray(pool.toarray())
+    return sp.csr_matrix(pool) if is_sparse else pool

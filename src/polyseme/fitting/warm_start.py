@@ -73,7 +73,7 @@ class DocumentKeys(NamedTuple):
         n_documents = documents.shape[0]
         name_keys = np.zeros(n_documents, dtype=np.uint64)
         if not data.sets.numbered:
-            set_names = [_name_or_none(name) for name in data.sets.ids]
+            set_names = list(map(_name_or_none, data.sets.ids))
             n_sets = len(set_names)
             name_keys[:n_sets] = _digests(set_names)
 
@@ -153,8 +153,10 @@ class DocumentKeys(NamedTuple):
             return 1.0
         is_item = self.items != 0
         has_name = self.names != 0
-        has_same_features = np.isin(former.items, self.items[is_item])
-        has_same_name = np.isin(former.names, self.names[has_name])
+        item_keys = self.items[is_item]
+        name_keys = self.names[has_name]
+        has_same_features = np.isin(former.items, item_keys)
+        has_same_name = np.isin(former.names, name_keys)
         is_present = has_same_features | has_same_name
         former_items_present = is_present[had_item]
         return float(former_items_present.mean())
@@ -216,7 +218,9 @@ def _row_contents(features: Features) -> Iterator[bytes]:
         columns = nonzero.astype(np.int32)
         values = dense_row[columns]
         single_values = values.astype(np.float32)
-        yield columns.tobytes() + single_values.tobytes()
+        content = columns.tobytes()
+        content += single_values.tobytes()
+        yield content
 
 
 def _folds_of_keys(keys: Keys, former_keys: Keys, folds: IntArray) -> IntArray:
@@ -323,7 +327,9 @@ def check_sizes(former: ConceptSpace, plan: SpacePlan, X: Features | None) -> No
                 f"its plan has {old_size} as `{name}`, and this fit asks for {new_size}"
             )
     n_former = len(former.mean_)
-    n_features = 0 if X is None else X.shape[1]
+    n_features = 0
+    if X is not None:
+        n_features = X.shape[1]
     if n_features != n_former:
         raise ColdStartError(f"it takes {n_former} features, and these are {n_features}")
     if X is None:
