@@ -225,7 +225,7 @@ class FittedTagger(Estimator):
         self._check_featured()
         owner = type(self).__name__
         if isinstance(X, EncodedItems):
-            if X.space != self.space_.digest_:
+            if X.space_digest != self.space_.digest_:
                 raise InputError("These items were coded in another space; `encode` them again.")
             return X
         from polyseme.io.join import without_ids

@@ -750,7 +750,7 @@ class ZeroShotTagger(
         if x is not None and not isinstance(x, EncodedItems):
             x = as_row(x) if self.features_ is None else self.features_.single(x)
         items, tag_matrix = self._check_query(x, None if tags is None else [tags])
-        features = items.table() if isinstance(items, EncodedItems) else items
+        features = items.float64_features() if isinstance(items, EncodedItems) else items
         n = n_rows(features, tag_matrix)
         if n != 1:
             raise InputError(f"`explain` takes one item; got {n}.")
