@@ -42,7 +42,7 @@ def serve(
     address: str | None = None,
     workers: int | None = None,
 ) -> None:
-    """Serve models by REST, and the studio for the browser.
+    """Serve models by REST, and the studio in the browser.
 
     A missing model is learned from the items, such as pictures with keywords.
     """
@@ -255,6 +255,7 @@ def token(tokens: Path, name: str, scope: Literal["read", "review", "admin"] = "
 
     secret = new_token(tokens, name, scope)
     say(
-        f"'{name}' may {scope}; send the token as `Authorization: Bearer TOKEN`. It is not shown again:"
+        f"'{name}' may {scope}; send the token as `Authorization: Bearer TOKEN`. It is not shown "
+        "again:"
     )
     typer.echo(secret)
