@@ -16,7 +16,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -123,7 +123,7 @@ def warm_start(
     """
     documents = data.tables.documents
     n_items = 0 if data.features is None else len(data.items)
-    former_names = getattr(former, "feature_names_in_", None)
+    former_names: Any = getattr(former, "feature_names_in_", None)
     have_names = former_names is not None and data.columns is not None
     if have_names and tuple(former_names) != data.columns:
         raise ColdStartError("features have other names, or another order")

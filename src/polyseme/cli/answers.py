@@ -91,8 +91,8 @@ def learn(
         has_other_options = bool(yes or no or features or reviewer)
         if has_other_options or bool(words) == (undo_last is not None):
             refuse(
-                "`--undo` takes numbers of answers, and `--undo-last` how many; no other option goes "
-                "with them."
+                "`--undo` takes numbers of answers, and `--undo-last` how many; no other option "
+                "goes with them."
             )
         _undo(model, words, undo_last)
         return

@@ -138,8 +138,9 @@ def _declare(
         elif is_flag or option_name:
             names = (long_name,)
         declaration = typer.Option(*names, **settings)
-    annotation = Annotated[parameter.annotation, declaration]
-    return parameter.replace(annotation=annotation, kind=parameter.KEYWORD_ONLY)
+    return parameter.replace(
+        annotation=Annotated[parameter.annotation, declaration], kind=parameter.KEYWORD_ONLY
+    )
 
 
 # Types of parameters that commands of other packages take as well.

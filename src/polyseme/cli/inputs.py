@@ -139,8 +139,8 @@ def read_items(
                 "names their tags; leave it out to learn from them"
             )
         rows, document_rows = _join(extraction.ids, split_corpus, reader, sources, files=True)
-        X = extraction[rows.tolist()]
-        return Items(X, split_corpus.select(document_rows), split_corpus)
+        joined_files = extraction[rows.tolist()]
+        return Items(joined_files, split_corpus.select(document_rows), split_corpus)
 
     # Without ids row joins row, so that the split is taken only after the join.
     table = read_features_of(features, reader.feature_options)

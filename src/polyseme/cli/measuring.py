@@ -107,19 +107,19 @@ def validate(
     pool = None
     if unlabelled is not None:
         pool = read_pool(unlabelled, items.X, extractor, reader)
-    features, pool_features = _feature_matrices(items.X, pool, extractor, seed)
+    feature_matrix, pool_matrix = _feature_matrices(items.X, pool, extractor, seed)
 
     tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
     with working(f"fitting to what is left, {draws} times", verbose=True):
         validations = validate_collection(
             tagger,
-            features,
+            feature_matrix,
             items.documents,
             teaching_sets or items.documents,
             draws,
             seed,
             n_examples=_EXAMPLES,
-            pool=pool_features,
+            pool=pool_matrix,
             label_sets_only=label_sets_only,
         )
     if not validations:
@@ -130,7 +130,7 @@ def validate(
         )
     # With a pool the last validation is of the tagger that learned from it.
     validation = validations[0]
-    if pool_features is not None:
+    if pool_matrix is not None:
         pool_gain = validations[-1].gain_over(validation)
         validation = replace(validation, pool_gain=pool_gain)
 
