@@ -172,7 +172,7 @@ class LabelChanges(FittedTagger):
         """
         column = self._column(label)
         if not isinstance(name, str):
-            raise InputError(f"A label is renamed to one text; got {shown(name)}.")
+            raise InputError(f"The new name of a label must be one text; got {shown(name)}.")
         old_name = self._scorer.labels[column]
         (new_name,) = self._names(name)
         own_key = self._key(old_name)

@@ -677,9 +677,11 @@ def regression_error(
 
 def _mean_squared_distance(points: Values) -> float:
     """Return the mean over all pairs, own pairs included: twice the variance about the mean."""
-    centred = points - points.mean(axis=0)
+    mean = points.mean(axis=0)
+    centred = points - mean
     sum_of_squares = np.einsum("ij,ij->", centred, centred)
-    return float(2.0 * sum_of_squares / len(points))
+    variance = sum_of_squares / len(points)
+    return float(2.0 * variance)
 
 
 def _check_scores(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:

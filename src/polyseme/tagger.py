@@ -573,7 +573,7 @@ class ZeroShotTagger(
         ----------
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
         y : as for `fit`
-            The true labels of each item. Labels that it cannot rank are passed over.
+            The true labels of each item. Labels that the tagger does not know are left out.
         sample_weight : None
             scikit-learn passes it on; weights are not taken.
         """
@@ -582,15 +582,16 @@ class ZeroShotTagger(
         from polyseme.metrics import example_map, true_labels
 
         scores = self.predict_proba(X)
-        return example_map(true_labels(self, X, y), scores)
+        truth = true_labels(self, X, y)
+        return example_map(truth, scores)
 
     def thresholds(self, precision: float) -> Matrix:
-        """Return how likely labels must be for a share of those that are given to be true.
+        """Return the least probability at which `predict` suggests each label, for a precision.
 
         Parameters
         ----------
         precision : float
-            The share, between 0.01 and 0.99.
+            The share of suggested labels that should be true, between 0.01 and 0.99.
 
         Returns
         -------
@@ -641,7 +642,7 @@ class ZeroShotTagger(
         threshold : float
             How likely a label must be.
         precision : float, optional
-            The share of given labels that should be true, in place of `threshold`; see
+            The share of suggested labels that should be true, in place of `threshold`; see
             `thresholds`.
         tags : iterable of collections of str, optional
             Labels that each item is known to have; see `predict_proba`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,8 +78,8 @@ def rank(
         raise typer.BadParameter("--tags and --form do not go with --out; see --out-form.")
     if is_extraction(features):
         refuse(
-            "`--out` is for .npy and .parquet shards; what `polyseme extract` wrote is ranked "
-            "without it."
+            "`--out` is for .npy and .parquet shards; leave it out to rank what `polyseme extract` "
+            "wrote."
         )
     _, ignored_files = find_shards(features, reader.feature_options)
     if ignored_files:
@@ -129,7 +129,6 @@ def add(
     """Add tag sets to a model, or tags by name or by items. Nothing is trained."""
     from polyseme.base.validation import first_few
     from polyseme.cli.inputs import TableReader, items_to_learn
-    from polyseme.documents.corpus import normalize_label
     from polyseme.feedback.verdict_log import Verdict
     from polyseme.storage.model_file import check_destination
 
@@ -163,14 +162,8 @@ def add(
         document_ids = tagger.add_documents(corpus)
         additions.append(counted(len(document_ids), "document"))
     if vectors is not None:
-        word_vectors = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
-        named_labels = tagger.add_labels(labels, word_vectors)
-        named_keys = set(map(normalize_label, named_labels))
-        known_labels = [name for name in labels if normalize_label(name) not in named_keys]
-        if known_labels:
-            say(f"known already, so nothing is added by name: {first_few(known_labels)}")
-        n_named = counted(len(named_labels), "label")
-        additions.append(f"{n_named} by name")
+        n_named = _add_names(tagger, labels, vectors)
+        additions.append(f"{counted(n_named, 'label')} by name")
     tagger.save(destination)
     if given_items:
         # The verdicts belong into the log of the model that was just written.
@@ -184,6 +177,21 @@ def add(
     listed = first_few(new_labels) if new_labels else "none"
     say(f"added {' and '.join(additions)}; new labels: {listed}")
     typer.echo(str(destination))
+
+
+def _add_names(tagger: Any, labels: Sequence[str], vectors: Path) -> int:
+    """Add labels by the word vectors in a file; return how many are new, and print the others."""
+    from polyseme.base.validation import first_few
+    from polyseme.documents.corpus import normalize_label
+
+    used_labels = [*tagger.classes_, *labels]
+    word_vectors = polyseme.WordVectors.read(vectors, labels=used_labels)
+    new_labels = tagger.add_labels(labels, word_vectors)
+    new_keys = set(map(normalize_label, new_labels))
+    known_labels = [label for label in labels if normalize_label(label) not in new_keys]
+    if known_labels:
+        say(f"known already, so nothing is added by name: {first_few(known_labels)}")
+    return len(new_labels)
 
 
 @command(LEARNING)

@@ -171,7 +171,9 @@ def _label_table(validation: Validation) -> str:
 
     rows = []
     for label, (seen, unseen) in sorted(validation.labels.items(), key=sort_key):
-        rows.append((escape(label), _bar(seen, "s"), _bar(unseen, "u")))
+        seen_bar = _bar(seen, "s")
+        unseen_bar = _bar(unseen, "u")
+        rows.append((escape(label), seen_bar, unseen_bar))
     return _table(("tag", "seen", "made unseen"), rows)
 
 
