@@ -80,9 +80,9 @@ class ZeroShotTagger(
 ):
     """Rank every label for an item: seen, unseen and oov.
 
-    Documents and items are coded in one `ConceptSpace`, and every label is read from a code. Tags
-    that an item has or probably has are part of its code, so that labels which no training item
-    carries are found by the tags they go with.
+    Documents and items are encoded in one `ConceptSpace`, and every label is scored from a code.
+    Tags that an item has or probably has are part of its code, so that labels which no training
+    item carries are found by the tags they go with.
 
     Parameters
     ----------
@@ -94,19 +94,19 @@ class ZeroShotTagger(
     normalize_labels : bool
         Whether labels that differ only in case or white space are one.
     checkpoint : str, Path or None
-        A folder for the state of the training; a fit that was interrupted goes on from there. With
-        a whole number as `random_state` the small spaces of `n_validations` have folders of their
+        A folder for the state of the training; an interrupted fit is resumed from there. With a
+        whole number as `random_state` the small spaces of `n_validations` have folders of their
         own beside it (`NAME.draw-0` and so on).
     device : str, optional
         Where the space is trained, as torch names it ("cpu", "cuda"); by default a GPU where there
         is one. Trained models are used on the processor.
     vocabulary : Vocabulary, str, Path or None
-        Labels never to be suggested, other names of labels and what implies what, or the TOML file
-        that says so.
+        Labels never to be suggested, other names of labels, and which labels imply which; or a
+        TOML file with these.
     n_validations : int
         How often `fit` holds out some of its items and makes some of their labels unseen, to
-        measure what can be promised of both; see `validation_`. Every time a small space is
-        trained; 0 leaves it out, and no precision can be asked of unseen labels then.
+        measure how well both kinds are ranked; see `validation_`. Each time it trains a small
+        space. With 0 nothing is measured, and `predict` can promise no precision of unseen labels.
     verbose : bool
         Whether progress is shown on standard error.
     random_state : int, numpy Generator or None
@@ -127,10 +127,10 @@ class ZeroShotTagger(
     named_ : NamedLabels or None
         See `add_labels`.
     validation_ : Validation or None
-        How well seen and unseen labels did on training items that were held out, by smaller
-        spaces; None without features, and where there are too few items or labels.
+        How well smaller spaces ranked seen and unseen labels for training items that were held
+        out; None without features, and where there are too few items or labels.
     name_share_ : float
-        The share that `label_vectors` have in reading unseen labels; 0 where they did not help.
+        The share of `label_vectors` in the readouts of unseen labels; 0 where they did not help.
     seen_ : frozenset of str
         The labels of the label sets that training items carry.
     dropped_ : tuple of str
@@ -138,18 +138,18 @@ class ZeroShotTagger(
     n_features_in_ : int
         Columns of X, or of what the feature extractor makes of it; 0 without features.
     feature_names_in_ : array of str, shape (n_features_in_,)
-        Names of the columns, where X was a frame that has them. Frames are put in this order from
-        then on, and refused where columns are missing or unknown.
+        Names of the columns, if X was a frame that has them. Later frames are put in this order,
+        and refused if columns are missing or unknown.
     normalize_labels_ : bool
     vocabulary_ : Vocabulary
         Changed by `block`, `rename` and `merge`.
     measured_on_ : (int, int)
         How many items and labels there were when `validation_` was measured; a warm start keeps it.
     pooled_ : bool
-        Whether items without tags were learned from; see `validation_` for what they bring.
+        Whether the fit learned from items without tags; `validation_` has their gain.
     verdicts_ : VerdictLog
         What people said about its tags: in the folder of a tagger that was loaded or saved, else in
-        memory. A further `fit` keeps it.
+        memory. Another `fit` keeps it.
     """
 
     components: ClassVar[dict[str, type[Estimator]]] = {"space": ConceptSpace}
@@ -212,44 +212,44 @@ class ZeroShotTagger(
             The labels of each item; what comes in comes out of `predict`. To make a label unseen,
             leave out the items that carry it and name it in `label_sets` only.
         label_sets : the same forms, optional
-            Further tag sets, without items, that teach what labels mean; those of `y` do so too.
+            More tag sets, without items, that teach what labels mean, as those of `y` do.
         label_vectors : WordVectors, or mapping of str to sequence of float, optional
-            Vectors of labels, or of their words, from any text model. They join in reading unseen
-            labels by the share that does best on labels made unseen, which may be none: see
-            `name_share_`. They are not kept.
+            Vectors of labels, or of their words, from any text model. The readouts of unseen labels
+            use them with the share that does best on labels made unseen, which may be 0: see
+            `name_share_`. The vectors are not kept.
         trainer : callable, optional
-            Who trains the space; by default this process. `polyseme.batch.RayTraining(workers=2)`
-            has it trained by a Ray cluster, with the same outcome.
+            Trains the space; by default this process does. `polyseme.batch.RayTraining(workers=2)`
+            trains it on a Ray cluster, with the same outcome.
         unlabelled : as X, optional
-            Items without tags, the pool. They are learned from where labels that are made unseen
-            say that this helps: see `pooled_`. Their probable tags are brought to the frequency
-            that documents have, so that they should be such items as will be ranked.
+            Items without tags, the pool. The fit learns from them if that improves the ranking of
+            labels made unseen: see `pooled_`. Their probable tags are brought to the frequency
+            that documents have, so they should be such items as will be ranked.
         verdicts : VerdictLog, its path, or iterable of Verdict, optional
-            What people said of single labels of these items, by their ids, files or row numbers;
-            where there is a pool without ids, numbers are those of its rows. By default what the
-            tagger has been told so far, but for rows that are other items now.
+            What people said of single labels of these items, by their ids, files or row numbers; if
+            there is a pool without ids, numbers are those of its rows. By default the tagger's own
+            verdicts so far, except those on row numbers that are other items now.
         label_sets_only : bool
-            Whether `label_sets` alone teach what labels mean, as where they come from another
-            source, which uses tags otherwise. Tags of items that they lack are "oov" then.
+            Whether `label_sets` alone teach what labels mean, for example because they come from
+            another source, which uses tags differently. Tags that only items carry are "oov" then.
         warm_start_from : ZeroShotTagger, optional
-            A fitted tagger, it may be this one, whose members are gone on from, in a tenth of the
-            steps: give all items, old and new. Labels are matched by name, features are
-            standardised as they were, and a feature extractor with the same parameters stays as it
-            was learned. Its verdicts are learned from where none are given.
+            A fitted tagger, perhaps this one. Training goes on from its members, in a tenth of the
+            steps; give all items, old and new. Labels are matched by name, features are
+            standardised as they were, and a feature extractor with the same parameters is not
+            fitted again. Without `verdicts`, the fit learns from those of the former tagger.
         progress : callable, optional
-            Takes rounds of the training that are done, and rounds in all.
+            Takes the number of rounds of training that are done, and of all rounds.
 
         Notes
         -----
         A warm start keeps every known document in its fold, so that probable tags and calibration
-        still rest on members that never saw an item: items are found again by their features, else
+        still rest on members that never saw an item. Items are found again by their features, else
         by their names or files, and label sets by names or labels. Rows without names whose
-        features have changed count as new. What `validation_` says, the share of names and whether
-        the pool is learned from are the former fit's, until items or labels are a tenth more or
-        fewer than when that was measured; then it is measured anew, which takes longer than the
-        fit. Where the former tagger does not fit (other features, another plan, most labels or
-        items not known, documents of one group in several folds), a warning says why and the fit
-        starts from nothing.
+        features have changed count as new. `validation_`, `name_share_` and `pooled_` are taken
+        from the former fit, unless the number of items or labels has changed by more than a tenth
+        since they were measured; then they are measured anew, which takes longer than the fit.
+        Where the former tagger cannot be used (other features, another plan, most labels or items
+        not known, documents of one group in several folds), a warning says why and the fit starts
+        from nothing.
         """
         from polyseme import fit_stages
         from polyseme.documents.word_vectors import as_word_vectors
@@ -470,11 +470,11 @@ class ZeroShotTagger(
     def encode(
         self, X: object, ids: Sequence[str] | None = None, most_bytes: int = 2**30
     ) -> EncodedItems:
-        """Encode items once, to ask about them again and again.
+        """Encode items once, to rank them or ask about them again and again.
 
-        The result stands for X in every method that asks about items, as long as the space is the
-        same: also when documents and labels come and go and verdicts are given. Logits are cached
-        as well, so that a verdict on one label costs no more than that label.
+        The result can take the place of X in every method that asks about items, until the tagger
+        is fitted again: also after documents, labels and verdicts have come or gone. Logits are
+        cached as well, so that after a verdict on one label only that label is scored again.
 
         Parameters
         ----------
@@ -482,9 +482,8 @@ class ZeroShotTagger(
         ids : sequence of str, optional
             Names of the items, by which verdicts know them; by default those that X has.
         most_bytes : int
-            What may be cached in memory beside X. Where codes are too large, they are computed
-            again whenever documents or labels come or go; where logits are as well, whenever items
-            are asked about.
+            The most memory for caches beside X. If codes do not fit, they are computed again
+            whenever documents or labels come or go; if logits do not fit, at every query.
 
         Returns
         -------
@@ -647,7 +646,7 @@ class ZeroShotTagger(
         tags : iterable of collections of str, optional
             Labels that each item is known to have; see `predict_proba`.
         kinds : collection of {"seen", "unseen", "oov"}, optional
-            Give only labels of these kinds, and those in `tags`.
+            Suggest only labels of these kinds, and those in `tags`.
 
         Returns
         -------
@@ -758,9 +757,7 @@ class ZeroShotTagger(
         self._scorer.check_learned(given_columns)
         # `tag_columns` has warned of unknown tags; without them `rank` does not warn again.
         known_tags = [labels[column] for column in given_columns]
-        label_rows, score_rows = self.rank(None, n_classes, [known_tags])
-        ranked_labels = label_rows[0]
-        ranked_scores = score_rows[0]
+        (ranked_labels,), (ranked_scores,) = self.rank(None, n_classes, [known_tags])
         is_new = ~np.isin(ranked_labels, known_tags)
         n_suggested = min(k, n_classes - len(known_tags))
         new_ranks = np.flatnonzero(is_new)
