@@ -211,7 +211,7 @@ def is_seeded(tagger: ZeroShotTagger) -> bool:
 def warn_of_cost(tagger: ZeroShotTagger, space: ConceptSpace, data: TrainingSet) -> None:
     """Warn before a fit that will take long or much memory on the processor."""
     if space.device != "cpu" and check_device(space.device, owner="fit") != "cpu":
-        return  # the forecast was fitted to times of processors
+        return  # the forecast is of processors
     n_documents, n_labels = data.tables.documents.shape
     n_items = 0 if data.features is None else len(data.items)
     n_rows = n_items + data.n_pool

@@ -258,7 +258,7 @@ class FittedTagger(Estimator):
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
         """Check labels that users name, and return them tidied as those of documents are.
 
-        White space around them goes, each is there once, and they are sorted.
+        Each is there once, without needless white space, in the order of their keys.
         """
         check_fitted(self, "store_")
         names = as_names(labels, "labels")

@@ -35,6 +35,7 @@ class LabelChanges(FittedTagger):
         Parameters
         ----------
         documents : LabelCorpus, iterable of label collections, indicator frame, or path
+            Those without any label that the space has learned are left out, with a warning.
 
         Returns
         -------
@@ -156,10 +157,12 @@ class LabelChanges(FittedTagger):
         undo : bool
             Whether they may be suggested from now on.
         """
-        names = self._names(labels)
-        columns = [self._column(name) for name in names]
-        known_labels = [self._scorer.labels[column] for column in columns]
-        vocabulary = self.vocabulary_.with_blocked(known_labels, undo=undo)
+        own_names = []
+        for name in self._names(labels):
+            column = self._column(name)
+            own_name = self._scorer.labels[column]
+            own_names.append(own_name)
+        vocabulary = self.vocabulary_.with_blocked(own_names, undo=undo)
         return self._update(vocabulary_=vocabulary)
 
     def rename(self, label: str, name: str) -> Self:

@@ -333,7 +333,8 @@ class _SortedRows:
         """Return the rank of the last relevant entry, after the entries tied with it."""
         relevant_ranks = np.where(self.relevant, self.tie_ends, 0)
         last_ranks = relevant_ranks.max(axis=1)
-        return np.where(last_ranks > 0, last_ranks, np.nan)
+        has_relevant = last_ranks > 0
+        return np.where(has_relevant, last_ranks, np.nan)
 
     def area(self) -> Values:
         """Return the share of (relevant, irrelevant) pairs in the right order; ties are half."""
