@@ -34,7 +34,8 @@ from polyseme.base.validation import (
     check_path,
     draw_seed,
 )
-from polyseme.documents.word_vectors import WordVectors, name_likeness
+from polyseme.documents.label_names import encode_names, is_comparable
+from polyseme.documents.word_vectors import WordVectors, as_word_vectors, name_likeness
 from polyseme.feedback.verdict_log import Verdict, VerdictLog
 from polyseme.fitting.cost import cost_of_fit, warn_about_cost
 from polyseme.fitting.holdout_validation import MOST_TRAINED, Validation, validate
@@ -47,6 +48,7 @@ from polyseme.fitting.warm_start import (
     extractor_parameters,
     placed_groups,
 )
+from polyseme.scoring.name_evidence import NameEvidence
 from polyseme.space.concept_space import ConceptSpace
 from polyseme.space.space_fit import Trainer, WarmStart
 from polyseme.space.training import VALIDATION_STEPS
@@ -276,13 +278,53 @@ def train(
         )
 
 
+# ---------------------------------------------------------------------- names
+
+
+def read_label_names(
+    label_names: object, data: TrainingSet, *, has_columns: bool
+) -> tuple[WordVectors | None, NameEvidence | None]:
+    """Return names of labels as word vectors, or as evidence where they are comparable with items.
+
+    An extractor that can encode names does so where no others are given. See `label_names` of
+    `ZeroShotTagger.fit`; `has_columns` is whether labels were given as columns, whose order the
+    rows of an array follow.
+    """
+    if label_names is None and hasattr(data.extractor, "encode_names"):
+        label_names = data.extractor
+    if label_names is None:
+        return None, None
+    ordered_labels = data.corpus.labels if has_columns else None
+    names = encode_names(label_names, data.labels, ordered_labels)
+    if data.features is not None and is_comparable(names, data.n_features):
+        return None, NameEvidence.fit(data.features, names.labels, names.vectors)
+    if isinstance(label_names, (WordVectors, Mapping)):
+        return as_word_vectors(label_names), None
+    return names.as_words(), None
+
+
+def weighted_names(
+    names: NameEvidence | None, validation: Validation | None
+) -> NameEvidence | None:
+    """Return names with the weights that held-out items gave them; None where they do not help."""
+    if names is None or validation is None or validation.name_weights is None:
+        return None
+    if not validation.name_weights.are_used:
+        return None
+    return names.with_weights(validation.name_weights)
+
+
 # ---------------------------------------------------------------------- validation
 
 
-def measured_before(former: ZeroShotTagger, data: TrainingSet) -> Measured | None:
+def measured_before(
+    former: ZeroShotTagger, data: TrainingSet, names: NameEvidence | None
+) -> Measured | None:
     """Return what a former fit measured; None where nothing was, or the data has changed much."""
     if former.validation_ is None:
         return None
+    if names is not None and former.validation_.name_weights is None:
+        return None  # names are new
     n_former_items, n_former_labels = former.measured_on_
     item_change = abs(len(data.items) - n_former_items)
     label_change = abs(len(data.labels) - n_former_labels)
@@ -300,6 +342,7 @@ def measure(
     data: TrainingSet,
     template: ConceptSpace,
     words: WordVectors | None,
+    names: NameEvidence | None,
     generator: np.random.Generator,
     checkpoint: str | Path | None,
     *,
@@ -316,6 +359,8 @@ def measure(
         Small spaces have its parameters, but fewer steps, 2 folds and a member for each.
     words : WordVectors or None
         Where there are some, each of `NAME_SHARES` is tried.
+    names : NameEvidence or None
+        Where there is some, by how much names count is learned.
     generator : numpy Generator
         Draws the seeds of the small taggers and of what is held out.
     checkpoint : str, Path or None
@@ -356,6 +401,7 @@ def measure(
             pool=data.pool,
             checkpoint=checkpoint,
             label_sets_only=label_sets_only,
+            names=names,
         )
     if not validations:
         return unmeasured

@@ -12,7 +12,7 @@ which it *resolves*.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -33,6 +33,7 @@ from polyseme.documents.corpus import LabelCorpus, normalize_label
 from polyseme.documents.tags import label_kinds
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.scoring.encoded import EncodedItems
+from polyseme.scoring.name_evidence import NameEvidence, NameReadout
 from polyseme.scoring.scorer import Items, LabelScorer, NamedLabels
 from polyseme.space.concept_space import ConceptSpace
 
@@ -81,6 +82,7 @@ class FittedTagger(Estimator):
     seen_: frozenset[str]
     dropped_: tuple[str, ...]
     name_share_: float
+    names_: NameEvidence | None
     pooled_: bool
     measured_on_: tuple[int, int]
     normalize_labels_: bool
@@ -143,11 +145,15 @@ class FittedTagger(Estimator):
             no_likeness = np.zeros((0, self.space_.n_seen_))
             named = NamedLabels((), no_likeness)
         known_keys = {self._key(label) for label in self.store_.labels}
-        have_vectors = np.asarray(named.likeness.any(axis=1))
+        keys_by_evidence: set[str] = set()
+        if self.names_ is not None:
+            keys_by_evidence = {self._key(label) for label in self.names_.labels}
+        is_like_seen = np.asarray(named.likeness.any(axis=1))
         rows = []
         for row, label in enumerate(named.labels):
-            is_known = self._key(label) in known_keys
-            if have_vectors[row] and not is_known:
+            key = self._key(label)
+            has_vector = is_like_seen[row] or key in keys_by_evidence
+            if has_vector and key not in known_keys:
                 rows.append(row)
         labels_with_vectors = [named.labels[row] for row in rows]
         known_keys |= {self._key(label) for label in labels_with_vectors}
@@ -196,7 +202,16 @@ class FittedTagger(Estimator):
             in_use=in_use,
             implications=self.vocabulary_.implied_columns(labels),
             class_columns=self._class_columns,
+            names=self._name_readout(labels),
         )
+
+    def _name_readout(self, labels: Sequence[str]) -> NameReadout | None:
+        """Return what the names of labels, one for each column, add to their logits."""
+        if self.names_ is None:
+            return None
+        is_seen = np.zeros(len(labels), dtype=bool)
+        is_seen[self.space_.seen_columns] = True
+        return self.names_.readout(labels, is_seen, self._key)
 
     def _set_classes(self, labels: tuple[str, ...], kinds: NDArray[np.str_]) -> None:
         """Order labels as classes: those of the indicator matrix that y was in `fit` come first.

@@ -8,22 +8,20 @@ tagger stays as it was. `store_` has the known documents, `named_` labels that n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from polyseme.base.text import shown
 from polyseme.base.validation import InputError, check_fitted, warn_dropped
 from polyseme.documents.corpus import Documents, as_corpus
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.fitted_tagger import FittedTagger
+from polyseme.scoring.name_evidence import NameEvidence
 from polyseme.scoring.scorer import NamedLabels
-
-if TYPE_CHECKING:
-    from polyseme.documents.word_vectors import WordVectors
 
 
 class LabelChanges(FittedTagger):
@@ -72,44 +70,75 @@ class LabelChanges(FittedTagger):
         remaining_fitted_ids = remaining_ids.intersection(fitted_ids)
         return self._update(store_=store, n_fitted_=len(remaining_fitted_ids))
 
-    def add_labels(
-        self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]
-    ) -> tuple[str, ...]:
+    def add_labels(self, labels: Collection[str], vectors: object = None) -> tuple[str, ...]:
         """Add labels that no document holds, read by the vectors of their names.
 
-        Names are weak evidence: as soon as documents hold the label, these alone count. Labels that
-        are known already are passed over.
+        Where names are evidence (`names_`), how like an item and a name are counts as it does for
+        unseen labels. Other vectors read a label as the seen labels that it is like by name, which
+        is weak: as soon as documents hold the label, these alone count. Labels that are known
+        already are passed over.
 
         Parameters
         ----------
         labels : collection of str
-        vectors : WordVectors, or mapping of str to sequence of float
-            Vectors of words; every label must have a word among them. They are not kept.
+        vectors : WordVectors, mapping of str to sequence of float, callable or encoder, optional
+            Vectors of labels or of their words, or what encodes them; see `label_names` of `fit`.
+            By default the feature extractor encodes them, where it can. They are not kept, but for
+            those of names that are evidence.
 
         Returns
         -------
         tuple of str
             The labels taken in, of the kind "oov".
         """
-        from polyseme.documents.word_vectors import as_word_vectors, name_likeness
-
         check_fitted(self, "store_")
-        word_vectors = as_word_vectors(vectors)
+        if vectors is None:
+            vectors = self._name_encoder()
         names = self._names(labels)
         new_labels = tuple(name for name in names if self._key(name) not in self._column_by_key)
         if not new_labels:
             return ()
-        known_labels = self._scorer.labels
-        seen_labels = [known_labels[column] for column in self.space_.seen_columns]
-        likeness = name_likeness(new_labels, seen_labels, word_vectors)
+        evidence = self._evidence_with(new_labels, vectors)
+        if evidence is None:
+            likeness = self._likeness_to_seen(new_labels, vectors)
+        else:
+            likeness = np.zeros((len(new_labels), self.space_.n_seen_))
         named_labels = new_labels
         if self.named_ is not None:
             named_labels = self.named_.labels + new_labels
             likeness = np.concatenate([self.named_.likeness, likeness])
         named = NamedLabels(named_labels, likeness)
-        self._update(named_=named)
+        self._update(named_=named, names_=self.names_ if evidence is None else evidence)
         # A name that is like no seen label's has no weights, and `_update` has left it out.
         return tuple(label for label in new_labels if self._key(label) in self._column_by_key)
+
+    def _name_encoder(self) -> object:
+        """Return the feature extractor where it encodes names; raise where it does not."""
+        if hasattr(self.features_, "encode_names"):
+            return self.features_
+        raise InputError("Give `vectors` of the names: this tagger cannot encode them itself.")
+
+    def _evidence_with(self, labels: tuple[str, ...], vectors: object) -> NameEvidence | None:
+        """Return the evidence of names with new labels; None where their names are none."""
+        from polyseme.documents.label_names import encode_names, is_comparable
+
+        if self.names_ is None:
+            return None
+        names = encode_names(vectors, labels)
+        if not is_comparable(names, self.n_features_in_):
+            return None
+        names.check_known()
+        return self.names_.with_labels(labels, names.vectors)
+
+    def _likeness_to_seen(self, labels: tuple[str, ...], vectors: object) -> NDArray[np.float64]:
+        """Return how like seen labels new ones are by their names, (n_labels, n_seen)."""
+        from polyseme.documents.label_names import name_words
+        from polyseme.documents.word_vectors import name_likeness
+
+        known_labels = self._scorer.labels
+        seen_labels = [known_labels[column] for column in self.space_.seen_columns]
+        words = name_words(vectors, [*labels, *seen_labels])
+        return name_likeness(labels, seen_labels, words)
 
     def remove_labels(self, labels: Collection[str]) -> Self:
         """Remove labels for good: they are taken out of all known documents.
@@ -229,6 +258,7 @@ class LabelChanges(FittedTagger):
             store_=store,
             named_=named,
             vocabulary_=vocabulary,
+            names_=None if self.names_ is None else self.names_.renamed(old_name, new_name),
             seen_=frozenset(map(renamed, self.seen_)),
             validation_=validation,
             indicator_=indicator,

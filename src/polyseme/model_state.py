@@ -24,6 +24,7 @@ from polyseme.feedback.verdict_log import VerdictLog
 from polyseme.fitting.holdout_validation import Validation
 from polyseme.fitting.warm_start import DocumentKeys
 from polyseme.scoring.known_documents import KnownDocuments
+from polyseme.scoring.name_evidence import NameEvidence
 from polyseme.scoring.scorer import NamedLabels
 from polyseme.space.concept_space import ConceptSpace
 from polyseme.storage.array_checks import (
@@ -50,6 +51,8 @@ from polyseme.tagger import ZeroShotTagger
 def tagger_state(tagger: ZeroShotTagger) -> State:
     """Return a fitted tagger as JSON values and arrays, which may share memory with it."""
     states = {"space": tagger.space_.get_state(), "store": tagger.store_.get_state()}
+    if tagger.names_ is not None:
+        states["names"] = tagger.names_.get_state()
     if tagger.features_ is not None:
         states["features"] = tagger.features_.get_state()
     config, arrays = joined(states)
@@ -89,7 +92,7 @@ def tagger_from_state(
     """
     _CONFIG_FIELDS.check(config)
     array_names = ("likeness", "named", *_KEY_ARRAYS)
-    check_parts(arrays, config, ("space", "store", "features"), array_names)
+    check_parts(arrays, config, ("space", "store", "names", "features"), array_names)
     tagger = ZeroShotTagger(normalize_labels=config["normalize_labels"])
     with part("space"):
         space_arrays = within(arrays, "space")
@@ -103,6 +106,12 @@ def tagger_from_state(
 
         extractor = extractor_of(config, arrays)
     _check_parts_fit(config, arrays, space, store)
+    names = None
+    if "names" in config:
+        with part("names"):
+            name_arrays = within(arrays, "names")
+            n_features = config["n_features_in"]
+            names = NameEvidence.from_state(config["names"], name_arrays, n_features)
     validation = None
     if config["validation"] is not None:
         with part("validation"):
@@ -140,7 +149,7 @@ def tagger_from_state(
     tagger.document_keys_ = DocumentKeys(**keys)
     feedback = Feedback(VerdictLog(), space.digest_)
     tagger._corrections = Corrections(feedback)
-    return tagger._update(store_=store, named_=named)
+    return tagger._update(store_=store, named_=named, names_=names)
 
 
 # The JSON values of a tagger; what is `Anything` here is checked by the part that it belongs to.
@@ -148,6 +157,7 @@ _CONFIG_FIELDS = Fields(
     {
         "space": Table(Anything()),
         "store": Table(Anything()),
+        "names": Table(Anything()),
         "features": Table(Anything()),
         "method": Choice(("space",)),
         "media": Maybe(Text()),
@@ -166,7 +176,7 @@ _CONFIG_FIELDS = Fields(
         "pooled": Flag(),
         "measured_on": Several(Whole(1), 2),
     },
-    optional=("features",),
+    optional=("names", "features"),
 )
 # The fields of `DocumentKeys`, one key for each document that has a fold.
 _KEY_ARRAYS = ("keys.names", "keys.items", "keys.tags")

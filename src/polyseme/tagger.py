@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from polyseme.base.estimator import ClassNamePrefixFeaturesOutMixin, Estimator, TransformerMixin
 from polyseme.base.text import shown
@@ -59,7 +59,6 @@ from polyseme.storage.model_file import ModelFileError, SavedEstimator, model_fi
 from polyseme.verdict_learning import VerdictLearning
 
 if TYPE_CHECKING:
-    from polyseme.documents.word_vectors import WordVectors
     from polyseme.feedback.verdict_log import Verdict, VerdictLog
     from polyseme.media.base import MediaFeatures
     from polyseme.published.tagger import PublishedTagger
@@ -130,7 +129,11 @@ class ZeroShotTagger(
         How well smaller spaces ranked seen and unseen labels for training items that were held
         out; None without features, and where there are too few items or labels.
     name_share_ : float
-        The share of `label_vectors` in the readouts of unseen labels; 0 where they did not help.
+        The share of `label_names` in the readouts of unseen labels; 0 where they did not help, and
+        where they are evidence.
+    names_ : NameEvidence or None
+        How items and labels' names are compared, and by how much that counts; None where names are
+        from another encoder than items, and where they do not help.
     seen_ : frozenset of str
         The labels of the label sets that training items carry.
     dropped_ : tuple of str
@@ -192,7 +195,7 @@ class ZeroShotTagger(
         X: object,
         y: Documents,
         label_sets: Documents | None = None,
-        label_vectors: WordVectors | Mapping[str, ArrayLike] | None = None,
+        label_names: object = None,
         trainer: Trainer | None = None,
         unlabelled: object = None,
         verdicts: VerdictLog | str | Path | Iterable[Verdict] | None = None,
@@ -213,10 +216,15 @@ class ZeroShotTagger(
             leave out the items that carry it and name it in `label_sets` only.
         label_sets : the same forms, optional
             More tag sets, without items, that teach what labels mean, as those of `y` do.
-        label_vectors : WordVectors, or mapping of str to sequence of float, optional
-            Vectors of labels, or of their words, from any text model. The readouts of unseen labels
-            use them with the share that does best on labels made unseen, which may be 0: see
-            `name_share_`. The vectors are not kept.
+        label_names : WordVectors, mapping, array, csr matrix, callable or encoder, optional
+            Vectors of labels' names: by label or by the words of labels, a row for each column of
+            an indicator matrix, or an encoder, which takes a list of texts and returns a row for
+            each (a callable, or an object with `encode`). Where they have as many numbers as items
+            have features, they are taken to come from the same encoder, and how like an item and a
+            name are is evidence: by how much it counts is learned on held-out items, once for seen
+            labels and once for labels made unseen, and may be nothing; see `names_`. Other vectors
+            join in the readouts of unseen labels by the share that does best on labels made unseen;
+            see `name_share_`.
         trainer : callable, optional
             Trains the space; by default this process does. `polyseme.batch.RayTraining(workers=2)`
             trains it on a Ray cluster, with the same outcome.
@@ -252,7 +260,6 @@ class ZeroShotTagger(
         from nothing.
         """
         from polyseme import fit_stages
-        from polyseme.documents.word_vectors import as_word_vectors
         from polyseme.feedback.corrections import Corrections
         from polyseme.feedback.standing_verdicts import Feedback
         from polyseme.fitting.training_set import gather, warn_of_lost_features
@@ -302,15 +309,15 @@ class ZeroShotTagger(
             data = gather_data(extractor=self.features)
             document_keys = DocumentKeys.of(data)
         verdict_log = fit_stages.verdict_log(former, verdicts)
-        word_vectors = None
-        if label_vectors is not None:
-            word_vectors = as_word_vectors(label_vectors)
+        word_vectors, names = fit_stages.read_label_names(
+            label_names, data, has_columns=is_indicator(y)
+        )
         space = fit_stages.space_to_train(self, space_template, data, space_seed, generator)
 
         # Measure on held-out items what can be promised; a warm start keeps what was measured.
         measured = None
         if warm_start is not None:
-            measured = fit_stages.measured_before(former, data)
+            measured = fit_stages.measured_before(former, data, names)
         if measured is None:
             if warm_start is None:
                 fit_stages.warn_of_cost(self, space_template, data)
@@ -321,6 +328,7 @@ class ZeroShotTagger(
                 data,
                 space_template,
                 word_vectors,
+                names,
                 generator,
                 checkpoint,
                 label_sets_only=label_sets_only,
@@ -382,6 +390,7 @@ class ZeroShotTagger(
             measured_on_=measured.sizes,
             pooled_=measured.pooled,
             name_share_=name_share,
+            names_=fit_stages.weighted_names(names, measured.validation),
             _likeness=likeness,
             document_keys_=document_keys,
             store_=store,

@@ -859,7 +859,7 @@ def test_fit_takes_a_vocabulary_and_reports_the_validation(
     succeed, files, inputs, tmp_path, quick_space
 ):
     (tmp_path / "words.toml").write_text("blocked = ['sun']")
-    options = ("--vocabulary", tmp_path / "words.toml", "--label-vectors", files / "words.npz")
+    options = ("--vocabulary", tmp_path / "words.toml", "--label-names", files / "words.npz")
     stderr = succeed("fit", tmp_path / "model", *inputs, *options).stderr
     for measure in ("unseen labels: ", "precision", "recall"):
         assert measure in stderr

@@ -293,7 +293,7 @@ def test_names_join_in_where_they_help_on_labels_made_unseen(world, tiny_space, 
     X = world.X + 0.6 * generator.normal(size=world.X.shape)
     space = tiny_space(n_steps=60, linear=0)
     tagger = ZeroShotTagger(space=space, n_validations=3, random_state=0)
-    tagger.fit(X, world.documents, label_sets, label_vectors=vectors, label_sets_only=True)
+    tagger.fit(X, world.documents, label_sets, label_names=vectors, label_sets_only=True)
     assert (tagger.name_share_ > 0) == helpful
     model = tmp_path / "model"
     tagger.save(model)

@@ -60,7 +60,7 @@ def _space_model(folder: Path, **options: Any) -> None:
     elif options.get("sparse"):
         tagger.fit(sp.csr_matrix(X), documents, documents + unseen)
     else:
-        tagger.fit(X, documents, documents + unseen, label_vectors=vectors)
+        tagger.fit(X, documents, documents + unseen, label_names=vectors)
         if not tagger.name_share_:
             tagger.name_share_ = 0.2
             tagger._likeness = rng.normal(size=(2, tagger.space_.n_seen_)) * 0.1

@@ -51,7 +51,7 @@ def fit(
     tables: TableOptions,
     label_sets_only: bool = False,
     normalize: bool = True,
-    label_vectors: Path | None = None,
+    label_names: Path | None = None,
     vocabulary: Path | None = None,
     validations: int = 2,
     unlabelled: Path | None = None,
@@ -78,7 +78,7 @@ def fit(
         "topics": topics,
     }
     default_options: dict[str, Any] = {
-        "label-vectors": label_vectors,
+        "label-names": label_names,
         "vocabulary": vocabulary,
         "unlabelled": unlabelled,
         "verdicts": verdicts,
@@ -123,7 +123,7 @@ def fit(
                 verbose=True,
                 **shared_parameters,
             )
-            word_vectors = _read_label_vectors(label_vectors, data)
+            word_vectors = _read_label_names(label_names, data)
             tagger.fit(
                 data.X,
                 data.documents,
@@ -232,7 +232,7 @@ def _check_method_options(
             refuse(f"`--{name}` belongs to the default tagger; leave out --preset paper.")
 
 
-def _read_label_vectors(path: Path | None, data: _Data) -> WordVectors | None:
+def _read_label_names(path: Path | None, data: _Data) -> WordVectors | None:
     """Read the vectors of all labels in use, if a file of vectors is given."""
     if path is None:
         return None

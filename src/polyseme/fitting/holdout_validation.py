@@ -32,9 +32,11 @@ from polyseme.base.validation import (
 )
 from polyseme.documents.corpus import LabelCorpus
 from polyseme.documents.label_sets import join_corpora, met_documents
+from polyseme.fitting.name_weights import NameDraw, fit_name_weight
 from polyseme.fitting.simple_rankers import simple_rankers
 from polyseme.io.join import without_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
+from polyseme.scoring.name_evidence import NameEvidence, NameWeights
 from polyseme.space.calibration import (
     PRECISIONS,
     LogitsAndTruth,
@@ -137,6 +139,10 @@ class Validation:
         between -1 and 1; None without such items.
     click_gain : float or None
         What ten answers for each of these labels bring, likewise; None where it was not tried.
+    name_weights : NameWeights or None
+        By how much the likeness of items and labels' names counts; None without comparable names.
+    name_gains : (float, float) or None
+        What that brings on seen and on unseen labels, as `pool_gain`.
     examples : dict of str to tuple of (str, float, bool)
         For each label that was made unseen, the held-out items it was likeliest for: their names,
         probabilities, and whether they carry it. Empty unless they are asked for.
@@ -152,6 +158,8 @@ class Validation:
     baselines: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
     pool_gain: float | None = None
     click_gain: float | None = None
+    name_weights: NameWeights | None = None
+    name_gains: tuple[float, float] | None = None
 
     def gain_over(self, baseline: Validation) -> float:
         """Return by how much unseen labels are ranked better than in another; see `pool_gain`.
@@ -215,6 +223,17 @@ class Validation:
             lines.append(
                 f"items without tags: {pool_points:+.1f} points on unseen labels, so they are {use}"
             )
+        if self.name_gains is not None:
+            seen_points, unseen_points = (100 * gain for gain in self.name_gains)
+            use = (
+                "used"
+                if self.name_weights is not None and self.name_weights.are_used
+                else "left out"
+            )
+            lines.append(
+                f"names of labels: {seen_points:+.1f} points on seen and {unseen_points:+.1f} on "
+                f"unseen labels, so they are {use}"
+            )
         if self.click_gain is not None:
             click_points = 100 * self.click_gain
             lines.append(
@@ -248,6 +267,8 @@ class Validation:
             "baselines": baselines,
             "pool_gain": self.pool_gain,
             "click_gain": self.click_gain,
+            "name_weights": None if self.name_weights is None else list(self.name_weights),
+            "name_gains": None if self.name_gains is None else list(self.name_gains),
             "curves": curves,
         }
 
@@ -268,6 +289,12 @@ class Validation:
         baselines = {}
         for name, precisions in config["baselines"].items():
             baselines[name] = tuple(precisions)
+        name_weights = None
+        name_gains = None
+        if config["name_weights"] is not None and config["name_gains"] is not None:
+            name_weights = NameWeights(*config["name_weights"])
+            seen_gain, unseen_gain = config["name_gains"]
+            name_gains = (seen_gain, unseen_gain)
         return cls(
             seen=_measures_from_state(config["seen"]),
             unseen=_measures_from_state(config["unseen"]),
@@ -279,6 +306,8 @@ class Validation:
             baselines=baselines,
             pool_gain=config["pool_gain"],
             click_gain=config["click_gain"],
+            name_weights=name_weights,
+            name_gains=name_gains,
         )
 
 
@@ -305,6 +334,8 @@ _STATE_FIELDS = Fields(
         "baselines": Table(Several(_SHARE, 4)),
         "pool_gain": Maybe(Number(-1, 1)),
         "click_gain": Maybe(Number(-1, 1)),
+        "name_weights": Maybe(Several(Number(), 4)),
+        "name_gains": Maybe(Several(Number(-1, 1), 2)),
         "curves": Table(Several(Several(Number(0), 3))),
     }
 )
@@ -373,6 +404,7 @@ def validate(
     pool: Features | None = None,
     checkpoint: str | Path | None = None,
     label_sets_only: bool = False,
+    names: NameEvidence | None = None,
 ) -> list[Validation]:
     """Measure an estimator on a collection's own items, also on labels that are made unseen.
 
@@ -402,6 +434,9 @@ def validate(
     label_sets_only : bool
         Whether the items' own tag sets teach nothing where they are not among the label sets; see
         `ZeroShotTagger.fit`.
+    names : NameEvidence, optional
+        How like items the names of labels are. By how much that counts is learned from the draws
+        of the first variant, and all are measured with it; see `Validation.name_weights`.
 
     Returns
     -------
@@ -420,6 +455,7 @@ def validate(
     used_sets = label_sets.without_unused()
 
     draws: list[list[_DrawScores]] = []  # of each variant, by draw
+    likeness_draws: list[_DrawScores] = []  # the likeness of names in place of logits, by draw
     click_gains: list[float] = []
     baseline_draws: dict[str, list[_DrawScores]] = {}  # of each simple ranker, by its name
     for draw_number in range(n_draws):
@@ -466,6 +502,9 @@ def validate(
             scores = _DrawScores.of(ranker, X_test, test_corpus, draw.hidden)
             ranker_scores.append(scores)
         draws.append(ranker_scores)
+        if names is not None:
+            likeness = ranker_scores[0].with_likeness(names, X_test)
+            likeness_draws.append(likeness)
         n_features = X.shape[1]
         for name, simple_ranker in simple_rankers(n_features).items():
             simple_ranker.fit(*training_data)
@@ -478,6 +517,16 @@ def validate(
             click_gain = _click_gain(fitted, X_test, test_corpus, draw.hidden)
             click_gains.append(click_gain)
 
+    name_weights = None
+    name_gains = None
+    if names is not None:
+        baseline_draws["names alone"] = likeness_draws
+        first_draws = [ranker_scores[0] for ranker_scores in draws]
+        name_weights, name_gains = _learn_name_weights(first_draws, likeness_draws)
+        for ranker_scores, likeness in zip(draws, likeness_draws, strict=True):
+            ranker_scores[:] = [
+                scores.with_names(likeness, name_weights) for scores in ranker_scores
+            ]
     baselines = {}
     for name, baseline_scores in baseline_draws.items():
         baselines[name] = _mean_precisions(baseline_scores)
@@ -488,6 +537,8 @@ def validate(
             validation,
             click_gain=_mean_or_none(click_gains),
             baselines=baselines,
+            name_weights=name_weights,
+            name_gains=name_gains,
         )
         validations.append(validation)
     return validations
@@ -719,6 +770,22 @@ class _DrawScores:
         columns = self.is_unseen == is_unseen
         return self.logits[:, columns], self.truth[:, columns]
 
+    def with_likeness(self, names: NameEvidence, X: Features) -> _DrawScores:
+        """Return it with how like the items (n, n_features) the labels' names are, as logits.
+
+        0 for labels whose names have no vector.
+        """
+        likeness = names.likeness_of(self.labels, X)
+        return replace(self, logits=likeness)
+
+    def with_names(self, likeness: _DrawScores, weights: NameWeights) -> _DrawScores:
+        """Return it with what names add to the logits."""
+        slopes = np.where(self.is_unseen, weights.other_slope, weights.seen_slope)
+        offsets = np.where(self.is_unseen, weights.other_offset, weights.seen_offset)
+        has_name = likeness.logits.any(axis=0)
+        additions = likeness.logits * slopes + offsets * has_name
+        return replace(self, logits=self.logits + additions)
+
     def examples(self, n: int) -> dict[str, tuple[tuple[str, float, bool], ...]]:
         """Return the n likeliest items of each label that was made unseen and is on some item.
 
@@ -742,6 +809,40 @@ class _DrawScores:
             label = self.labels[column]
             examples[label] = tuple(likeliest)
         return examples
+
+
+def _learn_name_weights(
+    draws: Sequence[_DrawScores], likeness_draws: Sequence[_DrawScores]
+) -> tuple[NameWeights, tuple[float, float]]:
+    """Learn by how much names count, for seen labels and for those that were made unseen.
+
+    Returns
+    -------
+    weights : NameWeights
+        0 for the kind of labels that names do not help.
+    gains : tuple of float, length 2
+        What they bring on seen and on unseen labels, the mean of E-MAP and C-MAP.
+    """
+    weights: list[float] = []
+    gains: list[float] = []
+    for is_unseen in (False, True):
+        pieces = []
+        draw_gains = []
+        for draw, likeness_draw in zip(draws, likeness_draws, strict=True):
+            logits, truth = draw.of_kind(is_unseen=is_unseen)
+            likeness, _ = likeness_draw.of_kind(is_unseen=is_unseen)
+            pieces.append(NameDraw(logits, likeness, truth))
+        slope, offset = fit_name_weight(pieces)
+        for logits, likeness, truth in pieces:
+            quality_before = _mean_quality(truth, logits)
+            quality_after = _mean_quality(truth, logits + slope * likeness)
+            draw_gains.append(quality_after - quality_before)
+        gain = float(np.mean(draw_gains))
+        if not gain > 0:
+            slope, offset, gain = 0.0, 0.0, 0.0
+        weights += [slope, offset]
+        gains.append(gain)
+    return NameWeights(*weights), (gains[0], gains[1])
 
 
 def _mean_precisions(draws: Sequence[_DrawScores]) -> tuple[float | None, ...]:

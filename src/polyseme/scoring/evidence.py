@@ -79,6 +79,8 @@ class Evidence:
         newer than the space.
     neighbours : tuple of Neighbour
         The nearest known tag sets, from near to far.
+    name : float
+        What the likeness of the item and the label's name says (`label_names` of `fit`).
     verdicts : float
         What answers about this label add (`ZeroShotTagger.learn`).
     implied_by : str or None
@@ -97,6 +99,7 @@ class Evidence:
     known: float
     neighbours: tuple[Neighbour, ...]
     verdicts: float = 0.0
+    name: float = 0.0
     implied_by: str | None = None
 
     def parts(self) -> tuple[tuple[str, float], ...]:
@@ -109,6 +112,8 @@ class Evidence:
             parts_of_logit.append((tag.tag, tag.part))
         parts_of_logit.append(("other tags", self.other_tags))
         parts_of_logit.append(("known tag sets nearby", self.known))
+        if self.name:
+            parts_of_logit.append(("the name", self.name))
         if self.verdicts:
             parts_of_logit.append(("answers about it", self.verdicts))
         return tuple(parts_of_logit)
@@ -197,6 +202,10 @@ def explain_label(
     vote_part = 0.0
     if features is not None and scorer.is_voted_for(column):
         vote_part = _vote_part(scorer, encoded.codes, column)
+    name_part = 0.0
+    if features is not None and scorer.names is not None:
+        name_additions = scorer.names.additions(features)
+        name_part = float(name_additions[0, column])
     verdict_part = 0.0
     if features is not None and column in scorer.corrections.columns:
         correction = scorer.corrections.select([column])
@@ -236,13 +245,14 @@ def explain_label(
         probability=probability,
         logit=logit_value,
         # What is left where features and tags are average and documents vote alike.
-        frequency=logit_value - feature_part - tag_sum - vote_part - verdict_part,
+        frequency=logit_value - feature_part - tag_sum - vote_part - name_part - verdict_part,
         features=feature_part,
         tags=tuple(tag_evidence),
         other_tags=tag_sum - named_sum,
         known=vote_part,
         neighbours=scorer.store.nearest(point, column, k),
         verdicts=verdict_part,
+        name=name_part,
     )
 
 

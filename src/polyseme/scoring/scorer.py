@@ -13,7 +13,7 @@ Terms:
 - *Points* are codes on the principal axes of the space, at length 1 (directions), where known
   documents vote: the nearer they are, the more. The votes are the method "priming", and a share
   `space.priming` of the logits of learned labels.
-- *Corrections* are what verdicts add to the logits of items.
+- *Corrections* are what verdicts add to the logits of items, and *names* what labels' names do.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from polyseme.base.validation import InputError, IntArray, first_few
 from polyseme.documents.tags import label_preference, rank_blocks
 from polyseme.scoring.correction_fit import CorrectionTable
 from polyseme.scoring.encoded import EncodedItems
+from polyseme.scoring.name_evidence import NameReadout
 from polyseme.space.calibration import new_label_frequencies
 from polyseme.space.concept_space import ConceptSpace, Readout
 from polyseme.space.votes import vote_logits
@@ -107,6 +108,8 @@ class LabelScorer:
         The column of each class, -1 where no document holds it; None where they are the same.
     corrections : CorrectionTable
         What verdicts add to the logits of items.
+    names : NameReadout or None
+        What the likeness of items and labels' names adds to the logits of items.
     """
 
     space: ConceptSpace
@@ -119,6 +122,7 @@ class LabelScorer:
     implications: Sequence[tuple[int, int]] = ()
     class_columns: IntArray | None = None
     corrections: CorrectionTable = field(default_factory=lambda: CorrectionTable.of({}))
+    names: NameReadout | None = None
 
     @classmethod
     def fit(
@@ -326,11 +330,18 @@ class LabelScorer:
         """
         if features is None:
             return self.tag_logits(codes)
-        logits = self.plain_logits(codes)
+        logits = self.item_logits(codes, features)
         columns = self.corrections.columns
         if len(columns):
             projections = self._projections(features)
             logits[:, columns] += self.corrections.additions(projections)
+        return logits
+
+    def item_logits(self, codes: Floats, features: Items) -> Matrix:
+        """Score every label by codes and names, (n, n_labels), without corrections."""
+        logits = self.plain_logits(codes)
+        if self.names is not None:
+            logits += self.names.additions(_as_table(features))
         return logits
 
     def vote_shares(self, codes: Floats) -> Matrix:
@@ -411,7 +422,7 @@ class LabelScorer:
                 elif block_features is None:
                     scores = self.tag_logits(codes)
                 else:
-                    scores = self.plain_logits(codes)
+                    scores = self.item_logits(codes, block_features)
             # From here on scores are changed in place, so cached ones are copied.
             if columns is not None:
                 scores = scores[:, columns]
@@ -511,7 +522,7 @@ class LabelScorer:
         return CodedItems(codes.astype(np.float64), points, total_votes)
 
     def label_logits(self, items: CodedItems, column: int) -> Matrix:
-        """Score one label of encoded items, (n,), without corrections.
+        """Score one label of encoded items, (n,), without corrections and names.
 
         It costs no more where there are many other labels, and many documents that do not hold it.
         """
@@ -576,9 +587,11 @@ class LabelScorer:
             self.item_readout.intercepts,
             settings,
         ]
-        return items.logits(dependencies, len(self.labels), self._all_plain_logits)
+        if self.names is not None:
+            dependencies.append(self.names.intercepts)
+        return items.logits(dependencies, len(self.labels), self._all_item_logits)
 
-    def _all_plain_logits(self, items: EncodedItems) -> Matrix:
+    def _all_item_logits(self, items: EncodedItems) -> Matrix:
         """Score every label of any number of items, (n, n_labels), without corrections."""
         n_items = len(items)
         n_labels = len(self.labels)
@@ -586,7 +599,7 @@ class LabelScorer:
         for rows in self._blocks(n_items):
             block_items = items[rows]
             codes = self.codes(block_items, None)
-            logits[rows] = self.plain_logits(codes)
+            logits[rows] = self.item_logits(codes, block_items)
         return logits
 
     def _projections(self, features: Items) -> Floats:
@@ -596,6 +609,13 @@ class LabelScorer:
         if features.projections is not None:
             return features.projections
         return self.space.project(features.float64_features())
+
+
+def _as_table(features: Items) -> Features:
+    """Return features as an array or a csr matrix of float64."""
+    if isinstance(features, EncodedItems):
+        return features.float64_features()
+    return features
 
 
 def n_rows(features: Items | None, tags: sp.csr_matrix | None) -> int:
