@@ -296,11 +296,14 @@ def read_label_names(
         return None, None
     ordered_labels = data.corpus.labels if has_columns else None
     names = encode_names(label_names, data.labels, ordered_labels)
+    evidence = None
     if data.features is not None and is_comparable(names, data.n_features):
-        return None, NameEvidence.fit(data.features, names.labels, names.vectors)
+        evidence = NameEvidence.fit(data.features, names.labels, names.vectors)
     if isinstance(label_names, (WordVectors, Mapping)):
-        return as_word_vectors(label_names), None
-    return names.as_words(), None
+        return as_word_vectors(label_names), evidence
+    # Sparse vectors are many numbers, and say little of one another.
+    words = None if sp.issparse(names.vectors) else names.as_words()
+    return words, evidence
 
 
 def weighted_names(

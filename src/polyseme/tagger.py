@@ -129,8 +129,7 @@ class ZeroShotTagger(
         How well smaller spaces ranked seen and unseen labels for training items that were held
         out; None without features, and where there are too few items or labels.
     name_share_ : float
-        The share of `label_names` in the readouts of unseen labels; 0 where they did not help, and
-        where they are evidence.
+        The share of `label_names` in the readouts of unseen labels; 0 where they did not help.
     names_ : NameEvidence or None
         How items and labels' names are compared, and by how much that counts; None where names are
         from another encoder than items, and where they do not help.
@@ -222,9 +221,9 @@ class ZeroShotTagger(
             each (a callable, or an object with `encode`). Where they have as many numbers as items
             have features, they are taken to come from the same encoder, and how like an item and a
             name are is evidence: by how much it counts is learned on held-out items, once for seen
-            labels and once for labels made unseen, and may be nothing; see `names_`. Other vectors
-            join in the readouts of unseen labels by the share that does best on labels made unseen;
-            see `name_share_`.
+            labels and once for labels made unseen, and may be nothing; see `names_`. Dense vectors
+            of any origin join in the readouts of unseen labels as well, by the share that does best
+            on labels made unseen; see `name_share_`.
         trainer : callable, optional
             Trains the space; by default this process does. `polyseme.batch.RayTraining(workers=2)`
             trains it on a Ray cluster, with the same outcome.

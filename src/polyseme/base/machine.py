@@ -138,8 +138,9 @@ def _onednn_setting() -> Any | None:
     """Return torch's setting of oneDNN's products; None before torch 2.9, which has none."""
     import torch
 
-    setting = getattr(torch.backends.mkldnn, "matmul", None)
-    if setting is None or not torch.backends.mkldnn.is_available():
+    onednn: Any = torch.backends.mkldnn  # not typed by torch
+    setting = getattr(onednn, "matmul", None)
+    if setting is None or not onednn.is_available():
         return None
     return setting if hasattr(setting, "fp32_precision") else None
 

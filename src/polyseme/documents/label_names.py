@@ -31,9 +31,11 @@ class LabelNames(NamedTuple):
 
     def check_known(self) -> None:
         """Raise unless every name has a vector."""
-        is_known = np.asarray(abs(self.vectors).sum(axis=1)).ravel() > 0
-        if not is_known.all():
-            unknown = [self.labels[row] for row in np.flatnonzero(~is_known)]
+        table: Any = self.vectors
+        sizes = np.asarray(abs(table).sum(axis=1))
+        has_vector = sizes.ravel() > 0
+        if not has_vector.all():
+            unknown = [self.labels[row] for row in np.flatnonzero(~has_vector)]
             raise InputError(
                 f"There are no vectors for {first_few(unknown)}; such labels need documents."
             )
@@ -65,8 +67,8 @@ def encode_names(
     """
     names = tuple(labels)
     if isinstance(label_names, (WordVectors, Mapping)):
-        vectors, _ = as_word_vectors(label_names).label_vectors(names)
-        return LabelNames(names, vectors)
+        word_vectors, _ = as_word_vectors(label_names).label_vectors(names)
+        return LabelNames(names, word_vectors)
 
     encode = _encoder(label_names)
     if encode is not None:
@@ -77,8 +79,9 @@ def encode_names(
 
     if not (sp.issparse(label_names) or isinstance(label_names, (np.ndarray, list))):
         raise InputError(
-            "`label_names` must be vectors by label, an array with a row for each label, or an "
-            f"encoder of texts; got {type(label_names).__name__}."
+            "Names of labels must be WordVectors or a mapping of labels or words to numbers, an "
+            "array with a row for each label, or an encoder of texts; got "
+            f"{type(label_names).__name__}. `WordVectors.read` reads a file."
         )
     if ordered_labels is None:
         raise InputError(
@@ -88,8 +91,8 @@ def encode_names(
     vectors = _checked(label_names, len(ordered_labels), "`label_names`")
     row_by_label = {label: row for row, label in enumerate(ordered_labels)}
     rows = [row_by_label[name] for name in names if name in row_by_label]
-    known = tuple(name for name in names if name in row_by_label)
-    return LabelNames(known, vectors[rows])
+    names_with_row = tuple(name for name in names if name in row_by_label)
+    return LabelNames(names_with_row, vectors[rows])
 
 
 def name_words(label_names: object, labels: Sequence[str]) -> WordVectors:
@@ -106,6 +109,8 @@ def is_comparable(names: LabelNames, n_features: int) -> bool:
 
 def _encoder(label_names: Any) -> Any:
     """Return what encodes a list of texts; None where this is no encoder."""
+    if isinstance(label_names, (str, bytes)):
+        return None
     for method in ("encode_names", "encode"):
         encode = getattr(label_names, method, None)
         if callable(encode):

@@ -34,10 +34,11 @@ class NameDraw(NamedTuple):
 
 
 def fit_name_weight(draws: Sequence[NameDraw]) -> tuple[float, float]:
-    """Fit the slope and the offset of the likeness of names, both 0 where the slope is not positive.
+    """Fit the slope and the offset of the likeness of names.
 
-    The offset is how much names move it: what logits alone would ask for is subtracted, because it
-    corrects the small models of the validation and no other.
+    Both are 0 where the slope is not positive. The offset is how much names move it: what logits
+    alone would ask for is subtracted, because it corrects the small models of the validation and
+    no other.
     """
     draws = [draw for draw in draws if draw.logits.size]
     if not draws:
@@ -45,9 +46,10 @@ def fit_name_weight(draws: Sequence[NameDraw]) -> tuple[float, float]:
     logits = np.concatenate([draw.logits.ravel() for draw in draws])
     likeness = np.concatenate([draw.likeness.ravel() for draw in draws])
     truth = np.concatenate([draw.truth.ravel() for draw in draws]).astype(np.float64)
-    ones = np.ones_like(likeness)
-    slope, offset = _logistic(logits, np.stack([likeness, ones], axis=1), truth)
-    (plain_offset,) = _logistic(logits, ones[:, None], truth)
+    constant = np.ones_like(likeness)
+    inputs = np.stack([likeness, constant], axis=1)
+    slope, offset = _logistic(logits, inputs, truth)
+    (plain_offset,) = _logistic(logits, constant[:, None], truth)
     if not slope > 0:
         return 0.0, 0.0
     return float(slope), float(offset - plain_offset)

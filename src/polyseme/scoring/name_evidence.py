@@ -104,7 +104,8 @@ class NameSpace:
             eigenvalues, directions = np.linalg.eigh(covariance)
             shrunk = eigenvalues + _SHRINKAGE * eigenvalues.mean()
             whitening = (directions / np.sqrt(np.maximum(shrunk, 1e-12))).astype(np.float32)
-        unfitted = cls(_floats(item_mean), _floats(name_mean), whitening, np.zeros((0, 0)))
+        no_sample = np.zeros((0, n_features), dtype=np.float32)
+        unfitted = cls(_floats(item_mean), _floats(name_mean), whitening, no_sample)
         return replace(unfitted, sample=unfitted.of_items(features[_spread(n_items)]))
 
     def of_items(self, features: Features) -> Vectors:
@@ -119,11 +120,12 @@ class NameSpace:
         """Return vectors at length 1, centred and whitened; those of nothing stay 0."""
         if self.is_sparse:
             rows = sp.csr_matrix(vectors, dtype=np.float32)
-            return _unit_rows(rows)
+            units: Vectors = _unit_rows(rows)
+            return units
         if sp.issparse(vectors):
             vectors = vectors.toarray()
-        units = _unit_rows(vectors)
-        centred = np.where(units.any(axis=1, keepdims=True), units - mean, 0)
+        dense_units = _unit_rows(vectors)
+        centred = np.where(dense_units.any(axis=1, keepdims=True), dense_units - mean, 0)
         if self.whitening is not None:
             centred = centred.astype(np.float32) @ self.whitening
         return _floats(_unit_rows(centred))
@@ -170,7 +172,7 @@ class NameEvidence:
     space: NameSpace
     labels: tuple[str, ...]
     vectors: Vectors
-    weights: NameWeights = NameWeights()
+    weights: NameWeights
 
     def __repr__(self) -> str:
         """Return the first labels and the slopes, in a line."""
@@ -191,7 +193,7 @@ class NameEvidence:
             does not know.
         """
         space = NameSpace.fit(features, vectors)
-        return cls(space, tuple(labels), space.of_names(vectors))
+        return cls(space, tuple(labels), space.of_names(vectors), NameWeights())
 
     def with_weights(self, weights: NameWeights) -> Self:
         """Return it with other weights."""
@@ -199,12 +201,12 @@ class NameEvidence:
 
     def with_labels(self, labels: Sequence[str], vectors: Features) -> Self:
         """Return it with further labels, by the vectors of their names (n_new, n_features)."""
-        kept = self._without(labels)
+        other_names = self._without(labels)
         stack: Any = sp.vstack if self.space.is_sparse else np.concatenate
-        all_vectors = stack([kept.vectors, self.space.of_names(vectors)])
+        all_vectors = stack([other_names.vectors, self.space.of_names(vectors)])
         if self.space.is_sparse:
             all_vectors = sp.csr_matrix(all_vectors)
-        return replace(self, labels=(*kept.labels, *labels), vectors=all_vectors)
+        return replace(self, labels=(*other_names.labels, *labels), vectors=all_vectors)
 
     def _without(self, labels: Collection[str]) -> Self:
         """Return it without some labels."""
@@ -217,17 +219,19 @@ class NameEvidence:
         """Return it with another name for a label, which keeps its vector."""
         if label not in self.labels:
             return self
-        kept = self._without([name])
-        labels = tuple(name if known == label else known for known in kept.labels)
-        return replace(kept, labels=labels)
+        other_names = self._without([name])
+        labels = [name if old_name == label else old_name for old_name in other_names.labels]
+        return replace(other_names, labels=tuple(labels))
 
     def likeness(self, features: Features) -> Matrix:
         """Return how like each item the name of each label is, (n, n_labels).
 
         In standard deviations over training items, from their mean; 0 where a name has no vector.
         """
-        ones = np.ones(len(self.labels))
-        return self._readout(self.vectors, ones, np.zeros_like(ones)).additions(features)
+        slopes = np.ones(len(self.labels))
+        offsets = np.zeros(len(self.labels))
+        readout = self._readout(self.vectors, slopes, offsets)
+        return readout.additions(features)
 
     def likeness_of(self, labels: Sequence[str], features: Features) -> Matrix:
         """Return the likeness of some labels, (n, n_labels); 0 for those without a vector."""
@@ -326,13 +330,14 @@ class NameEvidence:
             declared[name] = Csr(shape, "float32") if is_sparse else Array("float32", shape)
         check_arrays(arrays, declared, **sizes)
 
-        tables = []
-        for name, n_rows in (("sample", config["n_sampled"]), ("vectors", len(labels))):
-            if config["sparse"]:
-                tables.append(matrix_of(arrays, (n_rows, n_features), name))
-            else:
-                tables.append(arrays[name])
-        sample, vectors = tables
+        sample: Vectors
+        vectors: Vectors
+        if config["sparse"]:
+            sample = matrix_of(arrays, (config["n_sampled"], n_features), "sample")
+            vectors = matrix_of(arrays, (len(labels), n_features), "vectors")
+        else:
+            sample = arrays["sample"]
+            vectors = arrays["vectors"]
         space = NameSpace(arrays["item_mean"], arrays["name_mean"], arrays.get("whitening"), sample)
         return cls(space, labels, vectors, NameWeights(*config["weights"]))
 
@@ -357,9 +362,11 @@ def _spread(n: int, most: int = N_SAMPLED) -> NDArray[np.int64]:
 def _unit_rows(vectors: Any) -> Any:
     """Return rows at length 1; those of 0 stay as they are."""
     if sp.issparse(vectors):
-        lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel())
+        table: Any = vectors
+        squares = np.asarray(table.multiply(table).sum(axis=1))
+        lengths = np.sqrt(squares.ravel())
         factors = 1 / np.where(lengths > 0, lengths, 1.0)
-        return sp.csr_matrix(sp.diags(factors.astype(vectors.dtype)) @ vectors)
+        return sp.csr_matrix(sp.diags(factors.astype(table.dtype)) @ table)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1.0)
 

@@ -167,6 +167,8 @@ def _evidence(evidence: Evidence) -> Facts:
         terms.append(term | {"probability": tag.probability, "without": tag.without})
     terms.append(_term("other tags", evidence.other_tags, "other_tags"))
     terms.append(_term("known tag sets nearby", evidence.known, "known"))
+    if evidence.name:
+        terms.append(_term("the name", evidence.name, "name"))
     if evidence.verdicts:
         terms.append(_term("answers about it", evidence.verdicts, "verdicts"))
     neighbours: list[Facts] = []

@@ -36,6 +36,7 @@ const ROLES = {
   tag: "A tag that the item has, or probably has",
   other_tags: "All other tags together",
   known: "Known tag sets close by",
+  name: "How like the item and the tag's name are",
   verdicts: "Answers that people gave",
 };
 
