@@ -4,8 +4,9 @@
     python experiments/scripts/prepare_tate.py --data "$POLYSEME_DATA" --out tate
 
 In: the corpus `tate` (CC0). Out: a folder with `features.npy` (512 numbers an artwork, by Google's
-multilingual Universal Sentence Encoder, Apache-2.0) and `tags.jsonl` with its subjects. Turner, who
-made half of the collection, is left out; nothing of it is kept in this repository.
+multilingual Universal Sentence Encoder, Apache-2.0), `tags.jsonl` with its subjects, and
+`names.npz` with the subjects and the vectors of their names by the same encoder. Turner, who made
+half of the collection, is left out; nothing of it is kept in this repository.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ def main() -> None:
     sentences = [f"{artwork['title']}. {artwork['medium']}" for artwork in artworks]
     np.save(arguments.out / "features.npy", encode(sentences))
     frequent = [label for label, count in uses.items() if count >= FEWEST_USES]
+    np.savez(arguments.out / "names.npz", words=np.array(frequent), vectors=encode(frequent))
     print(f"{len(artworks)} artworks, {len(frequent)} subjects of {FEWEST_USES} uses or more")
 
 
