@@ -111,7 +111,7 @@ def warm_start(
     n_items = 0 if data.features is None else len(data.items)
     feature_names = getattr(former, "feature_names_in_", None)
     former_names = None if feature_names is None else tuple(feature_names)
-    if None not in (former_names, data.columns) and former_names != data.columns:
+    if None not in (former_names, data.feature_names) and former_names != data.feature_names:
         raise ColdStartError("features have other names, or another order")
     pooled = data.pool is not None and former.pooled_
     plan = template.planned(tables.documents.shape[0], n_items, pool=pooled)
@@ -359,7 +359,7 @@ def without_changed_rows(
     same_items: set[str] = set()
     if data.n_features == former.n_features_in_:
         same_items = set(feedback.vectors(numbered))
-    for table, first_row in data.parts():
+    for table, first_row in data.feature_tables():
         table_rows: dict[str, int] = {}
         for item in same_items:
             row = rows[item] - first_row

@@ -320,7 +320,7 @@ class ZeroShotTagger(
             )
 
         # Add what people said of single labels of items.
-        rows = data.rows()
+        rows = data.row_by_name()
         if verdicts is None:
             rows = fit_stages.without_changed_rows(former, rows, data)
         column_by_key = {self._fit_key(label): place for place, label in enumerate(data.labels)}
@@ -341,8 +341,8 @@ class ZeroShotTagger(
                 space, data, pool, verdict_table, warm, trainer, progress, verbose=self.verbose
             )
             # Dropped are those without a label, of which `check_corpus` has told.
-            store, dropped = KnownDocuments.of(space, data.labels, data.sets, data.taught)
-            feedback = data.place_answered(Feedback(log, space.digest_), space, rows)
+            store, dropped = KnownDocuments.of(space, data.labels, data.sets, data.row_documents)
+            feedback = data.store_answered_vectors(Feedback(log, space.digest_), space, rows)
         name_share = 0.0 if words is None else measured.name_share
         likeness = np.zeros((0, 0))
         if words is not None and name_share:
@@ -370,7 +370,7 @@ class ZeroShotTagger(
             named_=None,
             _corrections=Corrections(feedback),
         )
-        self._set_feature_names(data.columns)
+        self._set_feature_names(data.feature_names)
         if data.features is not None:
             warn_of_lost_features(data.features, space)
         return self

@@ -399,7 +399,7 @@ def test_a_fit_that_fails_leaves_scores_and_verdicts(own_tagger, world, new_item
     before = own_tagger.decision_function(new_items)
     log = own_tagger.verdicts_
     monkeypatch.setattr(
-        "polyseme.fitting.training_set.TrainingSet.place_answered", raise_memory_error
+        "polyseme.fitting.training_set.TrainingSet.store_answered_vectors", raise_memory_error
     )
     with pytest.raises(MemoryError):
         own_tagger.fit(world.X, world.documents, verdicts=[])
