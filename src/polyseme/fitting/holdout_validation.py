@@ -426,9 +426,11 @@ def validate(
         draw = _draw(corpus, used_sets.labels, generator)
         if draw is None:
             return []
+        # The documents of test items teach nothing.
         test_sets = set_of_item[draw.test_rows]
+        test_sets = test_sets[test_sets >= 0]
         is_taught = np.ones(len(label_sets), dtype=bool)
-        is_taught[test_sets[test_sets >= 0]] = False
+        is_taught[test_sets] = False
         with warnings.catch_warnings():
             # What is wrong with the data was said when they were read.
             warnings.simplefilter("ignore", PolysemeWarning)
@@ -496,9 +498,10 @@ def validate(
 def _pool_of_draw(
     X: Features, pool: Features, draw: _Draw, generator: np.random.Generator
 ) -> Features:
-    """Return the items without tags of a draw: the pool, and items that carry a hidden label.
+    """Return the items without tags of a draw: the pool, and items that the draw left over.
 
-    The latter are neither trained with nor tested; their labels are not looked at.
+    These are neither trained with nor tested, mostly as they carry a hidden label; what they carry
+    is not looked at.
     """
     drawn_rows = [draw.train_rows, draw.test_rows]
     used_rows = np.concatenate(drawn_rows)
