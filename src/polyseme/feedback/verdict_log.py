@@ -872,7 +872,7 @@ def _vector_rows(vectors: Mapping[str, ArrayLike], space_digest: str | None) -> 
         with np.errstate(over="ignore"):
             table = np.array(arrays, dtype=_VECTOR_TYPE)
     except (TypeError, ValueError):
-        table = np.empty(0)
+        table = np.empty(0, dtype=_VECTOR_TYPE)
     has_rows = table.ndim == 2 and 0 < table[0].nbytes < _MAX_CELL_BYTES
     if not has_rows or not np.isfinite(table).all():
         raise InputError("Vectors of one space must be finite numbers, as many for each item.")
