@@ -152,8 +152,9 @@ class Corrections:
                 by_column[column] = cache[key]
 
         by_column = dict(sorted(by_column.items()))
-        n_corrections = len(by_column)
-        if len(cache) > 2 * n_corrections + _MOST_UNUSED:
+        n_used = len(by_column)
+        n_unused = len(cache) - n_used
+        if n_unused > n_used + _MOST_UNUSED:
             cache = {correction.key: correction for correction in by_column.values()}
         table = CorrectionTable.of(by_column)
         return replace(

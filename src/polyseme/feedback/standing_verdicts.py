@@ -107,10 +107,10 @@ class Feedback:
             feedback = Feedback(self.log, self.space_digest)
             return feedback, {*self.labels, *feedback.labels}
 
-        updates = self._new_answers()
-        all_answers = self._answers | updates
+        new_answers = self._new_answers()
+        all_answers = self._answers | new_answers
         changed_labels = set()
-        for label, answers in updates.items():
+        for label, answers in new_answers.items():
             earlier_answers = self._answers.get(label, {})
             if answers != earlier_answers:
                 changed_labels.add(label)
@@ -284,8 +284,13 @@ class Feedback:
         return changed_items
 
     def check_rows(self, rows: Mapping[str, int], project: Project) -> None:
-        """Raise if a row is another item than the one that verdicts were given on by its number."""
-        for item in sorted(self.changed_items(rows, project)):
+        """Raise if a row is another item than the one that verdicts were given on by its number.
+
+        The parameters are those of `changed_items`; names are row numbers as text.
+        """
+        changed_items = self.changed_items(rows, project)
+        if changed_items:
+            item = min(changed_items)
             raise InputError(
                 f"Row {item} is not the item '{item}' that verdicts were given on before; give "
                 "items names of their own, by a column `id`."

@@ -71,13 +71,12 @@ _PRAGMAS = (
 # The fields of `Verdict` but the number, in their order.
 _VERDICT_COLUMNS = "item, label, answer, score, rank, model, who, time"
 _N_VERDICT_COLUMNS = 8
-_INSERT_EVENT = (
-    f"INSERT INTO events (number, {_VERDICT_COLUMNS}, undoes) VALUES (?,?,?,?,?,?,?,?,?,?)"
-)
+_EVENT_COLUMNS = f"number, {_VERDICT_COLUMNS}, undoes"
+_INSERT_EVENT = f"INSERT INTO events ({_EVENT_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"
 _INSERT_VECTOR = (
     "INSERT INTO item_vectors (number, space_digest, item, digest, vector) VALUES (?,?,?,?,?)"
 )
-_SELECT_EVENTS = f"SELECT number, {_VERDICT_COLUMNS}, undoes FROM events"
+_SELECT_EVENTS = f"SELECT {_EVENT_COLUMNS} FROM events"
 # A page of rows between two numbers; how many, so that it takes some megabytes at the most.
 _PAGE = "WHERE number > ? AND number <= ? ORDER BY number LIMIT"
 _EVENT_PAGE = f"{_SELECT_EVENTS} {_PAGE} 5000"
@@ -94,17 +93,13 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     item, label : str
-        The item's id, or the number of its row.
+        The item's id, or the number of its row; the label as it was called then.
     answer : bool
         True for yes.
-    score : float, optional
-        The probability that was shown, 0 to 1.
-    rank : int, optional
-        The place among the labels that were shown, from 1 on.
-    model : str, optional
-        The digest of the model that was asked.
-    who : str, optional
-        The person who answered.
+    score, rank : float and int, optional
+        The probability (0 to 1) and the place among labels (from 1 on) that were shown.
+    model, who : str, optional
+        The digest of the model that was asked, and the person who answered.
     time : str, optional
         In ISO 8601 and UTC; a log sets it where it is missing.
     number : int, optional
@@ -240,7 +235,11 @@ class VerdictLog:
             return _insert_events(connection, event_rows)
 
     def undo(self, numbers: Iterable[int], author: str | None = None) -> range:
-        """Undo verdicts by their numbers, all or none, and return the numbers of these events."""
+        """Undo verdicts by their numbers, all or none, and return the numbers of these events.
+
+        Who undoes them is `author`, the field `who` of the events. The verdict that stood before on
+        the same label of the same item stands again.
+        """
         if author is not None:
             author = _check_text(author, "author", "An undo")
         check_iterable(numbers, "numbers of verdicts")
@@ -276,6 +275,7 @@ class VerdictLog:
             return
         if self.file is not None and self.file.resolve() == target.file.resolve():
             return
+        # That of a model, whose folder may not be there yet.
         if target.file.name == VERDICTS:
             check_destination(target.file.parent)
             target.file.parent.mkdir(parents=True, exist_ok=True)
@@ -375,11 +375,18 @@ class VerdictLog:
     def vector_keys(
         self, space_digest: str, items: Collection[str] | None = None, after: int = 0
     ) -> dict[str, VectorKey]:
-        """Return the keys of items' latest vectors in one space, of all items or of some.
+        """Return the keys of items' latest vectors in one space, by the items' names.
 
-        With `after`, only those of vectors that came after a number.
+        Parameters
+        ----------
+        space_digest : str
+        items : collection of str, optional
+            By default all that have a vector there.
+        after : int
+            Only vectors with higher numbers count.
         """
-        # Those that came later are found by their numbers, others by the index of items.
+        # Those that came later are found by their numbers, others by the index of items. With
+        # max(number), SQLite takes the digest from the same row.
         table = "item_vectors NOT INDEXED" if after else "item_vectors"
         condition = "space_digest = ? AND number > ?"
         query = f"SELECT item, max(number), digest FROM {table} WHERE {condition}"
@@ -534,10 +541,9 @@ class VerdictLog:
         if undoes is None:
             return self._verdict(tuple(verdict_row))
         number, *_, author, time = verdict_row
-        has_number = type(undoes) is int
-        has_time = type(time) is str
+        has_times = type(undoes) is int and type(time) is str
         has_author = author is None or type(author) is str
-        if not (has_number and has_time and has_author):
+        if not has_times or not has_author:
             raise self._unusable(f"event {number} holds values of other types")
         return Undo(undoes, author, time, number)
 
@@ -648,7 +654,10 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 
 def _tables(connection: sqlite3.Connection) -> list[Row]:
-    """Return what a database holds: kind and name of each thing, and its columns."""
+    """Return what a database holds: a row for each column of each table, index, view or trigger.
+
+    A hundred rows at the most: a log has fewer, and a crafted file could have any number.
+    """
     query = (
         "SELECT m.type, m.name, m.rootpage > 0, c.name, c.type, c.pk, c.hidden "
         "FROM sqlite_master m LEFT JOIN pragma_table_xinfo(m.name) c "
@@ -694,8 +703,7 @@ def _insert_vectors(connection: sqlite3.Connection, rows: Sequence[Row]) -> None
                 f"Vectors of one space have one length; got {n_numbers} where the log has "
                 f"{first_row[0]}: give another `space_digest`."
             )
-        latest_row = connection.execute(latest, (space_digest, item)).fetchone()
-        latest_digest, _ = latest_row
+        latest_digest, _ = connection.execute(latest, (space_digest, item)).fetchone()
         if latest_digest != digest:
             number += 1
             vector_row = (number, space_digest, item, digest, content)
@@ -708,9 +716,7 @@ def _insert_events(connection: sqlite3.Connection, rows: Sequence[Row]) -> range
     Rows have `_VERDICT_COLUMNS`, and the number of the verdict that an undo undoes.
     """
     first_number = _last_number(connection, "events") + 1
-    numbered_rows = []
-    for number, row in enumerate(rows, start=first_number):
-        numbered_rows.append((number, *row))
+    numbered_rows = [(number, *row) for number, row in enumerate(rows, start=first_number)]
     connection.executemany(_INSERT_EVENT, numbered_rows)
     return range(first_number, first_number + len(rows))
 

@@ -614,8 +614,9 @@ def _draw(
     together.
     """
     n_items = len(corpus)
-    indptr = corpus.matrix.indptr
-    tagged_rows = np.flatnonzero(np.diff(indptr))
+    indptr = corpus.matrix.indptr  # where the tags of each item begin among `indices`
+    n_tags = np.diff(indptr)
+    tagged_rows = np.flatnonzero(n_tags)
     taught_keys = set(map(corpus.key, taught_labels))
     keys = map(corpus.key, corpus.labels)
     is_taught = np.array([key in taught_keys for key in keys], dtype=bool)
@@ -648,6 +649,7 @@ def _draw(
     tag_ranks = rank_of_label[corpus.matrix.indices]
     first_tags = indptr[tagged_rows]
     lowest_rank = np.full(n_items, n_candidates)
+    # The minimum from each first tag to the next one; items without tags have none in between.
     lowest_rank[tagged_rows] = np.minimum.reduceat(tag_ranks, first_tags)
     items_by_rank = np.bincount(lowest_rank, minlength=n_candidates)
     n_carrying = np.cumsum(items_by_rank[:n_candidates])

@@ -96,9 +96,17 @@ class CorrectionTable(NamedTuple):
         )
 
     def select(self, columns: Sequence[int]) -> CorrectionTable:
-        """Return the corrections for logits of which only some columns are left, in this order.
+        """Return the corrections for logits of which only some columns are left.
 
-        The new `columns` are places in the argument: logits[:, columns] are to be corrected.
+        Parameters
+        ----------
+        columns : sequence of int
+            Those that are left, in their new order. Some may have no correction.
+
+        Returns
+        -------
+        CorrectionTable
+            Its `columns` are places among those that are left.
         """
         corrected_columns = self.columns.tolist()
         place_by_column = {column: place for place, column in enumerate(corrected_columns)}

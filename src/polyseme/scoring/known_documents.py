@@ -304,14 +304,14 @@ class KnownDocuments:
 
         It is part of the keys of cached corrections, which are fitted again where it changes.
         """
-        digest = hashlib.sha256(f"{self.matrix.shape}".encode())
+        shape_text = f"{self.matrix.shape}"
+        sha256 = hashlib.sha256(shape_text.encode())
         _, arrays = self.get_state()
         for name, array in arrays.items():
             description = f"{name} {array.dtype.str} {array.shape}"
-            digest.update(description.encode())
-            content = array.tobytes()
-            digest.update(content)
-        return digest.digest()
+            sha256.update(description.encode())
+            sha256.update(array.tobytes())
+        return sha256.digest()
 
     def vote_shares(self, points: Floats) -> Matrix:
         """Return the share of votes that each label gets, (n, n_labels), for (n, n_axes) points."""
