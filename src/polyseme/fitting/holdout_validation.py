@@ -524,7 +524,7 @@ def _pool_of_draw(
 def _fitted(
     estimator: Ranker, checkpoint: Path | None, training_data: tuple[Any, ...], **options: Any
 ) -> Any:
-    """Fit a copy of an estimator.
+    """Fit a copy of an estimator to items, their documents and label sets, and options of `fit`.
 
     It goes on from its checkpoint where there is one; one that other data left is removed.
     """

@@ -229,7 +229,7 @@ class KnownDocuments:
         return self._with_matrix(space, matrix)
 
     def renamed(self, label: str, name: str) -> KnownDocuments:
-        """Return them with another name for a label, which keeps its column."""
+        """Return them with another name for a label that they hold, which keeps its column."""
         column = self.labels.index(label)
         new_labels = list(self.labels)
         new_labels[column] = name
@@ -429,7 +429,7 @@ class KnownDocuments:
             n_labels=len(labels),
         )
         matrix = documents_of(arrays, ids, labels)
-        # Sets follow from the matrix; they are saved for those who read the file without polyseme.
+        # The numbers of sets follow from the documents, so that saved ones are only compared.
         distinct_sets, set_numbers = unique_rows(matrix)
         check_places(arrays["sets"], set_numbers, "sets")
         points = np.array(arrays["points"])
