@@ -74,7 +74,10 @@ class Corrections:
 
     @classmethod
     def load(cls, log: VerdictLog, space: ConceptSpace) -> Self:
-        """Load the verdicts of a log, and the corrections that are cached there."""
+        """Load the verdicts of a log, and the corrections that are cached there.
+
+        No label is corrected until `with_scorer` has chosen among them and fitted what is missing.
+        """
         cache: dict[bytes, Correction] = {}
         n_projections = space.projection_size
         for key, weights, intercept in log.cached_corrections():

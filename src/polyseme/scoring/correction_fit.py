@@ -51,7 +51,7 @@ _SHORTEST_STEP = 1e-9
 # The variance of an answer, p (1 - p), counts as at least this, so that certain ones still count.
 _LEAST_VARIANCE = 1e-6
 # A strength whose log evidence is so far behind another's has a share of less than 1e-5.
-_HOPELESS = 12.0
+_MAX_EVIDENCE_GAP = 12.0
 
 
 class Correction(NamedTuple):
@@ -163,7 +163,7 @@ def fit_correction(
     if n_answers < n_inputs:
         # The best weights are mixtures of the items' projections. So they are solved for in an
         # orthonormal basis of these, with no more unknowns than answers:
-        # projectionsᵀ = basis @ triangle, thus weights = basis @ mixture.
+        # projectionsᵀ = basis @ triangle, so projections @ (basis @ w) = triangleᵀ @ w.
         basis, triangle = np.linalg.qr(inputs.T)
         inputs = np.ascontiguousarray(triangle.T)
 
@@ -176,7 +176,7 @@ def fit_correction(
         weights_by_strength.append(solution.weights)
         log_evidences.append(solution.log_evidence)
         best_evidence = max(log_evidences)
-        if solution.log_evidence < best_evidence - _HOPELESS:
+        if solution.log_evidence < best_evidence - _MAX_EVIDENCE_GAP:
             break  # what is stronger still explains the answers even worse
 
     # Solutions are averaged by the evidence for their strength.

@@ -257,8 +257,8 @@ def item_vectors(space: ConceptSpace, features: Any) -> Floats:
     """
     projections = space.project(features)
     codes = space.item_codes(features)
-    both = [projections, codes]
-    return np.hstack(both)
+    blocks = [projections, codes]
+    return np.hstack(blocks)
 
 
 def table_rows(features: Features | EncodedItems, rows: Sequence[int]) -> Any:
