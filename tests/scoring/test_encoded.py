@@ -132,6 +132,22 @@ def test_a_table_that_grows_beyond_what_it_may_take_is_not_kept():
     assert tables == [items, items]
 
 
+def test_what_is_cached_cannot_be_changed(own_tagger, many):
+    items = own_tagger.encode(many)
+    scorer = own_tagger._scorer
+    cached_logits = scorer._cached_logits(items)
+    scores = own_tagger.decision_function(items)
+    for array in (
+        items.codes,
+        items.projections,
+        cached_logits,
+        scorer.preference,
+        own_tagger.store_.counts,
+    ):
+        assert not array.flags.writeable
+    assert scores.flags.writeable
+
+
 def test_logits_are_read_once_and_not_for_every_answer(monkeypatch, own_tagger, many):
     items = own_tagger.encode(many)
     own_tagger.ask(items, "pie")
