@@ -39,9 +39,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no t
     def set_params(self, **parameters: Any) -> Self:
         """Set parameters by name; `component__name` reaches into a component."""
         for name, default in self.components.items():
-            reached = any(key.startswith(f"{name}__") for key in parameters)
-            if reached and name not in parameters and getattr(self, name) is None:
-                setattr(self, name, default())
+            is_reached = any(key.startswith(f"{name}__") for key in parameters)
+            component = parameters.get(name, getattr(self, name))
+            if is_reached and component is None:
+                parameters[name] = default()
+        # scikit-learn sets components first, whatever the order of the parameters.
         super().set_params(**parameters)
         return self
 
