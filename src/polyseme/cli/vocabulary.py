@@ -64,7 +64,7 @@ def _label_records(tagger: ZeroShotTagger, kind: LabelKind | None) -> Iterator[d
 
 @command(VOCABULARY)
 def block(model: Path, labels: list[str], undo: bool = False, out: Path | None = None) -> None:
-    """Never suggest some tags."""
+    """Block tags, so that they are never suggested."""
     change_model(model, out, "block", lambda tagger: tagger.block(labels, undo=undo))
 
 
