@@ -44,9 +44,9 @@ from polyseme.documents.tags import carried_labels
 from polyseme.documents.vocabulary import Vocabulary
 
 Ties: TypeAlias = Literal["worst", "index"]
-Truth: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
+Truth: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix  # 0 and 1, (n, n_labels)
 BoolArray: TypeAlias = NDArray[np.bool_]
-Values: TypeAlias = NDArray[np.float64]
+Values: TypeAlias = NDArray[np.float64]  # of a metric, one for each row or label; or points
 
 BLOCK_ENTRIES = 1 << 20  # entries sorted at once, which takes some 60 MB of scratch
 BINS = 15  # of equal width, as reliability is usually drawn
