@@ -758,7 +758,9 @@ def _check_points(**arrays: ArrayLike) -> list[Values]:
 def _to_numbers(name: str, values: object) -> NDArray[Any]:
     """Turn an array-like into a dense array of real numbers or booleans."""
     if isinstance(values, np.ma.MaskedArray):
-        raise InputError(f"`{name}` is a masked array; fill it first, as by `{name}.filled(0)`.")
+        raise InputError(
+            f"`{name}` is a masked array; fill it first, for example with `{name}.filled(0)`."
+        )
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -102,7 +102,9 @@ def learn(
         refuse("Give a file of answers, or items with --yes or --no and a tag.")
     tagger = load_default_tagger(model, "learn")
     if not tagger.n_features_in_:
-        refuse("This model was fitted without features, so it knows no items to learn from.")
+        refuse(
+            "This model was fitted without features, so it cannot learn from answers about items."
+        )
     verdicts = _read_verdicts(words, yes or [], no or [])
     reader = TableReader(TableOptions(), features_column)
     items = [verdict.item for verdict in verdicts]

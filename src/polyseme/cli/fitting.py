@@ -178,7 +178,9 @@ def _read_data(sources: _Sources, previous: ZeroShotTagger | None, reader: Table
     pool = None
     if sources.unlabelled is not None:
         if items.X is None:
-            refuse("`--unlabelled` goes beside items with tags; give theirs with --features.")
+            refuse(
+                "`--unlabelled` needs items with tags as well; give their features with --features."
+            )
         pool = read_pool(sources.unlabelled, items.X, extractor, reader)
     return _Data(items.X, items.documents, label_sets, extractor, pool)
 
@@ -302,7 +304,7 @@ def _extractor_to_update(
         if X.shape[1] != previous.n_features_in_:
             refuse(
                 f"These items have {X.shape[1]} features, and the model of --update was fitted "
-                f"with {previous.n_features_in_}; leave out --update, or mend the features."
+                f"with {previous.n_features_in_}; leave out --update, or correct the features."
             )
     return extractor
 

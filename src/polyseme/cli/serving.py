@@ -60,7 +60,7 @@ def serve(
     folders = [model.resolve() for model in models]
     names = {folder.name for folder in folders}
     if len(names) < len(folders):
-        refuse("Models are known by their folders' names, which must differ.")
+        refuse("Models are known by the names of their folders, which must differ.")
     fitted_features: dict[str, Path] = {}
     for model, folder in zip(models, folders, strict=True):
         if not model.exists():
