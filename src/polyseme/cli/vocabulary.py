@@ -82,5 +82,5 @@ def merge(model: Path, label: str, into: str, out: Path | None = None) -> None:
 
 @command(VOCABULARY)
 def remove(model: Path, labels: list[str], out: Path | None = None) -> None:
-    """Forget tags for good."""
+    """Remove tags for good."""
     change_model(model, out, "remove", lambda tagger: tagger.remove_labels(labels))
