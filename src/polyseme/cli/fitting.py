@@ -263,7 +263,7 @@ def _check_answered_rows(pool: Any, X: Any, sources: tuple[Path | None, ...]) ->
 
 
 def _extractor_to_update(
-    previous: ZeroShotTagger, X: Any, extractor: MediaFeatures | None, words: int | None
+    previous: ZeroShotTagger, X: Any, extractor: MediaFeatures | None, n_words: int | None
 ) -> MediaFeatures | None:
     """Return the unfitted extractor of an update; refuse items that the previous model cannot take.
 
@@ -273,7 +273,7 @@ def _extractor_to_update(
     X : as `_Data.X`
     extractor : MediaFeatures or None
         With the parameters that the items were extracted with, and the codebook that is asked for.
-    words : int or None
+    n_words : int or None
         The size of the codebook, where one is asked for: then it is learned anew. Otherwise the
         extractor has the parameters of the previous model's.
     """
@@ -297,7 +297,7 @@ def _extractor_to_update(
         )
     if isinstance(X, Extracted) and previous.features_ is not None:
         previous.features_.raw(X)  # raises where they were extracted in another way
-        return copy_of(previous.features_) if words is None else extractor
+        return copy_of(previous.features_) if n_words is None else extractor
     if X is not None:
         fitted_names = getattr(previous, "feature_names_in_", None)
         in_order(X, fitted_names, owner="fit --update")
