@@ -93,7 +93,7 @@ class FittedTagger(Estimator):
     _scorer: LabelScorer
 
     def _update(self, answered: Collection[str] | None = None, **attributes: Any) -> Self:
-        """Take over changes, with every score that follows; where that fails, nothing has changed.
+        """Apply changes, with every score that follows; if that fails, nothing has changed.
 
         Every change of documents, labels, names and verdicts goes this way. Attributes are
         replaced and never changed in place, so that shallow copies of the tagger stay as they are.

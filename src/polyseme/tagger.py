@@ -423,7 +423,7 @@ class ZeroShotTagger(
 
     @property
     def _n_features_out(self) -> int:
-        """How many dimensions `transform` returns; scikit-learn names them."""
+        """Return how many dimensions `transform` returns; scikit-learn makes names for them."""
         return self.space_.n_dimensions
 
     def _check_query(
