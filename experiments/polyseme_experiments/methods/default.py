@@ -82,7 +82,13 @@ _LIMITS = (
     *("MEASURED", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS", "WARM_RATES"),
     *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL", "_BLOCK_ITEMS"),
 )
-_KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS", "_BLOCK_VOTES": "_VOTES"}
+_KNOWN_AS = {
+    "MOST_THREADS": "_MOST_THREADS",
+    "_BLOCK_VOTES": "_VOTES",
+    "_MOST_SHIFT": "_FARTHEST",
+    "_LEAST_PROBABILITY": "_SMALLEST",
+    "_PRIOR_DOCUMENTS": "_USUAL",
+}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 
 
