@@ -27,7 +27,7 @@ from polyseme.base.machine import n_cores
 from polyseme.base.validation import InputError, IntArray, check_number
 from polyseme.space.calibration import match_frequencies, sigmoid
 from polyseme.space.features import Features, standardise
-from polyseme.space.members import Members, Shape, StartMembers, likely, mean_of
+from polyseme.space.members import Members, Shape, StartMembers, mean_of, probabilities_of
 from polyseme.storage.array_checks import (
     Fields,
     Kind,
@@ -749,7 +749,7 @@ def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
     digest = hashlib.sha256(f"{plan!r} {data_digest(data)}".encode())
     if data.start is not None:
         start = data.start
-        for array in (start.places, start.new_weights, *start.members.groups):
+        for array in (start.former_columns, start.new_weights, *start.members.groups):
             digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
@@ -785,10 +785,10 @@ def mean_answers(members: Members, features: Floats, truth: Floats) -> tuple[Flo
         rows = slice(start, start + _BLOCK_ITEMS)
         tags = np.zeros((len(truth[rows]), members.shape.n_labels), dtype=np.float32)
         tags[:, :n_seen] = truth[rows]
-        tag_codes = members.encode_documents(members.rows(tags))
+        tag_codes = members.encode_documents(members.as_inputs(tags))
         unseen_logits = members.read(tag_codes, unseen_columns)
-        unseen[rows] = mean_of(likely(unseen_logits))
-        item_codes = members.encode_items(members.rows(features[rows]))
+        unseen[rows] = mean_of(probabilities_of(unseen_logits))
+        item_codes = members.encode_items(members.as_inputs(features[rows]))
         seen[rows] = mean_of(members.read(item_codes, seen_columns))
     return unseen, seen
 
@@ -804,11 +804,11 @@ def pool_answers(members: Members, features: Floats, n_seen: int) -> Floats:
     logits = np.empty((len(features), n_labels), dtype=np.float32)
     for start in range(0, len(features), _BLOCK_ITEMS):
         rows = slice(start, start + _BLOCK_ITEMS)
-        item_codes = members.encode_items(members.rows(features[rows]))
+        item_codes = members.encode_items(members.as_inputs(features[rows]))
         seen_logits = members.read(item_codes, slice(0, n_seen))
         tags = np.zeros((len(features[rows]), n_labels), dtype=np.float32)
-        tags[:, :n_seen] = mean_of(likely(seen_logits))
-        tag_codes = members.encode_documents(members.rows(tags))
+        tags[:, :n_seen] = mean_of(probabilities_of(seen_logits))
+        tag_codes = members.encode_documents(members.as_inputs(tags))
         codes = 0.5 * (item_codes + tag_codes)
         logits[rows] = mean_of(members.read(codes, slice(0, n_labels)))
     return logits
