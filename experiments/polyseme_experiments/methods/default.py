@@ -79,7 +79,14 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 # of the linear path; and former names.
 _LIMITS = (
     *("MOST_FEATURE", "UNIT", "PROJECTION_SIZE", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
-    *("MEASURED", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS", "WARM_RATES"),
+    *(
+        "RANKED_ITEMS",
+        "MOST_FEATURES",
+        "SHRINKAGES",
+        "VALIDATION_STEPS",
+        "WARM_STEPS",
+        "WARM_RATES",
+    ),
     *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL", "_BLOCK_ITEMS"),
 )
 _KNOWN_AS = {
@@ -87,6 +94,8 @@ _KNOWN_AS = {
     "_BLOCK_VOTES": "_VOTES",
     "_MOST_SHIFT": "_FARTHEST",
     "_MOST_SPREADS": "_FARTHEST",
+    "LOADING_ITEMS": "APPROXIMATED",
+    "_BLOCK_ROWS": "_BLOCK",
     "_LEAST_PROBABILITY": "_SMALLEST",
     "_PRIOR_DOCUMENTS": "_USUAL",
 }

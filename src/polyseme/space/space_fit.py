@@ -43,8 +43,8 @@ from polyseme.space.linear_path import (
     fit_ridge,
     leave_out,
     log_loss,
-    measured_items,
     prediction_spreads,
+    ranked_items,
 )
 from polyseme.space.members import Members, StartMembers, mean_of
 from polyseme.space.training import (
@@ -764,7 +764,7 @@ class SpaceCalibration:
         item_folds = data.folds[data.item_documents]
         ridge = fit_ridge(self._features, carried, item_folds)
 
-        measured = sample.thinned(measured_items(self.n_seen))
+        measured = sample.thinned(ranked_items(self.n_seen))
         predictions = np.empty((len(sample.items), self.n_seen))
         thinned = np.empty((len(measured.items), self.n_seen))
         for fold in np.unique(sample.folds):
