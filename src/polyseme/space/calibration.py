@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
+Floats = NDArray[np.float32]
+IntArray = NDArray[np.int64]
 
 # Fixed by saved models: `Calibration.thresholds` has one threshold for each of these.
 PRECISIONS = np.arange(1, 100) / 100
@@ -50,6 +52,32 @@ class Calibration(NamedTuple):
         return f"Calibration({len(self.slopes)} labels, {len(self.thresholds)} thresholds)"
 
 
+class HeldOutSample(NamedTuple):
+    """Training items as members that had not seen them encode them; empty where there are none.
+
+    Model files hold the fields by these names.
+    """
+
+    codes: Floats  # by the members of the item's fold, (n_items, members_per_fold * code)
+    folds: IntArray  # that these members have not seen, (n_items,)
+    weights: Matrix  # for how many items each stands, (n_items,)
+
+    def __repr__(self) -> str:
+        """Return its size, in a line."""
+        return f"HeldOutSample({len(self.codes)} items)"
+
+
+class ReferenceSample(NamedTuple):
+    """Items that stand for all: a correction leaves its label as frequent on these.
+
+    Model files hold the fields by these names.
+    """
+
+    codes: Floats  # (n_items, n_dimensions)
+    projections: Floats  # of features, see `ConceptSpace.project`; (n_items, projection_size)
+    weights: Matrix  # for how many items each stands, (n_items,)
+
+
 def logit(probabilities: Matrix) -> Matrix:
     """Return the logits of probabilities, which are kept a millionth away from 0 and 1."""
     above_zero = np.maximum(probabilities, _LEAST_PROBABILITY)
@@ -67,6 +95,14 @@ def sigmoid(logits: Matrix) -> Matrix:
     from scipy.special import expit
 
     return np.asarray(expit(logits))
+
+
+def log_odds(frequencies: Matrix) -> Matrix:
+    """Return the logits of frequencies, which are above 0 and below 1."""
+    log_frequencies = np.log(frequencies)
+    log_complements = np.log1p(-frequencies)
+    logits = log_frequencies - log_complements
+    return np.asarray(logits)
 
 
 def calibrate(logits: Matrix, truth: Matrix, weights: Matrix, frequencies: Matrix) -> Calibration:

@@ -279,8 +279,8 @@ def affine(rows: Any, weights: Any, bias: Any) -> Any:
         return bias.baddbmm(rows, weights)
     n_rows = rows.shape[-2]
     n_members, _, above = weights.shape
-    side_by_side = np.empty((n_rows, n_members, above), dtype=weights.dtype)
-    by_member = side_by_side.transpose(1, 0, 2)
+    by_row = np.empty((n_rows, n_members, above), dtype=weights.dtype)
+    by_member = by_row.transpose(1, 0, 2)
     products = np.matmul(rows, weights, out=by_member)
     return np.add(products, bias, out=products)
 
@@ -315,6 +315,17 @@ def probabilities_of(logits: Any) -> Any:
     from scipy.special import expit
 
     return expit(logits)
+
+
+def side_by_side(codes: Floats) -> Floats:
+    """Return codes (n_members, n_rows, code) as rows (n_rows, n_members * code).
+
+    Of codes as `affine` leaves them, that is a view.
+    """
+    n_members, n_rows, code = codes.shape
+    n_dimensions = n_members * code
+    by_row = np.ascontiguousarray(codes.transpose(1, 0, 2))
+    return by_row.reshape(n_rows, n_dimensions)
 
 
 def _layers(flat: Any, sizes: tuple[int, ...]) -> Layers:

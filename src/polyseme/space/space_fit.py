@@ -21,16 +21,14 @@ from polyseme.base.machine import check_memory, one_blas_thread
 from polyseme.base.validation import InputError, IntArray, check_device, check_sparse
 from polyseme.space.calibration import (
     Calibration,
+    HeldOutSample,
+    ReferenceSample,
     calibrate,
     expected_frequencies,
     sigmoid,
 )
 from polyseme.space.concept_space import (
     SLOPES,
-    HeldOutSample,
-    ReferenceSample,
-    side_by_side,
-    unit_directions,
 )
 from polyseme.space.features import column_statistics, standardise
 from polyseme.space.linear_path import (
@@ -46,7 +44,7 @@ from polyseme.space.linear_path import (
     prediction_spreads,
     ranked_items,
 )
-from polyseme.space.members import Members, StartMembers, mean_of
+from polyseme.space.members import Members, StartMembers, mean_of, side_by_side
 from polyseme.space.training import (
     SpacePlan,
     SpaceTraining,
@@ -55,7 +53,7 @@ from polyseme.space.training import (
     mean_answers,
     selection_weights,
 )
-from polyseme.space.votes import Voters, mix
+from polyseme.space.votes import Voters, mix, unit_directions
 
 if TYPE_CHECKING:
     from polyseme.space.concept_space import ConceptSpace

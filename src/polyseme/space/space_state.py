@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.base.validation import MOST_FEATURE
-from polyseme.space.calibration import PRECISIONS, Calibration
-from polyseme.space.concept_space import HeldOutSample, ReferenceSample
+from polyseme.space.calibration import PRECISIONS, Calibration, HeldOutSample, ReferenceSample
 from polyseme.space.features import LEAST_SCALE, PROJECTION_SIZE
 from polyseme.space.linear_path import LinearPath
 from polyseme.space.members import Members, Shape

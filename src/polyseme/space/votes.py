@@ -173,3 +173,12 @@ def vote_logits(votes: Matrix, share: float) -> Matrix:
     `share` is the one that votes have in logits; see `mix`.
     """
     return share * logit(votes)
+
+
+def unit_directions(coordinates: Floats) -> Floats:
+    """Return coordinates (n_rows, n_axes), each row at length 1; rows of zeros stay zeros."""
+    squared_lengths = np.einsum("ij,ij->i", coordinates, coordinates)
+    lengths = np.sqrt(squared_lengths)
+    divisors = np.maximum(lengths, 1e-12)
+    directions = coordinates / divisors[:, None]
+    return np.asarray(directions, dtype=np.float32)
