@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 import polyseme
 from polyseme import ConceptSpace, PublishedTagger, SpacePlan, ZeroShotTagger
@@ -24,6 +25,12 @@ from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.training import TrainingPlan
 from polyseme.tagger import Tagger
+
+# Tests pass on a busy machine: no clock decides, neither over an example nor over their making.
+settings.register_profile(
+    "no_clocks", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("no_clocks")
 
 
 class CommandResult(NamedTuple):

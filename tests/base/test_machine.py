@@ -5,10 +5,18 @@ from __future__ import annotations
 import threading
 
 import pytest
+import torch
 from threadpoolctl import threadpool_info
 
-from polyseme.base import machine as threads
-from polyseme.base.machine import n_cores, n_threads, one_blas_thread, one_thread, run_all
+from polyseme.base import machine
+from polyseme.base.machine import (
+    n_cores,
+    n_threads,
+    one_blas_thread,
+    one_thread,
+    onednn_products,
+    run_all,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +29,7 @@ def test_the_number_of_threads_follows_the_environment(monkeypatch, setting, exp
 
 def test_there_is_one_thread_inside_of_one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    monkeypatch.setattr(threads, "n_cores", lambda: 4)
+    monkeypatch.setattr(machine, "n_cores", lambda: 4)
     assert n_threads() == 2
     with one_thread():
         with one_thread():
@@ -85,6 +93,37 @@ def test_all_calls_are_made_where_no_thread_can_be_started(calls, monkeypatch):
         def submit(self, *_):
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threads, "_pool", Exhausted)
+    monkeypatch.setattr(machine, "_pool", Exhausted)
     run_all([lambda: calls.append(1)] * 5, 3)
     assert len(calls) == 5
+
+
+def test_onednn_takes_products_in_single_precision():
+    generator = torch.Generator().manual_seed(3)
+    left = torch.randn(2, 70, 90, generator=generator)
+    right = torch.randn(2, 90, 110, generator=generator)
+    exact = torch.bmm(left.double(), right.double())
+    with onednn_products():
+        product = torch.bmm(left, right)
+    torch.testing.assert_close(product.double(), exact, atol=1e-3, rtol=0)
+
+
+@pytest.mark.skipif(machine._onednn_setting() is None, reason="torch 2.9 has the setting")
+def test_the_last_to_leave_restores_the_setting_of_onednn(monkeypatch):
+    monkeypatch.setattr(machine, "_onednn_is_precise", lambda: True)
+    setting = machine._onednn_setting()
+    before = setting.fp32_precision
+    with onednn_products():
+        with onednn_products():
+            assert setting.fp32_precision == "bf16"
+        assert setting.fp32_precision == "bf16"
+    assert setting.fp32_precision == before
+
+
+@pytest.mark.skipif(machine._onednn_setting() is None, reason="torch 2.9 has the setting")
+def test_nothing_changes_where_onednn_would_round(monkeypatch):
+    monkeypatch.setattr(machine, "_onednn_is_precise", lambda: False)
+    setting = machine._onednn_setting()
+    before = setting.fp32_precision
+    with onednn_products():
+        assert setting.fp32_precision == before

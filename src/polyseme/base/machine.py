@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -26,6 +26,11 @@ MANY_LABELS = 500
 # How many `one_thread` are open; how many `one_blas_thread`, and what the last of them gives back.
 _n_single = 0
 _limiting, _n_limiting, _limit = Lock(), 0, None
+
+# How many `onednn_products` are open, and what the setting was before the first of them.
+_onednn_lock = Lock()
+_n_onednn = 0
+_precision_before = "none"
 
 
 def n_cores() -> int:
@@ -99,6 +104,65 @@ def one_blas_thread() -> Iterator[None]:
             if _n_limiting == 0 and _limit is not None:
                 _limit.restore_original_limits()
                 _limit = None
+
+
+@contextmanager
+def onednn_products() -> Iterator[None]:
+    """Let oneDNN, not MKL, take the products of single-precision tensors on the processor.
+
+    On processors that are not Intel's, oneDNN takes half of MKL's time at the sizes of a training
+    step. torch asks it only where it may round to bfloat16; oneDNN itself rounds only on
+    processors with matrix units (AMX), and there nothing is changed. Threads may be inside at the
+    same time: the last to leave restores the setting.
+    """
+    global _n_onednn, _precision_before
+    setting = _onednn_setting()
+    if setting is None or not _onednn_is_precise():
+        yield
+        return
+    with _onednn_lock:
+        if _n_onednn == 0:
+            _precision_before = setting.fp32_precision
+            setting.fp32_precision = "bf16"
+        _n_onednn += 1
+    try:
+        yield
+    finally:
+        with _onednn_lock:
+            _n_onednn -= 1
+            if _n_onednn == 0:
+                setting.fp32_precision = _precision_before
+
+
+def _onednn_setting() -> Any | None:
+    """Return torch's setting of oneDNN's products; None before torch 2.9, which has none."""
+    import torch
+
+    setting = getattr(torch.backends.mkldnn, "matmul", None)
+    if setting is None or not torch.backends.mkldnn.is_available():
+        return None
+    return setting if hasattr(setting, "fp32_precision") else None
+
+
+@cache
+def _onednn_is_precise() -> bool:
+    """Whether products that may be rounded to bfloat16 have single precision on this processor."""
+    import torch
+
+    setting = _onednn_setting()
+    if setting is None:
+        return False
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randn(1, 64, 64, generator=generator)
+    exact = torch.bmm(factors.double(), factors.double())
+    precision_before = setting.fp32_precision
+    setting.fp32_precision = "bf16"
+    try:
+        product = torch.bmm(factors, factors)
+    finally:
+        setting.fp32_precision = precision_before
+    error = (product - exact).abs().max()
+    return float(error) < 1e-3  # 1e-5 in single precision, 1e-1 in bfloat16
 
 
 @cache

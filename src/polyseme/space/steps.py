@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyseme.base.machine import onednn_products
 from polyseme.space.members import Layers, Members, Shape, squashed
 from polyseme.space.training import Round, SpaceTraining
 
@@ -47,10 +48,11 @@ class Learner:
         """Take the steps of a round; return each member's last losses, (documents, items)."""
         plan = self.training.plan
         self.batches.begin(items)
-        for number in self.training.next_steps:
-            batch = self.batches.draw()
-            logits = step(self.members, batch, self.gradients)
-            self.optimizer.step(plan.rate_factor(number))
+        with onednn_products():
+            for number in self.training.next_steps:
+                batch = self.batches.draw()
+                logits = step(self.members, batch, self.gradients)
+                self.optimizer.step(plan.rate_factor(number))
         return losses(batch, logits, plan.document_batch)
 
 
@@ -497,7 +499,8 @@ def step(members: Members, batch: TrainingBatch, gradients: Members) -> Tensor:
 
     # Backward: the derivative of the cross-entropy by its logits, then readout, codes, encoders
     errors = torch.sigmoid(logits).sub_(batch.targets).mul_(batch.weights)
-    label_gradients = thinned.mT @ errors
+    # torch.bmm: `@` copies a factor that is transposed.
+    label_gradients = torch.bmm(thinned.mT, errors)
     bias_gradients = errors.sum(dim=1, keepdim=True)
     if batch.columns is None:
         gradients.labels.copy_(label_gradients)
@@ -506,7 +509,7 @@ def step(members: Members, batch: TrainingBatch, gradients: Members) -> Tensor:
         gradients.readout.zero_()
         gradients.labels.index_copy_(2, batch.columns, label_gradients)
         gradients.bias.index_copy_(2, batch.columns, bias_gradients)
-    code_errors = (errors @ labels.mT).mul_(codes_dropout)
+    code_errors = torch.bmm(errors, labels.mT).mul_(codes_dropout)
     code_errors -= code_errors * codes * codes  # the derivative of the hyperbolic tangent
     _backpropagate(
         code_errors[:, :n_rows],
@@ -543,7 +546,7 @@ def _backpropagate(
     hidden = units * dropout
     torch.bmm(hidden.mT, errors, out=second_gradient)
     torch.sum(errors, dim=1, keepdim=True, out=second_bias)
-    hidden_errors = (errors @ second.mT).mul_(dropout)
+    hidden_errors = torch.bmm(errors, second.mT).mul_(dropout)
     unit_errors = torch.ops.aten.threshold_backward(hidden_errors, units, 0)
     if sparse_tags is None:
         torch.bmm(inputs.mT, unit_errors, out=first_gradient)
