@@ -52,8 +52,8 @@ from polyseme.space.votes import readout_share, unit_directions
 if TYPE_CHECKING:
     from polyseme.space.features import Features
     from polyseme.space.linear_path import LinearPath
-    from polyseme.space.members import Members
-    from polyseme.space.space_fit import Progress, Trainer, WarmStart
+    from polyseme.space.members import Members, WarmStart
+    from polyseme.space.space_fit import Progress, Trainer
     from polyseme.space.training import SpacePlan
 
 Matrix = NDArray[np.float64]

@@ -16,15 +16,22 @@ for either of them, in single precision.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from polyseme.space.concept_space import ConceptSpace
+    from polyseme.space.training import TrainingData
+
 Floats = NDArray[np.float32]
 IntArray = NDArray[np.int64]
+# Documents by which new labels are read at first, at the most.
+_MOST_HOLDING = 8192
 # Pairs of weights (n_members, below, above) and bias (n_members, 1, above), the input's first.
 Layers = list[tuple[Any, Any]]
 
@@ -172,6 +179,18 @@ class Members:
         bias = self.bias[..., columns]
         return affine(codes, weights, bias)
 
+    def mean_logits(self, codes: Floats) -> NDArray[np.float64]:
+        """Return the mean of members' raw logits, (n_rows, n_outputs); of arrays only.
+
+        `codes` (n_rows, n_members * code) are the members' codes side by side.
+        """
+        n_rows = len(codes)
+        n_members = len(self)
+        by_row = codes.reshape(n_rows, n_members, -1)
+        by_member = np.ascontiguousarray(by_row.transpose(1, 0, 2))
+        logits = self.read(by_member)
+        return mean_of(logits).astype(np.float64)
+
     def as_inputs(self, array: Floats) -> Any:
         """Return an array as these members take it: the array itself, or a tensor copied from it.
 
@@ -257,6 +276,85 @@ class StartMembers(NamedTuple):
             member_values = array[numbers]
             former_values = member_values[..., source_columns]
             tensor[..., old_columns] = tensor.new_tensor(former_values)
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a fit takes over from a former one.
+
+    Attributes
+    ----------
+    space : ConceptSpace
+        The former one, fitted; it stays as it is. Members of the same sizes go on from its
+        members, and features are standardised as they were there.
+    columns : int64 array, shape (n_labels,)
+        The former column of each label; -1 for new ones.
+    folds : int64 array, shape (n_documents,)
+        The former fold of each document; -1 for new ones. Calibration and probable tags rest on
+        each member not having seen its fold, neither now nor before.
+    pool_folds : int64 array, shape (n_pool,)
+        Likewise of items without tags.
+    """
+
+    space: ConceptSpace
+    columns: IntArray
+    folds: IntArray
+    pool_folds: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def n_folds(self) -> int:
+        """How many folds there are."""
+        return len(self.space.members_) // self.space.plan_.members_per_fold
+
+    def start(self, data: TrainingData, order: IntArray) -> StartMembers:
+        """Return the members that the training of a new space starts from.
+
+        Parameters
+        ----------
+        data : TrainingData
+            Of the new space.
+        order : int64 array, shape (n_labels,)
+            Its columns; see `ConceptSpace.order_`.
+        """
+        former = self.space
+        n_former = len(former.order_)
+        columns = self.columns[order]
+        # From columns to former ones, and from these to the former members' order.
+        former_positions = np.argsort(former.order_)
+        former_columns = np.where(columns < 0, -1, former_positions[columns])
+        new_columns = np.flatnonzero(former_columns < 0)
+        old_columns = np.flatnonzero(former_columns >= 0)
+
+        # Documents that hold new labels, over the labels of the former space.
+        holding = data.documents[:, new_columns]
+        n_held = np.diff(holding.indptr)
+        rows = np.flatnonzero(n_held)
+        if len(rows) > _MOST_HOLDING:
+            last = len(rows) - 1
+            positions = np.linspace(0, last, _MOST_HOLDING)
+            rows = rows[positions.astype(np.int64)]
+        old_tags = data.documents[rows][:, old_columns].tocoo()
+        source_columns = former_columns[old_columns]
+        entry_columns = source_columns[old_tags.col]
+        entries = (old_tags.data, (old_tags.row, entry_columns))
+        documents = sp.csr_matrix(entries, (len(rows), n_former))
+
+        priors = data.priors()
+        weights, biases = former.first_readouts(
+            documents=documents,
+            holding=holding[rows],
+            folds=data.folds[rows],
+            priors=priors[new_columns],
+        )
+        former_has_unseen = former.n_seen_ < n_former
+        has_unseen = data.n_unseen > 0
+        return StartMembers(
+            members=former.members_,
+            former_columns=former_columns,
+            any_unseen=has_unseen and former_has_unseen,
+            new_weights=weights,
+            new_biases=biases,
+        )
 
 
 def affine(rows: Any, weights: Any, bias: Any) -> Any:

@@ -646,7 +646,7 @@ class SpaceTraining:
             fold = self.fold_of[place]
             rows = np.flatnonzero(folds == fold)
             pool_rows = np.flatnonzero(pool_folds == fold)
-            unseen, seen = mean_answers(member, features[rows], truth[rows])
+            unseen, seen = mean_predictions(member, features[rows], truth[rows])
             pool = pool_answers(member, pool_features[pool_rows], self.data.n_seen)
             number = int(self.numbers[place])
             return number, HeldOutPredictions(unseen, seen, pool)
@@ -769,7 +769,7 @@ def data_digest(data: TrainingData) -> str:
     return digest.hexdigest()
 
 
-def mean_answers(members: Members, features: Floats, truth: Floats) -> tuple[Floats, Floats]:
+def mean_predictions(members: Members, features: Floats, truth: Floats) -> tuple[Floats, Floats]:
     """Return the mean answer of members for items by features and true tags (n, n_seen).
 
     Probabilities of unseen labels by true tags, and logits of seen ones by features; see

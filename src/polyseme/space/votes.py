@@ -25,6 +25,8 @@ IntArray = NDArray[np.int64]
 
 # The width of the kernel: how fast a vote falls with the cosine of a document to a code.
 TEMPERATURE = 0.1
+# Steps of subspace iteration that turn former axes to new codes.
+_N_TURNS = 2
 # Votes that are counted at a time: 32 MiB.
 _BLOCK_VOTES = 2**23
 # Where the votes of all documents underflow, they are divided by this in place of zero.
@@ -182,3 +184,20 @@ def unit_directions(coordinates: Floats) -> Floats:
     divisors = np.maximum(lengths, 1e-12)
     directions = coordinates / divisors[:, None]
     return np.asarray(directions, dtype=np.float32)
+
+
+def turn_axes(axes: Floats, codes: Matrix) -> Matrix:
+    """Return the principal axes (n_dimensions, n_axes) of centred codes, from some near them.
+
+    Codes are (n_rows, n_dimensions); the axes come in falling order of variance.
+    """
+    for _ in range(_N_TURNS):
+        # One step of subspace iteration.
+        coordinates = codes @ axes
+        stretched = codes.T @ coordinates
+        axes, _ = np.linalg.qr(stretched)
+    coordinates = codes @ axes
+    scatter = coordinates.T @ coordinates
+    _, rotation = np.linalg.eigh(scatter)
+    falling = rotation[:, ::-1]
+    return np.asarray(axes @ falling)
