@@ -352,3 +352,48 @@ def new_label_frequencies(counts: Matrix, holding: int, added: int, typical: flo
     counted_part = share_counted * counted_frequencies
     frequencies = counted_part + typical_part
     return np.asarray(frequencies)
+
+
+def pool_targets(logits: Floats, priors: Matrix, hard: float, most: int = 2048) -> Floats:
+    """Return targets of untagged items, (n_items, n_labels): each label as often as documents.
+
+    Logits are shifted so that every label is expected as often as its prior says; of the target a
+    share is hard: 1 for as many of the likeliest items as should have the label, 0 for the others.
+    A label that half an item or less should have is left wholly soft: zeros for all would take that
+    share away from it, and 1 for one item would be twice its due or more.
+
+    Parameters
+    ----------
+    logits : float32 array, shape (n_items, n_labels)
+    priors : float64 array, shape (n_labels,)
+        How often documents hold each label.
+    hard : float
+        The share of a target that is 0 or 1.
+    most : int
+        On about so many items frequencies are matched.
+    """
+    n_items, n_labels = logits.shape
+    spacing = max(n_items // most, 1)
+    sample = logits[::spacing].astype(np.float64)
+    sample_weights = np.ones(len(sample))
+    shifts = match_frequencies(sample, sample_weights, priors)
+    expected_counts = np.round(priors * n_items)
+    counts = np.minimum(expected_counts.astype(np.int64), n_items)
+    targets = np.empty_like(logits)
+    # A few labels at a time: orders and float64 of a whole table would be several times its size.
+    for start in range(0, n_labels, 64):
+        columns = slice(start, start + 64)
+        block = np.asfortranarray(logits[:, columns])
+        block_counts = counts[columns]
+        shifted_logits = block + shifts[columns]
+        probabilities = np.asarray(sigmoid(shifted_logits), dtype=np.float32)
+        for column in np.flatnonzero(block_counts):
+            falling = np.argsort(-block[:, column], kind="stable")
+            likeliest = falling[: block_counts[column]]
+            is_likely = np.zeros(n_items, dtype=np.float32)
+            is_likely[likeliest] = 1
+            # target = (1 - hard) * probability + hard * [among the likeliest]
+            changes = is_likely - probabilities[:, column]
+            probabilities[:, column] += hard * changes
+        targets[:, columns] = probabilities
+    return targets

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 IntArray = NDArray[np.int64]
+# Items that members predict at a time.
+_BLOCK_ITEMS = 4096
 # Documents by which new labels are read at first, at the most.
 _MOST_HOLDING = 8192
 # Pairs of weights (n_members, below, above) and bias (n_members, 1, above), the input's first.
@@ -424,6 +426,73 @@ def side_by_side(codes: Floats) -> Floats:
     n_dimensions = n_members * code
     by_row = np.ascontiguousarray(codes.transpose(1, 0, 2))
     return by_row.reshape(n_rows, n_dimensions)
+
+
+def mean_predictions(members: Members, features: Floats, truth: Floats) -> tuple[Floats, Floats]:
+    """Return the mean predictions of members for tagged items.
+
+    Parameters
+    ----------
+    members : Members
+    features : float32 array, shape (n_items, n_features)
+        Standardised.
+    truth : float32 array, shape (n_items, n_seen)
+        Seen labels that items carry, 1 or 0.
+
+    Returns
+    -------
+    unseen : float32 array, shape (n_items, n_outputs - n_seen)
+        Probabilities of unseen labels, and of any of them, by true tags.
+    seen : float32 array, shape (n_items, n_seen)
+        Logits of seen labels, by features.
+    """
+    n_items, n_seen = truth.shape
+    n_labels = members.shape.n_labels
+    n_unseen = members.shape.n_outputs - n_seen
+    seen_columns = slice(0, n_seen)
+    unseen_columns = slice(n_seen, None)
+    unseen = np.empty((n_items, n_unseen), dtype=np.float32)
+    seen = np.empty((n_items, n_seen), dtype=np.float32)
+    for start in range(0, n_items, _BLOCK_ITEMS):
+        rows = slice(start, start + _BLOCK_ITEMS)
+        block_truth = truth[rows]
+        tags = np.zeros((len(block_truth), n_labels), dtype=np.float32)
+        tags[:, :n_seen] = block_truth
+        tag_inputs = members.as_inputs(tags)
+        tag_codes = members.encode_documents(tag_inputs)
+        unseen_logits = members.read(tag_codes, unseen_columns)
+        probabilities = probabilities_of(unseen_logits)
+        unseen[rows] = mean_of(probabilities)
+        feature_inputs = members.as_inputs(features[rows])
+        item_codes = members.encode_items(feature_inputs)
+        seen_logits = members.read(item_codes, seen_columns)
+        seen[rows] = mean_of(seen_logits)
+    return unseen, seen
+
+
+def pool_predictions(members: Members, features: Floats, n_seen: int) -> Floats:
+    """Return the mean logits (n_items, n_labels) of untagged items.
+
+    By their standardised features (n_items, n_features) and probable tags, half each.
+    """
+    n_items = len(features)
+    n_labels = members.shape.n_labels
+    logits = np.empty((n_items, n_labels), dtype=np.float32)
+    for start in range(0, n_items, _BLOCK_ITEMS):
+        rows = slice(start, start + _BLOCK_ITEMS)
+        block_features = features[rows]
+        feature_inputs = members.as_inputs(block_features)
+        item_codes = members.encode_items(feature_inputs)
+        seen_logits = members.read(item_codes, slice(0, n_seen))
+        probabilities = probabilities_of(seen_logits)
+        tags = np.zeros((len(block_features), n_labels), dtype=np.float32)
+        tags[:, :n_seen] = mean_of(probabilities)
+        tag_inputs = members.as_inputs(tags)
+        tag_codes = members.encode_documents(tag_inputs)
+        codes = 0.5 * (item_codes + tag_codes)
+        member_logits = members.read(codes, slice(0, n_labels))
+        logits[rows] = mean_of(member_logits)
+    return logits
 
 
 def _layers(flat: Any, sizes: tuple[int, ...]) -> Layers:

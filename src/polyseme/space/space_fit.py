@@ -50,13 +50,12 @@ from polyseme.space.linear_path import (
     prediction_spreads,
     ranked_items,
 )
-from polyseme.space.members import Members, WarmStart, side_by_side
+from polyseme.space.members import Members, WarmStart, mean_predictions, side_by_side
 from polyseme.space.training import (
     SpacePlan,
     SpaceTraining,
     TrainingData,
     data_digest,
-    mean_predictions,
     selection_weights,
 )
 from polyseme.space.votes import Voters, mix, turn_axes, unit_directions

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from polyseme.base.machine import onednn_products
 from polyseme.space.members import Layers, Members, Shape, squashed
-from polyseme.space.training import Round, SpaceTraining
+from polyseme.space.training import RoundItems, SeedUse, SpaceTraining
 
 
 class Learner:
@@ -44,7 +44,7 @@ class Learner:
     def _make_sampler(self, places: slice) -> BatchSampler:
         return BatchSampler(self.training, places)
 
-    def train(self, items: Round | None) -> list[tuple[float, float]]:
+    def train(self, items: RoundItems | None) -> list[tuple[float, float]]:
         """Take the steps of a round; return each member's last losses, (documents, items)."""
         plan = self.training.plan
         self.batches.begin(items)
@@ -145,10 +145,10 @@ class BatchSampler:
         self.data = data
         self.plan = training.plan
         self.device = training.device
-        self.number = int(training.numbers[places][0])
+        self.number = int(training.member_numbers[places][0])
         self.places = places
         # Which documents each member may see, (n_members, m).
-        self.sees = data.folds != training.fold_of[places, None]
+        self.sees = data.folds != training.member_folds[places, None]
         if training.n_folds == 1:
             self.sees[:] = True
         self.documents = self._candidates(self.sees)
@@ -163,35 +163,35 @@ class BatchSampler:
         self.n_probable = 0
         self.n_pool = 0
 
-    def begin(self, items: Round | None) -> None:
+    def begin(self, items: RoundItems | None) -> None:
         """Take over the items of a round, and seed its draws."""
         data = self.data
         plan = self.plan
-        seed = self.training.seed_of(self.number, 1, self.training.round)
+        seed = self.training.seed_of(self.number, SeedUse.BATCHES, self.training.round)
         self._seed(seed)
         if items is None:
             return
         sees = self.sees[:, data.item_documents[items.rows]]
         sees[~sees.any(axis=1)] = True
         n_visible = int(sees.sum(axis=1).min())
-        self.n_items, self.n_probable = self._item_counts(n_visible, items.soft)
-        self.n_pool = self._pool_count(len(items.pool_rows), items.pooled)
+        self.n_items, self.n_probable = self._item_counts(n_visible, items.has_soft_targets)
+        self.n_pool = self._pool_count(len(items.pool_rows), items.has_pool_targets)
         tables: dict[str, Tensor] = {}
         for name in ("features", "targets", "probable", "weights"):
             tables[name] = torch.from_numpy(getattr(items, name))
         tables["rows"], tables["sizes"] = self._candidates(sees)
         if self.n_pool and data.pool_folds is not None:
             item_folds = data.pool_folds[items.pool_rows]
-            member_folds = self.training.fold_of[self.places, None]
+            member_folds = self.training.member_folds[self.places, None]
             sees = item_folds != member_folds
             sees[~sees.any(axis=1)] = True
             rows, tables["pool_sizes"] = self._candidates(sees)
             tables["pool_rows"] = rows + len(items.rows)
         self._set_items(tables)
-        self.output_weights[data.n_seen : data.n_labels] = plan.soft_weight * items.soft
+        self.output_weights[data.n_seen : data.n_labels] = plan.soft_weight * items.has_soft_targets
         n_numbers = max(self.n_probable, 1) * data.n_outputs
         scale = plan.probable_weight / n_numbers
-        self.probable_scale.fill_(scale * items.soft)
+        self.probable_scale.fill_(scale * items.has_soft_targets)
 
     def draw(self) -> TrainingBatch:
         """Draw one batch for each member."""

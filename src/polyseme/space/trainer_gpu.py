@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from polyseme.space.steps import BatchSampler, Learner, losses, step
-from polyseme.space.training import Round, SpaceTraining
+from polyseme.space.training import RoundItems, SpaceTraining
 
 # Steps that are taken, and taken back, before the graph is captured.
 _WARM_UP = 3
@@ -33,7 +33,7 @@ class GpuLearner(Learner):
     def _make_sampler(self, places: slice) -> GpuBatchSampler:
         return GpuBatchSampler(self.training, places)
 
-    def train(self, items: Round | None) -> list[tuple[float, float]]:
+    def train(self, items: RoundItems | None) -> list[tuple[float, float]]:
         """Take the steps of a round; give the last step's losses, (documents, items)."""
         # Ten bits of mantissa are plenty for these products, and several times as fast.
         precision = torch.get_float32_matmul_precision()
@@ -44,7 +44,7 @@ class GpuLearner(Learner):
             torch.set_float32_matmul_precision(precision)
         return losses(self.batch, self.logits, self.training.plan.document_batch)
 
-    def _train(self, items: Round | None) -> None:
+    def _train(self, items: RoundItems | None) -> None:
         """Take the steps of a round; see `train`."""
         self.batches.begin(items)
         if self.graph is None and self.training.device != "cpu":
