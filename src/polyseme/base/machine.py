@@ -117,7 +117,10 @@ def onednn_products() -> Iterator[None]:
     """
     global _n_onednn, _precision_before
     setting = _onednn_setting()
-    if setting is None or not _onednn_is_precise():
+    # The check changes the setting for a moment: two threads at once would restore each other's.
+    with _onednn_lock:
+        is_used = setting is not None and _onednn_is_precise()
+    if setting is None or not is_used:
         yield
         return
     with _onednn_lock:
