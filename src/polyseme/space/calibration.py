@@ -85,7 +85,8 @@ def logit(probabilities: Matrix) -> Matrix:
     safe = np.minimum(above_zero, highest)
     # logit(p) = log(p) - log(1 - p)
     log_probabilities = np.log(safe)
-    log_complements = np.log1p(-safe)
+    negative = -safe
+    log_complements = np.log1p(negative)
     logits = log_probabilities - log_complements
     return np.asarray(logits)
 
@@ -100,7 +101,8 @@ def sigmoid(logits: Matrix) -> Matrix:
 def log_odds(frequencies: Matrix) -> Matrix:
     """Return the logits of frequencies, which are above 0 and below 1."""
     log_frequencies = np.log(frequencies)
-    log_complements = np.log1p(-frequencies)
+    negative = -frequencies
+    log_complements = np.log1p(negative)
     logits = log_frequencies - log_complements
     return np.asarray(logits)
 
@@ -316,8 +318,9 @@ def expected_frequencies(
     from_documents = (1 - elsewhere) * priors
     from_items = elsewhere * smoothed
     mixed = from_documents + from_items
-    highest = 1 - _LEAST_PROBABILITY
-    bounded = np.clip(mixed, _LEAST_PROBABILITY, highest)
+    lowest = _LEAST_PROBABILITY
+    highest = 1 - lowest
+    bounded = np.clip(mixed, lowest, highest)
     return np.asarray(bounded)
 
 
@@ -348,7 +351,8 @@ def new_label_frequencies(counts: Matrix, holding: int, added: int, typical: flo
     # The more documents came that hold no new label, the more the count says.
     share_holding = holding / max(n_candidates, 1)
     share_counted = 1 - share_holding
-    typical_part = (1 - share_counted) * typical
+    share_typical = 1 - share_counted
+    typical_part = share_typical * typical
     counted_part = share_counted * counted_frequencies
     frequencies = counted_part + typical_part
     return np.asarray(frequencies)

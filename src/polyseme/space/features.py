@@ -141,9 +141,10 @@ def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
     float32 array, shape (n_items, n_features)
         Dense, and the caller's own.
     """
+    n_rows = X.shape[0]
     standardised = np.empty(X.shape, dtype=np.float32)
     n_together = 1024  # rows in double precision at a time
-    for start in range(0, len(standardised), n_together):
+    for start in range(0, n_rows, n_together):
         stop = start + n_together
         block: Any = X[start:stop]
         if sp.issparse(X):
@@ -151,8 +152,10 @@ def standardise(X: Features, mean: Matrix, scale: Matrix) -> Floats:
         dense = np.asarray(block, dtype=np.float64)
         deviations = dense - mean
         scaled = deviations / scale
-        bounded = np.maximum(scaled, -_MOST_SPREADS)
-        standardised[start:stop] = np.minimum(bounded, _MOST_SPREADS)
+        lowest = -_MOST_SPREADS
+        bounded = np.maximum(scaled, lowest)
+        bounded = np.minimum(bounded, _MOST_SPREADS)
+        standardised[start:stop] = bounded
     return standardised
 
 
@@ -166,7 +169,8 @@ def _projection_matrix(n_features: int) -> Floats:
     n_bits = n_features * PROJECTION_SIZE
     generator = np.random.PCG64(n_features)
     words = generator.random_raw(n_bits // 64)
-    octets = np.asarray(words, dtype="<u8").view(np.uint8)
+    little_endian = np.asarray(words, dtype="<u8")
+    octets = little_endian.view(np.uint8)
     bits = np.unpackbits(octets)
     signs = bits.astype(np.float32)
     signs *= 2

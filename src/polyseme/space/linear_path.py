@@ -102,9 +102,10 @@ class LinearPath(NamedTuple):
     def coordinates(self, features: Floats) -> Floats:
         """Return the coordinates (n, n_coordinates) of standardised features (n, n_features)."""
         inputs = features
-        if len(self.landmarks):
+        landmarks = self.landmarks
+        if len(landmarks):
             scale = float(self.scale[0])
-            inputs = gaussian_kernel(features, self.landmarks, scale)
+            inputs = gaussian_kernel(features, landmarks, scale)
         products = inputs @ self.weights
         coordinates = products + self.offsets
         return np.asarray(coordinates, dtype=np.float32)
@@ -189,15 +190,21 @@ class Ridge:
         self._folds = folds
         self._sums_by_fold: dict[int, _Sums] = {}
         for fold in np.unique(folds):
-            in_fold = np.flatnonzero(folds == fold)
-            self._sums_by_fold[int(fold)] = self._sum_up(in_fold)
-        self._total = reduce(_Sums.plus, self._sums_by_fold.values())
-        self.penalty, self.quality = self._choose_penalty()
+            is_in_fold = folds == fold
+            in_fold = np.flatnonzero(is_in_fold)
+            fold_sums = self._sum_up(in_fold)
+            self._sums_by_fold[int(fold)] = fold_sums
+        all_sums = self._sums_by_fold.values()
+        self._total = reduce(_Sums.plus, all_sums)
+        penalty, quality = self._choose_penalty()
+        self.penalty = penalty
+        self.quality = quality
 
     def _sum_up(self, items: IntArray) -> _Sums:
         """Return the sums over some items, of which there is at least one."""
         total: _Sums | None = None
-        for start in range(0, len(items), _BLOCK_ROWS):
+        n_items = len(items)
+        for start in range(0, n_items, _BLOCK_ROWS):
             stop = start + _BLOCK_ROWS
             block = items[start:stop]
             features = self._load_features(block)
@@ -212,29 +219,37 @@ class Ridge:
                 gram=np.asarray(gram, dtype=np.float64),
                 products=np.asarray(products, dtype=np.float64),
             )
-            total = sums if total is None else total.plus(sums)
+            if total is None:
+                total = sums
+            else:
+                total = total.plus(sums)
         assert total is not None
         return total
 
     def _choose_penalty(self) -> tuple[float, float]:
         """Return the penalty by which one fold is ranked best, and the quality of that ranking."""
-        fold, fold_sums = next(iter(self._sums_by_fold.items()))
+        folds = iter(self._sums_by_fold.items())
+        fold, fold_sums = next(folds)
         sums = self._total.minus(fold_sums)
         if not sums.n_items:  # there is one fold, and nothing to learn it from
             return PENALTIES[-1], 0.0
         n_labels = self._truth.shape[1]
-        in_fold = np.flatnonzero(self._folds == fold)
+        is_in_fold = self._folds == fold
+        in_fold = np.flatnonzero(is_in_fold)
         ranked = spaced(in_fold, ranked_items(n_labels))
         # Single precision, as features are: a double would make copies of all that follows.
         centre = sums.mean.astype(np.float32)
-        features = self._load_features(ranked) - centre
-        carried = self._truth[ranked].toarray() > 0
+        features = self._load_features(ranked)
+        centred = features - centre
+        truth = self._truth[ranked].toarray()
+        carried = truth > 0
         shares = sums.truth / sums.n_items
 
         qualities = []
         for coefficients in _solve(sums, PENALTIES):
-            predictions = features @ coefficients
-            quality = ranking_quality(carried, shares + predictions)
+            deviations = centred @ coefficients
+            predictions = shares + deviations
+            quality = ranking_quality(carried, predictions)
             qualities.append(quality)
         best = int(np.argmax(qualities))
         return PENALTIES[best], qualities[best]
@@ -279,9 +294,11 @@ class Ridge:
         # (x - mean) coefficients / spreads ≈ ((x - mean) directions) loadings
         coefficients, centre = self.coefficients()
         coefficients /= spreads
-        all_items = np.arange(self._total.n_items)
+        n_items = self._total.n_items
+        all_items = np.arange(n_items)
         sample = spaced(all_items, LOADING_ITEMS)
-        centred = self._load_features(sample) - centre
+        features = self._load_features(sample)
+        centred = features - centre
         loadings = _loadings(centred @ coefficients)
         directions = coefficients @ loadings.T
         offsets = -centre @ directions
@@ -325,11 +342,15 @@ class KernelRidge:
         self._folds = folds
         labels = np.asarray(truth.toarray(), dtype=np.float32)
         self._carried = labels > 0
-        self._deviations = labels - labels.mean(axis=0)
-        all_items = np.arange(len(folds))
-        sample = features[spaced(all_items, _DISTANCE_ITEMS)]
+        shares = labels.mean(axis=0)
+        self._deviations = labels - shares
+        n_items = len(folds)
+        all_items = np.arange(n_items)
+        sample_items = spaced(all_items, _DISTANCE_ITEMS)
+        sample = features[sample_items]
         distances = squared_distances(sample, sample)
-        distances = distances[distances > _LEAST_SPREAD]  # not those of items to themselves
+        is_positive = distances > _LEAST_SPREAD  # not those of items to themselves
+        distances = distances[is_positive]
         self.scale = 1.0
         if len(distances):
             median = float(np.median(distances))
@@ -340,9 +361,13 @@ class KernelRidge:
 
     def _choose_penalty(self) -> float:
         """Return the penalty by which the items of one fold are ranked best, among some items."""
-        all_items = np.arange(len(self._folds))
+        n_items = len(self._folds)
+        all_items = np.arange(n_items)
         items = spaced(all_items, PENALTY_ITEMS)
-        qualities = [self._fold_quality(items, penalty) for penalty in KERNEL_PENALTIES]
+        qualities = []
+        for penalty in KERNEL_PENALTIES:
+            quality = self._fold_quality(items, penalty)
+            qualities.append(quality)
         best = int(np.argmax(qualities))
         return KERNEL_PENALTIES[best]
 
@@ -352,14 +377,17 @@ class KernelRidge:
         0 where all of them are in that fold, or none.
         """
         first_fold = self._folds.min()
-        is_held_out = self._folds[items] == first_fold
-        ranked = spaced(items[is_held_out], RANKED_ITEMS)
+        item_folds = self._folds[items]
+        is_held_out = item_folds == first_fold
+        held_out = items[is_held_out]
         learned = items[~is_held_out]
-        if not len(ranked) or not len(learned):
+        if not len(held_out) or not len(learned):
             return 0.0
+        ranked = spaced(held_out, RANKED_ITEMS)
         coefficients = self._solve(learned, penalty)
         pairs = np.ix_(ranked, learned)
-        predictions = self._kernel[pairs] @ coefficients
+        kernel = self._kernel[pairs]
+        predictions = kernel @ coefficients
         shares = self._carried.mean(axis=0)
         carried = self._carried[ranked]
         return ranking_quality(carried, shares + predictions)
@@ -368,7 +396,8 @@ class KernelRidge:
         """Return the dual coefficients (n, n_seen) that are learned on some items (n,)."""
         pairs = np.ix_(items, items)
         kernel = self._kernel[pairs]
-        return _solve_kernel(kernel, penalty, self._deviations[items])
+        targets = self._deviations[items]
+        return _solve_kernel(kernel, penalty, targets)
 
     def predict(self, tables: Sequence[Floats], without: int) -> list[Matrix]:
         """Return predictions for tables of features, learned without one fold; see `Ridge`."""
@@ -388,12 +417,16 @@ class KernelRidge:
 
         All training items are its landmarks.
         """
-        coefficients = _solve_kernel(self._kernel, self.penalty, self._deviations) / spreads
-        all_items = np.arange(len(self._kernel))
+        kernel = self._kernel
+        coefficients = _solve_kernel(kernel, self.penalty, self._deviations)
+        scaled_coefficients = coefficients / spreads
+        n_items = len(kernel)
+        all_items = np.arange(n_items)
         sample = spaced(all_items, LOADING_ITEMS)
-        predictions = self._kernel[sample] @ coefficients
+        sample_kernel = kernel[sample]
+        predictions = sample_kernel @ scaled_coefficients
         loadings = _loadings(predictions)
-        weights = coefficients @ loadings.T
+        weights = scaled_coefficients @ loadings.T
         labels = weight * loadings
         return LinearPath(
             weights=weights.astype(np.float32),
@@ -435,8 +468,10 @@ def spaced(numbers: IntArray, most: int) -> IntArray:
     """Return so many of some numbers at the most, evenly spaced and in the same order."""
     n_numbers = len(numbers)
     n_chosen = min(n_numbers, most)
-    positions = np.linspace(0, n_numbers - 1, n_chosen)
-    return numbers[positions.astype(np.int64)]
+    last = n_numbers - 1
+    positions = np.linspace(0, last, n_chosen)
+    rounded = positions.astype(np.int64)
+    return numbers[rounded]
 
 
 def squared_distances(first: Floats, second: Floats) -> Floats:
@@ -455,8 +490,10 @@ def squared_distances(first: Floats, second: Floats) -> Floats:
 
 def gaussian_kernel(first: Floats, second: Floats, scale: float) -> Floats:
     """Return exp(-scale * squared distance) of rows, (n_first, n_second)."""
+    # One large table, changed in place.
     kernel = squared_distances(first, second)
-    kernel *= np.float32(-scale)
+    factor = np.float32(-scale)
+    kernel *= factor
     return np.exp(kernel, out=kernel)
 
 
@@ -534,10 +571,12 @@ def _solve(sums: _Sums, penalties: Iterable[float]) -> Iterator[Floats]:
 def leave_out(features: Floats, seed: int) -> Floats:
     """Return features of which the share `LEFT_OUT` is 0 and the others are stronger for it."""
     generator = np.random.default_rng(seed)
-    draws = generator.random(features.shape, dtype=np.float32)
+    shape = features.shape
+    draws = generator.random(shape, dtype=np.float32)
     stays = draws >= LEFT_OUT
     remaining = features * stays
-    strengthened = remaining / (1 - LEFT_OUT)
+    share_remaining = 1 - LEFT_OUT
+    strengthened = remaining / share_remaining
     return np.asarray(strengthened, dtype=np.float32)
 
 
@@ -559,8 +598,10 @@ def ranking_precisions(carried: NDArray[np.bool_], scores: Matrix) -> tuple[Matr
         warnings.simplefilter("ignore", PolysemeWarning)
         item_precisions = np.asarray(example_precision(carried, scores))
         label_precisions = np.asarray(concept_precision(carried, scores))
-    defined_of_items = item_precisions[np.isfinite(item_precisions)]
-    defined_of_labels = label_precisions[np.isfinite(label_precisions)]
+    is_item_defined = np.isfinite(item_precisions)
+    is_label_defined = np.isfinite(label_precisions)
+    defined_of_items = item_precisions[is_item_defined]
+    defined_of_labels = label_precisions[is_label_defined]
     return defined_of_items, defined_of_labels
 
 
@@ -640,10 +681,12 @@ def log_loss(logits: Matrix, truth: Matrix, item_weights: Matrix, frequencies: M
     calibrated = logits + intercepts
     # -log p(y) = log(1 + exp(z)) - y z
     normalisers = np.logaddexp(0, calibrated)
-    losses = normalisers - truth * calibrated
+    true_logits = truth * calibrated
+    losses = normalisers - true_logits
     item_losses = losses.mean(axis=1)
     total_loss = item_weights @ item_losses
-    return float(total_loss / item_weights.sum())
+    total_weight = item_weights.sum()
+    return float(total_loss / total_weight)
 
 
 def _standard_error(values: Matrix) -> float:

@@ -51,14 +51,16 @@ class Shape(NamedTuple):
     def n_weights(self) -> tuple[int, int, int]:
         """Weights of the item encoder, of the document encoder and of the readout."""
         # Of each layer: (inputs + 1 for the bias) * units above.
-        code_weights = (self.hidden + 1) * self.code
+        hidden = self.hidden
+        code = self.code
+        code_weights = (hidden + 1) * code
         item_weights = 0
         if self.n_features:
-            feature_weights = (self.n_features + 1) * self.hidden
+            feature_weights = (self.n_features + 1) * hidden
             item_weights = feature_weights + code_weights
-        label_weights = (self.n_labels + 1) * self.hidden
+        label_weights = (self.n_labels + 1) * hidden
         document_weights = label_weights + code_weights
-        readout_weights = (self.code + 1) * self.n_outputs
+        readout_weights = (code + 1) * self.n_outputs
         return item_weights, document_weights, readout_weights
 
 
@@ -90,8 +92,9 @@ class Members:
         self.items = items
         self.documents = documents
         self.readout = readout
-        item_sizes = (shape.n_features, shape.hidden, shape.code)
-        document_sizes = (shape.n_labels, shape.hidden, shape.code)
+        upper_sizes = (shape.hidden, shape.code)
+        item_sizes = (shape.n_features, *upper_sizes)
+        document_sizes = (shape.n_labels, *upper_sizes)
         readout_sizes = (shape.code, shape.n_outputs)
         self.item_layers = _layers(items, item_sizes)
         self.document_layers = _layers(documents, document_sizes)
@@ -136,7 +139,8 @@ class Members:
         # code = tanh(W₂ max(W₁ x + b₁, 0) + b₂)
         first_layer, second_layer = self.item_layers
         inputs = self._for_all(features)
-        units = rectified(affine(inputs, *first_layer))
+        hidden_sums = affine(inputs, *first_layer)
+        units = rectified(hidden_sums)
         sums = affine(units, *second_layer)
         return squashed(sums)
 
@@ -150,7 +154,9 @@ class Members:
         weights, bias = first_layer
         n_columns = tags.shape[1]
         inputs = self._for_all(tags)
-        units = rectified(affine(inputs, weights[:, :n_columns], bias))
+        used_weights = weights[:, :n_columns]
+        hidden_sums = affine(inputs, used_weights, bias)
+        units = rectified(hidden_sums)
         sums = affine(units, *second_layer)
         return squashed(sums)
 
@@ -189,9 +195,11 @@ class Members:
         n_rows = len(codes)
         n_members = len(self)
         by_row = codes.reshape(n_rows, n_members, -1)
-        by_member = np.ascontiguousarray(by_row.transpose(1, 0, 2))
+        transposed = by_row.transpose(1, 0, 2)
+        by_member = np.ascontiguousarray(transposed)
         logits = self.read(by_member)
-        return mean_of(logits).astype(np.float64)
+        mean_logits = mean_of(logits)
+        return mean_logits.astype(np.float64)
 
     def as_inputs(self, array: Floats) -> Any:
         """Return an array as these members take it: the array itself, or a tensor copied from it.
@@ -208,7 +216,8 @@ class Members:
             return inputs
         # A copy in torch's own memory: products of numpy's may differ in their last bits.
         copied = inputs.contiguous().clone()
-        return copied.expand(len(self), -1, -1)
+        n_members = len(self)
+        return copied.expand(n_members, -1, -1)
 
 
 class StartMembers(NamedTuple):
@@ -323,7 +332,9 @@ class WarmStart:
         columns = self.columns[order]
         # From columns to former ones, and from these to the former members' order.
         former_positions = np.argsort(former.order_)
-        former_columns = np.where(columns < 0, -1, former_positions[columns])
+        is_new = columns < 0
+        positions = former_positions[columns]
+        former_columns = np.where(is_new, -1, positions)
         new_columns = np.flatnonzero(former_columns < 0)
         old_columns = np.flatnonzero(former_columns >= 0)
 
@@ -397,7 +408,10 @@ def squashed(values: Any) -> Any:
     if isinstance(values, np.ndarray):
         return np.tanh(values, out=values)
     # tanh(x) = 2 sigmoid(2 x) - 1; torch's own takes five times as long.
-    return values.mul_(2).sigmoid_().mul_(2).sub_(1)
+    values.mul_(2)
+    values.sigmoid_()
+    values.mul_(2)
+    return values.sub_(1)
 
 
 def mean_of(values: Any) -> Floats:
@@ -424,7 +438,8 @@ def side_by_side(codes: Floats) -> Floats:
     """
     n_members, n_rows, code = codes.shape
     n_dimensions = n_members * code
-    by_row = np.ascontiguousarray(codes.transpose(1, 0, 2))
+    transposed = codes.transpose(1, 0, 2)
+    by_row = np.ascontiguousarray(transposed)
     return by_row.reshape(n_rows, n_dimensions)
 
 
@@ -451,19 +466,23 @@ def mean_predictions(members: Members, features: Floats, truth: Floats) -> tuple
     n_unseen = members.shape.n_outputs - n_seen
     seen_columns = slice(0, n_seen)
     unseen_columns = slice(n_seen, None)
-    unseen = np.empty((n_items, n_unseen), dtype=np.float32)
-    seen = np.empty((n_items, n_seen), dtype=np.float32)
+    unseen_shape = (n_items, n_unseen)
+    unseen = np.empty(unseen_shape, dtype=np.float32)
+    seen = np.empty(truth.shape, dtype=np.float32)
     for start in range(0, n_items, _BLOCK_ITEMS):
-        rows = slice(start, start + _BLOCK_ITEMS)
+        stop = start + _BLOCK_ITEMS
+        rows = slice(start, stop)
         block_truth = truth[rows]
-        tags = np.zeros((len(block_truth), n_labels), dtype=np.float32)
-        tags[:, :n_seen] = block_truth
+        n_rows = len(block_truth)
+        tags = np.zeros((n_rows, n_labels), dtype=np.float32)
+        tags[:, seen_columns] = block_truth
         tag_inputs = members.as_inputs(tags)
         tag_codes = members.encode_documents(tag_inputs)
         unseen_logits = members.read(tag_codes, unseen_columns)
         probabilities = probabilities_of(unseen_logits)
         unseen[rows] = mean_of(probabilities)
-        feature_inputs = members.as_inputs(features[rows])
+        block_features = features[rows]
+        feature_inputs = members.as_inputs(block_features)
         item_codes = members.encode_items(feature_inputs)
         seen_logits = members.read(item_codes, seen_columns)
         seen[rows] = mean_of(seen_logits)
@@ -477,20 +496,24 @@ def pool_predictions(members: Members, features: Floats, n_seen: int) -> Floats:
     """
     n_items = len(features)
     n_labels = members.shape.n_labels
+    label_columns = slice(0, n_labels)  # all outputs but that for any unseen label
+    seen_columns = slice(0, n_seen)
     logits = np.empty((n_items, n_labels), dtype=np.float32)
     for start in range(0, n_items, _BLOCK_ITEMS):
-        rows = slice(start, start + _BLOCK_ITEMS)
+        stop = start + _BLOCK_ITEMS
+        rows = slice(start, stop)
         block_features = features[rows]
+        n_rows = len(block_features)
         feature_inputs = members.as_inputs(block_features)
         item_codes = members.encode_items(feature_inputs)
-        seen_logits = members.read(item_codes, slice(0, n_seen))
+        seen_logits = members.read(item_codes, seen_columns)
         probabilities = probabilities_of(seen_logits)
-        tags = np.zeros((len(block_features), n_labels), dtype=np.float32)
-        tags[:, :n_seen] = mean_of(probabilities)
+        tags = np.zeros((n_rows, n_labels), dtype=np.float32)
+        tags[:, seen_columns] = mean_of(probabilities)
         tag_inputs = members.as_inputs(tags)
         tag_codes = members.encode_documents(tag_inputs)
         codes = 0.5 * (item_codes + tag_codes)
-        member_logits = members.read(codes, slice(0, n_labels))
+        member_logits = members.read(codes, label_columns)
         logits[rows] = mean_of(member_logits)
     return logits
 

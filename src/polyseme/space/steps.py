@@ -126,7 +126,8 @@ def read_columns(in_targets: Tensor, draws: Tensor, most: int) -> tuple[Tensor, 
     n_read = n_targets.clamp(max=most)
     divisor = n_read.clamp(min=1)
     target_factor = n_targets / divisor
-    n_sampled = (most - n_read).clamp(min=1)
+    n_remaining = most - n_read
+    n_sampled = n_remaining.clamp(min=1)
     n_others = n_outputs - n_targets
     other_factor = n_others / n_sampled
     is_read_target = is_target[columns] > 0
@@ -205,10 +206,12 @@ class BatchSampler:
         visible_rows = self._visible_first(self.is_visible)
         self.document_rows, self.n_visible_documents = visible_rows
         label_weights = data.label_weights(self.plan.rarity)
-        self.label_weights = torch.from_numpy(label_weights).to(self.device)
-        self.output_weights = torch.zeros(data.n_outputs, device=self.device)
+        device = training.device
+        n_outputs = data.n_outputs
+        self.label_weights = torch.from_numpy(label_weights).to(device)
+        self.output_weights = torch.zeros(n_outputs, device=device)
         self.output_weights[: data.n_seen] = 1.0
-        self.probable_scale = torch.zeros((), device=self.device)
+        self.probable_scale = torch.zeros((), device=device)
         self.items: dict[str, Tensor] = {}
         self.n_items = 0
         self.n_probable = 0
@@ -323,10 +326,18 @@ class BatchSampler:
         Of the pool only where it is learned from.
         """
         items = self.items
-        rows = self._draw_rows(items["rows"], items["sizes"], self.n_items)
+        rows = self._draw_rows(
+            items["rows"],
+            items["sizes"],
+            self.n_items,
+        )
         if not self.n_pool:
             return rows
-        pool_rows = self._draw_rows(items["pool_rows"], items["pool_sizes"], self.n_pool)
+        pool_rows = self._draw_rows(
+            items["pool_rows"],
+            items["pool_sizes"],
+            self.n_pool,
+        )
         return torch.cat([rows, pool_rows], dim=1)
 
     def _probable_tags(self, rows: Tensor) -> Tensor:
@@ -334,12 +345,15 @@ class BatchSampler:
 
         `rows` (n_members, n) are those of `_draw_items`; unseen labels are 0.
         """
+        data = self.data
         n_members = len(rows)
-        probable_rows = rows[:, : self.n_probable]
-        shape = (n_members, self.n_probable, self.data.n_labels)
+        n_probable = self.n_probable
+        probable_rows = rows[:, :n_probable]
+        shape = (n_members, n_probable, data.n_labels)
         tags = torch.zeros(*shape, device=self.device)
-        seen_tags = self.items["probable"][probable_rows]
-        tags[..., : self.data.n_seen] = seen_tags
+        probable = self.items["probable"]
+        seen_tags = probable[probable_rows]
+        tags[..., : data.n_seen] = seen_tags
         return tags
 
     def _draw_columns(
@@ -404,7 +418,8 @@ class BatchSampler:
         all_unseen = torch.zeros((), device=self.device)
         if data.n_unseen:
             # Some documents hide all their unseen labels, as items do.
-            all_unseen = (self._uniform(n, 1) < self.plan.unseen_hidden).float()
+            draws = self._uniform(n, 1)
+            all_unseen = (draws < self.plan.unseen_hidden).float()
             hidden_unseen = hidden[..., n_seen:]
             torch.maximum(hidden_unseen, all_unseen, out=hidden_unseen)
             unseen_tags = true_tags[..., n_seen:]
@@ -447,7 +462,8 @@ class BatchSampler:
         weights = torch.full(shape, seen_weight, device=self.device)
         if data.n_unseen:
             visible = documents.visible[..., n_seen:]
-            weights[..., n_seen:n_labels] = self._unseen_weights(visible, documents.scales)
+            unseen_weights = self._unseen_weights(visible, documents.scales)
+            weights[..., n_seen:n_labels] = unseen_weights
             weights[..., n_labels:] = any_unseen_weight
         return weights
 
@@ -512,7 +528,8 @@ class BatchSampler:
         """Return the tags (n_members, n, n_labels) of documents by their rows (n_members, n)."""
         dense = self.training.dense
         if dense is not None:
-            return torch.from_numpy(dense[documents.numpy()])
+            dense_rows = documents.numpy()
+            return torch.from_numpy(dense[dense_rows])
         rows = documents[0].numpy()  # without a dense table there is one member at a time
         tags = self.data.documents[rows].toarray()
         return torch.from_numpy(tags)[None]
@@ -529,9 +546,11 @@ class BatchSampler:
         """
         n_bytes = int(np.prod(shape))
         n_words = n_bytes // 8 + 1
-        words = np.asarray(self.bits.random_raw(n_words))
+        random_words = self.bits.random_raw(n_words)
+        words = np.asarray(random_words)
         random_bytes = words.view(np.uint8)
-        draws = torch.from_numpy(random_bytes[:n_bytes])
+        used_bytes = random_bytes[:n_bytes]
+        draws = torch.from_numpy(used_bytes)
         shaped = draws.view(1, *shape)
         return shaped.float()
 
@@ -543,7 +562,8 @@ class BatchSampler:
     def _hidden(self, n: int) -> Tensor:
         """Draw which tags are hidden, 1 or 0, (n_members, n, n_labels)."""
         rates = self._uniform(n, 1)
-        rates.mul_(256 * self.plan.hidden_tags)  # of each document, in the unit of bytes
+        highest_rate = 256 * self.plan.hidden_tags  # in the unit of bytes
+        rates.mul_(highest_rate)
         draws = self._bytes(n, self.data.n_labels)
         return draws.lt_(rates)
 
@@ -555,7 +575,8 @@ class BatchSampler:
         lowest = round(256 * share)
         factors = self._bytes(*shape)
         factors.ge_(lowest)
-        return factors.mul_(256 / (256 - lowest))
+        strength = 256 / (256 - lowest)
+        return factors.mul_(strength)
 
 
 # ---------------------------------------------------------------------- one step
@@ -749,13 +770,16 @@ def _backpropagate(
     weight_gradient, bias_gradient = input_gradients
     code_weight_gradient, code_bias_gradient = code_gradients
     hidden = units * dropout
-    torch.bmm(hidden.mT, errors, out=code_weight_gradient)
+    transposed_hidden = hidden.mT
+    torch.bmm(transposed_hidden, errors, out=code_weight_gradient)
     torch.sum(errors, dim=1, keepdim=True, out=code_bias_gradient)
-    hidden_errors = torch.bmm(errors, code_weights.mT)
+    transposed_weights = code_weights.mT
+    hidden_errors = torch.bmm(errors, transposed_weights)
     hidden_errors.mul_(dropout)
     unit_errors = torch.ops.aten.threshold_backward(hidden_errors, units, 0)
     if sparse_tags is None:
-        torch.bmm(inputs.mT, unit_errors, out=weight_gradient)
+        transposed_inputs = inputs.mT
+        torch.bmm(transposed_inputs, unit_errors, out=weight_gradient)
     else:
         sparse_tags.gradients(inputs, unit_errors, weight_gradient)
     torch.sum(unit_errors, dim=1, keepdim=True, out=bias_gradient)
@@ -823,7 +847,8 @@ class MemberOptimizer:
 
     def set_state(self, state: Mapping[str, Tensor], n_steps: int) -> None:
         """Restore the moments as they were after `n_steps` steps; see `get_state`."""
-        for name, moment in self.get_state().items():
+        moments = self.get_state()
+        for name, moment in moments.items():
             moment.copy_(state[name])
         for group in self.groups:
             group.n_steps.fill_(n_steps)

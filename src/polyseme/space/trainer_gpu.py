@@ -38,7 +38,8 @@ class GpuLearner(Learner):
 
     def __init__(self, training: SpaceTraining, positions: slice) -> None:
         super().__init__(training, positions)
-        self.step_number = torch.zeros((), device=training.device)
+        device = training.device
+        self.step_number = torch.zeros((), device=device)
         self.graph: Any = None
 
     def _make_sampler(self, positions: slice) -> GpuBatchSampler:
@@ -58,12 +59,16 @@ class GpuLearner(Learner):
     def _train(self, items: RoundItems | None) -> None:
         """Take the steps of a round; see `train`."""
         self.batches.begin(items)
-        if self.graph is None and self.training.device != "cpu":
+        has_graphs = self.training.device != "cpu"
+        if self.graph is None and has_graphs:
             self._capture()
-            self.batches.begin(items)
-        self.step_number.fill_(self.training.next_steps.start)
-        take_step = self._step if self.graph is None else self.graph.replay
-        for _ in self.training.next_steps:
+            self.batches.begin(items)  # the capture has drawn batches
+        step_numbers = self.training.next_steps
+        self.step_number.fill_(step_numbers.start)
+        take_step = self._step
+        if self.graph is not None:
+            take_step = self.graph.replay
+        for _ in step_numbers:
             take_step()
 
     def _capture(self) -> None:
@@ -73,11 +78,12 @@ class GpuLearner(Learner):
         for name, moment in self.optimizer.get_state().items():
             moments_before[name] = moment.clone()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        stream.wait_stream(torch.cuda.current_stream())
+        current_stream = torch.cuda.current_stream()
+        stream.wait_stream(current_stream)
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP):
                 self._step()
-        torch.cuda.current_stream().wait_stream(stream)
+        current_stream.wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.batches.device_generator)
         # An earlier training's graph that is collected while this one is captured would end it.
@@ -157,10 +163,11 @@ class GpuBatchSampler(BatchSampler):
                 self.items[name] = table.to(self.device, copy=True)
 
     def _draw_rows(self, rows: Tensor, sizes: Tensor, n: int) -> Tensor:
-        draws = self._uniform(n) * sizes
-        positions = draws.long()
+        draws = self._uniform(n)
+        positions = (draws * sizes).long()
         # Rounding may lead to the size itself.
-        bounded = torch.minimum(positions, sizes - 1)
+        last = sizes - 1
+        bounded = torch.minimum(positions, last)
         return rows.gather(1, bounded)
 
     def _tags_of(self, documents: Tensor) -> Tensor:
@@ -190,10 +197,12 @@ class GpuBatchSampler(BatchSampler):
     def _hidden(self, n: int) -> Tensor:
         draws = self._uniform(n, self.data.n_labels)
         rates = self._uniform(n, 1)
-        is_hidden = draws < rates * self.plan.hidden_tags
+        highest_rate = self.plan.hidden_tags
+        is_hidden = draws < rates * highest_rate
         return is_hidden.float()
 
     def _dropout(self, share: float, *shape: int) -> Tensor:
         draws = self._uniform(*shape)
         is_on = draws >= share
-        return is_on.float() / (1 - share)
+        share_on = 1 - share
+        return is_on.float() / share_on

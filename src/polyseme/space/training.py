@@ -893,4 +893,5 @@ def _mean(tables: Sequence[Floats]) -> Floats:
     """Return the mean of some members' tables; of one, the table itself."""
     if len(tables) == 1:
         return tables[0]
-    return np.mean(tables, axis=0)
+    mean: Floats = np.mean(tables, axis=0)
+    return mean

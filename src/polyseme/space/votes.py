@@ -59,9 +59,12 @@ class Voters(NamedTuple):
         """
         if counts is None:
             counts = np.ones(len(points), dtype=np.int64)
-        holders = sp.csr_matrix(documents.T, dtype=np.float32)
         factors = counts.astype(np.float32)
-        return cls(points, holders, factors[:, None])
+        return cls(
+            points=points,
+            holders=sp.csr_matrix(documents.T, dtype=np.float32),
+            counts=factors[:, None],
+        )
 
     def shares(self, points: Floats, left_out: IntArray | None = None) -> Matrix:
         """Compute the share of the votes that each label gets at some points.
@@ -80,11 +83,13 @@ class Voters(NamedTuple):
         n_labels = self.holders.shape[0]
         shares = np.zeros((n_points, n_labels))
         for block in self._blocks(n_points):
-            votes = self._votes(points[block])
+            block_points = points[block]
+            votes = self._votes(block_points)
             if left_out is not None:
                 silent_documents = left_out[block]
                 affected = np.flatnonzero(silent_documents >= 0)
-                votes[silent_documents[affected], affected] = 0
+                silent_rows = silent_documents[affected]
+                votes[silent_rows, affected] = 0
             totals = votes.sum(axis=0, dtype=np.float64)
             label_votes = self.holders @ votes
             divisors = np.maximum(totals, _SMALLEST_TOTAL)
@@ -119,14 +124,16 @@ class Voters(NamedTuple):
         n_points = len(points)
         totals = np.zeros(n_points)
         for block in self._blocks(n_points):
-            votes = self._votes(points[block])
+            block_points = points[block]
+            votes = self._votes(block_points)
             totals[block] = votes.sum(axis=0, dtype=np.float64)
         return totals
 
     def _blocks(self, n_points: int) -> Iterator[slice]:
         """Yield slices of points whose votes are counted at a time."""
         n_documents = len(self.points)
-        n_together = _BLOCK_VOTES // max(n_documents, 1)
+        divisor = max(n_documents, 1)
+        n_together = _BLOCK_VOTES // divisor
         n_together = max(1, n_together)
         for start in range(0, n_points, n_together):
             stop = start + n_together
@@ -182,7 +189,8 @@ def unit_directions(coordinates: Floats) -> Floats:
     squared_lengths = np.einsum("ij,ij->i", coordinates, coordinates)
     lengths = np.sqrt(squared_lengths)
     divisors = np.maximum(lengths, 1e-12)
-    directions = coordinates / divisors[:, None]
+    factors = divisors[:, None]
+    directions = coordinates / factors
     return np.asarray(directions, dtype=np.float32)
 
 
