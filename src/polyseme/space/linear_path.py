@@ -299,7 +299,8 @@ class Ridge:
         sample = spaced(all_items, LOADING_ITEMS)
         features = self._load_features(sample)
         centred = features - centre
-        loadings = _loadings(centred @ coefficients)
+        predictions = centred @ coefficients
+        loadings = _loadings(predictions)
         directions = coefficients @ loadings.T
         offsets = -centre @ directions
         labels = weight * loadings
@@ -340,7 +341,8 @@ class KernelRidge:
     def __init__(self, features: Floats, truth: sp.csr_matrix, folds: IntArray) -> None:
         self._features = features
         self._folds = folds
-        labels = np.asarray(truth.toarray(), dtype=np.float32)
+        table = truth.toarray()
+        labels = np.asarray(table, dtype=np.float32)
         self._carried = labels > 0
         shares = labels.mean(axis=0)
         self._deviations = labels - shares
@@ -426,11 +428,12 @@ class KernelRidge:
         sample_kernel = kernel[sample]
         predictions = sample_kernel @ scaled_coefficients
         loadings = _loadings(predictions)
+        n_coordinates = len(loadings)
         weights = scaled_coefficients @ loadings.T
         labels = weight * loadings
         return LinearPath(
             weights=weights.astype(np.float32),
-            offsets=np.zeros(len(loadings), dtype=np.float32),
+            offsets=np.zeros(n_coordinates, dtype=np.float32),
             labels=labels.astype(np.float32),
             landmarks=self._features,
             scale=np.array([self.scale], dtype=np.float32),

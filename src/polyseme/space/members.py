@@ -92,8 +92,9 @@ class Members:
         self.items = items
         self.documents = documents
         self.readout = readout
+        n_features = shape.n_features
         upper_sizes = (shape.hidden, shape.code)
-        item_sizes = (shape.n_features, *upper_sizes)
+        item_sizes = (n_features, *upper_sizes)
         document_sizes = (shape.n_labels, *upper_sizes)
         readout_sizes = (shape.code, shape.n_outputs)
         self.item_layers = _layers(items, item_sizes)
@@ -333,8 +334,8 @@ class WarmStart:
         # From columns to former ones, and from these to the former members' order.
         former_positions = np.argsort(former.order_)
         is_new = columns < 0
-        positions = former_positions[columns]
-        former_columns = np.where(is_new, -1, positions)
+        member_columns = former_positions[columns]
+        former_columns = np.where(is_new, -1, member_columns)
         new_columns = np.flatnonzero(former_columns < 0)
         old_columns = np.flatnonzero(former_columns >= 0)
 
@@ -344,8 +345,8 @@ class WarmStart:
         rows = np.flatnonzero(n_held)
         if len(rows) > _MOST_HOLDING:
             last = len(rows) - 1
-            positions = np.linspace(0, last, _MOST_HOLDING)
-            rows = rows[positions.astype(np.int64)]
+            evenly_spaced = np.linspace(0, last, _MOST_HOLDING)
+            rows = rows[evenly_spaced.astype(np.int64)]
         old_tags = data.documents[rows][:, old_columns].tocoo()
         source_columns = former_columns[old_columns]
         entry_columns = source_columns[old_tags.col]

@@ -49,6 +49,7 @@ from polyseme.space.linear_path import (
     log_loss,
     prediction_spreads,
     ranked_items,
+    spaced,
 )
 from polyseme.space.members import Members, WarmStart, mean_predictions, side_by_side
 from polyseme.space.training import (
@@ -405,8 +406,8 @@ class _Sample(NamedTuple):
     def thinned(self, most: int) -> _Sample:
         """Return so many of the items at the most, evenly spaced."""
         n_items = len(self.items)
-        n_chosen = min(n_items, most)
-        positions = np.linspace(0, n_items - 1, n_chosen).astype(np.int64)
+        numbers = np.arange(n_items)
+        positions = spaced(numbers, most)
         return self._replace(
             items=self.items[positions],
             documents=self.documents[positions],

@@ -205,7 +205,8 @@ class BatchSampler:
             self.is_visible[:] = True
         visible_rows = self._visible_first(self.is_visible)
         self.document_rows, self.n_visible_documents = visible_rows
-        label_weights = data.label_weights(self.plan.rarity)
+        rarity = training.plan.rarity
+        label_weights = data.label_weights(rarity)
         device = training.device
         n_outputs = data.n_outputs
         self.label_weights = torch.from_numpy(label_weights).to(device)
@@ -369,8 +370,9 @@ class BatchSampler:
         in_targets = _labels_in(document_targets)
         if item_targets is not None:
             in_targets |= _labels_in(item_targets)
-        draws = self._uniform(n_outputs)[0]
-        return read_columns(in_targets, draws, self.plan.label_block)
+        draws = self._uniform(n_outputs)
+        first_draws = draws[0]  # the same columns for all members
+        return read_columns(in_targets, first_draws, self.plan.label_block)
 
     def _item_targets_and_weights(
         self, rows: Tensor, targets: Tensor, columns: Tensor | None
@@ -564,7 +566,8 @@ class BatchSampler:
         rates = self._uniform(n, 1)
         highest_rate = 256 * self.plan.hidden_tags  # in the unit of bytes
         rates.mul_(highest_rate)
-        draws = self._bytes(n, self.data.n_labels)
+        n_labels = self.data.n_labels
+        draws = self._bytes(n, n_labels)
         return draws.lt_(rates)
 
     def _dropout(self, share: float, *shape: int) -> Tensor:

@@ -73,7 +73,8 @@ class GpuLearner(Learner):
 
     def _capture(self) -> None:
         """Capture a step as a graph; the steps that warm it up are taken back."""
-        weights_before = [group.clone() for group in self.members.groups]
+        groups = self.members.groups
+        weights_before = [group.clone() for group in groups]
         moments_before = {}
         for name, moment in self.optimizer.get_state().items():
             moments_before[name] = moment.clone()
@@ -94,7 +95,7 @@ class GpuLearner(Learner):
                 self._step()
         finally:
             gc.enable()
-        for group, weights in zip(self.members.groups, weights_before, strict=True):
+        for group, weights in zip(groups, weights_before, strict=True):
             group.copy_(weights)
         self.optimizer.set_state(moments_before, self.training.next_steps.start)
 

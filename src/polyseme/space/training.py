@@ -530,7 +530,8 @@ class SpaceTraining:
         n_steps = plan.n_steps
         n_done = self.round * plan.round_steps
         first = min(n_done, n_steps)
-        stop = min(first + plan.round_steps, n_steps)
+        n_done_after = first + plan.round_steps
+        stop = min(n_done_after, n_steps)
         return range(first, stop)
 
     # ------------------------------------------------------------------ rounds
