@@ -184,9 +184,10 @@ def check_kind(name: str, value: object, expected: type, *, owner: str) -> None:
 
 def check_path(path: object, *, subject: str) -> Path:
     """Return the path of a file or folder, or raise unless the system could have such a name."""
-    is_path = isinstance(path, (str, os.PathLike))
-    if not is_path or isinstance(os.fspath(path), bytes):
-        got = shown(path)
+    got = shown(path)
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"{subject} is named by a path; got {got}.")
+    if isinstance(os.fspath(path), bytes):
         raise InputError(f"{subject} is named by a path; got {got}.")
     checked = Path(path)
     text = str(checked)

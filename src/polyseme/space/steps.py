@@ -680,25 +680,12 @@ def step(members: Members, batch: TrainingBatch, gradients: Members) -> Tensor:
     n_tag_rows = tags.shape[1]
 
     # Forward: codes of documents, and of items by their features
-    document_layer, document_code_layer = members.document_layers
-    weights, bias = document_layer
-    if batch.sparse_tags is None:
-        sums = torch.baddbmm(bias, tags, weights)
-    else:
-        sums = batch.sparse_tags.products(tags, weights, bias)
-    units = torch.relu_(sums)
-    hidden = units * documents_dropout
-    code_weights, code_bias = document_code_layer
-    codes = torch.baddbmm(code_bias, hidden, code_weights)
+    document_layers = members.document_layers
+    codes, units = _encode(document_layers, tags, documents_dropout, batch.sparse_tags)
     if features is not None:
-        item_layer, item_code_layer = members.item_layers
-        item_weights, item_bias = item_layer
+        item_layers = members.item_layers
         item_inputs = features * features_dropout
-        item_sums = torch.baddbmm(item_bias, item_inputs, item_weights)
-        item_units = torch.relu_(item_sums)
-        item_hidden = item_units * items_dropout
-        item_code_weights, item_code_bias = item_code_layer
-        item_codes = torch.baddbmm(item_code_bias, item_hidden, item_code_weights)
+        item_codes, item_units = _encode(item_layers, item_inputs, items_dropout)
         codes = torch.cat([codes, item_codes], dim=1)
     codes = squashed(codes)
     thinned = codes * codes_dropout
@@ -729,7 +716,7 @@ def step(members: Members, batch: TrainingBatch, gradients: Members) -> Tensor:
         inputs=tags,
         units=units,
         dropout=documents_dropout,
-        code_weights=code_weights,
+        layers=document_layers,
         gradients=gradients.document_layers,
         sparse_tags=batch.sparse_tags,
     )
@@ -739,10 +726,31 @@ def step(members: Members, batch: TrainingBatch, gradients: Members) -> Tensor:
             inputs=item_inputs,
             units=item_units,
             dropout=items_dropout,
-            code_weights=item_code_weights,
+            layers=item_layers,
             gradients=gradients.item_layers,
         )
     return logits
+
+
+def _encode(
+    layers: Layers, inputs: Tensor, dropout: Tensor, sparse_tags: SparseTags | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return codes before their hyperbolic tangent, and rectified units before dropout.
+
+    They are (n_members, n_rows, code) and (n_members, n_rows, hidden); for parameters see
+    `_backpropagate`.
+    """
+    input_layer, code_layer = layers
+    weights, bias = input_layer
+    if sparse_tags is None:
+        sums = torch.baddbmm(bias, inputs, weights)
+    else:
+        sums = sparse_tags.products(inputs, weights, bias)
+    units = torch.relu_(sums)
+    hidden = units * dropout
+    code_weights, code_bias = code_layer
+    codes = torch.baddbmm(code_bias, hidden, code_weights)
+    return codes, units
 
 
 def _backpropagate(
@@ -750,7 +758,7 @@ def _backpropagate(
     inputs: Tensor,
     units: Tensor,
     dropout: Tensor,
-    code_weights: Tensor,
+    layers: Layers,
     gradients: Layers,
     sparse_tags: SparseTags | None = None,
 ) -> None:
@@ -764,11 +772,13 @@ def _backpropagate(
         Tags, or features after dropout.
     units, dropout : tensors, shape (n_members, n_rows, hidden)
         Rectified hidden units, and the factors on them.
-    code_weights : tensor, shape (n_members, hidden, code)
-    gradients : Layers
+    layers, gradients : Layers
+        Of the encoder, read only, and of the same shape.
     sparse_tags : SparseTags, optional
         Of the first rows of `inputs`, where that is quicker.
     """
+    _, code_layer = layers
+    code_weights, _ = code_layer
     input_gradients, code_gradients = gradients
     weight_gradient, bias_gradient = input_gradients
     code_weight_gradient, code_bias_gradient = code_gradients
