@@ -113,9 +113,16 @@ def test_parameters_of_the_space_are_reached_whether_it_is_given_or_not():
     assert tagger.space is None
     n_folds = tagger.set_params(space__n_folds=3, verbose=True).space.n_folds
     assert n_folds == 3
+    tagger.set_params(space__n_folds=4, space=None)
+    assert tagger.space.n_folds == 4
+    tagger.set_params(space__n_folds=3)
     assert clone(tagger).get_params()["space__n_folds"] == 3
     with pytest.raises(ValueError, match="Invalid parameter 'bogus'"):
         ZeroShotTagger().set_params(space__bogus=1)
+    untouched = ZeroShotTagger()
+    with pytest.raises(ValueError, match="Invalid parameter 'bogus'"):
+        untouched.set_params(bogus=1, space__n_folds=3)
+    assert untouched.space is None
 
 
 def test_cross_validation_and_search_need_no_extra_words(world):

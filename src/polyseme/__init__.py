@@ -11,8 +11,8 @@ Names are imported when first used, so that `import polyseme` costs next to noth
 
 from __future__ import annotations
 
-# What `typing` calls so: nothing is imported before it is used, so that whoever interrupts the
-# command finds it listening from its first line on.
+# As in `typing`, which is not imported: the command must be able to catch Ctrl-C before anything
+# else is loaded.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -44,7 +44,8 @@ __all__ = [
     "read_features",
 ]
 
-_HOME = {
+# The module, below `polyseme`, that defines each public name.
+_MODULE_OF = {
     "AudioFeatures": "media",
     "ConceptSpace": "space.concept_space",
     "ImageFeatures": "media",
@@ -64,15 +65,16 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
     if name == "__version__":
         return _version()
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'polyseme' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(f"polyseme.{_HOME[name]}"), name)
+    module = import_module(f"polyseme.{_MODULE_OF[name]}")
+    return getattr(module, name)
 
 
 def _version() -> str:
-    """Look up the version that is installed."""
+    """Return the version that is installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -82,5 +84,5 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    """List the public names."""
+    """Return the public names, also those that are not imported yet; `dir` asks for them."""
     return sorted([*__all__, "__version__"])

@@ -6,17 +6,18 @@ from polyseme.base import interrupts
 
 
 def main() -> None:
-    """Run the command; see `polyseme.cli.main`."""
+    """Run the command; see `polyseme.cli.main` for the exit codes."""
     try:
         interrupts.heed()
-        from polyseme.cli import main as run
+        # Only now: what is imported takes half a second, in which Ctrl-C may come.
+        from polyseme.cli import main as run_command
 
-        run()
+        run_command()
     except KeyboardInterrupt:
         interrupts.leave()
-    except SystemExit as ended:
-        # Everything has been put down by now; threads that still work are not waited for.
-        if ended.code == interrupts.CODE:
+    except SystemExit as exit_request:
+        # Files are closed by now. After an interrupt, threads that still work are not waited for.
+        if exit_request.code == interrupts.CODE:
             interrupts.leave()
         interrupts.end()
         raise

@@ -1,6 +1,12 @@
 """The stages of a fit: parameters, a former model to go on from, validation, verdicts, training.
 
 In: a tagger with its parameters, and a `TrainingSet`. Out: what `ZeroShotTagger.fit` takes over.
+
+Terms: the *template* is a `ConceptSpace` that holds the parameters of the fit and is not trained
+itself. The *pool* is items without tags. A *former* tagger was fitted before; where it suits the
+new data, the fit is a *warm start* from its members. *Folds* are parts of the documents that some
+members of the ensemble never see. Labels are *seen* where training items carry them, *unseen*
+where only label sets do.
 """
 
 from __future__ import annotations
@@ -10,7 +16,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -50,23 +56,26 @@ from polyseme.tagger import ZeroShotTagger
 
 Matrix = NDArray[np.float64]
 
-# Shares of names in reading unseen labels that are tried.
+# Shares that `measure` tries: how much the names of labels count in the readouts of unseen labels.
 NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
-# By which share items or labels may differ before what was measured on them is measured anew.
-_GROWN = 0.1
+# A warm start keeps what was measured until items or labels are more or fewer by this share.
+_KEPT_CHANGE = 0.1
 
 
 class Measured(NamedTuple):
     """What held-out items say of a fit."""
 
-    validation: Validation | None
-    name_share: float  # of names in reading unseen labels
+    validation: Validation | None  # None where there were too few items or labels
+    name_share: float  # one of `NAME_SHARES`
     pooled: bool  # whether items without tags are learned from
-    sizes: tuple[int, int]  # items and labels that it was measured on
+    sizes: tuple[int, int]  # how many items and labels it was measured on
 
 
 def check_parameters(tagger: ZeroShotTagger) -> ConceptSpace:
-    """Check the parameters of a tagger and return the space that is to be fitted, as a template."""
+    """Check the parameters of a tagger and return its space's parameters, as a template.
+
+    Without a `device` the template is `tagger.space` itself, which nobody may change.
+    """
     owner = type(tagger).__name__
     check_kind("space", tagger.space, tagger.components["space"], owner=owner)
     check_kind("features", tagger.features, FeatureExtractor, owner=owner)
@@ -74,7 +83,8 @@ def check_parameters(tagger: ZeroShotTagger) -> ConceptSpace:
         check_path(tagger.checkpoint, subject=f"`checkpoint` of `{owner}`")
     template = ConceptSpace() if tagger.space is None else tagger.space
     if tagger.device is not None:
-        template = copy_of(template).set_params(device=tagger.device)
+        template = copy_of(template)
+        template.set_params(device=tagger.device)
     template.check_parameters()
     check_number("n_validations", tagger.n_validations, owner=owner, low=0, whole=True)
     return template
@@ -84,55 +94,71 @@ def check_parameters(tagger: ZeroShotTagger) -> ConceptSpace:
 
 
 def check_former(tagger: ZeroShotTagger, former: ZeroShotTagger) -> None:
-    """Raise unless a tagger is fitted, and reads labels and items as another one is to do."""
+    """Raise unless the former tagger is fitted and reads labels and items as the new one does."""
     check_kind("warm_start_from", former, ZeroShotTagger, owner="fit")
     check_fitted(former, "store_")
     if tagger.normalize_labels != former.normalize_labels_:
-        raise ColdStartError("labels are normalized in one of the two alone")
+        raise ColdStartError("only one of the two normalizes labels")
     if extractor_parameters(tagger.features) != extractor_parameters(former.features_):
-        raise ColdStartError("the features of items are made in another way")
+        raise ColdStartError("its feature extractor has other parameters")
 
 
 def warm_start(
     former: ZeroShotTagger, data: TrainingSet, keys: DocumentKeys, template: ConceptSpace
 ) -> WarmStart:
-    """Return what a new fit takes over from a former one; raise where it does not fit.
+    """Return what a new fit takes over from a former one; raise `ColdStartError` where it cannot.
 
     Parameters
     ----------
     former : ZeroShotTagger
     data : TrainingSet
     keys : DocumentKeys
-        Of the documents of the training set.
+        Of the documents of the training set, in the order of its tables.
     template : ConceptSpace
         With the parameters of the new fit.
+
+    Returns
+    -------
+    WarmStart
+        With the former column of each label and the former fold of each document; -1 for new ones.
     """
-    tables = data.tables
-    store = former.store_
+    documents = data.tables.documents
     n_items = 0 if data.features is None else len(data.items)
-    feature_names = getattr(former, "feature_names_in_", None)
-    former_names = None if feature_names is None else tuple(feature_names)
-    if None not in (former_names, data.columns) and former_names != data.columns:
+    former_names: Any = getattr(former, "feature_names_in_", None)
+    have_names = former_names is not None and data.columns is not None
+    if have_names and tuple(former_names) != data.columns:
         raise ColdStartError("features have other names, or another order")
     pooled = data.pool is not None and former.pooled_
-    plan = template.planned(tables.documents.shape[0], n_items, pool=pooled)
+    plan = template.planned(documents.shape[0], n_items, pool=pooled)
     check_sizes(former.space_, plan, data.features)
 
     # Labels are found by their names, documents by their keys.
-    learned_labels = store.labels[: store.n_learned]
-    column_by_key = {former._key(label): column for column, label in enumerate(learned_labels)}
-    columns = np.array([column_by_key.get(former._key(label), -1) for label in data.labels])
-    share_of_items = keys.with_pool(data.pool).found_among(former.document_keys_)
+    store = former.store_
+    column_by_key: dict[str, int] = {}
+    for column, label in enumerate(store.labels[: store.n_learned]):
+        key = former._key(label)
+        column_by_key[key] = column
+    former_columns = []
+    for label in data.labels:
+        key = former._key(label)
+        former_columns.append(column_by_key.get(key, -1))
+    columns = np.array(former_columns)
+    all_keys = keys.with_pool(data.pool)
+    share_of_items = all_keys.found_among(former.document_keys_)
     check_known(columns, share_of_items)
-    folds = placed_groups(former_folds(former, keys), tables.groups)
+
+    # Members keep the documents that they have never seen.
+    document_folds = former_folds(former, keys)
+    folds = placed_groups(document_folds, data.tables.groups)
     warm = WarmStart(former.space_, columns, folds)
-    if len(np.unique(folds[folds >= 0])) < warm.n_folds:
+    filled_folds = np.unique(folds[folds >= 0])
+    if len(filled_folds) < warm.n_folds:
         raise ColdStartError("one of its folds has no document any more")
     return warm
 
 
 def former_folds(former: ZeroShotTagger, keys: DocumentKeys) -> IntArray:
-    """Return the folds that documents had in a former fit, -1 for new ones, (n,)."""
+    """Return the folds that documents had in a former fit, -1 for new ones, (n_keys,)."""
     return keys.folds_among(former.document_keys_, former.space_.folds_)
 
 
@@ -146,9 +172,20 @@ def space_to_train(
     seed: int,
     generator: np.random.Generator,
 ) -> ConceptSpace:
-    """Return the space that is to be trained, with its seed and checkpoint.
+    """Return a copy of the template that is to be trained, with its seed and checkpoint.
 
     A checkpoint that has no room, or belongs to another training, is refused before any work.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+    template : ConceptSpace
+        Its own seed and checkpoint take precedence over those of the tagger.
+    data : TrainingSet
+    seed : int
+        Drawn from the generator; used where the tagger is seeded by a number.
+    generator : numpy Generator
+        Of the tagger; used where the tagger was given a generator.
     """
     space = copy_of(template)
     # Without a seed the space draws its own, which its checkpoint remembers.
@@ -163,7 +200,7 @@ def space_to_train(
     check_room_for(space.checkpoint, n_weights)
     has_seed = isinstance(space.random_state, (int, np.integer))
     if has_seed:
-        space.training_seed()
+        space.training_seed()  # raises where the checkpoint was begun with another seed
     return space
 
 
@@ -173,20 +210,20 @@ def is_seeded(tagger: ZeroShotTagger) -> bool:
 
 
 def warn_of_cost(tagger: ZeroShotTagger, space: ConceptSpace, data: TrainingSet) -> None:
-    """Warn before a fit that will take long or much memory."""
+    """Warn before a fit that will take long or much memory on the processor."""
     if space.device != "cpu" and check_device(space.device, owner="fit") != "cpu":
-        return
+        return  # the forecast is of processors
     n_documents, n_labels = data.tables.documents.shape
     n_items = 0 if data.features is None else len(data.items)
-    n_all = n_items + data.n_pool
-    pooled = data.pool is not None
-    plan = space.planned(n_documents, n_items, pool=pooled)
+    n_rows = n_items + data.n_pool
+    has_pool = data.pool is not None
+    plan = space.planned(n_documents, n_items, pool=has_pool)
     plan = plan.within(n_documents, n_items)
     n_validations = tagger.n_validations
-    if pooled:
-        n_validations *= 2
-    cost = cost_of_fit(plan, n_documents, n_labels, n_all, data.n_features, n_validations)
-    warn_about_cost(cost, plan, n_labels, stacklevel=4)
+    if has_pool:
+        n_validations *= 2  # each with and without the pool
+    cost = cost_of_fit(plan, n_documents, n_labels, n_rows, data.n_features, n_validations)
+    warn_about_cost(cost, plan, n_labels, stacklevel=4)  # names the line that calls `fit`
 
 
 def train(
@@ -200,7 +237,24 @@ def train(
     *,
     verbose: bool,
 ) -> None:
-    """Train a space on a training set, with what is learned of the pool and of verdicts."""
+    """Train a space in place, on a training set, the pool and verdicts.
+
+    Parameters
+    ----------
+    space : ConceptSpace
+        As `space_to_train` returns it; fitted afterwards.
+    data : TrainingSet
+    pool : array or csr matrix, shape (n_pool, n_features), or None
+        Items without tags that are learned from: all of `data.pool`, some of it, or none.
+    verdicts : csr matrix, shape (n_items + n_pool, n_labels), or None
+        Answers, as `TrainingSet.answered` returns them.
+    warm : WarmStart or None
+    trainer : callable or None
+        See `ZeroShotTagger.fit`.
+    progress : callable or None
+        Takes rounds that are done, and rounds in all; called beside the progress bar.
+    verbose : bool
+    """
     tables = data.tables
     with FileProgress("training the concept space, rounds", verbose=verbose) as bar:
 
@@ -227,15 +281,15 @@ def train(
 
 
 def measured_before(former: ZeroShotTagger, data: TrainingSet) -> Measured | None:
-    """Return what a former fit measured, where it stands for as many items and labels."""
-    n_items = len(data.items)
-    n_labels = len(data.labels)
-    former_items, former_labels = former.measured_on_
-    if abs(n_items - former_items) > _GROWN * former_items:
-        return None
-    if abs(n_labels - former_labels) > _GROWN * former_labels:
-        return None
+    """Return what a former fit measured; None where nothing was, or the data has changed much."""
     if former.validation_ is None:
+        return None
+    n_former_items, n_former_labels = former.measured_on_
+    item_change = abs(len(data.items) - n_former_items)
+    label_change = abs(len(data.labels) - n_former_labels)
+    if item_change > _KEPT_CHANGE * n_former_items:
+        return None
+    if label_change > _KEPT_CHANGE * n_former_labels:
         return None
     return Measured(
         former.validation_, former.name_share_, former.pooled_, sizes=former.measured_on_
@@ -252,7 +306,24 @@ def measure(
     *,
     label_sets_only: bool,
 ) -> Measured:
-    """Measure what small spaces promise, which share names get, and whether the pool helps."""
+    """Measure what small spaces promise, which share names get, and whether the pool helps.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+        Whose `n_validations` says how often items are held out; 0 measures nothing.
+    data : TrainingSet
+    template : ConceptSpace
+        Small spaces have its parameters, but fewer steps, 2 folds and a member for each.
+    words : WordVectors or None
+        Where there are some, each of `NAME_SHARES` is tried.
+    generator : numpy Generator
+        Draws the seeds of the small taggers and of what is held out.
+    checkpoint : str, Path or None
+        Small spaces have their checkpoints beside it.
+    label_sets_only : bool
+        See `ZeroShotTagger.fit`.
+    """
     sizes = (len(data.items), len(data.labels))
     pooled = data.pool is not None
     unmeasured = Measured(None, 0.0, pooled, sizes)
@@ -263,17 +334,20 @@ def measure(
     n_documents = min(data.tables.documents.shape[0], MOST_TRAINED)
     n_items = min(len(data.items), MOST_TRAINED)
     plan = template.planned(n_documents, n_items).shortened(VALIDATION_STEPS)
-    small_space = copy_of(template).set_params(
+    small_space = copy_of(template)
+    small_space.set_params(
         plan=plan,
         n_folds=2,
         members_per_fold=1,
         checkpoint=None,
         random_state=None,
     )
-    small = ZeroShotTagger(space=small_space, n_validations=0, random_state=draw_seed(generator))
+    small_tagger = ZeroShotTagger(
+        space=small_space, n_validations=0, random_state=draw_seed(generator)
+    )
     with working("validating on held-out items", verbose=tagger.verbose):
         validations = validate(
-            small,
+            small_tagger,
             data.features,
             data.documents,
             data.sets,
@@ -287,10 +361,13 @@ def measure(
     if not validations:
         return unmeasured
 
-    # The share of names that does best on unseen labels; the pool where it helps on these.
+    # `validate` returns one for each variant, and a last one for the first variant with the pool.
     with_pool = validations.pop() if pooled else None
-    unseen_measures = [validation.unseen for validation in validations]
-    qualities = [measures.example_map + measures.concept_map for measures in unseen_measures]
+    qualities = []
+    for validation in validations:
+        measures = validation.unseen
+        qualities.append(measures.example_map + measures.concept_map)
+    # Of the shares of names the one that does best on unseen labels; of equals the smallest.
     best = int(np.argmax(np.nan_to_num(qualities)))
     validation = validations[best]
     pool_helps = False
@@ -302,7 +379,10 @@ def measure(
 
 
 def with_name_shares(tagger: ZeroShotTagger, words: WordVectors | None) -> list[ZeroShotTagger]:
-    """Return a tagger as it is or, with word vectors, as it is with each of `NAME_SHARES`."""
+    """Return the variants of a fitted tagger that are validated: one for each of `NAME_SHARES`.
+
+    Without word vectors it is the tagger alone. The variants share its space.
+    """
     if words is None:
         return [tagger]
     likeness = unseen_likeness(tagger.space_, tagger.store_.labels, words)
@@ -314,17 +394,32 @@ def with_name_shares(tagger: ZeroShotTagger, words: WordVectors | None) -> list[
 
 
 def unseen_likeness(space: ConceptSpace, labels: Sequence[str], words: WordVectors) -> Matrix:
-    """Compute how like seen labels each unseen one is by its name, (n_unseen, n_seen)."""
-    seen = [labels[column] for column in space.seen_columns]
-    unseen = [labels[column] for column in space.unseen_columns]
-    shape = (len(unseen), len(seen))
+    """Compute how like seen labels each unseen one is by its name.
+
+    Parameters
+    ----------
+    space : ConceptSpace
+        Fitted.
+    labels : sequence of str
+        All labels, in the order of the columns that the space was fitted to.
+    words : WordVectors
+
+    Returns
+    -------
+    float64 array, shape (n_unseen, n_seen)
+        In the order of the space's `unseen_columns` and `seen_columns`; rows of labels without
+        any word among the vectors are 0.
+    """
+    seen_labels = [labels[column] for column in space.seen_columns]
+    unseen_labels = [labels[column] for column in space.unseen_columns]
+    shape = (len(unseen_labels), len(seen_labels))
     likeness = np.zeros(shape)
-    _, unseen_vectors = words.label_vectors(unseen)
-    _, seen_vectors = words.label_vectors(seen)
-    if unseen_vectors.any() and seen_vectors.any():
-        rows = np.flatnonzero(unseen_vectors)
-        named = [unseen[row] for row in rows]
-        likeness[rows] = name_likeness(named, seen, words)
+    _, unseen_have_vectors = words.label_vectors(unseen_labels)
+    _, seen_have_vectors = words.label_vectors(seen_labels)
+    if unseen_have_vectors.any() and seen_have_vectors.any():
+        rows = np.flatnonzero(unseen_have_vectors)
+        labels_with_vectors = [unseen_labels[row] for row in rows]
+        likeness[rows] = name_likeness(labels_with_vectors, seen_labels, words)
     return likeness
 
 
@@ -347,25 +442,40 @@ def verdict_log(
 
 
 def without_changed_rows(
-    former: ZeroShotTagger, rows: dict[str, int], data: TrainingSet
+    former: ZeroShotTagger, row_by_item: dict[str, int], data: TrainingSet
 ) -> dict[str, int]:
-    """Return the rows by item, without numbers of rows that are other items now.
+    """Return the rows by item, without row numbers that stand for another item than before.
 
-    Those are the numbers that verdicts were given on when another item had that row.
+    Items without ids are named by their rows' numbers. A verdict on item "7" must not be learned
+    where row 7 has other features than when the verdict was given; its item's vector in the log
+    tells. An item without such a vector counts as changed.
+
+    Parameters
+    ----------
+    former : ZeroShotTagger
+        Fitted or not; its verdicts name the items.
+    row_by_item : dict of str to int
+        As `TrainingSet.rows` returns it; it stays as it is.
+    data : TrainingSet
     """
     if not hasattr(former, "verdicts_") or data.features is None:
-        return rows
+        return row_by_item
     feedback = former._corrections.feedback
-    numbered = {item for item in feedback.items() if item in rows and item.isdecimal()}
+    numbered_items = set()
+    for item in feedback.items():
+        if item in row_by_item and item.isdecimal():
+            numbered_items.add(item)
     same_items: set[str] = set()
     if data.n_features == former.n_features_in_:
-        same_items = set(feedback.vectors(numbered))
+        same_items = set(feedback.vectors(numbered_items))
     for table, first_row in data.parts():
+        n_rows = table.shape[0]
         table_rows: dict[str, int] = {}
         for item in same_items:
-            row = rows[item] - first_row
-            if 0 <= row < table.shape[0]:
+            row = row_by_item[item] - first_row
+            if 0 <= row < n_rows:
                 table_rows[item] = row
-        same_items -= feedback.changed_items(table_rows, partial(former._project, table))
-    changed_items = numbered - same_items
-    return {item: row for item, row in rows.items() if item not in changed_items}
+        project_rows = partial(former._project, table)
+        same_items -= feedback.changed_items(table_rows, project_rows)
+    changed_items = numbered_items - same_items
+    return {item: row for item, row in row_by_item.items() if item not in changed_items}

@@ -2,6 +2,12 @@
 
 In: a space, known documents, labels by name, a vocabulary and corrections. Out: a `FittedTagger`
 with the scorer and the classes that follow from them.
+
+Terms: a *column* is a label's place in the scorer's labels: those of the known documents, then
+labels *by name*, which no document holds. A *class* is a label's place in `classes_`, the order
+that users see. Labels are the same where their *keys* are, which leave out case and white space
+unless `normalize_labels_` is False. The *vocabulary* has blocked labels and other names of labels,
+which it *resolves*.
 """
 
 from __future__ import annotations
@@ -44,7 +50,25 @@ StrArray = NDArray[np.object_]
 
 
 class FittedTagger(Estimator):
-    """What `fit` learns and later changes replace; see `ZeroShotTagger` for the attributes."""
+    """What `fit` learns and later changes replace; see `ZeroShotTagger` for public attributes.
+
+    Attributes
+    ----------
+    document_keys_ : DocumentKeys
+        Digests by which a warm start finds documents and items again.
+    indicator_ : tuple of str or None
+        The columns of the indicator matrix that y was in `fit`; None for tag sets.
+    n_fitted_ : int
+        How many of the known documents the space was fitted to; they are the first of them.
+    n_vocabulary_ : int
+        How many labels the label sets of `fit` hold; they are the first columns.
+    _likeness : float64 array, shape (n_unseen, n_seen), or (0, 0)
+        How like seen labels each unseen one is by name; empty where names have no share.
+    _corrections : Corrections
+        What labels' verdicts add to their logits, with the log that they come from.
+    _scorer : LabelScorer
+        Everything that scores labels; made of all others and never saved.
+    """
 
     space_: ConceptSpace
     store_: KnownDocuments
@@ -71,7 +95,8 @@ class FittedTagger(Estimator):
     def _update(self, answered: Collection[str] | None = None, **attributes: Any) -> Self:
         """Take over changes, with every score that follows; where that fails, nothing has changed.
 
-        Every change of documents, labels, names and verdicts goes this way.
+        Every change of documents, labels, names and verdicts goes this way. Attributes are
+        replaced and never changed in place, so that shallow copies of the tagger stay as they are.
 
         Parameters
         ----------
@@ -83,10 +108,11 @@ class FittedTagger(Estimator):
         tagger = copy(self)
         tagger.__dict__.update(attributes)
         named = tagger._labels_by_name()
-        known_names: tuple[str, ...] = ()
+        former_names: tuple[str, ...] = ()
         if tagger.named_ is not None:
-            known_names = tagger.named_.labels
-        has_same_names = named.labels == known_names
+            former_names = tagger.named_.labels
+        # Then the columns are the same too, and only answered labels need another correction.
+        has_same_names = named.labels == former_names
         column_of = tagger._answered_column
         corrections = tagger._corrections
         if answered is not None and has_same_names:
@@ -102,51 +128,62 @@ class FittedTagger(Estimator):
         return self
 
     def _labels_by_name(self) -> NamedLabels:
-        """Return labels that no document holds: those with a hint, then those by answers alone.
+        """Return the labels that no document holds: those with word vectors, then those by answers.
 
-        The latter are in the order of their names, whichever was answered for first.
+        The latter are known by verdicts alone. They are in the order of their names, so that the
+        order of the answers makes no difference to the model.
+
+        Returns
+        -------
+        NamedLabels
+            Likeness is 0 for labels that are known by answers alone.
         """
         named = self.named_
         if named is None:
             no_likeness = np.zeros((0, self.space_.n_seen_))
             named = NamedLabels((), no_likeness)
         known_keys = {self._key(label) for label in self.store_.labels}
-        have_hints = np.asarray(named.likeness.any(axis=1))
+        have_vectors = np.asarray(named.likeness.any(axis=1))
         rows = []
         for row, label in enumerate(named.labels):
             is_known = self._key(label) in known_keys
-            if have_hints[row] and not is_known:
+            if have_vectors[row] and not is_known:
                 rows.append(row)
-        hinted = [named.labels[row] for row in rows]
-        known_keys |= {self._key(label) for label in hinted}
+        labels_with_vectors = [named.labels[row] for row in rows]
+        known_keys |= {self._key(label) for label in labels_with_vectors}
 
         answered_labels: Collection[str] = ()
         if self.n_features_in_:
             answered_labels = self._corrections.feedback.labels
-        resolved = map(self.vocabulary_.resolve, answered_labels)
+        resolved_labels = map(self.vocabulary_.resolve, answered_labels)
         # Of several spellings of a label the first in the alphabet counts, or the one it has.
-        spellings = sorted(resolved, reverse=True)
+        spellings = sorted(resolved_labels, reverse=True)
         label_by_key = {self._key(label): label for label in spellings}
         for label in named.labels:
             key = self._key(label)
             if key in label_by_key:
                 label_by_key[key] = label
-        unknown = [label for key, label in label_by_key.items() if key not in known_keys]
-        unknown.sort()
-        n_unknown = len(unknown)
-        likeness = np.pad(named.likeness[rows], ((0, n_unknown), (0, 0)))
-        return NamedLabels((*hinted, *unknown), likeness)
+        labels_by_answers = []
+        for key, label in label_by_key.items():
+            if key not in known_keys:
+                labels_by_answers.append(label)
+        labels_by_answers.sort()
+        n_new_rows = len(labels_by_answers)
+        likeness = np.pad(named.likeness[rows], ((0, n_new_rows), (0, 0)))
+        labels = (*labels_with_vectors, *labels_by_answers)
+        return NamedLabels(labels, likeness)
 
     def _fit_scorer(self, named: NamedLabels) -> None:
-        """Fit how every label is scored, and the order of classes."""
+        """Set the scorer of all labels, which has no corrections yet, and the order of classes."""
         store = self.store_
         scorer = LabelScorer.fit(
             self.space_, store, named, self.n_fitted_, self.name_share_, self._likeness
         )
         labels = scorer.labels
         keys = [self._key(label) for label in labels]
-        blocked = {self._key(label) for label in self.vocabulary_.blocked}
-        in_use = np.array([key not in blocked for key in keys], dtype=bool)
+        blocked_keys = {self._key(label) for label in self.vocabulary_.blocked}
+        is_unblocked = [key not in blocked_keys for key in keys]
+        in_use = np.array(is_unblocked, dtype=bool)
         # A label whose documents were all taken away is not suggested any more.
         in_use[: len(store.labels)] &= store.counts > 0
         kinds = label_kinds(labels, self.seen_, self.n_vocabulary_)
@@ -162,39 +199,51 @@ class FittedTagger(Estimator):
         )
 
     def _set_classes(self, labels: tuple[str, ...], kinds: NDArray[np.str_]) -> None:
-        """Order labels as classes: the columns of an indicator matrix first."""
+        """Order labels as classes: those of the indicator matrix that y was in `fit` come first.
+
+        Parameters
+        ----------
+        labels : tuple of str
+            In the order of columns, which is that of classes where y was no indicator matrix.
+        kinds : array of str, shape (n_labels,)
+            "seen", "unseen" or "oov", in the same order.
+        """
+        # The column of each class, -1 where nothing is known of it; None for the same order.
         self._class_columns: IntArray | None = None
         self.classes_: StrArray = np.array(labels, dtype=object)
         self.kinds_: NDArray[np.str_] = kinds
         if self.indicator_ is None:
             return
-        further = dict(self._column_by_key)
-        first_columns = []
+        other_columns_by_key = dict(self._column_by_key)
+        indicator_columns = []
         for label in self.indicator_:
             key = self._key(label)
-            first_columns.append(further.pop(key, -1))
-        further_columns = list(further.values())
-        further_labels = [labels[column] for column in further_columns]
-        columns = np.array(first_columns + further_columns, dtype=np.int64)
-        classes = [*self.indicator_, *further_labels]
+            column = other_columns_by_key.pop(key, -1)
+            indicator_columns.append(column)
+        other_columns = list(other_columns_by_key.values())
+        other_labels = [labels[column] for column in other_columns]
+        columns = np.array(indicator_columns + other_columns, dtype=np.int64)
+        classes = [*self.indicator_, *other_labels]
         self._class_columns = columns
         self.classes_ = np.array(classes, dtype=object)
         self.kinds_ = np.where(columns < 0, "oov", kinds[columns])
 
     def _key(self, label: str) -> str:
-        """Return what labels are compared by."""
+        """Return what a label is compared by: without differences of case and white space."""
         return normalize_label(label) if self.normalize_labels_ else label
 
     def _answered_column(self, label: str) -> int | None:
-        """Return the column of a label that was answered for; None where it is not known."""
-        return self._column_by_key.get(self._key_of_name(label))
+        """Return the column of a label under any of its names; None where it is not known."""
+        key = self._key_of_name(label)
+        return self._column_by_key.get(key)
 
     def _key_of_name(self, name: str) -> str:
-        """Return what a label is compared by, given any of its names."""
-        return self._key(self.vocabulary_.resolve(name))
+        """Return the key of a label, given any of its names."""
+        label = self.vocabulary_.resolve(name)
+        return self._key(label)
 
     def _column(self, label: str) -> int:
-        """Find a label's column, also of a label by name or by another name."""
+        """Return the column of a label under any of its names; raise where it is not known."""
         check_fitted(self, "store_")
         if isinstance(label, str):
             column = self._answered_column(label)
@@ -203,10 +252,14 @@ class FittedTagger(Estimator):
             label = self.vocabulary_.resolve(label)
         from polyseme.documents.label_sets import label_column
 
+        # It raises with a message that names similar labels.
         return label_column(self.store_.labels, label, normalize=self.normalize_labels_)
 
     def _names(self, labels: Collection[str]) -> tuple[str, ...]:
-        """Check labels that are given by name, and tidy them as those of documents are."""
+        """Check labels that users name, and return them tidied as those of documents are.
+
+        Each is there once, without needless white space, in the order of their keys.
+        """
         check_fitted(self, "store_")
         names = as_names(labels, "labels")
         corpus = LabelCorpus.from_documents([names], normalize=self.normalize_labels_)
@@ -221,19 +274,27 @@ class FittedTagger(Estimator):
             )
 
     def _features_of(self, X: object, *, keep_single: bool = False) -> Items:
-        """Check items, after the feature extractor where there is one, (n, n_features)."""
+        """Check items and return their features, (n, n_features_in_), in the order of `fit`.
+
+        Parameters
+        ----------
+        X : as for `predict_proba`
+            Encoded items come back as they are; otherwise a feature extractor is applied first.
+        keep_single : bool
+            Whether features of float32 stay so; by default they become float64.
+        """
         self._check_featured()
         owner = type(self).__name__
         if isinstance(X, EncodedItems):
-            if X.space != self.space_.digest_:
+            if X.space_digest != self.space_.digest_:
                 raise InputError("These items were coded in another space; `encode` them again.")
             return X
         from polyseme.io.join import without_ids
 
-        names = getattr(self, "feature_names_in_", None)
-        rows, _ = without_ids(X)
-        table = in_order(rows, names, owner=owner)
+        fitted_names = getattr(self, "feature_names_in_", None)
+        table_without_ids, _ = without_ids(X)
+        features = in_order(table_without_ids, fitted_names, owner=owner)
         if self.features_ is not None:
-            table = self.features_.transform(X)
+            features = self.features_.transform(X)
         n_features = self.n_features_in_
-        return check_features(table, owner=owner, n_features=n_features, keep_single=keep_single)
+        return check_features(features, owner=owner, n_features=n_features, keep_single=keep_single)

@@ -1,6 +1,9 @@
 """Changes of documents and labels, without training: more, fewer, blocked, renamed, merged.
 
 In: documents and labels. Out: a tagger that knows them, which ranks accordingly from then on.
+
+Every method computes what it replaces and hands it to `_update`: if anything raises before, the
+tagger stays as it was. `store_` has the known documents, `named_` labels that no document holds.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ class LabelChanges(FittedTagger):
         Parameters
         ----------
         documents : LabelCorpus, iterable of label collections, indicator frame, or path
+            Those without any label that the space has learned are left out, with a warning.
 
         Returns
         -------
@@ -62,18 +66,19 @@ class LabelChanges(FittedTagger):
         """
         check_fitted(self, "store_")
         store = self.store_.remove(ids)
-        remaining = set(store.ids)
+        remaining_ids = set(store.ids)
+        # Documents that the space was fitted to come first, also of those that remain.
         fitted_ids = self.store_.ids[: self.n_fitted_]
-        n_fitted = len(remaining.intersection(fitted_ids))
-        return self._update(store_=store, n_fitted_=n_fitted)
+        remaining_fitted_ids = remaining_ids.intersection(fitted_ids)
+        return self._update(store_=store, n_fitted_=len(remaining_fitted_ids))
 
     def add_labels(
         self, labels: Collection[str], vectors: WordVectors | Mapping[str, ArrayLike]
     ) -> tuple[str, ...]:
         """Add labels that no document holds, read by the vectors of their names.
 
-        A hint is all that names give: documents say more, and as soon as some hold the label, they
-        alone count. Labels that are known already are passed over.
+        Names are weak evidence: as soon as documents hold the label, these alone count. Labels that
+        are known already are passed over.
 
         Parameters
         ----------
@@ -89,21 +94,22 @@ class LabelChanges(FittedTagger):
         from polyseme.documents.word_vectors import as_word_vectors, name_likeness
 
         check_fitted(self, "store_")
-        words = as_word_vectors(vectors)
+        word_vectors = as_word_vectors(vectors)
         names = self._names(labels)
         new_labels = tuple(name for name in names if self._key(name) not in self._column_by_key)
-        if new_labels:
-            all_labels = self._scorer.labels
-            seen_labels = [all_labels[column] for column in self.space_.seen_columns]
-            likeness = name_likeness(new_labels, seen_labels, words)
-            named_labels = new_labels
-            if self.named_ is not None:
-                named_labels = self.named_.labels + new_labels
-                likeness = np.concatenate([self.named_.likeness, likeness])
-            named = NamedLabels(named_labels, likeness)
-            self._update(named_=named)
-        # A name that is like no seen label's says nothing.
-        return tuple(name for name in new_labels if self._key(name) in self._column_by_key)
+        if not new_labels:
+            return ()
+        known_labels = self._scorer.labels
+        seen_labels = [known_labels[column] for column in self.space_.seen_columns]
+        likeness = name_likeness(new_labels, seen_labels, word_vectors)
+        named_labels = new_labels
+        if self.named_ is not None:
+            named_labels = self.named_.labels + new_labels
+            likeness = np.concatenate([self.named_.likeness, likeness])
+        named = NamedLabels(named_labels, likeness)
+        self._update(named_=named)
+        # A name that is like no seen label's has no weights, and `_update` has left it out.
+        return tuple(label for label in new_labels if self._key(label) in self._column_by_key)
 
     def remove_labels(self, labels: Collection[str]) -> Self:
         """Remove labels for good: they are taken out of all known documents.
@@ -115,28 +121,31 @@ class LabelChanges(FittedTagger):
         ----------
         labels : collection of str
         """
-        self.refresh()
+        self.refresh()  # others may have answered for these labels since
         names = self._names(labels)
-        columns = {self._column(name) for name in names}
-        all_labels = self._scorer.labels
-        removed = {all_labels[column] for column in columns}
+        removed_columns = {self._column(name) for name in names}
+        known_labels = self._scorer.labels
+        removed_labels = {known_labels[column] for column in removed_columns}
         store = self.store_
-        if not removed.isdisjoint(store.labels):
-            store = store.without_labels(self.space_, removed)
+        if not removed_labels.isdisjoint(store.labels):
+            store = store.without_labels(self.space_, removed_labels)
 
-        # Answers about them stay in the log, but count no more; behind one there may be another.
+        # Their verdicts stay in the log, undone. Undoing one lets an older one on the same label
+        # and item stand again, hence the loop.
         corrections = self._corrections
         while True:
             feedback = corrections.feedback
-            answered = [
-                label for label in feedback.labels if self._answered_column(label) in columns
+            answered_labels = [
+                label
+                for label in feedback.labels
+                if self._answered_column(label) in removed_columns
             ]
-            if not answered:
+            if not answered_labels:
                 break
-            numbers = feedback.numbers(answered)
-            self.verdicts_.undo(numbers)
+            verdict_numbers = feedback.numbers(answered_labels)
+            self.verdicts_.undo(verdict_numbers)
             corrections, _ = corrections.refreshed()
-        named = _without(self.named_, removed)
+        named = _without(self.named_, removed_labels)
         return self._update(store_=store, named_=named, _corrections=corrections)
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
@@ -148,8 +157,13 @@ class LabelChanges(FittedTagger):
         undo : bool
             Whether they may be suggested from now on.
         """
-        names = [self._scorer.labels[self._column(label)] for label in self._names(labels)]
-        return self._update(vocabulary_=self.vocabulary_.with_blocked(names, undo=undo))
+        own_names = []
+        for name in self._names(labels):
+            column = self._column(name)
+            own_name = self._scorer.labels[column]
+            own_names.append(own_name)
+        vocabulary = self.vocabulary_.with_blocked(own_names, undo=undo)
+        return self._update(vocabulary_=vocabulary)
 
     def rename(self, label: str, name: str) -> Self:
         """Rename a label; its former name is still understood.
@@ -161,44 +175,61 @@ class LabelChanges(FittedTagger):
         """
         column = self._column(label)
         if not isinstance(name, str):
-            raise InputError(f"A label is renamed to one text; got {shown(name)}.")
-        old = self._scorer.labels[column]
-        (new,) = self._names(name)
-        own_key = self._key(old)
-        taken_keys = self._column_by_key.keys() - {own_key}
-        if self._key(new) in taken_keys:
-            raise InputError(f"There is a label '{new}' already; merge '{old}' into it instead.")
-        resolved = self.vocabulary_.resolve(new)
-        if self._key(resolved) in taken_keys:
-            raise InputError(f"'{new}' is a name of '{resolved}' already; merge '{old}' into it.")
-        vocabulary = self.vocabulary_.renaming(old, new)
-        return self._rename(old, new, self.named_, vocabulary)
+            raise InputError(f"The new name of a label must be one text; got {shown(name)}.")
+        old_name = self._scorer.labels[column]
+        (new_name,) = self._names(name)
+        own_key = self._key(old_name)
+        other_keys = self._column_by_key.keys() - {own_key}
+        if self._key(new_name) in other_keys:
+            raise InputError(
+                f"There is a label '{new_name}' already; merge '{old_name}' into it instead."
+            )
+        resolved = self.vocabulary_.resolve(new_name)
+        if self._key(resolved) in other_keys:
+            raise InputError(
+                f"'{new_name}' is a name of '{resolved}' already; merge '{old_name}' into it."
+            )
+        vocabulary = self.vocabulary_.renaming(old_name, new_name)
+        return self._rename(old_name, new_name, self.named_, vocabulary)
 
     def _rename(
-        self, old: str, new: str, named: NamedLabels | None, vocabulary: Vocabulary
+        self, old_name: str, new_name: str, named: NamedLabels | None, vocabulary: Vocabulary
     ) -> Self:
-        """Rename a label of documents, or one known by name or by answers."""
+        """Rename a label wherever the fitted tagger has it, and take over a vocabulary.
 
-        def new_name(label: str) -> str:
-            return new if label == old else label
+        Parameters
+        ----------
+        old_name, new_name : str
+            Texts that were checked: the label's own name, and one that no other label has.
+        named : NamedLabels or None
+            Takes the place of `named_`; renamed, where it has the label.
+        vocabulary : Vocabulary
+            Takes the place of `vocabulary_`; it knows the new name already.
+        """
+
+        def renamed(label: str) -> str:
+            return new_name if label == old_name else label
 
         store = self.store_
-        if named is not None and old in named.labels:
-            named = named._replace(labels=tuple(map(new_name, named.labels)))
+        if named is not None and old_name in named.labels:
+            labels = tuple(map(renamed, named.labels))
+            named = named._replace(labels=labels)
         else:
-            store = store.renamed(old, new)
+            store = store.renamed(old_name, new_name)
         validation = self.validation_
         if validation is not None:
-            precisions = {new_name(label): pair for label, pair in validation.labels.items()}
-            validation = replace(validation, labels=precisions)
+            c_maps_by_label = {}
+            for label, c_maps in validation.labels.items():
+                c_maps_by_label[renamed(label)] = c_maps
+            validation = replace(validation, labels=c_maps_by_label)
         indicator = self.indicator_
         if indicator is not None:
-            indicator = tuple(map(new_name, indicator))
+            indicator = tuple(map(renamed, indicator))
         return self._update(
             store_=store,
             named_=named,
             vocabulary_=vocabulary,
-            seen_=frozenset(map(new_name, self.seen_)),
+            seen_=frozenset(map(renamed, self.seen_)),
             validation_=validation,
             indicator_=indicator,
         )
@@ -221,14 +252,14 @@ class LabelChanges(FittedTagger):
         vocabulary = self.vocabulary_.naming(source, target)
         store = self.store_
         named = self.named_
-        has_source = source in store.labels
-        has_target = target in store.labels
-        if has_source and not has_target:
-            # The documents take the other name, and with it the answers that were given on it.
+        has_source_documents = source in store.labels
+        has_target_documents = target in store.labels
+        if has_source_documents and not has_target_documents:
+            # The documents take the other name, and with it the verdicts that were given on it.
             named = _without(named, {target})
             return self._rename(source, target, named, vocabulary)
 
-        if has_source:
+        if has_source_documents:
             store = store.merged(self.space_, source, target)
         else:
             named = _without(named, {source})
@@ -236,7 +267,7 @@ class LabelChanges(FittedTagger):
 
 
 def _without(named: NamedLabels | None, labels: Collection[str]) -> NamedLabels | None:
-    """Return labels known by name without some of them; None where none is left."""
+    """Return the labels that no document holds without some of them; None where none is left."""
     if named is None:
         return None
     names = []

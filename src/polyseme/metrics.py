@@ -9,6 +9,11 @@ equal scores; `ties="index"` keeps column order (row order, where a label ranks 
 scikit-learn has too treats ties as it does. A score of -inf is the lowest there is: ranked last,
 tied with its equals. Rows with no relevant label and labels with no positive row are left out of
 means; a mean over nothing is NaN and warns.
+
+Terms: an *entry* is one row and label of `truth` and `scores`; it is *relevant* or *positive* where
+`truth` is 1. A metric ranks the labels of each row or, such as C-MAP, the rows of each label: these
+are computed on transposed tables, so that "row" below means whatever ranks. P@k and R@k are
+precision and recall among the first k entries, a *hit* is a relevant entry among them.
 """
 
 from __future__ import annotations
@@ -45,6 +50,10 @@ Values: TypeAlias = NDArray[np.float64]
 
 BLOCK_ENTRIES = 1 << 20  # entries sorted at once, which takes some 60 MB of scratch
 BINS = 15  # of equal width, as reliability is usually drawn
+# Probabilities of 0 and 1 count as this far from them, so that a log-loss is finite.
+_LEAST_PROBABILITY = 1e-12
+# R@k counts as reached within this, so that a recall of 0.3 = 3/10 is one in floating point too.
+_RECALL_TOLERANCE = 1e-9
 
 
 def example_precision(truth: Truth, scores: ArrayLike, ties: Ties = "worst") -> Values:
@@ -148,17 +157,19 @@ def evaluate(truth: Truth, scores: ArrayLike, *, k: int = 5) -> dict[str, float]
         says so.
     """
     check_number("k", k, owner="evaluate", low=1, whole=True)
-    relevant, values = _check_scores(truth, scores)
-    names = {name: f"f1_at_{k}" if name == "f1_at_k" else name for name in _METRICS}
-    if not relevant.any():
+    is_relevant, score_table = _check_scores(truth, scores)
+    result_names = {name: name for name in _METRICS}
+    result_names["f1_at_k"] = f"f1_at_{k}"
+    if not is_relevant.any():
         message = "All metrics are nan: no row of `truth` has a relevant label."
         warnings.warn(message, PolysemeWarning, stacklevel=2)
-        return dict.fromkeys(names.values(), np.nan)
-    each = _values(relevant, values, names, "worst", k)
-    result = {}
-    for name, called in names.items():  # not a comprehension: a warning must point at the caller
-        result[called] = _mean(each[name], called, stacklevel=3)
-    return result
+        return dict.fromkeys(result_names.values(), np.nan)
+    values_by_metric = _values(is_relevant, score_table, _METRICS, "worst", k)
+    means = {}
+    for metric, result_name in result_names.items():  # a comprehension would need a stacklevel of 4
+        metric_values = values_by_metric[metric]
+        means[result_name] = _mean(metric_values, result_name, stacklevel=3)
+    return means
 
 
 def evaluate_kinds(
@@ -183,19 +194,20 @@ def evaluate_kinds(
         For "all" and each kind whose labels some row has: `n_labels`, `n_items` with such a label,
         and the metrics of `evaluate`.
     """
-    relevant, values = _check_scores(truth, scores)
+    is_relevant, score_table = _check_scores(truth, scores)
     label_kinds = np.asarray(kinds)
     measures_by_kind: dict[str, dict[str, float]] = {}
     for kind in ("all", "seen", "unseen", "oov"):
-        columns = label_kinds == kind
+        is_of_kind = label_kinds == kind
         if kind == "all":
-            columns = np.ones(len(label_kinds), dtype=bool)
-        kind_truth = relevant[:, columns]
-        kind_scores = values[:, columns]
+            is_of_kind = np.ones(len(label_kinds), dtype=bool)
+        kind_truth = is_relevant[:, is_of_kind]
+        kind_scores = score_table[:, is_of_kind]
+        n_labels = int(is_of_kind.sum())
         n_items = int(kind_truth.any(axis=1).sum())
         if not n_items:
             continue
-        measures: dict[str, float] = {"n_labels": int(columns.sum()), "n_items": n_items}
+        measures: dict[str, float] = {"n_labels": n_labels, "n_items": n_items}
         measures |= evaluate(kind_truth, kind_scores, k=k)
         if probabilities:
             measures["calibration_error"] = expected_calibration_error(kind_truth, kind_scores)
@@ -206,13 +218,34 @@ def evaluate_kinds(
 # One sort serves all metrics: scikit-learn's five of these take 13 times as long together on 2,000
 # rows of 111 labels, and twice as long on 20,000 of 1,000; they also refuse a score of -inf.
 class _SortedRows:
-    """Rows with their entries sorted best first; arrays are (rows, entries), values (rows,)."""
+    """A block of rows with their entries sorted by falling score, and the formulas of metrics.
+
+    Every formula returns one value for each row, (n_rows,), NaN where it is not defined.
+
+    Attributes
+    ----------
+    k : int
+        The rank up to which `hits_at_k` counts.
+    relevant : bool array, shape (n_rows, n_entries)
+        Which entries are relevant, best score first.
+    hits : int64 array, shape (n_rows, n_entries)
+        Relevant entries up to each rank, it included.
+    n_relevant : int64 array, shape (n_rows,)
+        Relevant entries of each row.
+    n_pairs : int64 array, shape (n_rows,)
+        Pairs of a relevant and an irrelevant entry.
+    tie_ends : int64 array, shape (n_rows, n_entries)
+        The last rank, from 1, that has the same score as each entry.
+    hits_at_tie_ends : int64 array, shape (n_rows, n_entries)
+        Relevant entries up to that rank.
+    """
 
     def __init__(self, truth: BoolArray, scores: NDArray[Any], ties: Ties, k: int) -> None:
         n_rows, n_entries = scores.shape
         descending = -scores
-        if ties == "worst":  # the last key sorts first; among its equals False precedes True
-            order = np.lexsort((truth, descending), axis=-1)
+        if ties == "worst":  # lexsort takes its last key first; of equal scores False precedes True
+            sort_keys = (truth, descending)
+            order = np.lexsort(sort_keys, axis=-1)
         else:
             order = np.argsort(descending, axis=-1, kind="stable")
         self.k = k
@@ -222,21 +255,26 @@ class _SortedRows:
         n_irrelevant = n_entries - self.n_relevant
         self.n_pairs = self.n_relevant * n_irrelevant
 
-        # The rank at which the tied run of an entry ends, and the hits up to there
-        ordered = np.take_along_axis(scores, order, axis=-1)
-        tied_with_next = ordered[:, 1:] == ordered[:, :-1]
+        # An entry that is not tied with the next one ends a run; the others take over the first
+        # end that follows, found by a minimum that runs from the last entry to the first.
+        sorted_scores = np.take_along_axis(scores, order, axis=-1)
+        next_scores = sorted_scores[:, 1:]
+        is_tied_with_next = next_scores == sorted_scores[:, :-1]
         ranks = np.arange(1, n_entries + 1)
         ends = np.tile(ranks, (n_rows, 1))
-        ends[:, :-1][tied_with_next] = n_entries
-        from_last = np.minimum.accumulate(ends[:, ::-1], axis=1)
-        self.ends = from_last[:, ::-1]
-        self.hits_at_ends = np.take_along_axis(self.hits, self.ends - 1, axis=-1)
+        all_but_last = ends[:, :-1]
+        all_but_last[is_tied_with_next] = n_entries
+        reversed_ends = ends[:, ::-1]
+        reversed_tie_ends = np.minimum.accumulate(reversed_ends, axis=1)
+        self.tie_ends = reversed_tie_ends[:, ::-1]
+        tie_end_places = self.tie_ends - 1
+        self.hits_at_tie_ends = np.take_along_axis(self.hits, tie_end_places, axis=-1)
 
     def precision_to_depth(self) -> Values:
-        """Mean of P@1 to P@m, m being the number of relevant entries."""
+        """Return the mean of P@1 to P@m, m being the number of relevant entries (eq. 11)."""
         n_entries = self.hits.shape[1]
-        largest = int(self.n_relevant.max())
-        n_ranks = min(largest, n_entries)
+        deepest = int(self.n_relevant.max())
+        n_ranks = min(deepest, n_entries)
         ranks = np.arange(1, n_ranks + 1)
         depths = self.n_relevant[:, None]
         is_inside = ranks <= depths
@@ -247,65 +285,76 @@ class _SortedRows:
         return _ratio(totals, self.n_relevant)
 
     def eleven_point(self) -> Values:
-        """Mean over recall levels of the best precision at that recall or above."""
-        filled = self.n_relevant > 0
-        counts = self.n_relevant[filled]
-        result = np.full(len(self.hits), np.nan)
-        if not len(counts):
-            return result
-        ends = np.cumsum(counts)
-        starts = ends - counts
-        # Precision peaks at hits, so these suffice, row after row; 0 closes the last row's span.
+        """Return the mean over 11 recall levels of the best precision from there on (eq. 12)."""
+        has_relevant = self.n_relevant > 0
+        n_relevant = self.n_relevant[has_relevant]
+        means = np.full(len(self.hits), np.nan)
+        if not len(n_relevant):
+            return means
+        # The precision at all hits of all rows, one row after the other. Between hits precision
+        # falls, so hits suffice; a 0 at the end lets the last row's span end there.
         rows, places = np.nonzero(self.relevant)
-        precision = self.hits[rows, places] / (places + 1)
+        ranks = places + 1
+        precision = self.hits[rows, places] / ranks
         precision = np.append(precision, 0.0)
-        total = np.zeros(len(counts))
+        row_ends = np.cumsum(n_relevant)
+        row_starts = row_ends - n_relevant
+        total = np.zeros(len(n_relevant))
         for level in np.linspace(0.0, 1.0, 11):
-            n_hits = np.ceil((level - 1e-9) * counts)
-            n_hits = np.maximum(n_hits, 1).astype(np.int64)
-            spans = np.column_stack([starts + n_hits - 1, ends]).ravel()
-            total += np.maximum.reduceat(precision, spans)[::2]
-        result[filled] = total / 11
-        return result
+            least_hits = np.ceil((level - _RECALL_TOLERANCE) * n_relevant)
+            n_hits = np.maximum(least_hits, 1).astype(np.int64)
+            # reduceat takes the maxima from each number to the next: every other one is a row's.
+            first_hits = row_starts + n_hits - 1
+            spans = np.column_stack([first_hits, row_ends]).ravel()
+            maxima = np.maximum.reduceat(precision, spans)
+            total += maxima[::2]
+        means[has_relevant] = total / 11
+        return means
 
     def precision_at_hits(self) -> Values:
-        """Mean over relevant entries of the precision after the tied run each stands in."""
-        precision = self.relevant * (self.hits_at_ends / self.ends)
-        return _ratio(precision.sum(axis=1), self.n_relevant)
+        """Return the mean over relevant entries of the precision after the entry's ties."""
+        precision = self.hits_at_tie_ends / self.tie_ends
+        hit_precision = self.relevant * precision
+        totals = hit_precision.sum(axis=1)
+        return _ratio(totals, self.n_relevant)
 
     def wrong_or_tied(self) -> Values:
-        """Share of (relevant, irrelevant) pairs whose relevant entry does not score higher."""
+        """Return the share of (relevant, irrelevant) pairs in the wrong order, or tied."""
         n_entries = self.hits.shape[1]
-        n_before = self.ends - self.hits_at_ends
-        wrong = self.relevant * n_before
-        n_wrong = wrong.sum(axis=1)
-        shares = _ratio(n_wrong, self.n_pairs)
+        n_irrelevant_before = self.tie_ends - self.hits_at_tie_ends
+        wrong_or_tied = self.relevant * n_irrelevant_before
+        n_wrong_or_tied = wrong_or_tied.sum(axis=1)
+        shares = _ratio(n_wrong_or_tied, self.n_pairs)
         are_all_relevant = self.n_relevant == n_entries
         shares[are_all_relevant] = 0.0
         return shares
 
     def last_rank(self) -> Values:
-        """Rank of the last relevant entry, after the entries tied with it."""
-        rank = np.where(self.relevant, self.ends, 0).max(axis=1)
-        return np.where(rank > 0, rank, np.nan)
+        """Return the rank of the last relevant entry, after the entries tied with it."""
+        relevant_ranks = np.where(self.relevant, self.tie_ends, 0)
+        last_ranks = relevant_ranks.max(axis=1)
+        has_relevant = last_ranks > 0
+        return np.where(has_relevant, last_ranks, np.nan)
 
     def area(self) -> Values:
-        """Share of (relevant, irrelevant) pairs in the right order, ties counting one half."""
-        n_irrelevant_before = self.ends - self.hits_at_ends
+        """Return the share of (relevant, irrelevant) pairs in the right order; ties are half."""
+        n_irrelevant_before = self.tie_ends - self.hits_at_tie_ends
         wrong_or_tied = self.relevant * n_irrelevant_before
-        right_or_tied = ~self.relevant * self.hits_at_ends
+        right_or_tied = ~self.relevant * self.hits_at_tie_ends
         n_wrong_or_tied = wrong_or_tied.sum(axis=1)
         n_right_or_tied = right_or_tied.sum(axis=1)
         n_right = self.n_pairs - n_wrong_or_tied
-        n_both = n_right + n_right_or_tied
-        return _ratio(n_both, 2 * self.n_pairs)
+        # Right pairs are in both, ties in one of the two.
+        n_halves = n_right + n_right_or_tied
+        return _ratio(n_halves, 2 * self.n_pairs)
 
     def hits_at_k(self) -> Values:
         """Count relevant entries among the first k; `_values` pools the counts to one F1."""
-        return self.hits[:, : self.k][:, -1].astype(np.float64)
+        first_hits = self.hits[:, : self.k]  # fewer than k where there are fewer entries
+        return first_hits[:, -1].astype(np.float64)
 
 
-# Name, whether each label ranks the rows (or each row the labels), and the formula.
+# By name: whether each label ranks the rows (else each row ranks the labels), and the formula.
 _METRICS: dict[str, tuple[bool, Callable[[_SortedRows], Values]]] = {
     "example_map": (False, _SortedRows.precision_to_depth),
     "concept_map": (True, _SortedRows.eleven_point),
@@ -367,23 +416,41 @@ def evaluate_tagger(tagger: Any, X: object, y: Documents, *, k: int = 5) -> dict
 def _values(
     truth: BoolArray, scores: NDArray[Any], names: Iterable[str], ties: Ties = "worst", k: int = 1
 ) -> dict[str, Values]:
-    """Return the values of metrics, one for each row or label (F1: one), sorting blocks of rows."""
+    """Compute metrics of checked tables; the scores are sorted once along each axis.
+
+    Parameters
+    ----------
+    truth : bool array, shape (n, n_labels)
+    scores : float array, shape (n, n_labels)
+    names : iterable of str
+        Of `_METRICS`.
+    ties, k : as for the metrics
+
+    Returns
+    -------
+    dict of str to float64 array
+        By name: a value for each row or for each label, NaN where it is not defined; a single
+        value for `f1_at_k`.
+    """
     label_formulas: dict[str, Callable[[_SortedRows], Values]] = {}
     row_formulas: dict[str, Callable[[_SortedRows], Values]] = {}
     for name in names:
-        by_label, formula = _METRICS[name]
-        formulas = label_formulas if by_label else row_formulas
+        ranks_rows, formula = _METRICS[name]
+        formulas = label_formulas if ranks_rows else row_formulas
         formulas[name] = formula
-    by_name = _apply_formulas(row_formulas, truth, scores, ties, k)
-    by_name |= _apply_formulas(label_formulas, truth.T, scores.T, ties, k)
-    if "f1_at_k" in by_name:  # 2PR / (P + R) of pooled counts is 2 * hits / (predicted + relevant)
+    values_by_metric = _apply_formulas(row_formulas, truth, scores, ties, k)
+    values_by_metric |= _apply_formulas(label_formulas, truth.T, scores.T, ties, k)
+    if "f1_at_k" in values_by_metric:
+        # 2PR / (P + R) of pooled counts is 2 * hits / (predicted + relevant).
         n_rows, n_labels = truth.shape
         n_predicted = n_rows * min(k, n_labels)
         n_relevant = int(truth.sum())
-        n_hits = by_name["f1_at_k"].sum()
-        f1 = 2 * n_hits / (n_predicted + n_relevant) if n_relevant else np.nan
-        by_name["f1_at_k"] = np.array([f1])
-    return by_name
+        n_hits = values_by_metric["f1_at_k"].sum()
+        f1 = np.nan
+        if n_relevant:
+            f1 = 2 * n_hits / (n_predicted + n_relevant)
+        values_by_metric["f1_at_k"] = np.array([f1])
+    return values_by_metric
 
 
 def _apply_formulas(
@@ -393,54 +460,58 @@ def _apply_formulas(
     ties: Ties,
     k: int,
 ) -> dict[str, Values]:
-    """Return the values of formulas for each row, sorting blocks of rows."""
+    """Return the values of each formula, (n_rows,), sorting so many rows at a time as fit memory.
+
+    "Rows" are labels where the tables are transposed.
+    """
     if not formulas:
         return {}
     n_rows, n_entries = scores.shape
-    block_rows = max(1, BLOCK_ENTRIES // n_entries)
-    blocks: dict[str, list[Values]] = {name: [] for name in formulas}
-    for start in range(0, n_rows, block_rows):
-        rows = slice(start, start + block_rows)
-        ranked = _SortedRows(truth[rows], scores[rows], ties, k)
+    n_block_rows = max(1, BLOCK_ENTRIES // n_entries)
+    value_blocks: dict[str, list[Values]] = {name: [] for name in formulas}
+    for start in range(0, n_rows, n_block_rows):
+        rows = slice(start, start + n_block_rows)
+        sorted_rows = _SortedRows(truth[rows], scores[rows], ties, k)
         for name, formula in formulas.items():
-            values = formula(ranked)
-            blocks[name].append(values)
-    return {name: np.concatenate(values) for name, values in blocks.items()}
+            block_values = formula(sorted_rows)
+            value_blocks[name].append(block_values)
+    return {name: np.concatenate(blocks) for name, blocks in value_blocks.items()}
 
 
 def _values_of(name: str, truth: Truth, scores: ArrayLike, ties: Ties, k: int = 1) -> Values:
     """Check the input and return one metric of each row or label."""
     check_option("ties", ties, ("worst", "index"), owner=name)
-    relevant, values = _check_scores(truth, scores)
-    names = [name]
-    by_name = _values(relevant, values, names, ties, k)
-    return by_name[name]
+    is_relevant, score_table = _check_scores(truth, scores)
+    metric_names = [name]
+    values_by_metric = _values(is_relevant, score_table, metric_names, ties, k)
+    return values_by_metric[name]
 
 
 def _score(name: str, truth: Truth, scores: ArrayLike, ties: Ties = "worst", k: int = 1) -> float:
     """Return the mean of one metric; only its public function calls this."""
-    return _mean(_values_of(name, truth, scores, ties, k), name, stacklevel=4)
+    values = _values_of(name, truth, scores, ties, k)
+    return _mean(values, name, stacklevel=4)  # a warning names the line that calls the metric
 
 
 def _mean(values: Values, name: str, stacklevel: int) -> float:
-    """Mean of the values that are defined; NaN and a warning if none is."""
+    """Return the mean of the values that are defined; NaN and a warning if none is."""
     is_defined = ~np.isnan(values)
-    defined = values[is_defined]
-    if defined.size == 0:
+    defined_values = values[is_defined]
+    if defined_values.size == 0:
         message = f"`{name}` is nan: `truth` has no row or label it is defined for."
         warnings.warn(message, PolysemeWarning, stacklevel=stacklevel)
         return np.nan
-    mean = defined.mean()
+    mean = defined_values.mean()
     return float(mean)
 
 
 def _ratio(numerator: NDArray[Any], denominator: NDArray[np.int64]) -> Values:
-    """Divide, giving NaN where there is nothing to divide by."""
+    """Return the quotients of two arrays, (n_rows,); NaN where there is nothing to divide by."""
     n_rows = len(numerator)
     is_defined = denominator > 0
-    result = np.full(n_rows, np.nan)
-    np.divide(numerator, denominator, out=result, where=is_defined)
-    return result
+    quotients = np.full(n_rows, np.nan)
+    np.divide(numerator, denominator, out=quotients, where=is_defined)
+    return quotients
 
 
 @dataclass(frozen=True)
@@ -461,7 +532,7 @@ class Reliability:
 
     @property
     def expected_error(self) -> float:
-        """Mean distance of predicted and observed, by the entries of each bin."""
+        """The mean distance of predicted and observed, weighted by the entries of each bin."""
         is_filled = self.counts > 0
         counts = self.counts[is_filled]
         shares = counts / counts.sum()
@@ -479,14 +550,14 @@ def reliability(truth: Truth, probabilities: ArrayLike, *, n_bins: int = BINS) -
     A probability on a border belongs to the upper bin.
     """
     check_number("n_bins", n_bins, owner="reliability", low=1, whole=True)
-    relevant, values = _check_probabilities(truth, probabilities)
-    flat_values = values.ravel()
-    flat_truth = relevant.ravel()
-    bins = (flat_values * n_bins).astype(np.int64)
-    bins = np.minimum(bins, n_bins - 1)
+    is_relevant, probability_table = _check_probabilities(truth, probabilities)
+    entry_probabilities = probability_table.ravel()
+    entry_truth = is_relevant.ravel()
+    bins = (entry_probabilities * n_bins).astype(np.int64)
+    bins = np.minimum(bins, n_bins - 1)  # a probability of 1 belongs to the last bin
     counts = np.bincount(bins, minlength=n_bins)
-    predicted_sums = np.bincount(bins, weights=flat_values, minlength=n_bins)
-    observed_sums = np.bincount(bins, weights=flat_truth, minlength=n_bins)
+    predicted_sums = np.bincount(bins, weights=entry_probabilities, minlength=n_bins)
+    observed_sums = np.bincount(bins, weights=entry_truth, minlength=n_bins)
     with np.errstate(invalid="ignore"):
         predicted = predicted_sums / counts
         observed = observed_sums / counts
@@ -502,12 +573,11 @@ def expected_calibration_error(
 
 def log_loss(truth: Truth, probabilities: ArrayLike) -> float:
     """Sum the log-losses of `probabilities` over labels, in nats; return their mean over rows."""
-    relevant, values = _check_probabilities(truth, probabilities)
-    clipped = np.clip(values, 1e-12, 1 - 1e-12)
-    complements = -clipped
+    is_relevant, probability_table = _check_probabilities(truth, probabilities)
+    clipped = np.clip(probability_table, _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
     log_true = np.log(clipped)
-    log_false = np.log1p(complements)
-    log_likelihoods = np.where(relevant, log_true, log_false)
+    log_false = np.log1p(-clipped)
+    log_likelihoods = np.where(is_relevant, log_true, log_false)
     row_sums = log_likelihoods.sum(axis=1)
     mean = row_sums.mean()
     return -float(mean)
@@ -537,20 +607,24 @@ def scattering(
     from sklearn.metrics import pairwise_distances_chunked
 
     (concepts,) = _check_points(points=points)
-    n = len(concepts)
+    n_concepts = len(concepts)
     sample = concepts
     if max_points is not None:
         check_number("max_points", max_points, owner="scattering", low=2, whole=True)
-        if max_points < n:
-            rows = as_generator(random_state).choice(n, max_points, replace=False)
+        if max_points < n_concepts:
+            generator = as_generator(random_state)
+            rows = generator.choice(n_concepts, max_points, replace=False)
             sample = concepts[rows]
     n_sample = len(sample)
-    centred = sample - sample.mean(axis=0)  # keeps the expanded square from cancelling
-    blocks = pairwise_distances_chunked(centred, working_memory=64)
-    total = float(sum(block.sum() for block in blocks))
+    # scikit-learn expands (a - b)²; centred, its terms are small enough not to cancel.
+    centred = sample - sample.mean(axis=0)
+    distance_blocks = pairwise_distances_chunked(centred, working_memory=64)  # MiB
+    total = float(sum(block.sum() for block in distance_blocks))
+    # The mean over pairs of different points, which is unbiased, then over all n * n pairs.
     n_pairs = max(n_sample * (n_sample - 1), 1)
+    mean_of_pairs = total / n_pairs
     return {
-        "s_mean": total / n_pairs * (n - 1) / n,
+        "s_mean": mean_of_pairs * (n_concepts - 1) / n_concepts,
         "s_squared": _mean_squared_distance(concepts),
     }
 
@@ -574,27 +648,41 @@ def regression_error(
         is Table 2's although it mixes units, and `relative`, error / sqrt(s_squared). These two
         are NaN, with a warning, if all points coincide.
     """
-    mapped, places = _check_points(predicted=predicted, targets=targets)
-    if mapped.shape != places.shape:
-        raise InputError(f"`predicted` has shape {mapped.shape} but `targets` has {places.shape}.")
-    error = float(np.linalg.norm(mapped - places, axis=1).mean())
+    predicted_points, target_points = _check_points(predicted=predicted, targets=targets)
+    predicted_shape = predicted_points.shape
+    target_shape = target_points.shape
+    if predicted_shape != target_shape:
+        raise InputError(
+            f"`predicted` has shape {predicted_shape} but `targets` has {target_shape}."
+        )
+    differences = predicted_points - target_points
+    distances = np.linalg.norm(differences, axis=1)
+    error = float(distances.mean())
     if points is None:
         return {"error": error}
     (concepts,) = _check_points(points=points)
-    if concepts.shape[1] != mapped.shape[1]:
-        raise InputError(f"`points` have {concepts.shape[1]} columns, targets {mapped.shape[1]}.")
-    spread = _mean_squared_distance(concepts)
-    if (concepts == concepts[0]).all():  # the mean may round: the spread need not be exactly 0
+    n_columns = concepts.shape[1]
+    if n_columns != target_shape[1]:
+        raise InputError(f"`points` have {n_columns} columns, targets {target_shape[1]}.")
+    s_squared = _mean_squared_distance(concepts)
+    if (concepts == concepts[0]).all():  # the mean may round: s_squared need not be exactly 0
         message = "The relative errors are nan: all `points` coincide."
         warnings.warn(message, PolysemeWarning, stacklevel=2)
-        spread = np.nan
-    return {"error": error, "relative_paper": error / spread, "relative": error / spread**0.5}
+        s_squared = np.nan
+    return {
+        "error": error,
+        "relative_paper": error / s_squared,
+        "relative": error / s_squared**0.5,
+    }
 
 
 def _mean_squared_distance(points: Values) -> float:
-    """Mean over all pairs, own pairs included: twice the variance about the mean."""
-    centred = points - points.mean(axis=0)
-    return float(2.0 * np.einsum("ij,ij->", centred, centred) / len(points))
+    """Return the mean over all pairs, own pairs included: twice the variance about the mean."""
+    mean = points.mean(axis=0)
+    centred = points - mean
+    sum_of_squares = np.einsum("ij,ij->", centred, centred)
+    variance = sum_of_squares / len(points)
+    return float(2.0 * variance)
 
 
 def _check_scores(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
@@ -609,60 +697,62 @@ def _check_scores(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[A
             "are in the same order; pass two frames or two arrays, or use a tagger's `evaluate`."
         )
     ordered_scores = in_order(scores, truth_names, owner="truth")
-    values = _to_numbers("scores", ordered_scores)
-    relevant: Any = truth
+    score_table = _to_numbers("scores", ordered_scores)
+    truth_table: Any = truth
     if sp.issparse(truth):
-        relevant = check_sparse(truth, "truth", owner="evaluate")
+        truth_table = check_sparse(truth, "truth", owner="evaluate")
     else:
-        relevant = _to_numbers("truth", truth)
-    if relevant.shape != values.shape:
-        shapes = f"shape {relevant.shape} but `scores` has shape {values.shape}"
+        truth_table = _to_numbers("truth", truth)
+    if truth_table.shape != score_table.shape:
+        shapes = f"shape {truth_table.shape} but `scores` has shape {score_table.shape}"
         raise InputError(f"`truth` has {shapes}; pass one score for every row and label.")
-    if values.ndim != 2 or values.size == 0:
+    if score_table.ndim != 2 or score_table.size == 0:
         raise InputError(
-            f"`truth` must have two dimensions, one row and one label; got shape {values.shape}."
+            "`truth` must have two dimensions, one row and one label; got shape "
+            f"{score_table.shape}."
         )
-    if values.dtype not in (np.float32, np.float64):
-        values = values.astype(np.float64)
-    has_nan = np.isnan(values).any(axis=1)
+    if score_table.dtype not in (np.float32, np.float64):
+        score_table = score_table.astype(np.float64)
+    has_nan = np.isnan(score_table).any(axis=1)
     if has_nan.any():
         rows = np.flatnonzero(has_nan).tolist()
         raise InputError(f"`scores` contains NaN in row(s) {first_few(rows)}; use -inf for never.")
-    if sp.issparse(truth):  # entries that are stored twice are added up
-        relevant = relevant.toarray()
-    is_binary = (relevant == 0) | (relevant == 1)
+    if sp.issparse(truth):  # `toarray` adds up entries that are stored twice
+        truth_table = truth_table.toarray()
+    is_binary = (truth_table == 0) | (truth_table == 1)
     if not is_binary.all():
-        wrong = relevant[~is_binary]
-        raise InputError(f"`truth` must hold 0 and 1 only; got {wrong[0]}.")
-    return relevant.astype(np.bool_), values
+        other_values = truth_table[~is_binary]
+        raise InputError(f"`truth` must hold 0 and 1 only; got {other_values[0]}.")
+    return truth_table.astype(np.bool_), score_table
 
 
 def _check_probabilities(truth: Truth, probabilities: ArrayLike) -> tuple[BoolArray, Values]:
-    """Check that probabilities lie between 0 and 1; shapes as for `_check_scores`."""
-    relevant, values = _check_scores(truth, probabilities)
-    lowest = values.min()
-    highest = values.max()
+    """Return truth as bool and probabilities as float64, both (n, n_labels), between 0 and 1."""
+    is_relevant, probability_table = _check_scores(truth, probabilities)
+    lowest = probability_table.min()
+    highest = probability_table.max()
     if lowest < 0 or highest > 1:
         bounds = f"{lowest:g} to {highest:g}"
         raise InputError(f"`probabilities` must lie between 0 and 1; got {bounds}.")
-    wide_values = values.astype(np.float64)
-    return relevant, wide_values
+    return is_relevant, probability_table.astype(np.float64)
 
 
 def _check_points(**arrays: ArrayLike) -> list[Values]:
-    """Copy points in concept space, each (n, d), which must be some and finite."""
-    checked: list[Values] = []
+    """Return copies of points in concept space, float64 (n, d), in the order of the parameters.
+
+    Arrays without any point, and numbers that are not finite, are refused by the parameter's name.
+    """
+    checked_points: list[Values] = []
     for name, array in arrays.items():
         numbers = _to_numbers(name, array)
         points = numbers.astype(np.float64)
-        shape = points.shape
         if points.ndim != 2 or points.size == 0:
-            raise InputError(f"`{name}` must have rows and columns; got shape {shape}.")
+            raise InputError(f"`{name}` must have rows and columns; got shape {points.shape}.")
         is_finite = np.isfinite(points)
         if not is_finite.all():
             raise InputError(f"`{name}` contains NaN or infinity; drop those rows first.")
-        checked.append(points)
-    return checked
+        checked_points.append(points)
+    return checked_points
 
 
 def _to_numbers(name: str, values: object) -> NDArray[Any]:

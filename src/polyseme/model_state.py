@@ -2,6 +2,11 @@
 
 In: a `ZeroShotTagger`. Out: its state, for saving without pickle; and a tagger of a state, whose
 every value and array is checked against what is declared of it.
+
+The names of values and arrays are the format of `model.safetensors`: models that people have saved
+hold them, so they stay. An array of a part is called `part.name` (`space.…`, `store.…`,
+`features.…`, `keys.…`); "store" is the known documents, "keys" is `document_keys_`, "named" the
+labels that no document holds, "likeness" is how like seen labels unseen ones are by name.
 """
 
 from __future__ import annotations
@@ -43,18 +48,19 @@ from polyseme.tagger import ZeroShotTagger
 
 
 def tagger_state(tagger: ZeroShotTagger) -> State:
-    """Return a fitted tagger as JSON values and arrays."""
+    """Return a fitted tagger as JSON values and arrays, which may share memory with it."""
     states = {"space": tagger.space_.get_state(), "store": tagger.store_.get_state()}
     if tagger.features_ is not None:
         states["features"] = tagger.features_.get_state()
     config, arrays = joined(states)
+    feature_names = getattr(tagger, "feature_names_in_", ())
     config |= {
         "method": "space",
         "media": None if tagger.features_ is None else tagger.features_.kind,
         "n_vocabulary": tagger.n_vocabulary_,
         "n_fitted": tagger.n_fitted_,
         "n_features_in": tagger.n_features_in_,
-        "feature_names": list(getattr(tagger, "feature_names_in_", ())) or None,
+        "feature_names": list(feature_names) or None,
         "normalize_labels": tagger.normalize_labels_,
         "validation": None if tagger.validation_ is None else tagger.validation_.get_state(),
         "vocabulary": tagger.vocabulary_.get_state(),
@@ -67,8 +73,8 @@ def tagger_state(tagger: ZeroShotTagger) -> State:
         "measured_on": list(tagger.measured_on_),
     }
     arrays["likeness"] = tagger._likeness
-    keys = tagger.document_keys_._asdict()
-    arrays |= {f"keys.{name}": array for name, array in keys.items()}
+    for name, keys in tagger.document_keys_._asdict().items():
+        arrays[f"keys.{name}"] = keys
     if tagger.named_ is not None:
         arrays["named"] = tagger.named_.likeness
     return config, arrays
@@ -77,9 +83,12 @@ def tagger_state(tagger: ZeroShotTagger) -> State:
 def tagger_from_state(
     config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> ZeroShotTagger:
-    """Rebuild a fitted tagger from `tagger_state`."""
-    _VALUES.check(config)
-    array_names = ("likeness", "named", *_KEYS)
+    """Rebuild a fitted tagger from `tagger_state`, without verdicts.
+
+    Raises a `ModelFileError` for anything that `tagger_state` cannot have made.
+    """
+    _CONFIG_FIELDS.check(config)
+    array_names = ("likeness", "named", *_KEY_ARRAYS)
     check_parts(arrays, config, ("space", "store", "features"), array_names)
     tagger = ZeroShotTagger(normalize_labels=config["normalize_labels"])
     with part("space"):
@@ -106,7 +115,7 @@ def tagger_from_state(
     if config["named"] is not None:
         named = NamedLabels(tuple(config["named"]), arrays["named"])
 
-    # Parameters are those of the parts, so that another fit makes such a tagger.
+    # The fitted parts are the parameters as well, so that another fit makes such a tagger.
     tagger.space = space
     tagger.features = extractor
     tagger.vocabulary = vocabulary
@@ -134,8 +143,8 @@ def tagger_from_state(
     return tagger._update(store_=store, named_=named)
 
 
-# What the state of a tagger holds beside that of its parts; those check their own.
-_VALUES = Fields(
+# The JSON values of a tagger; what is `Anything` here is checked by the part that it belongs to.
+_CONFIG_FIELDS = Fields(
     {
         "space": Table(Anything()),
         "store": Table(Anything()),
@@ -159,9 +168,11 @@ _VALUES = Fields(
     },
     optional=("features",),
 )
-_KEYS = ("keys.names", "keys.items", "keys.tags")
-_DECLARED = {
-    **{name: Array("uint64", ("n_in_folds",), 0, 2.0**64) for name in _KEYS},
+# The fields of `DocumentKeys`, one key for each document that has a fold.
+_KEY_ARRAYS = ("keys.names", "keys.items", "keys.tags")
+# The type and shape of each array; `_check_parts_fit` has the sizes that the shapes name.
+_ARRAY_TYPES = {
+    **{name: Array("uint64", ("n_in_folds",), 0, 2.0**64) for name in _KEY_ARRAYS},
     "likeness": Array("float64", ("n_rows", "n_columns")),
     "named": Array("float64", ("n_named", "n_seen")),
 }
@@ -173,36 +184,49 @@ def _check_parts_fit(
     space: ConceptSpace,
     store: KnownDocuments,
 ) -> None:
-    """Refuse parts that are sound by themselves but not made for each other."""
-    n_labels = len(space.order_)
+    """Refuse parts that are sound by themselves but not made for each other.
+
+    Otherwise a crafted file could make a later method read beyond an array, or fail inside.
+    """
+    n_learned = len(space.order_)
     n_features = space.members_.shape.n_features
-    labels = [*store.labels, *(config["named"] or ())]
+    named_labels = config["named"] or []
+    labels = {*store.labels, *named_labels}
     feature_names = config["feature_names"]
     extractor = config.get("features")
-    keys = store.labels
+    label_keys: list[str] = list(store.labels)
     if config["normalize_labels"]:
-        keys = tuple(map(normalize_label, store.labels))
+        label_keys = [normalize_label(label) for label in store.labels]
     fits = {
-        "store.n_learned": store.n_learned == n_labels,
-        "store.labels": len(set(keys)) == len(keys),
+        "store.n_learned": store.n_learned == n_learned,
+        "store.labels": len(set(label_keys)) == len(label_keys),
         "store.points": store.points.shape[1] == space.axes_.shape[1],
         "n_vocabulary": config["n_vocabulary"] <= len(store.labels),
         "n_fitted": config["n_fitted"] <= len(store.ids),
         "n_features_in": config["n_features_in"] == n_features,
         "feature_names": feature_names is None or len(feature_names) == n_features,
         "media": extractor is None or extractor["n_features_out"] == n_features,
-        "seen": set(config["seen"]) <= set(labels),
+        "seen": labels.issuperset(config["seen"]),
     }
     for name, is_sound in fits.items():
         require(is_sound, name, "what its other parts ask for")
-    tagger_arrays = {name: arrays[name] for name in _DECLARED if name in arrays}
+
+    tagger_arrays = {name: arrays[name] for name in _ARRAY_TYPES if name in arrays}
     has_named = "named" in tagger_arrays
-    declared = {name: _DECLARED[name] for name in _DECLARED if name != "named" or has_named}
-    sizes = {"n_seen": space.n_seen_, "n_named": len(config["named"] or ())}
-    check_arrays(tagger_arrays, declared, **sizes, n_in_folds=len(space.folds_))
+    array_types = dict(_ARRAY_TYPES)
+    if not has_named:
+        del array_types["named"]
+    check_arrays(
+        tagger_arrays,
+        array_types,
+        n_seen=space.n_seen_,
+        n_named=len(named_labels),
+        n_in_folds=len(space.folds_),
+    )
     # Where names have no share, nothing is kept of them.
-    shape = tagger_arrays["likeness"].shape
-    is_unused = shape == (0, 0) and not config["name_share"]
-    is_complete = shape == (n_labels - space.n_seen_, space.n_seen_)
+    likeness_shape = tagger_arrays["likeness"].shape
+    n_unseen = n_learned - space.n_seen_
+    is_unused = likeness_shape == (0, 0) and not config["name_share"]
+    is_complete = likeness_shape == (n_unseen, space.n_seen_)
     require(is_unused or is_complete, "likeness", "that of all unseen labels to seen ones")
     require((config["named"] is not None) == has_named, "named", "there for labels by name")

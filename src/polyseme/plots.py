@@ -1,6 +1,9 @@
 """Plots of a fitted tagger: its space, the senses of a label, and its calibration.
 
 In: a `ZeroShotTagger`. Out: axes of matplotlib, which comes with the extra `plots`.
+
+A known tag set lies at its direction, of which the first two axes are drawn. `store_.points` has a
+row for each different tag set; `store_.sets` has the row of each known document.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from polyseme.base.text import counted
 from polyseme.base.validation import InputError, IntArray
 from polyseme.scoring.senses import label_senses
 
@@ -18,14 +22,16 @@ if TYPE_CHECKING:
 
     from polyseme.tagger import ZeroShotTagger
 
-_MOST_NAMES = 25
+_MOST_CAPTIONS = 25  # more labels than these hide the dots
+# Captions nearer than these shares of the plot's width and height would cover each other.
+_CAPTION_SIZE = (0.12, 0.06)
 _COLOURS = {"seen": "tab:blue", "unseen": "tab:orange"}
 
 
 def plot_space(
     tagger: ZeroShotTagger, labels: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the known tag sets as dots, on the two axes in which they differ most.
+    """Draw the known tag sets as dots, on the two axes along which they differ most.
 
     Parameters
     ----------
@@ -42,25 +48,31 @@ def plot_space(
     """
     axes = _axes(ax)
     store = tagger.store_
-    points = store.points[store.sets][:, :2]
+    points = store.points[store.sets, :2]
     axes.scatter(points[:, 0], points[:, 1], s=6, alpha=0.3, linewidths=0)
-    order = np.argsort(-store.counts, kind="stable")
-    names = [store.labels[column] for column in order]
-    if labels is not None:
-        names = list(labels)
-    captions = np.full((0, 2), np.nan)
-    distance = 0.06 * np.ptp(points, axis=0) * (2, 1)
-    for label in names:
+    if labels is None:
+        columns = np.argsort(-store.counts, kind="stable")
+        candidates = [store.labels[column] for column in columns]
+    else:
+        candidates = list(labels)
+    captions = np.full((0, 2), np.nan)  # where labels have been written
+    extent = np.ptp(points, axis=0)
+    caption_size = extent * _CAPTION_SIZE
+    for label in candidates:
         rows = _rows_with(tagger, label)
         if len(rows) == 0:
             continue
-        place = points[rows].mean(axis=0)
-        is_beside = np.abs(captions - place) > distance
-        is_free = is_beside.any(axis=1).all()
-        if labels is not None or (is_free and len(captions) < _MOST_NAMES):
-            captions = np.vstack([captions, place])
-            axes.annotate(label, place, ha="center", fontsize=8)
-    axes.set(title=f"{len(points)} known tag sets", xticks=[], yticks=[])
+        centre = points[rows].mean(axis=0)
+        offsets = np.abs(captions - centre)
+        is_beside = (offsets > caption_size).any(axis=1)
+        is_free = is_beside.all()
+        if labels is not None or (is_free and len(captions) < _MOST_CAPTIONS):
+            captions = np.vstack([captions, centre])
+            axes.annotate(label, centre, ha="center", fontsize=8)
+    title = counted(len(points), "known document")
+    if len(store.points) < len(points):
+        title += f", {counted(len(store.points), 'different tag set')}"
+    axes.set(title=title, xticks=[], yticks=[])
     return axes
 
 
@@ -81,18 +93,20 @@ def plot_label(tagger: ZeroShotTagger, label: str, ax: Axes | None = None) -> Ax
     """
     axes = _axes(ax)
     rows = _rows_with(tagger, label)
-    senses = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
-    if senses is None:
+    sense_map = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
+    if sense_map is None:
         store = tagger.store_
-        points = store.points[store.sets]
-        axes.scatter(points[:, 0], points[:, 1], s=6, color="0.8", linewidths=0)
-        axes.scatter(points[rows, 0], points[rows, 1], s=14, label="one sense")
-    else:
-        x, y = senses.background.T
+        points = store.points[store.sets, :2]
+        x, y = points.T
         axes.scatter(x, y, s=6, color="0.8", linewidths=0)
-        for number, words in enumerate(senses.words):
-            in_sense = senses.senses == number
-            x, y = senses.points[in_sense].T
+        x, y = points[rows].T
+        axes.scatter(x, y, s=14, label="one sense")
+    else:
+        x, y = sense_map.background.T
+        axes.scatter(x, y, s=6, color="0.8", linewidths=0)
+        for number, words in enumerate(sense_map.words):
+            is_in_sense = sense_map.senses == number
+            x, y = sense_map.points[is_in_sense].T
             caption = ", ".join(words) or f"sense {number + 1}"
             axes.scatter(x, y, s=14, label=caption)
     axes.legend(fontsize=8)
@@ -119,31 +133,30 @@ def plot_reliability(tagger: ZeroShotTagger, ax: Axes | None = None) -> Axes:
         raise InputError("This tagger was not validated: too few items, or `n_validations` is 0.")
     axes = _axes(ax)
     axes.plot([0, 1], [0, 1], color="0.7", linestyle="--")
-    for name, curve in validation.curves.items():
+    for kind, curve in validation.curves.items():
         if curve:
-            colour = _COLOURS[name]
+            colour = _COLOURS[kind]
             _, predicted, observed = zip(*curve, strict=True)
-            axes.plot(predicted, observed, marker=".", color=colour, label=name)
+            axes.plot(predicted, observed, marker=".", color=colour, label=kind)
     axes.legend()
     axes.set(xlabel="probability", ylabel="share that is true", title="Held-out items")
     return axes
 
 
 def _rows_with(tagger: ZeroShotTagger, label: str) -> IntArray:
-    """Return the known documents that hold a label, by any of its names."""
+    """Return the rows of the known documents that hold a label, given any of its names."""
     store = tagger.store_
-    n_labels = len(store.labels)
     column = tagger._column(label)
-    if column >= n_labels:
+    # Labels that no document holds have columns beyond those of documents.
+    if column >= len(store.labels):
         raise InputError(f"No known tag set holds '{label}', so there is nothing to draw.")
-    columns = [column]
-    entries = store.matrix[:, columns]
-    rows, _ = entries.nonzero()
+    label_entries = store.matrix[:, [column]]
+    rows, _ = label_entries.nonzero()
     return rows.astype(np.int64)
 
 
 def _axes(ax: Axes | None) -> Axes:
-    """Return axes to draw on."""
+    """Return the axes to draw on: those that were given, or new ones."""
     try:
         from matplotlib import pyplot as plt
     except ImportError as error:
@@ -151,4 +164,7 @@ def _axes(ax: Axes | None) -> Axes:
             "Plots need matplotlib, which comes with the extra `plots`; run pip install "
             "'.[plots]' in a checkout."
         ) from error
-    return plt.subplots()[1] if ax is None else ax
+    if ax is not None:
+        return ax
+    _, axes = plt.subplots()
+    return axes

@@ -2,6 +2,12 @@
 
 In: tag sets and features. Out: a `ZeroShotTagger` that ranks, completes, explains, grows without
 re-training, and is kept on disk.
+
+Terms: an *item* has features, one row of X; a *document* is the labels that occur together on one
+item, and a *tag* a label of it. A *code* is the vector of an item or of a document in the concept
+space. A *column* is a label's place in `_scorer.labels` (those of the documents, then those known
+by name alone), a *class* its place in `classes_`; they differ where y was an indicator matrix. A
+label's *logit* is the logarithm of the odds of its probability.
 """
 
 from __future__ import annotations
@@ -33,11 +39,7 @@ from polyseme.base.validation import (
     check_path,
     draw_seed,
 )
-from polyseme.documents.corpus import (
-    Documents,
-    is_indicator,
-    normalize_label,
-)
+from polyseme.documents.corpus import Documents, is_indicator, normalize_label
 from polyseme.documents.tags import (
     check_tags,
     complete_each,
@@ -53,12 +55,7 @@ from polyseme.scoring.encoded import EncodedItems, item_names
 from polyseme.scoring.scorer import METHODS, Items, n_rows
 from polyseme.space.calibration import sigmoid
 from polyseme.space.concept_space import ConceptSpace
-from polyseme.storage.model_file import (
-    ModelFileError,
-    SavedEstimator,
-    model_file,
-    read_file,
-)
+from polyseme.storage.model_file import ModelFileError, SavedEstimator, model_file, read_file
 from polyseme.verdict_learning import VerdictLearning
 
 if TYPE_CHECKING:
@@ -83,9 +80,9 @@ class ZeroShotTagger(
 ):
     """Rank every label for an item: seen, unseen and oov.
 
-    Documents and items are coded in one `ConceptSpace`, and every label is read from a code. Tags
-    that an item has or probably has are part of its code, so that labels which no training item
-    carries are found by the tags they go with.
+    Documents and items are encoded in one `ConceptSpace`, and every label is scored from a code.
+    Tags that an item has or probably has are part of its code, so that labels which no training
+    item carries are found by the tags they go with.
 
     Parameters
     ----------
@@ -97,19 +94,19 @@ class ZeroShotTagger(
     normalize_labels : bool
         Whether labels that differ only in case or white space are one.
     checkpoint : str, Path or None
-        A folder for the state of the training; a fit that was interrupted goes on from there. With
-        a whole number as `random_state` the small spaces of `n_validations` have folders of their
+        A folder for the state of the training; an interrupted fit is resumed from there. With a
+        whole number as `random_state` the small spaces of `n_validations` have folders of their
         own beside it (`NAME.draw-0` and so on).
     device : str, optional
         Where the space is trained, as torch names it ("cpu", "cuda"); by default a GPU where there
         is one. Trained models are used on the processor.
     vocabulary : Vocabulary, str, Path or None
-        Labels never to be suggested, other names of labels and what implies what, or the TOML file
-        that says so.
+        Labels never to be suggested, other names of labels, and which labels imply which; or a
+        TOML file with these.
     n_validations : int
         How often `fit` holds out some of its items and makes some of their labels unseen, to
-        measure what can be promised of both; see `validation_`. Every time a small space is
-        trained; 0 leaves it out, and no precision can be asked of unseen labels then.
+        measure how well both kinds are ranked; see `validation_`. Each time it trains a small
+        space. With 0 nothing is measured, and `predict` can promise no precision of unseen labels.
     verbose : bool
         Whether progress is shown on standard error.
     random_state : int, numpy Generator or None
@@ -130,10 +127,10 @@ class ZeroShotTagger(
     named_ : NamedLabels or None
         See `add_labels`.
     validation_ : Validation or None
-        How well seen and unseen labels did on training items that were held out, by smaller
-        spaces; None without features, and where there are too few items or labels.
+        How well smaller spaces ranked seen and unseen labels for training items that were held
+        out; None without features, and where there are too few items or labels.
     name_share_ : float
-        The share that `label_vectors` have in reading unseen labels; 0 where they did not help.
+        The share of `label_vectors` in the readouts of unseen labels; 0 where they did not help.
     seen_ : frozenset of str
         The labels of the label sets that training items carry.
     dropped_ : tuple of str
@@ -141,18 +138,18 @@ class ZeroShotTagger(
     n_features_in_ : int
         Columns of X, or of what the feature extractor makes of it; 0 without features.
     feature_names_in_ : array of str, shape (n_features_in_,)
-        Names of the columns, where X was a frame that has them. Frames are put in this order from
-        then on, and refused where columns are missing or unknown.
+        Names of the columns, if X was a frame that has them. Later frames are put in this order,
+        and refused if columns are missing or unknown.
     normalize_labels_ : bool
     vocabulary_ : Vocabulary
         Changed by `block`, `rename` and `merge`.
     measured_on_ : (int, int)
         How many items and labels there were when `validation_` was measured; a warm start keeps it.
     pooled_ : bool
-        Whether items without tags were learned from; see `validation_` for what they bring.
+        Whether the fit learned from items without tags; `validation_` has their gain.
     verdicts_ : VerdictLog
         What people said about its tags: in the folder of a tagger that was loaded or saved, else in
-        memory. A further `fit` keeps it.
+        memory. Another `fit` keeps it.
     """
 
     components: ClassVar[dict[str, type[Estimator]]] = {"space": ConceptSpace}
@@ -215,44 +212,44 @@ class ZeroShotTagger(
             The labels of each item; what comes in comes out of `predict`. To make a label unseen,
             leave out the items that carry it and name it in `label_sets` only.
         label_sets : the same forms, optional
-            Further tag sets, without items, that teach what labels mean; those of `y` do so too.
+            More tag sets, without items, that teach what labels mean, as those of `y` do.
         label_vectors : WordVectors, or mapping of str to sequence of float, optional
-            Vectors of labels, or of their words, from any text model. They join in reading unseen
-            labels by the share that does best on labels made unseen, which may be none: see
-            `name_share_`. They are not kept.
+            Vectors of labels, or of their words, from any text model. The readouts of unseen labels
+            use them with the share that does best on labels made unseen, which may be 0: see
+            `name_share_`. The vectors are not kept.
         trainer : callable, optional
-            Who trains the space; by default this process. `polyseme.batch.RayTraining(workers=2)`
-            has it trained by a Ray cluster, with the same outcome.
+            Trains the space; by default this process does. `polyseme.batch.RayTraining(workers=2)`
+            trains it on a Ray cluster, with the same outcome.
         unlabelled : as X, optional
-            Items without tags, the pool. They are learned from where labels that are made unseen
-            say that this helps: see `pooled_`. Their probable tags are brought to the frequency
-            that documents have, so that they should be such items as will be ranked.
+            Items without tags, the pool. The fit learns from them if that improves the ranking of
+            labels made unseen: see `pooled_`. Their probable tags are brought to the frequency
+            that documents have, so they should be such items as will be ranked.
         verdicts : VerdictLog, its path, or iterable of Verdict, optional
-            What people said of single labels of these items, by their ids, files or row numbers;
-            where there is a pool without ids, numbers are those of its rows. By default what the
-            tagger has been told so far, but for rows that are other items now.
+            What people said of single labels of these items, by their ids, files or row numbers; if
+            there is a pool without ids, numbers are those of its rows. By default the tagger's own
+            verdicts so far, except those on row numbers that are other items now.
         label_sets_only : bool
-            Whether `label_sets` alone teach what labels mean, as where they come from another
-            source, which uses tags otherwise. Tags of items that they lack are "oov" then.
+            Whether `label_sets` alone teach what labels mean, for example because they come from
+            another source, which uses tags differently. Tags that only items carry are "oov" then.
         warm_start_from : ZeroShotTagger, optional
-            A fitted tagger, it may be this one, whose members are gone on from, in a tenth of the
-            steps: give all items, old and new. Labels are matched by name, features are
-            standardised as they were, and a feature extractor with the same parameters stays as it
-            was learned. Its verdicts are learned from where none are given.
+            A fitted tagger, perhaps this one. Training goes on from its members, in a tenth of the
+            steps; give all items, old and new. Labels are matched by name, features are
+            standardised as they were, and a feature extractor with the same parameters is not
+            fitted again. Without `verdicts`, the fit learns from those of the former tagger.
         progress : callable, optional
-            Takes rounds of the training that are done, and rounds in all.
+            Takes the number of rounds of training that are done, and of all rounds.
 
         Notes
         -----
         A warm start keeps every known document in its fold, so that probable tags and calibration
-        still rest on members that never saw an item: items are found again by their features, else
+        still rest on members that never saw an item. Items are found again by their features, else
         by their names or files, and label sets by names or labels. Rows without names whose
-        features have changed count as new. What `validation_` says, the share of names and whether
-        the pool is learned from are the former fit's, until items or labels are a tenth more or
-        fewer than when that was measured; then it is measured anew, which takes longer than the
-        fit. Where the former tagger does not fit (other features, another plan, most labels or
-        items not known, documents of one group in several folds), a warning says why and the fit
-        starts from nothing.
+        features have changed count as new. `validation_`, `name_share_` and `pooled_` are taken
+        from the former fit, unless the number of items or labels has changed by more than a tenth
+        since they were measured; then they are measured anew, which takes longer than the fit.
+        Where the former tagger cannot be used (other features, another plan, most labels or items
+        not known, documents of one group in several folds), a warning says why and the fit starts
+        from nothing.
         """
         from polyseme import fit_stages
         from polyseme.documents.word_vectors import as_word_vectors
@@ -267,14 +264,14 @@ class ZeroShotTagger(
             owner = type(self).__name__
             raise InputError(f"`{owner}` requires y to be passed, but the target y is None.")
         # Check the parameters, and draw the seeds of parts that have none of their own.
-        template = fit_stages.check_parameters(self)
+        space_template = fit_stages.check_parameters(self)
         vocabulary = as_vocabulary(self.vocabulary)
         generator = as_generator(self.random_state)
         space_seed = draw_seed(generator)
         feature_seed = draw_seed(generator)
 
         # Gather items and tag sets; go on from a former model where it fits.
-        gathered = partial(  # no frame of its own: warnings name the line that calls `fit`
+        gather_data = partial(  # no frame of its own: warnings name the line that calls `fit`
             gather,
             X,
             y,
@@ -288,65 +285,86 @@ class ZeroShotTagger(
             owner=type(self).__name__,
         )
         former = self if warm_start_from is None else warm_start_from
-        warm = None
+        warm_start = None
         if warm_start_from is not None:
             try:
                 fit_stages.check_former(self, former)
-                data = gathered(extractor=former.features_, is_learned=True)
-                keys = DocumentKeys.of(data)
-                warm = fit_stages.warm_start(former, data, keys, template)
+                data = gather_data(extractor=former.features_, is_learned=True)
+                document_keys = DocumentKeys.of(data)
+                warm_start = fit_stages.warm_start(former, data, document_keys, space_template)
             except ColdStartError as error:
                 warnings.warn(
                     f"This fit starts from nothing and not from the former model: {error}.",
                     PolysemeWarning,
                     stacklevel=2,
                 )
-        if warm is None:
-            data = gathered(extractor=self.features)
-            keys = DocumentKeys.of(data)
-        log = fit_stages.verdict_log(former, verdicts)
-        words = None if label_vectors is None else as_word_vectors(label_vectors)
-        space = fit_stages.space_to_train(self, template, data, space_seed, generator)
+        if warm_start is None:
+            data = gather_data(extractor=self.features)
+            document_keys = DocumentKeys.of(data)
+        verdict_log = fit_stages.verdict_log(former, verdicts)
+        word_vectors = None
+        if label_vectors is not None:
+            word_vectors = as_word_vectors(label_vectors)
+        space = fit_stages.space_to_train(self, space_template, data, space_seed, generator)
 
         # Measure on held-out items what can be promised; a warm start keeps what was measured.
-        measured = None if warm is None else fit_stages.measured_before(former, data)
+        measured = None
+        if warm_start is not None:
+            measured = fit_stages.measured_before(former, data)
         if measured is None:
-            if warm is None:
-                fit_stages.warn_of_cost(self, template, data)
-            # Without a seed other items would be held out when it goes on.
+            if warm_start is None:
+                fit_stages.warn_of_cost(self, space_template, data)
+            # Without a seed, a fit that is resumed would hold out other items.
             checkpoint = space.checkpoint if fit_stages.is_seeded(self) else None
             measured = fit_stages.measure(
-                self, data, template, words, generator, checkpoint, label_sets_only=label_sets_only
+                self,
+                data,
+                space_template,
+                word_vectors,
+                generator,
+                checkpoint,
+                label_sets_only=label_sets_only,
             )
 
         # Add what people said of single labels of items.
-        rows = data.rows()
+        row_by_item = data.rows()
         if verdicts is None:
-            rows = fit_stages.without_changed_rows(former, rows, data)
-        column_by_key = {self._fit_key(label): place for place, label in enumerate(data.labels)}
+            row_by_item = fit_stages.without_changed_rows(former, row_by_item, data)
+        column_by_key = {self._fit_key(label): column for column, label in enumerate(data.labels)}
+
+        def column_of(label: str) -> int | None:
+            resolved = vocabulary.resolve(label)
+            return column_by_key.get(self._fit_key(resolved))
+
         verdict_table, pool = data.answered(
-            log.standing(),
-            rows,
-            lambda label: column_by_key.get(self._fit_key(vocabulary.resolve(label))),
-            pooled=measured.pooled,
+            verdict_log.standing(), row_by_item, column_of, pooled=measured.pooled
         )
-        keys = keys.with_pool(pool)
-        if warm is not None:
-            pool_folds = fit_stages.former_folds(former, keys)[len(warm.folds) :]
-            warm = replace(warm, pool_folds=pool_folds)
+        document_keys = document_keys.with_pool(pool)
+        if warm_start is not None:
+            former_folds = fit_stages.former_folds(former, document_keys)
+            n_documents = len(warm_start.folds)
+            warm_start = replace(warm_start, pool_folds=former_folds[n_documents:])
 
         # Train the space; encode the known documents, and items that verdicts are about.
         with unless_refused(space.checkpoint):
             fit_stages.train(
-                space, data, pool, verdict_table, warm, trainer, progress, verbose=self.verbose
+                space,
+                data,
+                pool,
+                verdict_table,
+                warm_start,
+                trainer,
+                progress,
+                verbose=self.verbose,
             )
-            # Dropped are those without a label, of which `check_corpus` has told.
+            # Documents without a label are dropped; `check_corpus` has warned of them.
             store, dropped = KnownDocuments.of(space, data.labels, data.sets, data.taught)
-            feedback = data.place_answered(Feedback(log, space.digest_), space, rows)
-        name_share = 0.0 if words is None else measured.name_share
+            feedback = Feedback(verdict_log, space.digest_)
+            feedback = data.place_answered(feedback, space, row_by_item)
+        name_share = 0.0 if word_vectors is None else measured.name_share
         likeness = np.zeros((0, 0))
-        if words is not None and name_share:
-            likeness = fit_stages.unseen_likeness(space, data.labels, words)
+        if word_vectors is not None and name_share:
+            likeness = fit_stages.unseen_likeness(space, data.labels, word_vectors)
 
         # Take everything over at once: a fit that fails leaves the tagger as it was.
         self._update(
@@ -365,7 +383,7 @@ class ZeroShotTagger(
             pooled_=measured.pooled,
             name_share_=name_share,
             _likeness=likeness,
-            document_keys_=keys,
+            document_keys_=document_keys,
             store_=store,
             named_=None,
             _corrections=Corrections(feedback),
@@ -376,7 +394,10 @@ class ZeroShotTagger(
         return self
 
     def _fit_key(self, label: str) -> str:
-        """Return what labels are compared by in a fit."""
+        """Return what labels are compared by in a fit, whose parameter may differ from a former's.
+
+        Once fitted, `_key` compares labels by `normalize_labels_`.
+        """
         return normalize_label(label) if self.normalize_labels else label
 
     # ------------------------------------------------------------------ asking
@@ -408,7 +429,14 @@ class ZeroShotTagger(
     def _check_query(
         self, X: object, tags: Iterable[Collection[str]] | None
     ) -> tuple[Items | None, sp.csr_matrix | None]:
-        """Check items and tags that are asked about: features, and tags over all labels."""
+        """Check the items and tags of a query, and return them as the scorer takes them.
+
+        Returns
+        -------
+        features : array, csr matrix or EncodedItems, shape (n, n_features), or None
+        tag_matrix : 0/1 csr matrix, shape (n, n_labels), or None
+            Columns in the order of `_scorer.labels`. At least one of the two is there.
+        """
         check_fitted(self, "space_")
         features = None
         if X is not None:
@@ -417,14 +445,18 @@ class ZeroShotTagger(
             if features is None:
                 raise InputError("Give features, tags, or both.")
             return features, None
-        completed = [self._own_names(item_tags) for item_tags in check_tags(tags)]
-        n = len(completed) if features is None else features.shape[0]
+        tag_lists = [self._own_names(item_tags) for item_tags in check_tags(tags)]
+        n_items = len(tag_lists) if features is None else features.shape[0]
         labels = self._scorer.labels
-        tag_matrix = tag_table(completed, labels, n, normalize=self.normalize_labels_)
+        tag_matrix = tag_table(tag_lists, labels, n_items, normalize=self.normalize_labels_)
         return features, tag_matrix
 
     def _own_names(self, tags: Collection[str]) -> Collection[str]:
-        """Return tags under their labels' own names, with what they imply; else as they are."""
+        """Return the tags of an item under their labels' own names, with the tags they imply.
+
+        What is no collection of texts comes back as it is: the check of documents, which follows,
+        refuses it with a message of its own.
+        """
         if not self.vocabulary_ or isinstance(tags, (str, bytes, Mapping)):
             return tags
         if not isinstance(tags, Iterable):
@@ -432,17 +464,17 @@ class ZeroShotTagger(
         names = list(tags)
         for name in names:
             if not isinstance(name, str):
-                return names  # which is refused where documents are made of them
+                return names
         return self.vocabulary_.complete(names)
 
     def encode(
         self, X: object, ids: Sequence[str] | None = None, most_bytes: int = 2**30
     ) -> EncodedItems:
-        """Encode items once, to ask about them again and again.
+        """Encode items once, to rank them or ask about them again and again.
 
-        The result stands for X in every method that asks about items, as long as the space is the
-        same: also when documents and labels come and go and verdicts are given. Logits are cached
-        as well, so that a verdict on one label costs no more than that label.
+        The result can take the place of X in every method that asks about items, until the tagger
+        is fitted again: also after documents, labels and verdicts have come or gone. Logits are
+        cached as well, so that after a verdict on one label only that label is scored again.
 
         Parameters
         ----------
@@ -450,9 +482,8 @@ class ZeroShotTagger(
         ids : sequence of str, optional
             Names of the items, by which verdicts know them; by default those that X has.
         most_bytes : int
-            What may be cached in memory beside X. Where codes are too large, they are computed
-            again whenever documents or labels come or go; where logits are as well, whenever items
-            are asked about.
+            The most memory for caches beside X. If codes do not fit, they are computed again
+            whenever documents or labels come or go; if logits do not fit, at every query.
 
         Returns
         -------
@@ -480,7 +511,16 @@ class ZeroShotTagger(
         method: str = "space",
         kinds: Collection[str] | None = None,
     ) -> Iterator[tuple[slice, Matrix]]:
-        """Check what is asked about and return its scores by blocks: logits, or shares of votes."""
+        """Check a query and yield the scores of blocks of its items.
+
+        Yields
+        ------
+        rows : slice
+            The block's items; blocks follow each other.
+        scores : float64 array, shape (n_rows, n_classes)
+            Logits or, by the method "priming", shares of votes between 0 and 1. Labels that may
+            not be suggested have the lowest score (-inf or 0), given tags the highest (inf or 1).
+        """
         features, tag_matrix = self._check_query(X, tags)
         check_option("method", method, METHODS, owner="rank")
         if kinds is not None:
@@ -518,9 +558,9 @@ class ZeroShotTagger(
         return self._concatenate(self._score(X, tags))
 
     def _concatenate(self, blocks: Iterator[tuple[slice, Matrix]]) -> Matrix:
-        """Return blocks of scores as one table, (n, n_classes)."""
-        n_labels = len(self.classes_)
-        tables = [np.empty((0, n_labels))]
+        """Return the blocks of `_score` as one table, (n, n_classes), also of no item."""
+        n_classes = len(self.classes_)
+        tables = [np.empty((0, n_classes))]
         for _, scores in blocks:
             tables.append(scores)
         return np.concatenate(tables)
@@ -532,7 +572,7 @@ class ZeroShotTagger(
         ----------
         X : array-like, scipy sparse or frame, shape (n, n_features), or what `features` takes
         y : as for `fit`
-            The true labels of each item. Labels that it cannot rank are passed over.
+            The true labels of each item. Labels that the tagger does not know are left out.
         sample_weight : None
             scikit-learn passes it on; weights are not taken.
         """
@@ -541,30 +581,34 @@ class ZeroShotTagger(
         from polyseme.metrics import example_map, true_labels
 
         scores = self.predict_proba(X)
-        return example_map(true_labels(self, X, y), scores)
+        truth = true_labels(self, X, y)
+        return example_map(truth, scores)
 
     def thresholds(self, precision: float) -> Matrix:
-        """Return how likely labels must be for a share of those that are given to be true.
+        """Return the least probability at which `predict` suggests each label, for a precision.
 
         Parameters
         ----------
         precision : float
-            The share, between 0.01 and 0.99.
+            The share of suggested labels that should be true, between 0.01 and 0.99.
 
         Returns
         -------
-        float64 array, shape (n_labels,)
-            Learned on training items that members had not seen and, for labels that are not seen,
-            on labels that were made unseen (`validation_`): infinity where these say that such a
-            precision cannot be promised.
+        float64 array, shape (n_classes,)
+            Probabilities, in the order of `classes_`. Learned on training items that members had
+            not seen and, for labels that are not seen, on labels that were made unseen
+            (`validation_`): infinity where these say that such a precision cannot be promised.
         """
         check_fitted(self, "space_")
         check_number("precision", precision, owner="predict", low=0.01, high=0.99)
         if not self.n_features_in_:
             raise InputError("A precision needs features to learn it from; this tagger has none.")
-        seen = self.space_.threshold(precision)
-        unseen = np.inf if self.validation_ is None else self.validation_.threshold(precision)
-        if np.isinf(unseen) and self.space_.n_seen_ < len(self._scorer.labels):
+        seen_threshold = self.space_.threshold(precision)
+        unseen_threshold = np.inf
+        if self.validation_ is not None:
+            unseen_threshold = self.validation_.threshold(precision)
+        has_other_labels = self.space_.n_seen_ < len(self._scorer.labels)
+        if np.isinf(unseen_threshold) and has_other_labels:
             warnings.warn(
                 f"A precision of {precision:g} cannot be promised of labels that no training item "
                 f"carries, so none of them is given; {self._best_promise()}. `rank` gives the best "
@@ -572,10 +616,10 @@ class ZeroShotTagger(
                 PolysemeWarning,
                 stacklevel=3,
             )
-        return self._scorer.thresholds(seen, unseen)
+        return self._scorer.thresholds(seen_threshold, unseen_threshold)
 
     def _best_promise(self) -> str:
-        """Return what precision can be asked of unseen labels."""
+        """Return a clause on the precision that can be asked of unseen labels, for a warning."""
         if self.validation_ is None:
             return "there were too few items or labels to try it on, or `n_validations` is 0"
         best = self.validation_.highest_precision
@@ -597,12 +641,12 @@ class ZeroShotTagger(
         threshold : float
             How likely a label must be.
         precision : float, optional
-            The share of given labels that should be true, in place of `threshold`; see
+            The share of suggested labels that should be true, in place of `threshold`; see
             `thresholds`.
         tags : iterable of collections of str, optional
             Labels that each item is known to have; see `predict_proba`.
         kinds : collection of {"seen", "unseen", "oov"}, optional
-            Give only labels of these kinds, and those in `tags`.
+            Suggest only labels of these kinds, and those in `tags`.
 
         Returns
         -------
@@ -611,8 +655,8 @@ class ZeroShotTagger(
         """
         check_number("threshold", threshold, owner="predict", low=0, high=1)
         blocks = self._score(X, tags, kinds=kinds)
-        n_labels = len(self.classes_)
-        least = np.full(n_labels, threshold)
+        n_classes = len(self.classes_)
+        thresholds = np.full(n_classes, threshold)
         if precision is not None:
             if X is None:
                 raise InputError(
@@ -621,19 +665,20 @@ class ZeroShotTagger(
                 )
             only_seen = kinds is not None and set(as_names(kinds, "kinds of labels")) == {"seen"}
             with warnings.catch_warnings():
-                if only_seen:
+                if only_seen:  # then nobody cares what unseen labels promise
                     warnings.simplefilter("ignore", PolysemeWarning)
-                least = self.thresholds(precision)
+                thresholds = self.thresholds(precision)
         if self.indicator_ is not None:
             logits = self._concatenate(blocks)
-            is_likely = sigmoid(logits) >= least
+            is_likely = sigmoid(logits) >= thresholds
+            # The columns of the indicator matrix are the first classes; the others are newer.
             n_columns = len(self.indicator_)
             return is_likely[:, :n_columns].astype(np.int64)
-        predicted: list[tuple[str, ...]] = []
+        predicted_tags: list[tuple[str, ...]] = []
         for _, logits in blocks:
             probabilities = sigmoid(logits)
-            predicted += tag_sets(probabilities, least, self.classes_)
-        return predicted
+            predicted_tags += tag_sets(probabilities, thresholds, self.classes_)
+        return predicted_tags
 
     def rank(
         self,
@@ -661,21 +706,25 @@ class ZeroShotTagger(
         -------
         labels : array of str, shape (n, k)
         scores : float64 array, shape (n, k)
-            Falling from left to right.
+            Falling from left to right; of equal scores the commoner label is first.
         """
         check_number("k", k, owner="rank", low=1, whole=True)
         blocks = self._score(X, tags, method, kinds)
         preference = self._scorer.preference
-        shape = (0, min(k, len(self.classes_)))
-        label_blocks = [np.empty(shape, dtype=object)]
-        score_blocks = [np.empty(shape)]
-        for _, scores in blocks:
-            shares = scores if method == "priming" else sigmoid(scores)
-            places, best_scores = rank_labels(shares, preference, k)
-            labels = self.classes_[places]
-            label_blocks.append(labels)
-            score_blocks.append(best_scores)
-        return np.concatenate(label_blocks), np.concatenate(score_blocks)
+        n_ranked = min(k, len(self.classes_))
+        no_rows = (0, n_ranked)  # without any item the tables have this shape
+        label_blocks = [np.empty(no_rows, dtype=object)]
+        score_blocks = [np.empty(no_rows)]
+        for _, block_scores in blocks:
+            shares = block_scores
+            if method != "priming":
+                shares = sigmoid(block_scores)
+            best_classes, best_shares = rank_labels(shares, preference, k)
+            label_blocks.append(self.classes_[best_classes])
+            score_blocks.append(best_shares)
+        labels = np.concatenate(label_blocks)
+        scores = np.concatenate(score_blocks)
+        return labels, scores
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -700,22 +749,20 @@ class ZeroShotTagger(
         return complete_each(tags, lambda tag_set: self._complete_one(tag_set, k))
 
     def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, Matrix]:
-        """Complete one tag set."""
+        """Complete one tag set: return labels and probabilities, (at most k,), best first."""
         labels = self._scorer.labels
         n_classes = len(self.classes_)
         tag_names = self._own_names(tags)
-        columns = tag_columns(tag_names, labels, normalize=self.normalize_labels_)
-        self._scorer.check_learned(columns)
-        # Unknown tags have been named by now.
-        known_tags = [labels[column] for column in columns]
-        label_rows, score_rows = self.rank(None, n_classes, [known_tags])
-        ranked_labels = label_rows[0]
-        ranked_scores = score_rows[0]
+        given_columns = tag_columns(tag_names, labels, normalize=self.normalize_labels_)
+        self._scorer.check_learned(given_columns)
+        # `tag_columns` has warned of unknown tags; without them `rank` does not warn again.
+        known_tags = [labels[column] for column in given_columns]
+        (ranked_labels,), (ranked_scores,) = self.rank(None, n_classes, [known_tags])
         is_new = ~np.isin(ranked_labels, known_tags)
-        n_suggested = min(k, n_classes - len(columns))
-        new_places = np.flatnonzero(is_new)
-        suggested = new_places[:n_suggested]
-        return ranked_labels[suggested], ranked_scores[suggested]
+        n_suggested = min(k, n_classes - len(known_tags))
+        new_ranks = np.flatnonzero(is_new)
+        suggested_ranks = new_ranks[:n_suggested]
+        return ranked_labels[suggested_ranks], ranked_scores[suggested_ranks]
 
     def explain(
         self,
@@ -746,34 +793,35 @@ class ZeroShotTagger(
 
         check_fitted(self, "space_")
         check_number("k", k, owner="explain", low=1, whole=True)
-        target = self._column(label)
+        label_column = self._column(label)
         if x is not None and not isinstance(x, EncodedItems):
             x = as_row(x) if self.features_ is None else self.features_.single(x)
-        items, tag_matrix = self._check_query(x, None if tags is None else [tags])
-        features = items.table() if isinstance(items, EncodedItems) else items
-        n = n_rows(features, tag_matrix)
-        if n != 1:
-            raise InputError(f"`explain` takes one item; got {n}.")
+        tag_lists = None if tags is None else [tags]
+        items, tag_matrix = self._check_query(x, tag_lists)
+        features = items.float64_features() if isinstance(items, EncodedItems) else items
+        n_items = n_rows(features, tag_matrix)
+        if n_items != 1:
+            raise InputError(f"`explain` takes one item; got {n_items}.")
 
-        # Its score may be that of a label that implies it.
+        # The label's score may be that of a label that implies it.
         scorer = self._scorer
-        column = scorer.highest_source(features, tag_matrix, target)
-        tag_columns_of_item = () if tag_matrix is None else tag_matrix.indices.tolist()
-        if target in tag_columns_of_item or column in tag_columns_of_item:
+        source_column = scorer.highest_source(features, tag_matrix, label_column)
+        given_columns = () if tag_matrix is None else tag_matrix.indices.tolist()
+        if label_column in given_columns or source_column in given_columns:
             raise InputError(
-                f"'{scorer.labels[column]}' is among the tags that are given, so there is nothing "
-                "to explain; leave it out of them to ask where its score would come from."
+                f"'{scorer.labels[source_column]}' is among the tags that are given, so there is "
+                "nothing to explain; leave it out of them to ask where its score would come from."
             )
-        evidence = explain_label(scorer, features, tag_matrix, column, k)
-        if column == target:
+        evidence = explain_label(scorer, features, tag_matrix, source_column, k)
+        if source_column == label_column:
             return evidence
         probability = 0.0
-        if scorer.in_use[target]:
+        if scorer.in_use[label_column]:
             probability = float(sigmoid(np.array(evidence.logit)))
         return replace(
             evidence,
-            label=scorer.labels[target],
-            kind=str(scorer.kinds[target]),
+            label=scorer.labels[label_column],
+            kind=str(scorer.kinds[label_column]),
             probability=probability,
             implied_by=evidence.label,
         )
@@ -796,14 +844,15 @@ class ZeroShotTagger(
 
         check_fitted(self, "store_")
         path = check_path(path, subject="The folder of a model")
-        # Verdicts come first: no model is there without what it learned from.
+        # Verdicts come first: if the process is killed, no model lacks what it learned from.
         corrections = self._corrections.saved_to(Path(path))
         self._write(path, tagger_state(self))
-        has_moved = corrections.feedback.log is not self.verdicts_
+        verdict_log = corrections.feedback.log
+        has_moved = verdict_log is not self.verdicts_
         self._corrections = corrections
-        self.verdicts_ = corrections.feedback.log
+        self.verdicts_ = verdict_log
         if has_moved:
-            self.refresh()
+            self.refresh()  # the folder may have had verdicts of its own
 
 
 def load(path: str | Path) -> Tagger:
@@ -827,6 +876,7 @@ def load(path: str | Path) -> Tagger:
 
     path = check_path(path, subject="The folder of a model")
     saved = read_file(model_file(path), "tagger")
+    # By these `save` notices a model that somebody else has changed in the meantime.
     digests = {os.path.realpath(path): saved.digest}
     method = saved.config.get("method")
     with reading(path):

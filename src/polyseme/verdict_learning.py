@@ -1,6 +1,11 @@
 """Learning from verdicts at once, and asking for more: yes and no to single labels of items.
 
 In: verdicts, and items. Out: a tagger whose scores agree with them, and questions.
+
+Terms: a *verdict* is a yes or no to one label of one item, an event with a *number* in the log;
+it *stands* unless it was undone or answered again. Items are known by *name*: their id, file or
+row number. An item's *vector* (its random projection, then its code) is kept in the log with its
+first verdict, so that labels can be corrected without its features.
 """
 
 from __future__ import annotations
@@ -69,14 +74,14 @@ class VerdictLearning(FittedTagger):
         check_fitted(self, "store_")
         self._check_featured()
         check_iterable(verdicts, "verdicts")
-        digest = self.space_.digest_
-        as_asked = [as_verdict(verdict, digest) for verdict in verdicts]
-        checked = self._with_resolved_labels(as_asked)
-        self.refresh()  # others may have told of these items
-        items = dict.fromkeys(verdict.item for verdict in checked)
-        vectors = self._new_vectors(list(items), X)
+        space_digest = self.space_.digest_
+        checked_verdicts = [as_verdict(verdict, space_digest) for verdict in verdicts]
+        new_verdicts = self._with_resolved_labels(checked_verdicts)
+        self.refresh()  # others may have answered for these items since
+        items = list(dict.fromkeys(verdict.item for verdict in new_verdicts))
+        vectors = self._new_vectors(items, X)
         log = self.verdicts_
-        numbers = log.append(checked, vectors, digest, seen, self._key_of_name)
+        numbers = log.append(new_verdicts, vectors, space_digest, seen, self._key_of_name)
         self.refresh()
         return tuple(numbers)
 
@@ -96,33 +101,45 @@ class VerdictLearning(FittedTagger):
         return resolved_verdicts
 
     def _new_vectors(self, names: list[str], X: object) -> dict[str, NDArray[np.float32]]:
-        """Return the vectors of items that verdicts are about and that have none yet."""
-        vectors = self._corrections.feedback.vectors(names)
-        new = [name for name in names if name not in vectors]
+        """Compute the vectors of those of some items that have none in the log yet, by name.
+
+        Parameters
+        ----------
+        names : list of str
+            The items that verdicts are about, each once.
+        X : as for `learn`
+            Must have those items that are new. Where it has no ids, and an item is known by its
+            row's number, the row must have the features that it had then.
+        """
+        feedback = self._corrections.feedback
+        known_vectors = feedback.vectors(names)
+        new_names = [name for name in names if name not in known_vectors]
         if X is None:
-            if new:
+            if new_names:
                 raise InputError(
-                    f"Nothing is known of the item '{first_few(new[:1])}'; give `X` with its "
+                    f"Nothing is known of the item '{first_few(new_names[:1])}'; give `X` with its "
                     "features, or its file."
                 )
             return {}
         features = self._features_of(X)
         ids = item_names(X)
         all_names = map(str, range(features.shape[0])) if ids is None else ids
-        rows = {name: row for row, name in enumerate(all_names)}
-        missing = [name for name in new if name not in rows]
-        if missing:
+        row_by_name = {name: row for row, name in enumerate(all_names)}
+        missing_names = [name for name in new_names if name not in row_by_name]
+        if missing_names:
             naming = "the numbers of their rows, from 0" if ids is None else "their ids"
             raise InputError(
-                f"X has no item '{first_few(missing[:1])}'; verdicts name items by {naming}."
+                f"X has no item '{first_few(missing_names[:1])}'; verdicts name items by {naming}."
             )
         if ids is None:
-            repeated = {name: rows[name] for name in vectors if name in rows}
-            self._corrections.feedback.check_rows(repeated, partial(self._project, features))
-        if not new:
+            known_rows = {name: row_by_name[name] for name in known_vectors if name in row_by_name}
+            feedback.check_rows(known_rows, partial(self._project, features))
+        if not new_names:
             return {}
-        new_features = table_rows(features, [rows[name] for name in new])
-        return dict(zip(new, item_vectors(self.space_, new_features), strict=True))
+        new_rows = [row_by_name[name] for name in new_names]
+        new_features = table_rows(features, new_rows)
+        new_vectors = item_vectors(self.space_, new_features)
+        return dict(zip(new_names, new_vectors, strict=True))
 
     def undo(self, numbers: Iterable[int]) -> Self:
         """Undo verdicts; every score is then as if they had never been given.
@@ -152,20 +169,21 @@ class VerdictLearning(FittedTagger):
         check_fitted(self, "store_")
         space_digest = self.space_.digest_
         feedback = Feedback(log, space_digest)
-        names = None if X is None else item_names(X)
-        if names is not None:
-            items = feedback.items()
-            coded_items = log.vector_keys(space_digest, items)
-            to_code = items.keys() - coded_items.keys()
-            rows = [row for row, name in enumerate(names) if name in to_code]
+        ids = None if X is None else item_names(X)
+        if ids is not None:
+            answered_items = feedback.items()
+            coded_items = log.vector_keys(space_digest, answered_items)
+            uncoded_items = answered_items.keys() - coded_items.keys()
+            rows = [row for row, name in enumerate(ids) if name in uncoded_items]
             if rows:
                 features = self._features_of(X)
                 new_features = table_rows(features, rows)
                 vectors = item_vectors(self.space_, new_features)
-                row_names = [names[row] for row in rows]
-                vector_by_name = dict(zip(row_names, vectors, strict=True))
-                log.append([], vector_by_name, space_digest)
+                row_ids = [ids[row] for row in rows]
+                vector_by_id = dict(zip(row_ids, vectors, strict=True))
+                log.append([], vector_by_id, space_digest)
                 feedback, _ = feedback.refreshed()
+        # Labels that only the former log had lose their corrections.
         labels = {*self._corrections.feedback.labels, *feedback.labels}
         corrections = self._corrections.with_feedback(feedback)
         self._use_corrections(corrections, labels)
@@ -195,13 +213,15 @@ class VerdictLearning(FittedTagger):
         return bool(labels)
 
     def _use_corrections(self, corrections: Corrections, labels: Collection[str]) -> None:
-        """Correct labels by the verdicts that stand now; if that fails, nothing changes."""
+        """Correct the labels that verdicts have changed for; if that fails, nothing changes."""
         self._update(labels, _corrections=corrections)
+        # Other processes that open the same log find the fitted corrections there.
         self._corrections = self._corrections.stored()
 
     def _project(self, features: Items, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return the projections of some rows, (n, projection_size)."""
-        return self.space_.project(table_rows(features, rows))
+        """Return the random projections of some rows of features, (n_rows, projection_size)."""
+        row_features = table_rows(features, rows)
+        return self.space_.project(row_features)
 
     def ask(
         self,
@@ -252,9 +272,10 @@ class VerdictLearning(FittedTagger):
         check_strategy(strategy, tagged=tags is not None)
         check_fitted(self, "store_")
         features = self._features_of(X)
-        n = features.shape[0]
-        ids = item_names(X)
-        names = [str(row) for row in range(n)] if ids is None else ids
+        n_items = features.shape[0]
+        names = item_names(X)
+        if names is None:
+            names = [str(row) for row in range(n_items)]
         column = None
         if label is not None:
             column = self._column(label)
@@ -262,20 +283,22 @@ class VerdictLearning(FittedTagger):
                 raise InputError(
                     f"'{label}' is blocked or was removed, so that nothing is asked about it."
                 )
-        carried = None
+        carried_tags = None  # 0/1, (n_items, n_classes)
         if tags is not None:
-            carried = carried_labels(
-                X, tags, self.classes_.tolist(), self.vocabulary_, normalize=self.normalize_labels_
+            classes = self.classes_.tolist()
+            carried_tags = carried_labels(
+                X, tags, classes, self.vocabulary_, normalize=self.normalize_labels_
             )
-            if carried.shape[0] != n:
-                raise InputError(f"`tags` has {carried.shape[0]} collections for {n} instances.")
+            n_tag_sets = carried_tags.shape[0]
+            if n_tag_sets != n_items:
+                raise InputError(f"`tags` has {n_tag_sets} tag sets for {n_items} items.")
         return select_questions(
             self._scorer,
             features,
             names,
             self.classes_,
             column,
-            carried,
+            carried_tags,
             self._corrections.feedback.triples(),
             self._answered_column,
             k,

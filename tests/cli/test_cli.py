@@ -1124,7 +1124,7 @@ def taught_model(succeed, inputs, test_rows, tmp_path, quick_space):
 
 def test_fit_learns_from_a_pool_and_verdicts(succeed, taught_model):
     model, stderr = taught_model
-    assert "learned from, too: 1 answer: sea (0 yes, 1 no)" in stderr
+    assert "the fit also learns from 1 answer: sea (0 yes, 1 no)" in stderr
     gain = r"items without tags: [+-]\d+\.\d points on unseen labels, so they are"
     assert re.search(gain, stderr)
     (facts,) = succeed("info", model, "-f", "jsonl").records
@@ -1147,9 +1147,9 @@ def test_an_update_keeps_verdicts_vocabulary_and_folds(
     model, _ = taught_model
     succeed("block", model, "sun")
     stderr = succeed(*update_of(model, tmp_path), *inputs, "-u", test_rows).stderr
-    sentence = "a fit to all 300 items that are given, from the older model's members; carried"
+    sentence = "starts from the older model and learns from all 300 items given; it carries over"
     assert sentence in stderr
-    assert "over: 1 blocked label" in stderr
+    assert "carries over 1 blocked label" in stderr
     assert "starts from nothing" not in stderr
     updated = polyseme.load(tmp_path / "new")
     former = polyseme.load(model)

@@ -205,7 +205,7 @@ def test_verdicts_lists_and_files_of_a_wrong_type_are_refused(own_tagger, value)
 
 @pytest.mark.parametrize("n_sets", [1, 3])
 def test_tag_sets_that_are_not_one_for_each_item_are_refused(toy_tagger, world, n_sets):
-    with pytest.raises(InputError, match=f"`tags` has {n_sets} collections for 2 instances"):
+    with pytest.raises(InputError, match=f"`tags` has {n_sets} tag sets for 2 items"):
         toy_tagger.ask(world.X_test[:2], tags=[["sea"]] * n_sets)
 
 

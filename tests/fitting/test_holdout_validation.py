@@ -15,9 +15,9 @@ from sklearn.base import BaseEstimator, clone
 from polyseme import ZeroShotTagger, load
 from polyseme.base.validation import PolysemeWarning
 from polyseme.documents.corpus import LabelCorpus
-from polyseme.fitting.holdout_validation import CLICKS, Validation, unseen_thresholds, validate
+from polyseme.fitting.holdout_validation import CLICKS, Validation, validate
 from polyseme.metrics import concept_map
-from polyseme.space.calibration import PRECISIONS, sigmoid
+from polyseme.space.calibration import PRECISIONS, sigmoid, unseen_thresholds
 from toy_fits import fit_world, tiny_tagger
 
 N = 200

@@ -100,7 +100,7 @@ def test_fewer_answers_than_dimensions_are_solved_alike():
     correction = fit_correction(projections, logits, answers, *NOTHING)
     examples = exact(projections, logits, answers)
     solutions = [_solve(*examples, strength) for strength in STRENGTHS]
-    evidence = np.array([solution.evidence for solution in solutions])
+    evidence = np.array([solution.log_evidence for solution in solutions])
     weights = np.stack([solution.weights for solution in solutions])
     shares = np.exp(evidence - evidence[0])
     shares /= shares.sum()
@@ -131,7 +131,7 @@ def test_the_evidence_is_the_one_of_laplace():
 def test_answers_that_confirm_are_explained_by_the_weakest_function(agree, weak):
     examples = exact(*asked(30, agree=agree))
     solutions = [_solve(*examples, strength) for strength in STRENGTHS]
-    evidence = [solution.evidence for solution in solutions]
+    evidence = [solution.log_evidence for solution in solutions]
     strongest = int(np.argmax(evidence))
     assert (strongest == 0) == weak
 

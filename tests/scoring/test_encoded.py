@@ -165,7 +165,7 @@ def test_some_of_them_answer_as_they_do_among_all(own_tagger, many):
         assert_allclose(
             own_tagger.decision_function(selected_items), whole[chosen], rtol=0, atol=1e-12
         )
-        assert_array_equal(selected_items.table(), many[chosen])
+        assert_array_equal(selected_items.float64_features(), many[chosen])
     pair = items[100:200][[5, 1]]
     assert_allclose(own_tagger.decision_function(pair), whole[[105, 101]], rtol=0, atol=1e-12)
     shape = own_tagger.rank(items[:0])[0].shape

@@ -55,7 +55,7 @@ def test_parts_are_what_each_says_beyond_the_average_and_add_up(tagger, world, f
     store = tagger.store_
     column = list(tagger.classes_).index(label)
     of_items = form != "tags"
-    readout = tagger._scorer.of_items if of_items else tagger._scorer.of_tags
+    readout = tagger._scorer.item_readout if of_items else tagger._scorer.tag_readout
     weights = readout.weights[:, column]
     voted = of_items and column < store.n_learned
     frequency = store.counts[column] / len(store.ids) if voted else 0.5

@@ -322,7 +322,7 @@ def test_every_row_has_its_own_tags_and_unknown_ones_are_passed_over(toy_tagger,
         with pytest.warns(PolysemeWarning, match="Unknown tags are passed over: zeppelin"):
             alone = toy_tagger.predict_proba(X[row : row + 1], tags=[[tag, "zeppelin"]])
         assert_allclose(both[row], alone[0], rtol=1e-4)
-    with pytest.raises(InputError, match="`tags` has 1 collections for 2 instances"):
+    with pytest.raises(InputError, match="`tags` has 1 tag sets for 2 items"):
         toy_tagger.predict_proba(X, tags=[["sea"]])
     with pytest.raises(InputError, match="Give features, tags, or both"):
         toy_tagger.predict_proba(None)

@@ -21,6 +21,7 @@ from polyseme.documents.corpus import LabelCorpus, Labels
 from polyseme.documents.word_vectors import NOISE, SPREAD
 from polyseme.fitting import holdout_validation
 from polyseme.metrics import concept_map, example_map, log_loss, reliability
+from polyseme.space import calibration
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments.embedding_cache import make_space
 from polyseme_experiments.methods.base import Matrix, Method, Metrics, Outcome
@@ -37,6 +38,23 @@ from polyseme_experiments.trials import Trial
 
 PRECISIONS = (0.2, 0.3, 0.5, 0.7, 0.9)
 N_DRAWS = ZeroShotTagger().n_validations
+# Constants that decide what a validation measures, by the names that they had when the first
+# records were made.
+_VALIDATION_CONSTANTS = {
+    "_ITEMS": holdout_validation._HELD_OUT_SHARE,
+    "_LABELS": holdout_validation._HIDDEN_SHARE,
+    "_CARRYING": holdout_validation._MOST_CARRYING,
+    "_FEWEST_ITEMS": holdout_validation._FEWEST_ITEMS,
+    "_FEWEST_LABELS": holdout_validation._FEWEST_LABELS,
+    "_MOST_TESTED": holdout_validation._MOST_TESTED,
+    "_CUT": holdout_validation._DEFAULT_THRESHOLD,
+    "_FEWEST_GIVEN": calibration._FEWEST_GIVEN,
+    "_FEWEST_WRONG": calibration._FEWEST_WRONG,
+    "_EXPECTED": calibration._EXPECTED_COUNT,
+    "_FEWEST_SHARING": calibration._FEWEST_SHARING,
+    "_CAUTION": calibration._STANDARD_ERRORS,
+    "_MOST_READ": calibration._MOST_READ,
+}
 # From how many documents a label may be known.
 FEW = (1, 2, 5, 20)
 
@@ -49,15 +67,11 @@ class Precision(Method):
 
     def config(self, config: RunConfig) -> dict[str, Any]:
         """Return what decides its results; see `Method.config`."""
-        constants = {}
-        for name, value in vars(holdout_validation).items():
-            if name.startswith("_") and isinstance(value, (int, float)):
-                constants[name] = value
         described = super().config(config)
         described |= default_config(config)
         described["precisions"] = PRECISIONS
         described["n_validations"] = N_DRAWS
-        described["validation"] = constants
+        described["validation"] = _VALIDATION_CONSTANTS
         return described
 
     def run(self, trial: Trial) -> Outcome:

@@ -50,11 +50,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no t
         for name, component_class in self.components.items():
             prefix = f"{name}__"
             is_reached = any(key.startswith(prefix) for key in parameters)
-            is_given = name in parameters
-            is_missing = getattr(self, name) is None
-            if is_reached and is_missing and not is_given:
-                component = component_class()
-                setattr(self, name, component)
+            former_component = getattr(self, name)
+            component = parameters.get(name, former_component)
+            if is_reached and component is None:
+                parameters[name] = component_class()
+        # scikit-learn sets components first, whatever the order of the parameters.
         super().set_params(**parameters)
         return self
 

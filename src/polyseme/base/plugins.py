@@ -3,8 +3,33 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
+
+# Our own feature extractors by their kind of media, written as entry points are. They stand here
+# and not in `media`, so that the command knows the kinds without loading any of the classes.
+_OWN_EXTRACTORS = {
+    "image": "polyseme.media.image:ImageFeatures",
+    "audio": "polyseme.media.audio:AudioFeatures",
+}
+# The group of entry points by which other packages add theirs.
+_EXTRACTOR_GROUP = "polyseme.extractors"
+
+
+def extractor_kinds() -> tuple[str, ...]:
+    """Return the kinds of media that have a feature extractor, without loading it: ours first."""
+    return (*_OWN_EXTRACTORS, *plugin_names(_EXTRACTOR_GROUP))
+
+
+def load_extractors() -> dict[str, Any]:
+    """Load the classes of all feature extractors, by their kinds of media."""
+    extractors = {}
+    for kind, target in _OWN_EXTRACTORS.items():
+        module_name, class_name = target.split(":")
+        module = import_module(module_name)
+        extractors[kind] = getattr(module, class_name)
+    return extractors | load_plugins(_EXTRACTOR_GROUP)
 
 
 def plugin_names(group: str) -> list[str]:
@@ -15,7 +40,7 @@ def plugin_names(group: str) -> list[str]:
 def load_plugins(group: str) -> dict[str, Any]:
     """Return what other packages offer as entry points of a group, by their names.
 
-    What cannot be imported is warned of and passed over, so that a package that was half removed
+    What cannot be imported is passed over with a warning, so that a package that was half removed
     takes nothing else with it.
 
     Parameters

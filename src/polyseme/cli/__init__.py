@@ -16,7 +16,7 @@ __all__ = ["app", "main"]
 
 # Importing a module registers its commands; the help lists them in this order. Other packages add
 # theirs by the entry points "polyseme.commands".
-_MODULES = (
+_COMMAND_MODULES = (
     "fitting",
     "ranking",
     "measuring",
@@ -26,12 +26,11 @@ _MODULES = (
     "answers",
     "serving",
 )
-_COMMANDS = [import_module(f"polyseme.cli.{name}") for name in _MODULES]
-_COMMANDS += load_plugins("polyseme.commands").values()
-# What libraries say that are not given memory.
+_LOADED_MODULES = [import_module(f"polyseme.cli.{name}") for name in _COMMAND_MODULES]
+_LOADED_MODULES += load_plugins("polyseme.commands").values()
+# Messages of libraries that get no memory and raise something else than a MemoryError.
 _NO_MEMORY = re.compile("failed to map segment|cannot allocate memory|PyObject pointer is null")
-# The words of an error, at the most.
-_MOST_LETTERS = 650
+_MOST_LETTERS = 650  # of the message of an error that is printed
 
 
 def main() -> None:
@@ -47,14 +46,14 @@ def _run() -> None:
     try:
         interrupts.begin()
         app(prog_name="polyseme")
-    except SystemExit as ended:
-        if ended.code == interrupts.CODE:
+    except SystemExit as exit_request:
+        if exit_request.code == interrupts.CODE:
             _end_interrupted()
-        # The frame of commands takes a reader that has gone for a failure.
-        if isinstance(ended.__context__, BrokenPipeError) and reader_gone():
-            ended.code = 0
+        # To typer a reader that has gone, as in `| head`, is a failure.
+        if isinstance(exit_request.__context__, BrokenPipeError) and reader_gone():
+            exit_request.code = 0
         end_output()
-        # What swallowed the interrupt did not know that it was meant for us.
+        # A library may have swallowed the interrupt and gone on.
         if interrupts.asked():
             _end_interrupted()
         raise
@@ -66,22 +65,28 @@ def _run() -> None:
         if os.environ.get("POLYSEME_DEBUG"):
             raise
         end_output()  # which reports a failure of standard output itself
-        words = " ".join(str(error).split())
-        if isinstance(error, OSError) and error.strerror:
-            words = f"{error.strerror}{f': {error.filename!r}' if error.filename else ''}."
-        if len(words) > _MOST_LETTERS:
-            words = f"{words[:_MOST_LETTERS]}…"
-        if isinstance(error, MemoryError) or _NO_MEMORY.search(words):
-            _fail("there is not enough memory for this; give it fewer rows or labels at a time.")
-        if isinstance(error, RecursionError):
-            _fail("something that was given, such as a path, is nested too deeply.")
-        if isinstance(error, (ValueError, OSError)) and words:
-            _fail(words)
-        _fail(f"unexpected {type(error).__name__}: {words}; POLYSEME_DEBUG=1 shows where.")
+        _fail(_sentence_of(error))
+
+
+def _sentence_of(error: BaseException) -> str:
+    """Return one sentence, in one line, about what a command raised."""
+    message = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename!r}" if error.filename else ""
+        message = f"{error.strerror}{place}."
+    if len(message) > _MOST_LETTERS:
+        message = f"{message[:_MOST_LETTERS]}…"
+    if isinstance(error, MemoryError) or _NO_MEMORY.search(message):
+        return "there is not enough memory for this; give it fewer rows or labels at a time."
+    if isinstance(error, RecursionError):
+        return "the input is nested too deeply, for example a path or a JSON value."
+    if isinstance(error, (ValueError, OSError)) and message:
+        return message
+    return f"unexpected {type(error).__name__}: {message}; POLYSEME_DEBUG=1 shows where."
 
 
 def _end_interrupted() -> None:
-    """Print the interruption, unless it was printed, and exit with 130."""
+    """Print that the command was interrupted, unless it was printed, and exit with 130."""
     interrupts.tell()
     raise SystemExit(interrupts.CODE) from None
 

@@ -16,9 +16,10 @@ from polyseme.cli.output import Form, emit, for_people, say, summarize_verdicts
 if TYPE_CHECKING:
     from polyseme.feedback.verdict_log import Verdict
 
-# Limits of a word of `--undo`: hexadecimal digits of an id, and the largest number of a verdict.
-_DIGITS = 24
-_MOST = 10_000_000
+# A word of `--undo` such as 12-15 has no more letters, and stands for no more numbers, than these:
+# a slip of the keys should not take all memory.
+_MOST_LETTERS = 24
+_MOST_NUMBERS = 10_000_000
 
 
 @command(ANSWERING)
@@ -37,21 +38,18 @@ def ask(
 ) -> None:
     """Suggest questions: which tag of which item is worth a yes or no."""
     from polyseme.base.progress import working
-    from polyseme.cli.inputs import TableReader, read_untagged, tags_of_items
+    from polyseme.cli.inputs import TableReader, item_heads, read_untagged, tags_of_items
     from polyseme.media import Extracted
 
     tagger = load_default_tagger(model, "ask")
     reader = TableReader(tables, features_column, tagger.normalize_labels_)
     X = read_untagged(features, tagger.features_, reader)
     tags = None
-    are_files = isinstance(X, Extracted)
     if documents is not None:
-        items: list[dict[str, str]] = [{}] * X.shape[0]
-        if X.ids is not None:
-            id_field = "file" if are_files else "id"
-            items = [{id_field: item_id} for item_id in X.ids]
-        tags = tags_of_items(reader.corpus(documents), items, documents, features, reader)
-    elif are_files and any(X.tags):
+        corpus = reader.corpus(documents)
+        heads = item_heads(X)
+        tags = tags_of_items(corpus, heads, documents, features, reader)
+    elif isinstance(X, Extracted) and any(X.tags):
         tags = list(X.tags)  # keywords of the files
     if strategy == "errors" and tags is None:
         refuse("To look for missing and wrong tags, give the items' tags with --documents.")
@@ -61,7 +59,7 @@ def ask(
     for question in questions:
         record: dict[str, Any] = {"item": question.item, "label": question.label}
         if not for_people(form):
-            record["answer"] = None  # to be filled in
+            record["answer"] = None  # people write true or false here, for `learn`
         record["score"] = round(question.probability, 6)
         record["reason"] = question.reason
         records.append(record)
@@ -69,7 +67,7 @@ def ask(
     if not questions and strategy == "errors":
         say("no tag looks wrong: the model and the items' tags agree")
     elif not questions:
-        say("nothing is left to ask about: every item has been answered for")
+        say("there is nothing left to ask: every item has an answer")
 
 
 @command(ANSWERING)
@@ -84,7 +82,7 @@ def learn(
     undo_last: int | None = None,
     features_column: str | None = None,
 ) -> None:
-    """Learn yes or no to tags of items at once: nothing is trained, and all can be undone."""
+    """Learn from yes and no to tags of items, at once. Nothing is trained; all can be undone."""
     from polyseme.base.validation import first_few
     from polyseme.cli.inputs import TableReader, items_to_learn
 
@@ -92,7 +90,10 @@ def learn(
     if undo or undo_last is not None:
         has_other_options = bool(yes or no or features or reviewer)
         if has_other_options or bool(words) == (undo_last is not None):
-            refuse("`--undo` takes numbers, `--undo-last` how many, and neither anything else.")
+            refuse(
+                "`--undo` takes numbers of answers, and `--undo-last` how many; no other option "
+                "goes with them."
+            )
         _undo(model, words, undo_last)
         return
     if not words:
@@ -109,18 +110,28 @@ def learn(
         author = verdict.who or reviewer
         named_verdicts.append(verdict._replace(item=name, who=author))
 
-    labels_before = frozenset(tagger.classes_)
+    former_labels = frozenset(tagger.classes_)
     numbers = tagger.learn(named_verdicts, X)
-    new_labels = [label for label in tagger.classes_ if label not in labels_before]
-    news = f"; new tags: {first_few(new_labels)}" if new_labels else ""
-    say(f"learned from {summarize_verdicts(named_verdicts)}{news}")
-    number_range = _range(numbers)
-    say(f"to take back: polyseme learn {model} --undo {number_range}")
-    typer.echo(number_range)
+    new_labels = [label for label in tagger.classes_ if label not in former_labels]
+    new_tags_note = ""
+    if new_labels:
+        new_tags_note = f"; new tags: {first_few(new_labels)}"
+    say(f"learned from {summarize_verdicts(named_verdicts)}{new_tags_note}")
+    undo_words = _undo_words(numbers)
+    say(f"to take back: polyseme learn {model} --undo {undo_words}")
+    typer.echo(undo_words)
 
 
 def _read_verdicts(words: Sequence[str], yes: Sequence[str], no: Sequence[str]) -> list[Verdict]:
-    """Return verdicts on items, for labels of yes and no, or those of files of answers."""
+    """Return the verdicts of a command line.
+
+    Parameters
+    ----------
+    words : sequence of str
+        Items, where there are labels of `yes` or `no`; otherwise files of answers.
+    yes, no : sequence of str
+        Labels that every item has, and that no item has.
+    """
     from polyseme.cli.inputs import read_answers
     from polyseme.feedback.verdict_log import Verdict
 
@@ -135,8 +146,8 @@ def _read_verdicts(words: Sequence[str], yes: Sequence[str], no: Sequence[str]) 
     return verdicts
 
 
-def _undo(model: Path, words: Sequence[str], last: int | None) -> None:
-    """Take answers back, by their numbers or the last ones that stand."""
+def _undo(model: Path, words: Sequence[str], n_last: int | None) -> None:
+    """Take answers back: those whose numbers the words have, or the last ones that stand."""
     tagger = load_default_tagger(model, "learn")
     log = tagger.verdicts_
     standing: dict[int, Verdict] = {}
@@ -145,40 +156,41 @@ def _undo(model: Path, words: Sequence[str], last: int | None) -> None:
             standing[verdict.number] = verdict
     if not standing:
         refuse(f"'{model}' has no answers that could be taken back.")
-    if last is None:
-        numbers = _numbers(words)
+    if n_last is None:
+        numbers = _read_numbers(words)
     else:
-        numbers = sorted(standing)[-last:]
+        numbers = sorted(standing)[-n_last:]
     log.undo(numbers)
     undone = [standing[number] for number in numbers if number in standing]
     n_left = len(log.standing())
     say(f"taken back {summarize_verdicts(undone)}; {counted(n_left, 'answer')} left")
-    typer.echo(_range(numbers))
+    typer.echo(_undo_words(numbers))
 
 
-def _range(numbers: Sequence[int]) -> str:
-    """Write numbers as `--undo` reads them: a run of them as first and last."""
+def _undo_words(numbers: Sequence[int]) -> str:
+    """Write numbers of verdicts as `--undo` reads them, a run of them as 12-15."""
     first = numbers[0]
     last = numbers[-1]
-    is_run = list(numbers) == list(range(first, last + 1))
+    run = list(range(first, last + 1))
+    is_run = list(numbers) == run
     if is_run and len(numbers) > 1:
         return f"{first}-{last}"
     return " ".join(map(str, numbers))
 
 
-def _numbers(words: Sequence[str]) -> list[int]:
-    """Read numbers, or runs of them such as 12-15."""
+def _read_numbers(words: Sequence[str]) -> list[int]:
+    """Read numbers of verdicts, or runs of them such as 12-15; anything else is refused."""
     numbers: list[int] = []
     for word in words:
         first_digits, _, last_digits = word.partition("-")
         if not last_digits:
             last_digits = first_digits
         are_numbers = first_digits.isdecimal() and last_digits.isdecimal()
-        if len(word) > _DIGITS or not are_numbers:
+        if len(word) > _MOST_LETTERS or not are_numbers:
             refuse(
                 f"`--undo` takes numbers such as 12 or 12-15, as `learn` gave them; got '{word}'."
             )
         first = int(first_digits)
-        last = min(int(last_digits), first + _MOST)
+        last = min(int(last_digits), first + _MOST_NUMBERS)
         numbers += range(first, last + 1)
     return numbers

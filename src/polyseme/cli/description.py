@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from polyseme.published.tagger import PublishedTagger
     from polyseme.tagger import ZeroShotTagger
 
-_COMMON = 10  # labels listed as the most frequent
+_MOST_NAMED = 10  # labels that are named as the most frequent
 
 
 @command(LEARNING)
@@ -28,7 +28,7 @@ def info(
     tables: TableOptions,
     form: Form = Form.auto,
 ) -> None:
-    """Show what a model or a table of documents holds."""
+    """Show what is in a model or in a table of documents."""
     from polyseme.cli.inputs import is_table
 
     if path.is_dir() and not is_table(path):
@@ -47,15 +47,17 @@ def _describe_documents(path: Path, tables: TableOptions) -> dict[str, Any]:
     import numpy as np
 
     corpus = polyseme.LabelCorpus.read(path, **asdict(tables))
-    lengths = corpus.lengths
-    counts = corpus.counts
-    columns = np.argsort(-counts, kind="stable")[:_COMMON]
-    most_frequent = [f"{corpus.labels[column]} ({counts[column]})" for column in columns]
+    labels_per_document = corpus.lengths
+    label_counts = corpus.counts
+    columns = np.argsort(-label_counts, kind="stable")
+    most_frequent = []
+    for column in columns[:_MOST_NAMED]:
+        most_frequent.append(f"{corpus.labels[column]} ({label_counts[column]})")
     return {
         "documents": len(corpus),
-        "empty documents": int((lengths == 0).sum()),
+        "empty documents": int((labels_per_document == 0).sum()),
         "labels": len(corpus.labels),
-        "labels a document": float(lengths.mean()),
+        "labels a document": float(labels_per_document.mean()),
         "spellings joined": len(corpus.spellings),
         "most frequent": most_frequent,
         "splits": sorted(set(corpus.splits or ())),
@@ -63,7 +65,7 @@ def _describe_documents(path: Path, tables: TableOptions) -> dict[str, Any]:
 
 
 def _describe_model(path: Path) -> dict[str, Any]:
-    """Return the facts about a saved tagger."""
+    """Return the facts about a saved tagger, by what they are called."""
     tagger = polyseme.load(path)
     facts: dict[str, Any] = {"labels": len(tagger.classes_)}
     facts |= count_kinds(tagger)
@@ -72,11 +74,13 @@ def _describe_model(path: Path) -> dict[str, Any]:
     else:
         facts |= _describe_published_model(tagger)
     n_features = tagger.n_features_in_
-    extractor = "none (tags only)"
-    if n_features:
-        extractor = "none (numbers)" if tagger.features_ is None else str(tagger.features_)
+    extractor_name = str(tagger.features_)
+    if not n_features:
+        extractor_name = "none (tags only)"
+    elif tagger.features_ is None:
+        extractor_name = "none (numbers)"
     facts["features"] = n_features
-    facts["feature extractor"] = extractor
+    facts["feature extractor"] = extractor_name
     facts["documents left out"] = len(tagger.dropped_)
     return facts
 
@@ -137,18 +141,19 @@ def _describe_log(log: VerdictLog) -> dict[str, Any]:
     """Count the answers in the log of a model."""
     from polyseme.feedback.verdict_log import Undo
 
-    standing = log.standing()
-    counts = Counter(verdict.label for verdict in standing)
-    most_common = [f"{label} ({count})" for label, count in counts.most_common(_COMMON)]
+    standing_verdicts = log.standing()
+    counts = Counter(verdict.label for verdict in standing_verdicts)
+    most_common = [f"{label} ({count})" for label, count in counts.most_common(_MOST_NAMED)]
+    n_undone = sum(isinstance(event, Undo) for event in log.events())
     return {
-        "answers": len(standing),
-        "answers undone": sum(isinstance(event, Undo) for event in log.events()),
+        "answers": len(standing_verdicts),
+        "answers undone": n_undone,
         "answers are about": most_common,
     }
 
 
 def _time_of_save(path: Path) -> str:
-    """Return when a model was saved, by the time of its file."""
+    """Return when a model was saved, in local time as 2025-01-31T12:00:00+01:00."""
     from polyseme.storage.model_file import MODEL
 
     seconds = (path / MODEL).stat().st_mtime

@@ -1,4 +1,8 @@
-"""The command `fit`: read the data and options, fit a tagger, and save it."""
+"""The command `fit`: read the data and options, fit a tagger, and save it.
+
+With `--preset paper` it fits the tagger of the published method, otherwise the default tagger;
+each has options of its own. With `--update` the fit starts from a *previous* model.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from polyseme.published.tagger import PublishedTagger
     from polyseme.tagger import Tagger, ZeroShotTagger
 
-_MOST_DIGITS = 18  # of a whole number
+_MOST_DIGITS = 18  # of a number of topics, so that it is one of 64 bits
 
 
 @command(LEARNING)
@@ -62,7 +66,7 @@ def fit(
     from polyseme.storage.checkpoints import remove_checkpoint
     from polyseme.storage.model_file import check_destination
 
-    # Options that do not go together
+    # Check that the options go together.
     if engine == "local" and not (address is None and workers is None):
         raise typer.BadParameter("--address and --workers of `fit` need --engine ray.")
     check_destination(model)
@@ -82,18 +86,19 @@ def fit(
     }
     _check_method_options(preset, engine, published_options, default_options)
 
-    # The data
-    previous = None if update is None else load_default_tagger(update, "fit --update")
-    if previous is not None:
+    # Read the data.
+    previous = None
+    if update is not None:
+        previous = load_default_tagger(update, "fit --update")
         normalize = previous.normalize_labels_
     reader = TableReader(tables, features_column, normalize)
     sources = _Sources(features, documents, split, label_sets, label_sets_only, unlabelled, words)
     data = _read_data(sources, previous, reader)
 
-    # The fit; the state of an interrupted run lies beside the model, never inside an older one
-    resolved = model.resolve()
-    checkpoint = resolved.with_name(resolved.name + ".checkpoint")
-    options: dict[str, Any] = {
+    # Fit. The state of an interrupted run lies beside the model, never inside an older one.
+    folder = model.resolve()
+    checkpoint = folder.with_name(f"{folder.name}.checkpoint")
+    shared_parameters: dict[str, Any] = {
         "features": data.extractor,
         "device": device,
         "random_state": seed,
@@ -101,38 +106,37 @@ def fit(
     tagger: Tagger
     with resumable(), verdicts_for(model, verdicts, update) as log:
         if preset != Preset.default:
-            tagger = _published_tagger(published_options, checkpoint, normalize, options)
+            tagger = _published_tagger(published_options, checkpoint, normalize, shared_parameters)
             tagger.fit(data.X, data.documents, data.label_sets, label_sets_only=label_sets_only)
         else:
             trainer = None
             if engine == "ray":
                 trainer = _ray_trainer(checkpoint, workers, address, device)
-            vocabulary_to_use: Any = vocabulary
+            vocabulary_or_file: Any = vocabulary
             if vocabulary is None and previous is not None:
-                vocabulary_to_use = previous.vocabulary_
+                vocabulary_or_file = previous.vocabulary_
             tagger = polyseme.ZeroShotTagger(
-                vocabulary=vocabulary_to_use,
+                vocabulary=vocabulary_or_file,
                 n_validations=validations,
                 checkpoint=checkpoint,
                 normalize_labels=normalize,
                 verbose=True,
-                **options,
+                **shared_parameters,
             )
             word_vectors = _read_label_vectors(label_vectors, data)
-            answers = _answers_to_learn(log, data, (model, update, verdicts))
             tagger.fit(
                 data.X,
                 data.documents,
                 data.label_sets,
                 word_vectors,
                 trainer,
-                data.pool,
-                answers,
+                unlabelled=data.pool,
+                verdicts=_answers_to_learn(log, data, (model, update, verdicts)),
                 label_sets_only=label_sets_only,
                 warm_start_from=previous,
             )
             if trainer is not None:
-                trainer.forget()
+                trainer.forget()  # its own checkpoint
         tagger.save(model)
     remove_checkpoint(checkpoint)
     say(_summary(tagger))
@@ -140,7 +144,7 @@ def fit(
 
 
 class _Sources(NamedTuple):
-    """The files that a tagger is fitted to."""
+    """The options of `fit` that say which files a tagger is fitted to."""
 
     features: Path | None
     documents: Path | None
@@ -154,15 +158,15 @@ class _Sources(NamedTuple):
 class _Data(NamedTuple):
     """What a tagger is fitted to."""
 
-    X: Any
-    documents: LabelCorpus
+    X: Any  # a `Table` of features, `Extracted` files, or None where there are only tags
+    documents: LabelCorpus  # of the items, in their order
     label_sets: LabelCorpus | None
-    extractor: MediaFeatures | None
-    pool: Any  # items without tags
+    extractor: MediaFeatures | None  # not fitted yet; None where features are numbers
+    pool: Any  # items without tags, as X; None where there are none
 
 
 def _read_data(sources: _Sources, previous: ZeroShotTagger | None, reader: TableReader) -> _Data:
-    """Read items, label sets and items without tags; check that they fit a previous model."""
+    """Read items, label sets and items without tags; check that a previous model can take them."""
     from polyseme.cli.inputs import extractor_of, read_items, read_label_sets, read_pool
 
     items = read_items(sources.features, sources.documents, sources.split, reader)
@@ -192,11 +196,14 @@ def _ray_trainer(
 def _answers_to_learn(
     log: VerdictLog, data: _Data, sources: tuple[Path | None, ...]
 ) -> VerdictLog | None:
-    """Return the answers that the fit learns from; None where there are none."""
+    """Return the log of answers that the fit learns from; None where there are none.
+
+    `sources` are the models and logs that the answers come from.
+    """
     if not log.count:
         return None
     _check_answered_rows(data.pool, data.X, sources)
-    say(f"learned from, too: {summarize_verdicts(log.standing())}")
+    say(f"the fit also learns from {summarize_verdicts(log.standing())}")
     return log
 
 
@@ -206,7 +213,11 @@ def _check_method_options(
     published_options: dict[str, Any],
     default_options: dict[str, Any],
 ) -> None:
-    """Raise for options of the other method than the one that is fitted."""
+    """Raise where an option is given that belongs to the other method.
+
+    `published_options` and `default_options` are values by the options' names without dashes; None
+    where they are not given.
+    """
     if preset == Preset.default:
         for name, value in published_options.items():
             if value is not None:
@@ -214,11 +225,11 @@ def _check_method_options(
         return
     if engine == "ray":
         refuse(
-            "`--engine ray` trains the default tagger; the published one trains in this process."
+            "`--engine ray` trains the default tagger only; leave it out, or leave out --preset."
         )
     for name, value in default_options.items():
         if value is not None:
-            refuse(f"`--{name}` belongs to the default tagger; leave out --preset.")
+            refuse(f"`--{name}` belongs to the default tagger; leave out --preset paper.")
 
 
 def _read_label_vectors(path: Path | None, data: _Data) -> WordVectors | None:
@@ -239,18 +250,31 @@ def _check_answered_rows(pool: Any, X: Any, sources: tuple[Path | None, ...]) ->
     from polyseme.cli.inputs import check_rows
     from polyseme.storage.model_file import MODEL
 
-    rows = X if pool is None else pool
-    if rows is None:
+    numbered_items = X if pool is None else pool
+    if numbered_items is None:
         return
     for source in sources:
-        if source is not None and (source / MODEL).exists():
-            check_rows(load_default_tagger(source, "learn"), rows)
+        if source is None or not (source / MODEL).exists():
+            continue
+        answered_tagger = load_default_tagger(source, "learn")
+        check_rows(answered_tagger, numbered_items)
 
 
 def _extractor_to_update(
     previous: ZeroShotTagger, X: Any, extractor: MediaFeatures | None, words: int | None
 ) -> MediaFeatures | None:
-    """Return an unfitted extractor like the previous model's; refuse items of another kind."""
+    """Return the unfitted extractor of an update; refuse items that the previous model cannot take.
+
+    Parameters
+    ----------
+    previous : ZeroShotTagger
+    X : as `_Data.X`
+    extractor : MediaFeatures or None
+        With the parameters that the items were extracted with, and the codebook that is asked for.
+    words : int or None
+        The size of the codebook, where one is asked for: then it is learned anew. Otherwise the
+        extractor has the parameters of the previous model's.
+    """
     from polyseme.base.estimator import copy_of
     from polyseme.base.validation import in_order
     from polyseme.media import Extracted
@@ -263,8 +287,12 @@ def _extractor_to_update(
             "out --update."
         )
     if (extractor is None) != (previous.features_ is None):
-        kind = "numbers" if previous.features_ is None else f"{previous.features_.kind} files"
-        refuse(f"The model of --update was fitted on {kind}, and these items are something else.")
+        fitted_on = "numbers"
+        if previous.features_ is not None:
+            fitted_on = f"{previous.features_.kind} files"
+        refuse(
+            f"The model of --update was fitted on {fitted_on}, and these items are something else."
+        )
     if isinstance(X, Extracted) and previous.features_ is not None:
         previous.features_.raw(X)  # raises where they were extracted in another way
         return copy_of(previous.features_) if words is None else extractor
@@ -280,7 +308,7 @@ def _extractor_to_update(
 
 
 def _describe_update(previous: ZeroShotTagger, n_items: int) -> str:
-    """Describe what a fit carries over from the previous model."""
+    """Return a sentence on what a fit carries over from the previous model."""
     vocabulary = previous.vocabulary_
     n_answers = len(previous.verdicts_.standing())
     carried_over = [
@@ -290,20 +318,34 @@ def _describe_update(previous: ZeroShotTagger, n_items: int) -> str:
         counted(n_answers, "answer"),
     ]
     sentence = (
-        f"a fit to all {n_items:,} items that are given, from the older model's members; carried "
-        f"over: {', '.join(carried_over)}"
+        f"the fit starts from the older model and learns from all {n_items:,} items given; it "
+        f"carries over {', '.join(carried_over)}"
     )
     n_added = len(previous.store_.ids) - previous.n_fitted_
     if n_added:
         added = counted(n_added, "tag set")
-        sentence += f"; not {added} that came by `add`: give them with --label-sets"
+        sentence += f", but not {added} of `add`: give them again with --label-sets"
     return sentence
 
 
 def _published_tagger(
-    method_options: dict[str, Any], checkpoint: Path, normalize: bool, options: dict[str, Any]
+    method_options: dict[str, Any],
+    checkpoint: Path,
+    normalize: bool,
+    shared_parameters: dict[str, Any],
 ) -> PublishedTagger:
-    """Make the unfitted tagger of the published method."""
+    """Make the unfitted tagger of the published method.
+
+    Parameters
+    ----------
+    method_options : dict of str to object
+        The options `mapper`, `relatedness`, `epochs`, `components` and `topics`; the preset's
+        values stand for those that are None.
+    checkpoint : Path
+    normalize : bool
+    shared_parameters : dict of str to object
+        Parameters that both taggers have.
+    """
     from polyseme.published.embedding import ConceptEmbedding
     from polyseme.published.mapping import InstanceMapper
 
@@ -316,7 +358,7 @@ def _published_tagger(
         "paper", checkpoint=checkpoint, verbose=True, normalize_labels=normalize
     )
     tagger = polyseme.PublishedTagger.from_preset(
-        "paper", embedding=embedding, verbose=True, **options
+        "paper", embedding=embedding, verbose=True, **shared_parameters
     )
     mapper = None
     if method_options["mapper"] == "kernel-ridge":
@@ -329,13 +371,13 @@ def _published_tagger(
         "relatedness": method_options["relatedness"],
         "mapper": mapper,
     }
-    chosen = {name: value for name, value in parameters.items() if value is not None}
-    tagger.set_params(**chosen)
+    given_parameters = {name: value for name, value in parameters.items() if value is not None}
+    tagger.set_params(**given_parameters)
     return tagger
 
 
 def _summary(tagger: Tagger) -> str:
-    """Return a sentence about a tagger that was just fitted."""
+    """Return what is printed about a tagger that was just fitted: a sentence and a table."""
     counts = [f"{count} {kind}" for kind, count in count_kinds(tagger).items()]
     store = tagger.store_
     n_labels = len(tagger.classes_)

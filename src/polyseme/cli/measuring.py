@@ -35,22 +35,27 @@ def evaluate(
     from polyseme.metrics import evaluate_kinds, true_labels
 
     tagger = polyseme.load(model)
-    # Labels are compared as the model does, whatever the command says elsewhere.
+    # True labels are normalized, or not, as those of the model were.
     reader = TableReader(tables, features_column, tagger.normalize_labels_)
     items = read_items(features, documents, split, reader)
     truth = true_labels(tagger, items.X, items.documents)
     if not truth.any():
         refuse(f"No item in '{documents or features}' carries a label that the model knows.")
 
-    probabilistic = isinstance(tagger, polyseme.ZeroShotTagger)
-    scores = tagger.predict_proba(items.X) if probabilistic else tagger.decision_function(items.X)
-    measures_by_kind = evaluate_kinds(truth, scores, tagger.kinds_, probabilities=probabilistic)
+    has_probabilities = isinstance(tagger, polyseme.ZeroShotTagger)
+    if has_probabilities:
+        scores = tagger.predict_proba(items.X)
+    else:
+        scores = tagger.decision_function(items.X)
+    measures_by_kind = evaluate_kinds(truth, scores, tagger.kinds_, probabilities=has_probabilities)
     records: list[dict[str, Any]] = []
     if for_people(form):
-        # Many measures of few kinds: a row for each measure.
+        # There are many measures and few kinds, so that a table has a row for each measure.
         for name in measures_by_kind["all"]:
-            values = {kind: measures[name] for kind, measures in measures_by_kind.items()}
-            records.append({"measure": name} | values)
+            record: dict[str, Any] = {"measure": name}
+            for kind, measures in measures_by_kind.items():
+                record[kind] = measures[name]
+            records.append(record)
     else:
         for kind, measures in measures_by_kind.items():
             records.append({"labels": kind} | measures)
@@ -76,7 +81,7 @@ def validate(
     normalize: bool = True,
     form: Form = Form.auto,
 ) -> None:
-    """Hide some of your tags and measure how well such tags are ranked in your collection."""
+    """Hide some of your tags, and measure how well hidden tags are ranked in your collection."""
     from polyseme.base.progress import working
     from polyseme.base.validation import check_device
     from polyseme.cli.inputs import (
@@ -97,33 +102,35 @@ def validate(
     items = read_items(features, documents, split, reader)
     if items.X is None:
         refuse("`validate` measures items; give their features with --features.")
-    sets = read_label_sets(label_sets, items, reader, only=label_sets_only)
+    teaching_sets = read_label_sets(label_sets, items, reader, only=label_sets_only)
     extractor = extractor_of(items.X, words)
     pool = None
     if unlabelled is not None:
         pool = read_pool(unlabelled, items.X, extractor, reader)
-    X, pool = _feature_matrices(items.X, pool, extractor, seed)
+    feature_matrix, pool_matrix = _feature_matrices(items.X, pool, extractor, seed)
 
     tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
     with working(f"fitting to what is left, {draws} times", verbose=True):
         validations = validate_collection(
             tagger,
-            X,
+            feature_matrix,
             items.documents,
-            sets or items.documents,
+            teaching_sets or items.documents,
             draws,
             seed,
             n_examples=_EXAMPLES,
-            pool=pool,
+            pool=pool_matrix,
             label_sets_only=label_sets_only,
         )
     if not validations:
-        place = " that the label sets hold" if label_sets_only else ""
+        condition = " that the label sets hold" if label_sets_only else ""
         refuse(
-            f"There are too few items or tags to hold any out: it takes 40 items and 8 tags{place}."
+            "There are too few items or tags to hold any out: it takes 40 items and 8 "
+            f"tags{condition}."
         )
+    # With a pool the last validation is of the tagger that learned from it.
     validation = validations[0]
-    if pool is not None:
+    if pool_matrix is not None:
         pool_gain = validations[-1].gain_over(validation)
         validation = replace(validation, pool_gain=pool_gain)
 
@@ -137,12 +144,13 @@ def validate(
 
 
 def _report_validation(validation: Validation, form: Form) -> None:
-    """Print the measures of seen and unseen labels, and the summary."""
+    """Print the measures of seen and unseen labels, and the sentences of the validation."""
     records = []
     for kind in ("seen", "unseen"):
         measures = getattr(validation, kind)
         records.append({"labels": kind} | asdict(measures))
     emit(records, form)
+    # The first two lines of its text are the measures, which the records have.
     lines = str(validation).splitlines()
     say("\n".join(lines[2:]))
 
@@ -150,18 +158,29 @@ def _report_validation(validation: Validation, form: Form) -> None:
 def _feature_matrices(
     X: Any, pool: Any, extractor: MediaFeatures | None, seed: int
 ) -> tuple[Any, Any]:
-    """Return the numbers of tagged items and of the pool, in the same columns."""
+    """Return the features of tagged items and of the pool as arrays with the same columns.
+
+    Parameters
+    ----------
+    X, pool : Table or Extracted
+        The pool may be None, and then comes back as None.
+    extractor : MediaFeatures or None
+        Fitted to the tagged items, as a copy; None for tables of numbers.
+    seed : int
+        Of the extractor.
+    """
     from polyseme.base.extractors import fitted_copy
     from polyseme.base.validation import check_features, column_names, in_order
 
     if extractor is None:
-        matrix = X.to_numpy()
+        features = X.to_numpy()
         if pool is not None:
             pool = in_order(pool, column_names(X), owner="validate")
     else:
-        fitted, matrix = fitted_copy(extractor, X, seed)
+        fitted_extractor, features = fitted_copy(extractor, X, seed)
         if pool is not None:
-            pool = fitted.transform(pool)
+            pool = fitted_extractor.transform(pool)
     if pool is not None:
-        pool = check_features(pool, owner="validate", n_features=matrix.shape[1])
-    return matrix, pool
+        n_features = features.shape[1]
+        pool = check_features(pool, owner="validate", n_features=n_features)
+    return features, pool

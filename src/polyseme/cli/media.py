@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from polyseme.media import MediaFeatures
     from polyseme.media.extraction import Summary
 
-_MOST_REASONS = 20  # reasons for skipped files that are printed
+_MOST_REASONS = 20  # that are printed, why files were skipped
 
 
 @command(FILES)
@@ -49,16 +49,18 @@ def extract(
         "size": size,
         "framing": framing,
         "max_seconds": max_seconds,
+        "network": network,
+        "weights": weights,
     }
-    options |= {"network": network, "weights": weights}
-    parameters = _supported_options(extractor_class(kind), options)
-    extractor = extractor_class(kind)(n_jobs=workers, device=device, **parameters)
+    extractor_type = extractor_class(kind)
+    parameters = _supported_options(extractor_type, options)
+    extractor = extractor_type(n_jobs=workers, device=device, **parameters)
     trained_tags = extractor.trained_tags()
     if trained_tags:
         listed = first_few(trained_tags, most=3)
         say(
-            f"{network} was trained on {len(trained_tags)} tags ({listed}): such a tag is not new "
-            "to it, even where no item here carries it; extraction.json lists them all"
+            f"{network} was trained on {len(trained_tags)} tags ({listed}): it knows such a tag "
+            "even if no item here carries it; extraction.json lists them all"
         )
     with resumable(), open_engine(engine, address, workers, say) as ray_engine:
         summary = extract_and_report(folder, out, extractor, ray_engine)
@@ -68,23 +70,29 @@ def extract(
 
 
 def _supported_options(extractor: type[MediaFeatures], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that an extractor takes, of those that were given."""
-    names = inspect.signature(extractor).parameters
-    if options["weights"] is not None and "weights" not in names:
+    """Return the options, by name, that an extractor has a parameter for and that are not None.
+
+    Others are ignored, as they may be defaults; a network or weights are never given by chance.
+    """
+    parameters = inspect.signature(extractor).parameters
+    if options["weights"] is not None and "weights" not in parameters:
         raise_error("`--weights` is for networks that look at pictures.")
-    if options["network"] is not None and "network" not in names:
+    if options["network"] is not None and "network" not in parameters:
         raise_error(f"There is no network for {extractor.kind} files; leave out `--network`.")
-    supported: dict[str, Any] = {}
+    supported_options: dict[str, Any] = {}
     for name, value in options.items():
-        if name in names and value is not None:
-            supported[name] = value
-    return supported
+        if name in parameters and value is not None:
+            supported_options[name] = value
+    return supported_options
 
 
 def extract_and_report(
     folder: Path, out: Path, extractor: MediaFeatures, engine: Any = None
 ) -> Summary:
-    """Extract the features of a folder of media; report skipped files and keywords."""
+    """Extract the features of a folder of media; print skipped files, a summary and keywords.
+
+    `engine` is that of `polyseme.batch.open_engine`; None extracts in this process.
+    """
     from polyseme.base.progress import FileProgress
     from polyseme.media import extract_folder
     from polyseme.media.base import quiet_decoders
@@ -93,8 +101,8 @@ def extract_and_report(
     with quiet_decoders(), FileProgress(f"extracting {extractor.kind}") as progress:
         summary = extract_folder(folder, out, extractor, progress=progress.tell, engine=engine)
     _report_skipped(summary.skipped)
-    unread = by_reason(summary.unread)
-    for names, reason in unread[:_MOST_REASONS]:
+    unread_files = by_reason(summary.unread)
+    for names, reason in unread_files[:_MOST_REASONS]:
         say(f"keywords of {names} cannot be read: {reason}")
     say(summary.sentence())
     sameness = summary.sameness()
@@ -105,15 +113,18 @@ def extract_and_report(
 
 
 def _report_skipped(skipped: Sequence[tuple[str, str]]) -> None:
-    """Print the files that could not be used, each reason once."""
+    """Print the files that could not be used, each reason once.
+
+    `skipped` has pairs of a file's name and a reason.
+    """
     from polyseme.media.extraction import by_reason
 
-    reasons = by_reason(skipped)
-    for names, reason in reasons[:_MOST_REASONS]:
+    skipped_files = by_reason(skipped)
+    for names, reason in skipped_files[:_MOST_REASONS]:
         say(f"skipped {names}: {reason}")
-    n_more = len(reasons) - _MOST_REASONS
+    n_more = len(skipped_files) - _MOST_REASONS
     if n_more > 0:
-        say(f"… and for {n_more:,} more reasons; files.jsonl of `extract` has all")
+        say(f"… and more files for {n_more:,} other reasons; files.jsonl of `extract` has all")
 
 
 @command(FILES)
@@ -134,13 +145,13 @@ def tag(
     workers: int | None = None,
     strict: bool = False,
 ) -> None:
-    """Tag media files. They are only read; with --sidecars, tags go into files beside them."""
+    """Tag media files, which stay as they are; --sidecars writes tags into files beside them."""
     if undo:
-        undone = _undo_suggestions(paths, dry_run)
-        if for_people(form):  # a sidecar is called like its file
-            for record in undone:
+        undo_records = _undo_suggestions(paths, dry_run)
+        if for_people(form):  # a sidecar has the name of its file, so that one column is enough
+            for record in undo_records:
                 del record["sidecar"]
-        emit(undone, form)
+        emit(undo_records, form)
         return
     from polyseme.batch import Tagging, open_engine
 
@@ -162,14 +173,16 @@ def tag(
         if sidecars or dry_run:
             # All sidecars are written before any is printed: a closed pipe must not stop it.
             records = list(tagging.sidecars(dry_run=dry_run))
-        emit(map(readable_record, records) if for_people(form) else records, form)
+        if for_people(form):
+            records = map(readable_record, records)
+        emit(records, form)
     if dry_run:
         say("nothing was written; --sidecars in place of --dry-run writes these tags")
     _report_skipped(tagging.skipped)
     if tagging.n_unwritten:
         raise_error(
-            f"{counted(tagging.n_unwritten, 'sidecar')} could not be written; run again when the "
-            "reason is mended: what has been added is not added again."
+            f"{counted(tagging.n_unwritten, 'sidecar')} could not be written; remove the cause "
+            "and run the command again: tags that were added are not added twice."
         )
     all_skipped = len(tagging.skipped) >= len(tagging.files)
     if tagging.skipped and (strict or all_skipped):
@@ -177,7 +190,15 @@ def tag(
 
 
 def _report_default_precision(precision: float | None, leaves_out: bool) -> None:
-    """Print the precision that tags are given for, where the user asked for none."""
+    """Print the precision that tags are given for, where the user asked for none.
+
+    Parameters
+    ----------
+    precision : float or None
+        None where the model can promise none, and the best tags are given instead.
+    leaves_out : bool
+        Whether unseen tags are left out, since the model cannot promise this precision of them.
+    """
     if precision is None:
         return
     say(f"tags for a precision of {precision:g}; --precision asks for another, --top for more")
@@ -189,24 +210,23 @@ def _report_default_precision(precision: float | None, leaves_out: bool) -> None
 
 
 def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
-    """Remove unanswered suggestions from sidecars; return the removed ones by file."""
+    """Remove unanswered suggestions from sidecars; return a record for each that had some."""
     from polyseme.media.xmp import undo_suggestions
 
-    sidecars = _find_sidecars(paths)
     records: list[dict[str, Any]] = []
     n_tags = 0
-    for file, sidecar in sidecars:
-        removed = undo_suggestions(sidecar, dry_run=dry_run)
-        if removed:
-            records.append({"file": file, "sidecar": str(sidecar), "removed": removed})
-            n_tags += len(removed)
+    for file, sidecar in _find_sidecars(paths):
+        removed_tags = undo_suggestions(sidecar, dry_run=dry_run)
+        if removed_tags:
+            records.append({"file": file, "sidecar": str(sidecar), "removed": removed_tags})
+            n_tags += len(removed_tags)
     would = "would be " if dry_run else ""
     say(f"{counted(n_tags, 'suggestion')} {would}taken back from {counted(len(records), 'file')}")
     return records
 
 
 def _find_sidecars(paths: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Return the file's name and the sidecar for each sidecar of media files and folders."""
+    """Return each sidecar of media files, or of files in folders, after the path of its file."""
     from polyseme.media import media_suffixes
     from polyseme.media.extraction import find_media
     from polyseme.media.xmp import sidecars_of
@@ -220,9 +240,9 @@ def _find_sidecars(paths: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 class _PendingFile(NamedTuple):
-    """A media file whose sidecar has suggestions, or had some."""
+    """A media file that has a sidecar."""
 
-    name: str
+    name: str  # its path
     sidecar: Path
     pending: Sequence[str]  # suggested tags without an answer
 
@@ -236,7 +256,7 @@ def review(
     features: Path | None = None,
     form: Form = Form.auto,
 ) -> None:
-    """Answer the tags that `tag --sidecars` suggested; without an answer, list them."""
+    """Accept or refuse the tags that `tag --sidecars` suggested, or list them."""
     from polyseme.cli.inputs import TableReader, items_to_learn
     from polyseme.feedback.verdict_log import Verdict
     from polyseme.media.xmp import answer_suggestions, lacking, read_sidecar
@@ -277,8 +297,8 @@ def review(
             records.append({"file": file.name, "accepted": accepted, "refused": refused})
     if not records:
         raise_error(
-            "None of these tags waits for an answer there; `polyseme review` without --accept and "
-            "--refuse lists those that do."
+            "None of these tags waits for an answer in these files; `polyseme review` without "
+            "--accept and --refuse lists those that do."
         )
     emit(records, form)
     if tagger is not None:
@@ -290,7 +310,10 @@ def review(
         tagger.learn(verdicts, X)
         say(f"the model has learned from {summarize_verdicts(verdicts)}")
     if any(record["accepted"] for record in records):
-        say("accepted tags are yours now: `polyseme extract` again, and the next `fit` learns them")
+        say(
+            "accepted tags are yours now: run `polyseme extract` again, and the next `fit` learns "
+            "from them"
+        )
 
 
 def _list_pending(files: Sequence[_PendingFile], form: Form) -> None:
@@ -305,13 +328,13 @@ def _list_pending(files: Sequence[_PendingFile], form: Form) -> None:
 
 
 def _answered_files(files: Sequence[_PendingFile], answers: Sequence[str]) -> list[str]:
-    """Return the files of which some pending tag is answered."""
+    """Return the names of files of which some pending tag is answered; "*" answers any tag."""
     from polyseme.media.xmp import lacking
 
-    names = []
+    answered_names = []
     for file in files:
         n_unanswered = len(lacking(answers, file.pending))
         is_answered = "*" in answers or n_unanswered < len(file.pending)
         if file.pending and is_answered:
-            names.append(file.name)
-    return names
+            answered_names.append(file.name)
+    return answered_names

@@ -18,17 +18,28 @@ _KINDS = ("seen", "unseen", "oov")
 
 
 def load_default_tagger(model: Path, command: str) -> ZeroShotTagger:
-    """Load a model that must be a default tagger."""
+    """Load a model that must be a default tagger; `command` is named where it is not."""
     tagger = polyseme.load(model)
     if not isinstance(tagger, polyseme.ZeroShotTagger):
-        refuse(f"`{command}` needs the default tagger.")
+        refuse(f"`{command}` needs the default tagger; this model is one of the published method.")
     return tagger
 
 
 def change_model(
     model: Path, out: Path | None, command: str, change: Callable[[ZeroShotTagger], object]
 ) -> None:
-    """Change a model and write it, to its own folder or to another one."""
+    """Change a model and write it, to its own folder or to another one; print that folder.
+
+    Parameters
+    ----------
+    model : Path
+    out : Path or None
+        The folder to write to; None for the model's own.
+    command : str
+        For messages.
+    change : callable
+        Changes the tagger in place.
+    """
     from polyseme.storage.model_file import check_destination
 
     destination = out or model
@@ -40,7 +51,7 @@ def change_model(
 
 
 def count_kinds(tagger: Tagger) -> dict[str, int]:
-    """Count the labels of each kind that the model has."""
+    """Count the labels of each kind; kinds that the model has none of are left out."""
     counts: dict[str, int] = {}
     for kind in _KINDS:
         count = int((tagger.kinds_ == kind).sum())
@@ -50,7 +61,14 @@ def count_kinds(tagger: Tagger) -> dict[str, int]:
 
 
 def readable_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record of ranked tags for people, with each tag beside its score."""
+    """Return a record of ranked tags for people, in two columns: the item, and tags with scores.
+
+    Parameters
+    ----------
+    record : dict
+        Of `rank` or `tag`: the item's `file`, `id` or `row`, `labels` (or `added`, the tags that
+        were written to a sidecar), their `scores` and perhaps their `kinds`, all best first.
+    """
     labels_field = "added" if "added" in record else "labels"
     labels = record[labels_field]
     kinds = record.get("kinds", ["seen"] * len(labels))
@@ -60,6 +78,6 @@ def readable_record(record: dict[str, Any]) -> dict[str, Any]:
         if kind != "seen":
             text += f" ({kind})"
         texts.append(text)
-    id_field = next(name for name in ("file", "id", "row") if name in record)
-    column = "added" if "added" in record else "tags"
-    return {id_field: record[id_field], column: ", ".join(texts)}
+    item_field = next(name for name in ("file", "id", "row") if name in record)
+    tags_column = "added" if "added" in record else "tags"
+    return {item_field: record[item_field], tags_column: ", ".join(texts)}

@@ -1,4 +1,8 @@
-"""How the command prints: a table for people, JSON lines or CSV for programs."""
+"""How the command prints: a table for people, JSON lines or CSV for programs.
+
+In: records, dicts that all have the same keys, and sentences. Out: records on standard output,
+sentences on standard error.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,14 @@ if TYPE_CHECKING:
     from polyseme.feedback.verdict_log import Verdict
     from polyseme.scoring.evidence import Evidence
 
-_HALF = 9  # letters of a bar on either side of zero
-_NAMED = 3  # documents that a known tag set names
-_LABELS = 5  # labels that are named where answers are counted
-_RIGHT: dict[str, Any] = {"justify": "right"}
+_HALF_WIDTH = 9  # letters of a bar on either side of zero
+_MOST_IDS = 3  # that are named of the documents with one tag set
+_MOST_LABELS = 5  # that are named where answers are counted
+_RIGHT: dict[str, Any] = {"justify": "right"}  # a column's setting for rich
 
 
 class Form(StrEnum):
-    """The forms of output."""
+    """The forms of output; `auto` is a table on a terminal and JSON lines elsewhere."""
 
     auto = "auto"
     table = "table"
@@ -43,16 +47,16 @@ def kept_streams() -> Iterator[None]:
     Where one is closed (`2>&-`), the next file that is opened would take its number, and libraries
     would write messages into that file.
     """
-    for number in range(3):
+    for descriptor in range(3):
         try:
-            os.fstat(number)
+            os.fstat(descriptor)
         except OSError:
             with suppress(OSError):
-                os.open(os.devnull, os.O_RDWR)
-    before = sys.stderr
-    quiet: Any = Quiet(before)
-    sys.stderr = quiet
-    # A path is printed as the bytes that it has.
+                os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    former_stderr = sys.stderr
+    quiet_stderr: Any = Quiet(former_stderr)
+    sys.stderr = quiet_stderr
+    # A path that is no valid text is printed as the bytes that it has.
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         with suppress(OSError, ValueError):
@@ -60,12 +64,12 @@ def kept_streams() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stderr = before
+        sys.stderr = former_stderr
         try:
-            if before is not None:
-                before.flush()
+            if former_stderr is not None:
+                former_stderr.flush()
         except (OSError, ValueError):
-            _write_nowhere(before)  # Python would end with a code of its own
+            _write_nowhere(former_stderr)  # else Python fails at exit, with a code of its own
 
 
 def end_output() -> None:
@@ -94,19 +98,20 @@ def _is_read() -> bool:
     try:
         import select
 
-        closed = select.POLLERR | select.POLLHUP
+        closing_events = select.POLLERR | select.POLLHUP
         poll = select.poll()
         poll.register(sys.stdout.fileno(), select.POLLERR)
         events = poll.poll(0)
     except (AttributeError, OSError, ValueError):
         return False
-    return not any(event & closed for _, event in events)
+    return not any(event & closing_events for _, event in events)
 
 
 def _write_nowhere(stream: TextIO) -> None:
     """Redirect a stream to nowhere, so that Python reports no error at exit."""
     with suppress(AttributeError, OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
 
 
 def say(message: str) -> None:
@@ -128,20 +133,20 @@ class _SafeTerminal(io.TextIOBase):
 
 def summarize_verdicts(verdicts: Iterable[Verdict]) -> str:
     """Return how many answers there are, and to which labels; the first ones are named."""
-    yes = Counter[str]()
-    no = Counter[str]()
+    yes_counts = Counter[str]()
+    no_counts = Counter[str]()
     for verdict in verdicts:
-        counts = yes if verdict.answer else no
+        counts = yes_counts if verdict.answer else no_counts
         counts[verdict.label] += 1
-    labels = list(yes | no)
+    labels = list(yes_counts | no_counts)
     texts = []
-    for label in labels[:_LABELS]:
-        texts.append(f"{label} ({yes[label]} yes, {no[label]} no)")
+    for label in labels[:_MOST_LABELS]:
+        texts.append(f"{label} ({yes_counts[label]} yes, {no_counts[label]} no)")
     listed = ", ".join(texts) or "none"
-    n_more = len(labels) - _LABELS
+    n_more = len(labels) - _MOST_LABELS
     if n_more > 0:
         listed += f" and {n_more} more"
-    n_answers = yes.total() + no.total()
+    n_answers = yes_counts.total() + no_counts.total()
     return f"{counted(n_answers, 'answer')}: {listed}"
 
 
@@ -152,7 +157,10 @@ def for_people(form: Form) -> bool:
 
 
 def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> None:
-    """Print records, all with the same keys, on standard output; a title stands above a table."""
+    """Print records on standard output; a title stands above a table.
+
+    JSON lines and CSV are printed one by one, as the records come; a table needs all of them.
+    """
     if sys.stdout is None:
         raise ValueError("Standard output is closed; there is nowhere to print the results.")
     if not for_people(form):
@@ -163,19 +171,32 @@ def emit(records: Iterable[Mapping[str, Any]], form: Form, title: str = "") -> N
             stream = _SafeTerminal(stream)
         write_records(records, stream, "csv" if form == Form.csv else "jsonl")
         return
-    rows = list(records)
+    all_records = list(records)
+    names = list(all_records[0]) if all_records else []
     columns: dict[str, dict[str, Any]] = {}
-    for name in rows[0] if rows else ():
-        are_numbers = all(isinstance(row[name], (int, float)) for row in rows)
-        # Folded, so that no digit is ever cut off.
-        columns[name] = {"overflow": "fold", "justify": "right" if are_numbers else "left"}
-    _print_table(title, columns, [row.values() for row in rows])
+    for name in names:
+        are_numbers = all(isinstance(record[name], (int, float)) for record in all_records)
+        justify = "right" if are_numbers else "left"
+        # Long cells are folded, so that no digit is ever cut off.
+        columns[name] = {"overflow": "fold", "justify": justify}
+    rows = [record.values() for record in all_records]
+    _print_table(title, columns, rows)
 
 
 def _print_table(
     title: str, columns: Mapping[str, dict[str, Any]], rows: Sequence[Iterable[Any]]
 ) -> None:
-    """Print a table; text in it is plain, since labels may look like rich's markup."""
+    """Print a table; text in it is plain, since labels may look like rich's markup.
+
+    Parameters
+    ----------
+    title : str
+        May be empty.
+    columns : dict of str to dict
+        For each column its name, and the settings of rich's `add_column`.
+    rows : sequence of iterables
+        The cells of each row.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -212,30 +233,37 @@ def _cell(value: Any) -> Text:
 # ---------------------------------------------------------------------- evidence
 
 
-def emit_evidence(item: dict[str, Any], evidence: Evidence, form: Form) -> None:
-    """Print where a label's score for an item, a row or a file, comes from.
+def emit_evidence(head: dict[str, Any], evidence: Evidence, form: Form) -> None:
+    """Print where a label's score for an item comes from.
 
     As tables with bars, as one JSON record with everything, or as CSV with a row for each part.
+
+    Parameters
+    ----------
+    head : dict
+        The item's `id`, `row` or `file`; empty for tags alone.
+    evidence : Evidence
+    form : Form
     """
     if for_people(form):
-        _show_parts(item, evidence)
+        _print_parts(head, evidence)
         if evidence.neighbours:
-            _show_neighbours(evidence)
+            _print_neighbours(evidence)
     elif form == Form.csv:
-        emit(_parts(evidence), form)
+        emit(_part_records(evidence), form)
     else:
-        emit([item | _record(evidence)], form)
+        emit([head | _evidence_record(evidence)], form)
 
 
-def _record(evidence: Evidence) -> dict[str, Any]:
+def _evidence_record(evidence: Evidence) -> dict[str, Any]:
     """Return all of the evidence as one record."""
     record: dict[str, Any] = _rounded(asdict(evidence))
     neighbours = []
     for neighbour in record["neighbours"]:
-        ids = neighbour["document_ids"]
+        document_ids = neighbour["document_ids"]
         fields: dict[str, Any] = {"document": neighbour["document"]}
-        fields["known_as"] = ids[:_NAMED]
-        fields["times"] = len(ids)
+        fields["known_as"] = document_ids[:_MOST_IDS]
+        fields["times"] = len(document_ids)
         for name in ("distance", "share", "holds"):
             fields[name] = neighbour[name]
         neighbours.append(fields)
@@ -254,8 +282,8 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-def _parts(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return a record for each part of the logit, then their sum."""
+def _part_records(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return a record for each part of the logit, then one for their sum."""
     records: list[dict[str, Any]] = []
     for name, logit in evidence.parts():
         records.append({"part": name, "probability": None, "logit": logit, "without": None})
@@ -263,20 +291,22 @@ def _parts(evidence: Evidence) -> list[dict[str, Any]]:
     for record, tag in zip(records[2:], evidence.tags, strict=False):
         record["probability"] = tag.probability
         record["without"] = tag.without
-    total = {"part": "sum", "probability": evidence.probability}
-    records.append(total | {"logit": evidence.logit, "without": None})
-    rounded: list[dict[str, Any]] = _rounded(records)
-    return rounded
+    total: dict[str, Any] = {"part": "sum", "probability": evidence.probability}
+    total |= {"logit": evidence.logit, "without": None}
+    records.append(total)
+    rounded_records: list[dict[str, Any]] = _rounded(records)
+    return rounded_records
 
 
-def _show_parts(item: dict[str, Any], evidence: Evidence) -> None:
+def _print_parts(head: dict[str, Any], evidence: Evidence) -> None:
     """Print the parts of the logit with bars, then their sum."""
     title = f"why {evidence.label} ({evidence.kind}) has the probability {evidence.probability:.3f}"
-    if item:
-        name, value = next(iter(item.items()))
-        title += f" for {value}" if name == "file" else f" for {name} {value}"
-    records = _parts(evidence)
-    largest = max(abs(record["logit"]) for record in records) or 1.0
+    if head:
+        field, value = next(iter(head.items()))
+        title += f" for {value}" if field == "file" else f" for {field} {value}"
+    records = _part_records(evidence)
+    sizes = [abs(record["logit"]) for record in records]
+    largest_size = max(sizes) or 1.0
     rows: list[list[Any]] = []
     for record in records:
         probability = record["probability"]
@@ -287,43 +317,63 @@ def _show_parts(item: dict[str, Any], evidence: Evidence) -> None:
             continue
         probability_text = "" if probability is None else f"{probability:.3f}"
         without_text = "" if without is None else f"{without:+.2f}"
-        logit_bar = bar(logit / largest)
-        rows.append([record["part"], probability_text, f"{logit:+.2f}", logit_bar, without_text])
-    rows.insert(-1, [""])
-    columns = {"part": {"overflow": "fold", "min_width": 12}, "probability": _RIGHT}
-    columns |= {"logit": _RIGHT, "": {"no_wrap": True}, "without": _RIGHT}
+        logit_text = f"{logit:+.2f}"
+        logit_bar = bar(logit / largest_size)
+        rows.append([record["part"], probability_text, logit_text, logit_bar, without_text])
+    rows.insert(-1, [""])  # an empty line before the sum
+    columns: dict[str, dict[str, Any]] = {
+        "part": {"overflow": "fold", "min_width": 12},
+        "probability": _RIGHT,
+        "logit": _RIGHT,
+        "": {"no_wrap": True},
+        "without": _RIGHT,
+    }
     _print_table(title, columns, rows)
 
 
 def bar(share: float, *, ascii_only: bool | None = None) -> Text:
-    """Draw a number between -1 and 1 to the left or to the right of a line."""
+    """Draw a number between -1 and 1 as a bar to the left or to the right of a line.
+
+    `ascii_only` says whether the terminal lacks block letters; by default it is asked.
+    """
     from rich.console import Console
     from rich.text import Text
 
     if ascii_only is None:
         ascii_only = Console().options.ascii_only
-    full, left, right, line = ("█", "▐", "▌", "│")
+    # A full block, its right and its left half, and the line at zero.
+    full, right_half, left_half, line = ("█", "▐", "▌", "│")
     if ascii_only:
-        full, left, right, line = ("#", "", "", "|")
-    n_halves = round(2 * _HALF * abs(share))
-    n_full = n_halves // 2
-    n_half = n_halves % 2
-    empty = " " * _HALF
+        full, right_half, left_half, line = ("#", "", "", "|")
+    n_halves = round(2 * _HALF_WIDTH * abs(share))
+    n_full, n_single_halves = divmod(n_halves, 2)
+    empty_side = " " * _HALF_WIDTH
     if share < 0:
-        blocks = left * n_half + full * n_full
-        return Text.assemble((blocks.rjust(_HALF), "red"), (line, "dim"), empty)
-    blocks = full * n_full + right * n_half
-    return Text.assemble(empty, (line, "dim"), (blocks.ljust(_HALF), "green"))
+        blocks = right_half * n_single_halves + full * n_full
+        padded_blocks = blocks.rjust(_HALF_WIDTH)
+        return Text.assemble((padded_blocks, "red"), (line, "dim"), empty_side)
+    blocks = full * n_full + left_half * n_single_halves
+    padded_blocks = blocks.ljust(_HALF_WIDTH)
+    return Text.assemble(empty_side, (line, "dim"), (padded_blocks, "green"))
 
 
-def _show_neighbours(evidence: Evidence) -> None:
-    """Print the nearest known tag sets."""
-    takes_part = "" if evidence.known else ", which take no part in this score"
-    columns = {"distance": _RIGHT, "votes": _RIGHT, "holds it": {"no_wrap": True}}
-    columns |= {"tag set": {"overflow": "fold"}, "times": _RIGHT}
-    rows = []
-    for near in evidence.neighbours:
-        votes = f"{near.share:.1%}"
-        holds = "yes" if near.holds else "no"
-        rows.append([f"{near.distance:.3f}", votes, holds, near.document, len(near.document_ids)])
-    _print_table(f"nearest known tag sets{takes_part}", columns, rows)
+def _print_neighbours(evidence: Evidence) -> None:
+    """Print the nearest known tag sets, with their shares of the votes."""
+    title = "nearest known tag sets"
+    if not evidence.known:
+        title += ", which take no part in this score"
+    columns: dict[str, dict[str, Any]] = {
+        "distance": _RIGHT,
+        "votes": _RIGHT,
+        "holds it": {"no_wrap": True},
+        "tag set": {"overflow": "fold"},
+        "times": _RIGHT,
+    }
+    rows: list[list[Any]] = []
+    for neighbour in evidence.neighbours:
+        distance = f"{neighbour.distance:.3f}"
+        votes = f"{neighbour.share:.1%}"
+        holds_label = "yes" if neighbour.holds else "no"
+        n_documents = len(neighbour.document_ids)
+        rows.append([distance, votes, holds_label, neighbour.document, n_documents])
+    _print_table(title, columns, rows)

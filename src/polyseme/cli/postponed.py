@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-HARDLY_USED = ("pandas", "scipy.stats")
+HARDLY_USED = ("pandas", "scipy.stats")  # names of modules
 
 
 class Postponed(ModuleType):
@@ -28,11 +28,15 @@ class Postponed(ModuleType):
         """Load the module, which takes this one's place, and return its attribute."""
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
-        return getattr(import_module(self.__name__), name)
+        module = import_module(self.__name__)
+        return getattr(module, name)
 
 
 def postpone(names: tuple[str, ...] = HARDLY_USED) -> None:
     """Put stand-ins in the place of modules that are installed and not loaded yet."""
     for name in names:
-        if name not in sys.modules and (spec := find_spec(name)) is not None:
+        if name in sys.modules:
+            continue
+        spec = find_spec(name)
+        if spec is not None:
             sys.modules[name] = Postponed(name, spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,6 +51,7 @@ def rank(
     from polyseme.io.shards import find_shards
     from polyseme.media.extraction import is_extraction
 
+    # Print the rankings as they are made, or write those of each shard to a file of --out.
     reader = TableReader(tables, features_column)
     if out is None:
         ranker = SavedRanker(model, top, precision, method, kind)
@@ -63,17 +65,21 @@ def rank(
             item_tags = tags_of_items(corpus, heads, tags, features, reader)
         with open_engine(engine, address, workers, say) as ray_engine:
             rankings = rank_table(table, ranker, item_tags, ray_engine, workers)
-            pairs = zip(table.names(), rankings, strict=True)
-            records = (head | ranking for head, ranking in pairs)
-            emit(map(readable_record, records) if for_people(form) else records, form)
+            headed_rankings = zip(table.names(), rankings, strict=True)
+            records: Iterable[dict[str, Any]] = (
+                head | ranking for head, ranking in headed_rankings
+            )
+            if for_people(form):
+                records = map(readable_record, records)
+            emit(records, form)
         return
 
     if tags is not None or form != Form.auto:
         raise typer.BadParameter("--tags and --form do not go with --out; see --out-form.")
     if is_extraction(features):
         refuse(
-            "`--out` is for .npy and .parquet shards; what `polyseme extract` wrote is ranked "
-            "without it."
+            "`--out` is for .npy and .parquet shards; leave it out to rank what `polyseme extract` "
+            "wrote."
         )
     _, ignored_files = find_shards(features, reader.feature_options)
     if ignored_files:
@@ -99,8 +105,11 @@ def rank(
             workers=workers,
             progress=progress.tell,
         )
-    before = f" ({summary.n_before:,} of them before)" if summary.n_before else ""
-    say(f"{summary.n_rows:,} rows of {counted(summary.n_shards, 'shard')} ranked{before}")
+    n_shards = counted(summary.n_shards, "shard")
+    former_rows = ""
+    if summary.n_before:
+        former_rows = f" ({summary.n_before:,} of them before)"
+    say(f"{summary.n_rows:,} rows of {n_shards} ranked{former_rows}")
     typer.echo(str(out))
 
 
@@ -120,69 +129,85 @@ def add(
     """Add tag sets to a model, or tags by name or by items. Nothing is trained."""
     from polyseme.base.validation import first_few
     from polyseme.cli.inputs import TableReader, items_to_learn
-    from polyseme.documents.corpus import normalize_label
     from polyseme.feedback.verdict_log import Verdict
     from polyseme.storage.model_file import check_destination
 
+    # Check that the options go together.
     labels = label or []
-    item_names = items or []
+    given_items = items or []
     destination = out or model
-    if item_names and not labels:
+    if given_items and not labels:
         refuse("Name the tag that these items carry with --label.")
     if documents is None and not labels:
         refuse("Give tag sets with --documents, or tags with --label and --vectors or items.")
-    has_source = bool(vectors is not None or item_names)
+    has_source = bool(vectors is not None or given_items)
     if bool(labels) != has_source:
         refuse("`--label` and `--vectors` belong together: a name needs word vectors, or items.")
     tagger: Any
-    if item_names:
+    if given_items:
         tagger = load_default_tagger(model, "add ITEMS")
     else:
         tagger = polyseme.load(model)
     check_destination(destination)
-    if item_names:
+    if given_items:
         reader = TableReader(tables, features_column)
-        names, X = items_to_learn(item_names, tagger, features, reader)
-    labels_before = frozenset(tagger.classes_)
-    added = []
+        item_names, X = items_to_learn(given_items, tagger, features, reader)
+
+    # Add tag sets and names, and save; then learn from the items.
+    former_labels = frozenset(tagger.classes_)
+    additions = []
     if documents is not None:
         reader = TableReader(tables, normalize=tagger.normalize_labels_)
         corpus = reader.corpus(documents)
-        n_documents = len(tagger.add_documents(corpus))
-        added.append(counted(n_documents, "document"))
+        document_ids = tagger.add_documents(corpus)
+        additions.append(counted(len(document_ids), "document"))
     if vectors is not None:
-        words = polyseme.WordVectors.read(vectors, labels=[*tagger.classes_, *labels])
-        named_labels = tagger.add_labels(labels, words)
-        named_keys = set(map(normalize_label, named_labels))
-        present = [name for name in labels if normalize_label(name) not in named_keys]
-        if present:
-            say(f"known already, so nothing is added by name: {first_few(present)}")
-        added.append(counted(len(named_labels), "label") + " by name")
+        n_named = _add_names(tagger, labels, vectors)
+        additions.append(f"{counted(n_named, 'label')} by name")
     tagger.save(destination)
-    if item_names:
+    if given_items:
         # The verdicts belong into the log of the model that was just written.
         tagger = load_default_tagger(destination, "add ITEMS")
         verdicts: list[Verdict] = []
         for label_name in labels:
-            verdicts.extend(Verdict(name, label_name, True) for name in names)
+            verdicts.extend(Verdict(item, label_name, True) for item in item_names)
         tagger.learn(verdicts, X)
-        added.append(summarize_verdicts(verdicts))
-    new_labels = [name for name in tagger.classes_ if name not in labels_before]
+        additions.append(summarize_verdicts(verdicts))
+    new_labels = [name for name in tagger.classes_ if name not in former_labels]
     listed = first_few(new_labels) if new_labels else "none"
-    say(f"added {' and '.join(added)}; new labels: {listed}")
+    say(f"added {' and '.join(additions)}; new labels: {listed}")
     typer.echo(str(destination))
+
+
+def _add_names(tagger: Any, labels: Sequence[str], vectors: Path) -> int:
+    """Add labels by the word vectors in a file; return how many are new, and print the others."""
+    from polyseme.base.validation import first_few
+    from polyseme.documents.corpus import normalize_label
+
+    used_labels = [*tagger.classes_, *labels]
+    word_vectors = polyseme.WordVectors.read(vectors, labels=used_labels)
+    new_labels = tagger.add_labels(labels, word_vectors)
+    new_keys = set(map(normalize_label, new_labels))
+    known_labels = [label for label in labels if normalize_label(label) not in new_keys]
+    if known_labels:
+        say(f"known already, so nothing is added by name: {first_few(known_labels)}")
+    return len(new_labels)
 
 
 @command(LEARNING)
 def complete(model: Path, tags: list[str], top: int = 10, form: Form = Form.auto) -> None:
     """Suggest tags that go with the given ones."""
     tagger = polyseme.load(model)
-    kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
+    kinds = tagger.kinds_.tolist()
+    kind_by_label = dict(zip(tagger.classes_, kinds, strict=True))
     labels, scores = tagger.complete(tags, k=top)
     records = []
     for label, score in zip(labels.tolist(), scores.tolist(), strict=True):
-        records.append({"label": label, "kind": kinds[label], "score": round(score, 6)})
-    emit(records, form, title=f"goes with {', '.join(tags)}")
+        record: dict[str, Any] = {"label": label, "kind": kind_by_label[label]}
+        record["score"] = round(score, 6)
+        records.append(record)
+    listed_tags = ", ".join(tags)
+    emit(records, form, title=f"goes with {listed_tags}")
 
 
 @command(LEARNING)
@@ -201,18 +226,18 @@ def explain(
     from polyseme.cli.inputs import TableReader, read_item
 
     tagger = polyseme.load(model)
-    x: Any = None
-    item: dict[str, Any] = {}
+    x: Any = None  # one item, as `explain` takes it; None for the tags alone
+    head: dict[str, Any] = {}  # what the item is called
     extractor = tagger.features_
     if extractor is not None and features.suffix.lower() in extractor.suffixes:
         x = features
-        item = {"file": str(features)}
+        head = {"file": str(features)}
     elif str(features) != "-":
         reader = TableReader(TableOptions(tags_column), features_column)
-        x, item = read_item(features, row, reader)
+        x, head = read_item(features, row, reader)
     if not isinstance(tagger, polyseme.PublishedTagger):
         evidence = tagger.explain(x, label, k=top, tags=tag or None)
-        emit_evidence(item, evidence, form)
+        emit_evidence(head, evidence, form)
         return
     if tag or x is None:
         refuse("`--tag` needs the default tagger; the published method explains features alone.")
@@ -232,7 +257,7 @@ def explain(
 
 @command(LEARNING)
 def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
-    """Show the senses in which a tag is used, by the known tag sets that hold it."""
+    """Show the senses in which a tag is used, judged by the known tag sets that hold it."""
     from polyseme.scoring.senses import label_senses
 
     tagger = load_default_tagger(model, "senses")
@@ -240,12 +265,12 @@ def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
     if sense_map is None:
         say(f"the tag sets that hold '{tag}' do not fall apart: it has one sense here")
         return
-    n_senses = len(sense_map.words)
-    sizes = [int((sense_map.senses == number).sum()) for number in range(n_senses)]
+    n_documents = len(sense_map.senses)
     records = []
-    for number, (words, size) in enumerate(zip(sense_map.words, sizes, strict=True), start=1):
-        record: dict[str, Any] = {"sense": number, "tag_sets": size}
-        record["share"] = round(size / sum(sizes), 3)
+    for number, words in enumerate(sense_map.words):
+        n_in_sense = int((sense_map.senses == number).sum())
+        record: dict[str, Any] = {"sense": number + 1, "tag_sets": n_in_sense}
+        record["share"] = round(n_in_sense / n_documents, 3)
         record["set_apart_by"] = list(words)
         records.append(record)
     emit(records, form, title=f"senses of {sense_map.label}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from polyseme.studio.collection import Collection
     from polyseme.tagger import ZeroShotTagger
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")  # addresses that only this machine reaches
 
 
 @command(SERVING)
@@ -64,7 +64,8 @@ def serve(
     for model in models:
         if not model.exists():
             fitted_features[str(model.resolve())] = _fit_missing(model, items, documents)
-    plan: dict[str, Any] = {
+    # Replicas on other machines receive these and make the application themselves.
+    app_arguments: dict[str, Any] = {
         "models": [str(model.resolve()) for model in models],
         "items": items,
         "media": media,
@@ -72,7 +73,7 @@ def serve(
         "fitted_features": fitted_features,
         "tokens": tokens,
         "word_vectors": word_vectors,
-        "max_body": max_body * 2**20,
+        "max_body": max_body * 2**20,  # bytes
         "deadline": deadline,
         "watch": watch,
     }
@@ -83,13 +84,13 @@ def serve(
         from polyseme.studio.replicas import replicas
 
         say(addresses)
-        serving = replicas(make_app, plan, host, port, workers or 2, address)
+        serving = replicas(make_app, app_arguments, host, port, workers or 2, address)
         with serving, suppress(KeyboardInterrupt):
             Event().wait()
         return
     from polyseme.studio.process import run
 
-    app = make_app(**plan)
+    app = make_app(**app_arguments)
     say(f"{addresses}   (Ctrl-C ends it)")
     run(app, host, port, json_log=log == "json")
 
@@ -104,9 +105,22 @@ def make_app(
     word_vectors: Path | None = None,
     **limits: Any,
 ) -> Any:
-    """Make the application that `serve` runs; workers on other machines make it again.
+    """Make the application that `serve` runs; replicas on other machines make it again.
 
-    `fitted_features` has the features of the items for models that were fitted to them just now.
+    Parameters
+    ----------
+    models : list of str
+        Folders of models, as absolute paths.
+    items, media, documents, tokens, word_vectors : Path or None
+        As the options of `serve`.
+    fitted_features : dict of str to Path, optional
+        For models that were fitted to the items just now: where the features of the items are.
+    limits
+        Of `polyseme.studio.app.Settings`.
+
+    Returns
+    -------
+    ASGI application
     """
     from polyseme import WordVectors
     from polyseme.studio.access import Tokens
@@ -133,8 +147,26 @@ def make_app(
 def read_collection(
     tagger: ZeroShotTagger, model: Path, items: Path, media: Path | None, documents: Path | None
 ) -> Collection:
-    """Read the items that people review: a table, an extraction, or a folder of files."""
-    from polyseme.cli.inputs import TableReader, is_table, read_untagged, tags_of_items
+    """Read the items that people review: a table, an extraction, or a folder of files.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+    model : Path
+        Its folder; a folder of files is extracted to one beside it.
+    items : Path
+    media : Path or None
+        The files of an extraction or table, for people to see.
+    documents : Path or None
+        The tags that items have; by default the keywords of files.
+    """
+    from polyseme.cli.inputs import (
+        TableReader,
+        is_table,
+        item_heads,
+        read_untagged,
+        tags_of_items,
+    )
     from polyseme.media import Extracted
     from polyseme.media.extraction import is_extraction
     from polyseme.studio.collection import Collection
@@ -151,15 +183,12 @@ def read_collection(
     ids = X.ids
     if ids is None:
         ids = [str(row) for row in range(X.shape[0])]
-    are_files = isinstance(X, Extracted)
-    tags: Any = X.tags if are_files else None
+    tags: Any = None
     if documents is not None:
-        records: list[dict[str, str]] = [{}] * len(ids)
-        if X.ids is not None:
-            id_field = "file" if are_files else "id"
-            records = [{id_field: item_id} for item_id in ids]
         corpus = reader.corpus(documents)
-        tags = tags_of_items(corpus, records, documents, items, reader)
+        tags = tags_of_items(corpus, item_heads(X), documents, items, reader)
+    elif isinstance(X, Extracted):
+        tags = X.tags
     files = None
     if media_folder is not None:
         files = _find_files(media_folder, ids)
@@ -168,20 +197,23 @@ def read_collection(
 
 
 def _find_files(folder: Path, ids: Sequence[str]) -> dict[str, Path]:
-    """Return the media file of each item that has one."""
+    """Return the media file of each item that has one, by the item's id."""
     from polyseme.media import media_suffixes
     from polyseme.media.extraction import find_media
 
     media, _ = find_media([folder], media_suffixes())
     path_by_id = {file.id: file.path for file in media}
-    files = {name: path_by_id[name] for name in ids if name in path_by_id}
+    files = {item_id: path_by_id[item_id] for item_id in ids if item_id in path_by_id}
     if not files:
-        refuse(f"None of the items is the name of a file in '{folder}'.")
+        refuse(f"No item has the name of a file in '{folder}'.")
     return files
 
 
 def _extract(items: Path, model: Path, extractor: MediaFeatures) -> Path:
-    """Extract the features of a folder of files, beside the model for the next time."""
+    """Extract a folder of files to a folder beside the model, `NAME.items`; return that.
+
+    Files that were extracted there before are not extracted again.
+    """
     folder = model.resolve()
     out = folder.with_name(f"{folder.name}.items")
     with resumable():
@@ -190,7 +222,10 @@ def _extract(items: Path, model: Path, extractor: MediaFeatures) -> Path:
 
 
 def _fit_missing(model: Path, items: Path | None, documents: Path | None) -> Path:
-    """Fit a missing model to the items and their keywords; return the features' folder."""
+    """Fit a missing model to the items and their tags, by default keywords; return their features.
+
+    Where the items are files, the model is one of the kind that most of them are.
+    """
     if items is None or not items.is_dir():
         refuse(f"There is no model at '{model}'; give --items a folder to learn it from.")
     from polyseme.media import extractor_classes
@@ -199,14 +234,14 @@ def _fit_missing(model: Path, items: Path | None, documents: Path | None) -> Pat
     features = items
     if not is_extraction(items):
         classes = extractor_classes()
-        counts: dict[str, int] = {}
+        n_files_by_kind: dict[str, int] = {}
         for kind, extractor_class in classes.items():
             files, _ = find_media([items], extractor_class.suffixes)
-            counts[kind] = len(files)
-        if not any(counts.values()):
+            n_files_by_kind[kind] = len(files)
+        if not any(n_files_by_kind.values()):
             refuse(f"There is no model at '{model}', and no picture or sound in '{items}'.")
         say(f"there is no model at '{model}' yet: it is learned from '{items}'")
-        commonest_kind = max(counts, key=lambda kind: counts[kind])
+        commonest_kind = max(n_files_by_kind, key=lambda kind: n_files_by_kind[kind])
         extractor = classes[commonest_kind]()
         features = _extract(items, model, extractor)
     fit(model, documents=documents, features=features, tables=TableOptions())
@@ -218,6 +253,9 @@ def token(tokens: Path, name: str, scope: Literal["read", "review", "admin"] = "
     """Make a token for a user, and print it once: only its hash is kept."""
     from polyseme.studio.access import new_token
 
-    new = new_token(tokens, name, scope)
-    say(f"'{name}' may {scope}; send it as Authorization: Bearer TOKEN. It is not shown again:")
-    typer.echo(new)
+    secret = new_token(tokens, name, scope)
+    say(
+        f"'{name}' may {scope}; send the token as `Authorization: Bearer TOKEN`. It is not shown "
+        "again:"
+    )
+    typer.echo(secret)

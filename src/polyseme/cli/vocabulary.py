@@ -31,7 +31,8 @@ def labels(
 
     records = []
     store = tagger.store_
-    for label, similar_label, similarity in similar_labels(store.matrix, store.labels, top):
+    pairs = similar_labels(store.matrix, store.labels, top)
+    for label, similar_label, similarity in pairs:
         records.append({"label": label, "into": similar_label, "alike": round(similarity, 3)})
     emit(records, form)
 
@@ -39,22 +40,25 @@ def labels(
 def _label_records(tagger: ZeroShotTagger, kind: LabelKind | None) -> Iterator[dict[str, Any]]:
     """Yield a record for each label, or for those of one kind."""
     store = tagger.store_
-    counts = dict(zip(store.labels, store.counts.tolist(), strict=True))
-    quality = {} if tagger.validation_ is None else tagger.validation_.labels
-    blocked = set(tagger.vocabulary_.blocked)
+    document_counts = dict(zip(store.labels, store.counts.tolist(), strict=True))
+    # As measured on held-out items: where items carried the label, and where it was made unseen.
+    c_maps_by_label = {}
+    if tagger.validation_ is not None:
+        c_maps_by_label = tagger.validation_.labels
+    blocked_labels = set(tagger.vocabulary_.blocked)
     labels = tagger.classes_.tolist()
     kinds = tagger.kinds_.tolist()
     for label, label_kind in zip(labels, kinds, strict=True):
         if kind is not None and label_kind != kind:
             continue
-        c_map, c_map_unseen = quality.get(label, (None, None))
+        c_map, c_map_unseen = c_maps_by_label.get(label, (None, None))
         yield {
             "label": label,
             "kind": label_kind,
-            "documents": counts.get(label, 0),
+            "documents": document_counts.get(label, 0),
             "c_map": c_map,
             "c_map_unseen": c_map_unseen,
-            "blocked": label in blocked,
+            "blocked": label in blocked_labels,
         }
 
 
@@ -72,7 +76,7 @@ def rename(model: Path, label: str, name: str, out: Path | None = None) -> None:
 
 @command(VOCABULARY)
 def merge(model: Path, label: str, into: str, out: Path | None = None) -> None:
-    """Make two tags one."""
+    """Merge a tag into another one."""
     change_model(model, out, "merge", lambda tagger: tagger.merge(label, into))
 
 

@@ -36,7 +36,7 @@ def tag_table(
     n_labels = len(labels)
     n_collections = len(corpus)
     if n_collections != n:
-        raise InputError(f"`tags` has {n_collections} collections for {n} instances.")
+        raise InputError(f"`tags` has {n_collections} tag sets for {n} items.")
     matrix, unknown = corpus.align(labels)
     _warn_unknown(unknown)
     table = matrix[:, :n_labels]

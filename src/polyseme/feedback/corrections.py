@@ -238,7 +238,7 @@ def _cache_key(
     Whatever changes a label's logits without corrections has a part: its readout, the reference
     sample, and known documents where they vote.
     """
-    readout = scorer.of_items
+    readout = scorer.item_readout
     weights = readout.weights[:, column]
     intercept = readout.intercepts[column]
     votes = b""

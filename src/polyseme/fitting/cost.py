@@ -15,31 +15,50 @@ from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.space.linear_path import MOST_FEATURES, MOST_KERNEL_ITEMS
 from polyseme.space.training import MOST_THREADS, VALIDATION_STEPS, SpacePlan
 
-# Seconds of any step, and for each multiplication of its products.
-_STEP = 1.6e-3
-_PRODUCT = 1.42e-11
+# All of these were measured as the module says, unless they say where they come from.
+#
+# Seconds of any training step, and of each floating-point operation of matrix products.
+_STEP_SECONDS = 1.6e-3
+_OPERATION_SECONDS = 1.42e-11
+# Operations of a step for each number that a product multiplies: forwards and twice backwards (for
+# weights and for inputs), a multiplication and an addition each.
+_STEP_OPERATIONS = 6
 # A label that a step does not read costs this share of one that it reads: weights are updated.
-_UNREAD = 0.45
+_UNREAD_SHARE = 0.45
 # Seconds of calibration for an item and a label, and of votes for an item and a document.
-_CELL = 1.2e-6
-_VOTE = 2.8e-8
-# Items that are calibrated on, at most and at least, and axes; see `ConceptSpace`.
-_CALIBRATED = 4096
-_REFERENCE = 512
-_AXES = 128
-# The small spaces of a validation: documents at most, and members.
+_CALIBRATION_CELL_SECONDS = 1.2e-6
+_VOTE_SECONDS = 2.8e-8
+# Items that are calibrated on, at most (fewer above 2048 labels) and at least, and principal axes
+# of known documents; the same numbers as in `space.space_fit`.
+_MOST_CALIBRATED = 4096
+_CALIBRATED_LABELS = 2048
+_LEAST_CALIBRATED = 512
+_N_AXES = 128
+# The small spaces of a validation: documents at most, and members; from `fit_stages.measure`.
 _VALIDATION_DOCUMENTS = 20_000
 _VALIDATION_MEMBERS = 2
-# Memory of the libraries, and of a document beside its labels.
-_LIBRARIES = 4.3e8
-_DOCUMENT = 900.0
+# Bytes of the libraries, of a document beside its labels, and of each number of the tables that
+# are largest at some time of a fit, copies included.
+_LIBRARY_BYTES = 4.3e8
+_DOCUMENT_BYTES = 900.0
+_AXIS_BYTES = 4.0  # of float32
+_CALIBRATION_CELL_BYTES = 48.0  # items calibrated on x labels
+_READOUT_CELL_BYTES = 32.0  # dimensions of the code x labels
+_ROUND_CELL_BYTES = 4.0  # items x features and labels, for a round of training
+_ROUND_COPIES = 1.5
+_FEATURE_CELL_BYTES = 12.0  # items x features
+_GRAM_CELL_BYTES = 48.0  # features x features, of the linear path
 # A fit that takes longer, or more than this share of the memory, warns.
 LONG_SECONDS = 120.0
 MUCH_MEMORY = 0.7
 
 
+# Units of time, the largest first.
+_UNITS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"))
+
+
 class Cost(NamedTuple):
-    """Seconds of one processor, and memory in bytes."""
+    """Seconds of one processor, and the most memory in bytes."""
 
     seconds: float
     bytes: float
@@ -59,90 +78,133 @@ def cost_of_fit(
     ----------
     plan : SpacePlan
         Fitted to the size of the data.
-    n_documents, n_labels, n_items, n_features : int
-        All documents, those of items among them; no items where there are no features.
+    n_documents, n_labels : int
+        All documents that are learned from, and all labels of these.
+    n_items, n_features : int
+        Items with features, those of a pool included; 0 where there are no features.
     n_validations : int
         How often small spaces are fitted before that.
+
+    Returns
+    -------
+    Cost
+        Seconds of one processor; members that train side by side share them.
     """
     n_members = plan.n_folds * plan.members_per_fold
     n_steps = n_members * plan.n_steps
-    seconds = n_steps * _step_seconds(plan, n_labels, n_features)
+    seconds_per_step = _step_seconds(plan, n_labels, n_features)
+    seconds = n_steps * seconds_per_step
     seconds += _calibration_seconds(n_documents, n_labels, n_items)
     seconds += _linear_path_seconds(n_items, n_features)
     if n_items and n_validations:
-        seconds += n_validations * _validation_seconds(
-            plan, n_documents, n_labels, n_items, n_features
+        seconds_per_validation = _validation_seconds(
+            plan,
+            n_documents,
+            n_labels,
+            n_items,
+            n_features,
         )
+        seconds += n_validations * seconds_per_validation
 
-    dimensions = n_members * plan.code
-    calibrated_items = _calibrated(n_labels, n_items)
-    round_bytes = 4.0 * n_items * (n_features + 2 * n_labels)
-    memory = _LIBRARIES
+    n_dimensions = n_members * plan.code
+    n_calibrated = _n_calibrated(n_labels, n_items)
+    n_round_columns = n_features + 2 * n_labels
+    round_bytes = _ROUND_CELL_BYTES * n_items * n_round_columns
+    most_round_bytes = plan.memory_mb * 2**20
+    n_linear_features = min(n_features, MOST_FEATURES)
+    document_bytes = _DOCUMENT_BYTES + _AXIS_BYTES * _N_AXES
+    memory = _LIBRARY_BYTES
     memory += plan.weight_bytes(n_labels, n_features)
-    memory += 48.0 * calibrated_items * n_labels
-    memory += 32.0 * dimensions * n_labels
-    memory += 1.5 * min(round_bytes, plan.memory_mb * 2**20)
-    memory += 12.0 * n_items * n_features
-    memory += 48.0 * min(n_features, MOST_FEATURES) ** 2
-    memory += (_DOCUMENT + 4 * _AXES) * n_documents
+    memory += _CALIBRATION_CELL_BYTES * n_calibrated * n_labels
+    memory += _READOUT_CELL_BYTES * n_dimensions * n_labels
+    round_bytes = min(round_bytes, most_round_bytes)
+    memory += _ROUND_COPIES * round_bytes
+    memory += _FEATURE_CELL_BYTES * n_items * n_features
+    memory += _GRAM_CELL_BYTES * n_linear_features**2
+    memory += document_bytes * n_documents
     return Cost(seconds, memory)
 
 
 def _validation_seconds(
     plan: SpacePlan, n_documents: int, n_labels: int, n_items: int, n_features: int
 ) -> float:
-    """Forecast the seconds of one validation, by a small space."""
+    """Forecast the seconds of one validation, which fits a small space and simple rankers.
+
+    The sizes are those of `cost_of_fit`.
+    """
     n_documents = min(n_documents, _VALIDATION_DOCUMENTS)
-    small_plan = plan.sized(n_documents).shortened(VALIDATION_STEPS)
+    sized_plan = plan.sized(n_documents)
+    small_plan = sized_plan.shortened(VALIDATION_STEPS)
     n_steps = _VALIDATION_MEMBERS * small_plan.n_steps
-    seconds = n_steps * _step_seconds(small_plan, n_labels, n_features)
-    seconds += 1.5 * _calibration_seconds(n_documents, n_labels, n_items)
+    seconds_per_step = _step_seconds(small_plan, n_labels, n_features)
+    calibration_seconds = _calibration_seconds(n_documents, n_labels, n_items)
     n_linear_items = min(n_items, n_documents)
-    seconds += 2 * _linear_path_seconds(n_linear_items, n_features)
+    linear_seconds = _linear_path_seconds(n_linear_items, n_features)
+    # What is held out is scored as well; and a ridge regression is fitted to compare with.
+    seconds = n_steps * seconds_per_step
+    seconds += 1.5 * calibration_seconds
+    seconds += 2 * linear_seconds
     return seconds
 
 
 def _step_seconds(plan: SpacePlan, n_labels: int, n_features: int) -> float:
-    """Forecast the seconds of one step of one member."""
+    """Forecast the seconds of one training step of one member.
+
+    Its products multiply a row by the weights of two layers and a readout: labels (or features) to
+    hidden units, these to the code, the code to labels.
+    """
     n_read = min(n_labels, plan.label_block)
-    labels = n_read + _UNREAD * (n_labels - n_read)
-    inner = plan.hidden * plan.code
-    tag_products = labels * (plan.hidden + plan.code) + inner
-    products = plan.document_batch * tag_products
+    n_unread = n_labels - n_read
+    n_paid_labels = n_read + _UNREAD_SHARE * n_unread
+    layer_sizes = plan.hidden + plan.code
+    inner_weights = plan.hidden * plan.code
+    tag_weights = n_paid_labels * layer_sizes + inner_weights
+    products = plan.document_batch * tag_weights
     if n_features:
-        feature_products = n_features * plan.hidden + labels * plan.code + inner
-        products += plan.probable_batch * tag_products
-        products += plan.item_batch * feature_products
-    return _STEP + 6 * _PRODUCT * products
+        input_weights = n_features * plan.hidden
+        readout_weights = n_paid_labels * plan.code
+        feature_weights = input_weights + readout_weights + inner_weights
+        products += plan.probable_batch * tag_weights
+        products += plan.item_batch * feature_weights
+    operations = _STEP_OPERATIONS * products
+    return _STEP_SECONDS + _OPERATION_SECONDS * operations
 
 
-def _calibrated(n_labels: int, n_items: int) -> int:
-    """Count the items that a space is calibrated on."""
-    most_by_labels = _CALIBRATED * 2048 // max(n_labels, 1)
-    most = min(_CALIBRATED, most_by_labels)
-    return min(n_items, max(_REFERENCE, most))
+def _n_calibrated(n_labels: int, n_items: int) -> int:
+    """Return how many items a space is calibrated on: fewer where there are many labels."""
+    most_cells = _MOST_CALIBRATED * _CALIBRATED_LABELS
+    n_columns = max(n_labels, 1)
+    most_by_labels = most_cells // n_columns
+    most = min(_MOST_CALIBRATED, most_by_labels)
+    most = max(_LEAST_CALIBRATED, most)
+    return min(n_items, most)
 
 
 def _calibration_seconds(n_documents: int, n_labels: int, n_items: int) -> float:
     """Forecast the seconds of calibration and votes after the training."""
-    calibrated_items = _calibrated(n_labels, n_items)
-    cell_seconds = _CELL * n_labels
-    vote_seconds = _VOTE * n_documents
-    return calibrated_items * (cell_seconds + vote_seconds)
+    n_calibrated = _n_calibrated(n_labels, n_items)
+    cell_seconds = _CALIBRATION_CELL_SECONDS * n_labels
+    vote_seconds = _VOTE_SECONDS * n_documents
+    seconds_per_item = cell_seconds + vote_seconds
+    return n_calibrated * seconds_per_item
 
 
 def _linear_path_seconds(n_items: int, n_features: int) -> float:
     """Forecast the seconds of a ridge regression: normal equations, solved some ten times.
 
-    Where items are few, their kernel is solved some seven times as well.
+    With n items and d features, the Gram matrix of features takes 2 n d² operations and the
+    solutions 8 d³. Where items are few, their kernel, of 4 d n² operations, is solved some seven
+    times as well, in 1.4 n³.
     """
     if n_features > MOST_FEATURES:
-        return 0.0
-    rows = 2.0 * n_items + 8.0 * n_features
-    operations = rows * n_features**2
+        return 0.0  # there is no linear path then
+    gram_operations = 2.0 * n_items * n_features**2
+    solution_operations = 8.0 * n_features**3
+    operations = gram_operations + solution_operations
     if n_items <= MOST_KERNEL_ITEMS:
-        operations += (4.0 * n_features + 1.4 * n_items) * n_items**2
-    return _PRODUCT * operations
+        operations += 4.0 * n_features * n_items**2
+        operations += 1.4 * n_items**3
+    return _OPERATION_SECONDS * operations
 
 
 def warn_about_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int = 3) -> None:
@@ -151,14 +213,22 @@ def warn_about_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int 
     Parameters
     ----------
     cost : Cost
+        As `cost_of_fit` forecasts it.
     plan : SpacePlan
+        The plan that it was forecast for.
     n_labels : int
     stacklevel : int
-        Whose line the warning names.
+        Whose line the warning names; see `warnings.warn`.
+
+    Raises
+    ------
+    InputError
+        Where the fit would need more than twice the memory of the machine.
     """
     n_members = plan.n_folds * plan.members_per_fold
-    threads = max(1, min(n_cores(), MOST_THREADS, n_members))
-    seconds = cost.seconds / threads
+    n_threads = min(n_cores(), MOST_THREADS, n_members)
+    n_threads = max(1, n_threads)
+    seconds = cost.seconds / n_threads
     memory = machine_bytes()
     if cost.bytes > 2 * memory:
         raise InputError(
@@ -168,13 +238,17 @@ def warn_about_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int 
         )
     amounts = []
     if seconds > LONG_SECONDS:
-        cores = "1 core" if threads == 1 else f"{threads} cores"
-        amounts.append(f"about {in_time(seconds)} on {cores}")
+        cores = "1 core" if n_threads == 1 else f"{n_threads} cores"
+        duration = in_time(seconds)
+        amounts.append(f"about {duration} on {cores}")
     if cost.bytes > MUCH_MEMORY * memory:
-        amounts.append(f"about {in_bytes(cost.bytes)} of the {in_bytes(memory)} of memory")
+        needed = in_bytes(cost.bytes)
+        available = in_bytes(memory)
+        amounts.append(f"about {needed} of the {available} of memory")
     if amounts:
+        both_amounts = " and ".join(amounts)
         warnings.warn(
-            f"This fit will take {' and '.join(amounts)}: {n_members} members, {plan.n_steps} "
+            f"This fit will take {both_amounts}: {n_members} members, {plan.n_steps} "
             f"steps each, over {n_labels:,} labels. To make it less, use a GPU (--device cuda), "
             "fewer rare labels, `members_per_fold=1` of the space or `n_validations=0` "
             "(--validations 0); with a checkpoint it goes on where it was interrupted.",
@@ -184,8 +258,9 @@ def warn_about_cost(cost: Cost, plan: SpacePlan, n_labels: int, stacklevel: int 
 
 
 def in_time(seconds: float) -> str:
-    """Return a number of seconds for people."""
-    for size, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {name}"
+    """Return a number of seconds for people, in the largest unit of which there are two."""
+    for unit_seconds, unit in _UNITS:
+        if seconds >= 2 * unit_seconds:
+            count = seconds / unit_seconds
+            return f"{count:,.0f} {unit}"
     return f"{seconds:.0f} seconds"

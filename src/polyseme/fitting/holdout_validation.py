@@ -2,6 +2,11 @@
 
 In: an estimator that is not fitted, features and tag sets. Out: a `Validation`, which says how well
 seen and unseen labels are ranked, and how likely unseen labels must be to be true.
+
+Terms: a *draw* is one random choice of items to hold out (test rows) and of labels to make unseen
+(*hidden* labels: no training item carries one, only tag sets hold them). A label is *given* where
+its probability is high enough to suggest it. Logits and truth of a draw are tables of its held-out
+items by labels.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +35,12 @@ from polyseme.documents.label_sets import join_corpora, met_documents
 from polyseme.fitting.simple_rankers import simple_rankers
 from polyseme.io.join import without_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
-from polyseme.space.calibration import PRECISIONS, sigmoid
+from polyseme.space.calibration import (
+    PRECISIONS,
+    LogitsAndTruth,
+    sigmoid,
+    unseen_thresholds,
+)
 from polyseme.storage.array_checks import Fields, Maybe, Number, Several, Table, Whole
 from polyseme.storage.checkpoints import OtherTrainingError, part_of
 from polyseme.storage.model_file import ModelFileError, remove_model
@@ -38,36 +48,42 @@ from polyseme.storage.model_file import ModelFileError, remove_model
 Matrix = NDArray[np.float64]
 Features = NDArray[np.float64] | sp.csr_matrix
 
-# Shares of the items that are held out, and of the labels on items that are made unseen; and on
-# how many of the items these may be, at the most.
-_ITEMS, _LABELS, _CARRYING = 0.25, 0.2, 0.45
-# The fewest items and labels that can be spared from, and how much is looked at in large data.
-_FEWEST_ITEMS, _FEWEST_LABELS = 40, 8
-MOST_TRAINED, _MOST_TESTED = 20_000, 4096
-# A precision is believed from so many given labels on, more where it is high: 20, and 10 wrong ones
-# that would be expected. As many labels is worth what recalibrated probabilities expect.
-_FEWEST_GIVEN, _FEWEST_WRONG, _EXPECTED = 20, 10, 20
-# No promise rests on fewer labels than this, weighted by their shares of all that are given.
-_FEWEST_SHARING = 3
-# Standard errors over labels by which a precision must be exceeded: the lower bound of 95 %.
-_CAUTION = 1.64
-_MOST_READ = 200_000
+# What is drawn: so large a share of the items, or of their groups, is held out; so large a share of
+# the labels on items is made unseen, fewer where they would be on more than this share of the
+# items, which teach nothing then.
+_HELD_OUT_SHARE = 0.25
+_HIDDEN_SHARE = 0.2
+_MOST_CARRYING = 0.45
+# With fewer items (or groups) or labels that are on items and in tag sets none can be spared.
+_FEWEST_ITEMS = 40
+_FEWEST_LABELS = 8
+# Of large data, the most items and tag sets that are trained with, and the most items that are
+# tested: fewer above 2048 labels, so that tables of logits stay small, but 512 always.
+MOST_TRAINED = 20_000
+_MOST_TESTED = 4096
+_TESTED_LABELS = 2048
+_LEAST_TESTED = 512
+
 # The label is likely enough by default from here on; see `ZeroShotTagger.predict`.
-_CUT = 0.5
+_DEFAULT_THRESHOLD = 0.5
 # How many answers for each label their worth is measured by.
 CLICKS = 10
 
 
 class Ranker(Protocol):
-    """What is validated: any estimator of scikit-learn's manners that gives logits of labels."""
+    """What is validated: any estimator of scikit-learn's manners that gives logits of labels.
+
+    With a parameter `unlabelled` of `fit`, a pool can be validated; with a method `learn` that
+    takes verdicts (name of an item, label, answer) and X, what answers bring.
+    """
 
     classes_: NDArray[np.object_]
 
     def fit(self, X: Features, y: LabelCorpus, label_sets: LabelCorpus) -> Any:
-        """Learn from items and tag sets."""
+        """Learn from items (n, n_features), their labels and tag sets."""
 
     def decision_function(self, X: Features) -> Matrix:
-        """Return logits, (n, n_classes)."""
+        """Return logits, (n, n_classes), in the order of `classes_`."""
 
 
 @dataclass(frozen=True)
@@ -138,95 +154,137 @@ class Validation:
     click_gain: float | None = None
 
     def gain_over(self, baseline: Validation) -> float:
-        """Return by how much unseen labels are ranked better than in another; see `pool_gain`."""
-        example_gain = self.unseen.example_map - baseline.unseen.example_map
-        concept_gain = self.unseen.concept_map - baseline.unseen.concept_map
-        gains = np.nan_to_num([example_gain, concept_gain])
-        return float(gains.mean())
+        """Return by how much unseen labels are ranked better than in another; see `pool_gain`.
+
+        What could not be measured counts as no gain.
+        """
+        before = baseline.unseen
+        after = self.unseen
+        example_gain = after.example_map - before.example_map
+        concept_gain = after.concept_map - before.concept_map
+        gains = np.array([example_gain, concept_gain])
+        known_gains = np.nan_to_num(gains)
+        return float(known_gains.mean())
 
     def threshold(self, precision: float) -> float:
-        """Return how likely an unseen label must be for a precision; infinity: nobody knows."""
-        step = int(np.searchsorted(PRECISIONS, precision - 1e-9))
-        last = len(self.thresholds) - 1
-        return self.thresholds[min(step, last)]
+        """Return how likely an unseen label must be for a precision; infinity: nobody knows.
+
+        The precision is rounded up to hundredths, to which `thresholds` belong.
+        """
+        # What is a rounding error above a hundredth is that hundredth.
+        lowered_precision = precision - 1e-9
+        place = int(np.searchsorted(PRECISIONS, lowered_precision))
+        last_place = len(self.thresholds) - 1
+        place = min(place, last_place)
+        return self.thresholds[place]
 
     @property
     def highest_precision(self) -> float:
         """The highest precision that can be promised of unseen labels; 0 for none."""
-        promised = np.flatnonzero(np.isfinite(self.thresholds))
-        if not len(promised):
+        is_promised = np.isfinite(self.thresholds)
+        places = np.flatnonzero(is_promised)
+        if not len(places):
             return 0.0
-        return float(PRECISIONS[promised[-1]])
+        last_place = places[-1]
+        return float(PRECISIONS[last_place])
 
     def __repr__(self) -> str:
         """Return the mean precision of rankings, in a line; `str` tells more."""
-        seen = 100 * self.seen.example_map
-        unseen = 100 * self.unseen.example_map
-        return f"Validation({self.n_draws} draws, E-MAP seen {seen:.1f}, unseen {unseen:.1f})"
+        seen_percent = 100 * self.seen.example_map
+        unseen_percent = 100 * self.unseen.example_map
+        precisions = f"E-MAP seen {seen_percent:.1f}, unseen {unseen_percent:.1f}"
+        return f"Validation({self.n_draws} draws, {precisions})"
 
     def __str__(self) -> str:
+        """Return what was measured as sentences for people, a line each."""
         lines = [
             f"seen labels: {_measures_in_words(self.seen)}",
             f"unseen labels: {_measures_in_words(self.unseen)}",
         ]
-        for name, values in self.baselines.items():
-            seen = _maps(values[:2])
-            unseen = _maps(values[2:])
+        for name, precisions in self.baselines.items():
+            seen = _precisions_in_words(precisions[:2])
+            unseen = _precisions_in_words(precisions[2:])
             lines.append(f"in comparison, {name}: seen labels {seen}; unseen labels {unseen}")
         best = f"the highest that can be promised of unseen labels is {self.highest_precision:.2f}"
         if not self.highest_precision:
             best = "none can be promised of unseen labels"
         lines.append(f"precision: {best}")
         if self.pool_gain is not None:
-            used = "used" if self.pool_gain > 0 else "left out"
+            pool_points = 100 * self.pool_gain
+            use = "used" if self.pool_gain > 0 else "left out"
             lines.append(
-                f"items without tags: {100 * self.pool_gain:+.1f} points on unseen labels, so they "
-                f"are {used}"
+                f"items without tags: {pool_points:+.1f} points on unseen labels, so they are {use}"
             )
         if self.click_gain is not None:
+            click_points = 100 * self.click_gain
             lines.append(
-                f"yes or no to {CLICKS} items for each unseen label: "
-                f"{100 * self.click_gain:+.1f} points"
+                f"yes or no to {CLICKS} items for each unseen label: {click_points:+.1f} points"
             )
         return "\n".join(lines)
 
     def get_state(self) -> dict[str, Any]:
-        """Return it as JSON values without the examples; what is not a number is None."""
+        """Return it as JSON values without the examples; what is not a number is None.
+
+        This is the format in which models save it; `from_state` checks it.
+        """
+        thresholds = []
+        for threshold in self.thresholds:
+            thresholds.append(threshold if np.isfinite(threshold) else None)
+        labels = {}
+        for label, precisions in self.labels.items():
+            labels[label] = list(precisions)
+        baselines = {}
+        for name, baseline_precisions in self.baselines.items():
+            baselines[name] = list(baseline_precisions)
+        curves = {}
+        for kind, curve in self.curves.items():
+            curves[kind] = [list(step) for step in curve]
         return {
-            "seen": _plain(asdict(self.seen)),
-            "unseen": _plain(asdict(self.unseen)),
-            "thresholds": [value if np.isfinite(value) else None for value in self.thresholds],
-            "labels": {label: list(pair) for label, pair in self.labels.items()},
+            "seen": _with_none(asdict(self.seen)),
+            "unseen": _with_none(asdict(self.unseen)),
+            "thresholds": thresholds,
+            "labels": labels,
             "n_draws": self.n_draws,
-            "baselines": {name: list(values) for name, values in self.baselines.items()},
+            "baselines": baselines,
             "pool_gain": self.pool_gain,
             "click_gain": self.click_gain,
-            "curves": {name: [list(step) for step in curve] for name, curve in self.curves.items()},
+            "curves": curves,
         }
 
     @classmethod
     def from_state(cls, config: Mapping[str, Any]) -> Self:
-        """Rebuild it from `get_state`."""
-        _VALUES.check(config)
+        """Rebuild it from what `get_state` returned; a state that does not fit is refused."""
+        _STATE_FIELDS.check(config)
+        thresholds = [_or_else(threshold, np.inf) for threshold in config["thresholds"]]
+        labels = {}
+        for label, (seen_precision, unseen_precision) in config["labels"].items():
+            labels[label] = (seen_precision, unseen_precision)
         curves = {}
-        for name, curve in config["curves"].items():
-            curves[name] = tuple((count, mean, share) for count, mean, share in curve)
+        for kind, curve in config["curves"].items():
+            steps = []
+            for count, mean, share in curve:
+                steps.append((count, mean, share))
+            curves[kind] = tuple(steps)
+        baselines = {}
+        for name, precisions in config["baselines"].items():
+            baselines[name] = tuple(precisions)
         return cls(
-            seen=_measures_of(config["seen"]),
-            unseen=_measures_of(config["unseen"]),
-            thresholds=tuple(_number(value, np.inf) for value in config["thresholds"]),
-            labels={label: (seen, unseen) for label, (seen, unseen) in config["labels"].items()},
+            seen=_measures_from_state(config["seen"]),
+            unseen=_measures_from_state(config["unseen"]),
+            thresholds=tuple(thresholds),
+            labels=labels,
             n_draws=config["n_draws"],
             curves=curves,
             examples={},
-            baselines={name: tuple(values) for name, values in config["baselines"].items()},
+            baselines=baselines,
             pool_gain=config["pool_gain"],
             click_gain=config["click_gain"],
         )
 
 
+# A share of 0 to 1, or None for what could not be measured.
 _SHARE = Maybe(Number(0, 1))
-_MEASURES = Fields(
+_MEASURES_FIELDS = Fields(
     {
         "example_map": _SHARE,
         "concept_map": _SHARE,
@@ -236,11 +294,11 @@ _MEASURES = Fields(
         "n_labels": Whole(0),
     }
 )
-# What the state of a validation holds.
-_VALUES = Fields(
+# What the state of a validation holds: the format of models on disk.
+_STATE_FIELDS = Fields(
     {
-        "seen": _MEASURES,
-        "unseen": _MEASURES,
+        "seen": _MEASURES_FIELDS,
+        "unseen": _MEASURES_FIELDS,
         "thresholds": Several(_SHARE, least=1),
         "labels": Table(Several(_SHARE, 2)),
         "n_draws": Whole(0),
@@ -252,31 +310,34 @@ _VALUES = Fields(
 )
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with None for NaN, which JSON does not know."""
-    plain = dict(values)
-    for name, value in values.items():
-        if value != value:
-            plain[name] = None
-    return plain
+def _with_none(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    """Return numbers with None for NaN, which JSON does not know."""
+    with_none: dict[str, float | None] = {}
+    for name, number in numbers.items():
+        with_none[name] = None if np.isnan(number) else number
+    return with_none
 
 
-def _number(value: float | None, missing: float) -> float:
-    """Return a value of a state, or what stands for it where it is None."""
-    return missing if value is None else value
+def _or_else(number: float | None, missing: float) -> float:
+    """Return a number of a state, or what stands for it where it is None."""
+    return missing if number is None else number
 
 
-def _measures_of(config: Mapping[str, Any]) -> Measures:
+def _measures_from_state(config: Mapping[str, Any]) -> Measures:
     """Rebuild measures from a state."""
-    values: dict[str, Any] = {name: _number(value, np.nan) for name, value in config.items()}
-    return Measures(**values)
+    numbers: dict[str, Any] = {}
+    for name, number in config.items():
+        numbers[name] = _or_else(number, np.nan)
+    return Measures(**numbers)
 
 
-def _maps(values: Sequence[float | None]) -> str:
-    """Return an E-MAP and a C-MAP as text."""
+def _precisions_in_words(precisions: Sequence[float | None]) -> str:
+    """Return an E-MAP and a C-MAP, which is their order, as text."""
     texts = []
-    for name, value in zip(("E-MAP", "C-MAP"), values, strict=True):
-        number = "-" if value is None else f"{value:.3f}"
+    for name, precision in zip(("E-MAP", "C-MAP"), precisions, strict=True):
+        number = "-"
+        if precision is not None:
+            number = f"{precision:.3f}"
         texts.append(f"{name} {number}")
     return ", ".join(texts)
 
@@ -332,7 +393,6 @@ def validate(
         Makes variants of a fitted copy, all of which are measured; by default itself.
     n_examples : int
         How many items to name for each label that was made unseen.
-
     pool : float64 array or csr_matrix, shape (n_pool, n_features), optional
         Items without tags. One more copy is fitted with them and, as theirs, the features of the
         items that were left out because they carry a label that was made unseen.
@@ -351,85 +411,120 @@ def validate(
     """
     generator = as_generator(random_state)
     documents = corpus
-    options: dict[str, Any] = {}
+    fit_options: dict[str, Any] = {}
     if label_sets_only:
-        options["label_sets_only"] = True
+        fit_options["label_sets_only"] = True
     else:
         label_sets, documents = join_corpora(label_sets, corpus)
-    rows_of_sets = met_documents(documents, label_sets)
-    taught = label_sets.without_unused().labels
+    set_of_item = met_documents(documents, label_sets)  # rows of label sets, -1 for none
+    used_sets = label_sets.without_unused()
 
-    draws: list[list[_Scores]] = []
+    draws: list[list[_DrawScores]] = []  # of each variant, by draw
     click_gains: list[float] = []
-    simple_draws: dict[str, list[_Scores]] = {}
-    for number in range(n_draws):
-        draw = _draw(corpus, taught, generator)
+    baseline_draws: dict[str, list[_DrawScores]] = {}  # of each simple ranker, by its name
+    for draw_number in range(n_draws):
+        draw = _draw(corpus, used_sets.labels, generator)
         if draw is None:
             return []
-        train_rows, test_rows, hidden = draw
-        test_sets = rows_of_sets[test_rows]
+        test_sets = set_of_item[draw.test_rows]
         is_taught = np.ones(len(label_sets), dtype=bool)
         is_taught[test_sets[test_sets >= 0]] = False
         with warnings.catch_warnings():
             # What is wrong with the data was said when they were read.
             warnings.simplefilter("ignore", PolysemeWarning)
-            set_rows = _sample(np.flatnonzero(is_taught), MOST_TRAINED, generator)
+            taught_rows = np.flatnonzero(is_taught)
+            set_rows = _sample(taught_rows, MOST_TRAINED, generator)
             training_data = (
-                X[train_rows],
-                documents.select(train_rows),
+                X[draw.train_rows],
+                documents.select(draw.train_rows),
                 label_sets.select(set_rows),
             )
+            draw_checkpoint = part_of(checkpoint, f"draw-{draw_number}")
             try:
-                checkpoint_of_draw = part_of(checkpoint, f"draw-{number}")
-                fitted = _fitted(estimator, checkpoint_of_draw, training_data, **options)
+                fitted = _fitted(estimator, draw_checkpoint, training_data, **fit_options)
                 rankers = [*variants(fitted)]
                 if pool is not None:
-                    used_rows = np.concatenate([train_rows, test_rows])
-                    left_out = np.setdiff1d(np.arange(len(corpus)), used_rows)
-                    left_out = _sample(left_out, MOST_TRAINED, generator)
-                    unlabelled = _stacked(pool, X[left_out])
-                    pool_rows = np.arange(unlabelled.shape[0])
-                    pool_rows = _sample(pool_rows, MOST_TRAINED, generator)
-                    pool_options = options | {"unlabelled": unlabelled[pool_rows]}
-                    pool_checkpoint = part_of(checkpoint, f"draw-{number}-pool")
-                    with_pool = _fitted(estimator, pool_checkpoint, training_data, **pool_options)
+                    unlabelled = _pool_of_draw(X, pool, draw, generator)
+                    pool_checkpoint = part_of(checkpoint, f"draw-{draw_number}-pool")
+                    with_pool = _fitted(
+                        estimator,
+                        pool_checkpoint,
+                        training_data,
+                        unlabelled=unlabelled,
+                        **fit_options,
+                    )
                     rankers.append(with_pool)
             except ModelFileError:
-                raise
+                raise  # a checkpoint that cannot be read or written
             except InputError:
                 return []  # so little is left that nothing can be learned from it
 
-        X_test = X[test_rows]
-        test_corpus = corpus.select(test_rows)
-        scores = [_Scores.of(ranker, X_test, test_corpus, hidden) for ranker in rankers]
-        draws.append(scores)
-        for name, ranker in simple_rankers(X.shape[1]).items():
-            ranker.fit(*training_data)
-            simple_scores = _Scores.of(ranker, X_test, test_corpus, hidden)
-            simple_draws.setdefault(name, []).append(simple_scores)
-        if hasattr(fitted, "learn") and scores[0].unseen.any():
-            click_gains.append(_click_gain(fitted, X_test, test_corpus, hidden))
+        X_test = X[draw.test_rows]
+        test_corpus = corpus.select(draw.test_rows)
+        ranker_scores = []
+        for ranker in rankers:
+            scores = _DrawScores.of(ranker, X_test, test_corpus, draw.hidden)
+            ranker_scores.append(scores)
+        draws.append(ranker_scores)
+        n_features = X.shape[1]
+        for name, simple_ranker in simple_rankers(n_features).items():
+            simple_ranker.fit(*training_data)
+            scores = _DrawScores.of(simple_ranker, X_test, test_corpus, draw.hidden)
+            baseline_scores = baseline_draws.setdefault(name, [])
+            baseline_scores.append(scores)
+        has_hidden = ranker_scores[0].is_unseen.any()
+        if hasattr(fitted, "learn") and has_hidden:
+            # Last, as it teaches the fitted copy what it was tested on.
+            click_gain = _click_gain(fitted, X_test, test_corpus, draw.hidden)
+            click_gains.append(click_gain)
 
-    mean_click_gain = float(np.mean(click_gains)) if click_gains else None
-    baselines = {name: _mean_precisions(scores) for name, scores in simple_draws.items()}
+    baselines = {}
+    for name, baseline_scores in baseline_draws.items():
+        baselines[name] = _mean_precisions(baseline_scores)
     validations = []
     for variant_draws in zip(*draws, strict=True):
         validation = _measured(variant_draws, n_examples)
-        validation = replace(validation, click_gain=mean_click_gain, baselines=baselines)
+        validation = replace(
+            validation,
+            click_gain=_mean_or_none(click_gains),
+            baselines=baselines,
+        )
         validations.append(validation)
     return validations
 
 
-def _stacked(first: Features, second: Features) -> Any:
-    """Return the rows of two tables of features as one table."""
-    stack: Any = sp.vstack if sp.issparse(second) else np.concatenate
-    return stack([first, second])
+def _pool_of_draw(
+    X: Features, pool: Features, draw: _Draw, generator: np.random.Generator
+) -> Features:
+    """Return the items without tags of a draw: the pool, and items that carry a hidden label.
+
+    The latter are neither trained with nor tested; their labels are not looked at.
+    """
+    drawn_rows = [draw.train_rows, draw.test_rows]
+    used_rows = np.concatenate(drawn_rows)
+    n_items = X.shape[0]
+    all_rows = np.arange(n_items)
+    left_out = np.setdiff1d(all_rows, used_rows)
+    left_out = _sample(left_out, MOST_TRAINED, generator)
+    tables = [pool, X[left_out]]
+    stack: Any = np.concatenate
+    if sp.issparse(X):
+        stack = sp.vstack
+    unlabelled = stack(tables)
+    n_unlabelled = unlabelled.shape[0]
+    pool_rows = np.arange(n_unlabelled)
+    pool_rows = _sample(pool_rows, MOST_TRAINED, generator)
+    selected: Features = unlabelled[pool_rows]
+    return selected
 
 
 def _fitted(
     estimator: Ranker, checkpoint: Path | None, training_data: tuple[Any, ...], **options: Any
 ) -> Any:
-    """Fit a copy of an estimator; a state of other data is never in its way."""
+    """Fit a copy of an estimator.
+
+    It goes on from its checkpoint where there is one; one that other data left is removed.
+    """
     copy: Any = clone(estimator)
     if checkpoint is None:
         return copy.fit(*training_data, **options)
@@ -441,28 +536,48 @@ def _fitted(
         return copy.fit(*training_data, **options)
 
 
-def _click_gain(ranker: Any, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> float:
-    """Return what answers for some held-out items bring on the others, for labels made unseen."""
-    rows = np.arange(len(corpus))
+def _click_gain(
+    ranker: Any, X: Features, corpus: LabelCorpus, hidden_labels: Sequence[str]
+) -> float:
+    """Return what answers for some held-out items bring on the others, for hidden labels.
+
+    Every other item may be asked about, the likeliest first; the ranker learns the true answers,
+    and the mean of E-MAP and C-MAP is compared on the other half.
+
+    Parameters
+    ----------
+    ranker : fitted Ranker with a method `learn`
+        It has learned the answers afterwards.
+    X : float64 array or csr_matrix, shape (n, n_features)
+    corpus : LabelCorpus
+        The true labels of these items.
+    hidden_labels : sequence of str
+    """
+    n_items = len(corpus)
+    rows = np.arange(n_items)
     answer_rows = rows[rows % 2 == 0]
     measured_rows = rows[rows % 2 == 1]
-    before = _Scores.of(ranker, X, corpus, hidden)
-    X, _ = without_ids(X)  # rows are named by their numbers
-    answers = []
-    for column in np.flatnonzero(before.unseen).tolist():
+    before = _DrawScores.of(ranker, X, corpus, hidden_labels)
+    features, _ = without_ids(X)  # verdicts name rows by their numbers
+    verdicts = []
+    hidden_columns = np.flatnonzero(before.is_unseen)
+    for column in hidden_columns.tolist():
         label = before.labels[column]
         logits = before.logits[answer_rows, column]
-        falling = np.argsort(-logits, kind="stable")
-        asked_rows = answer_rows[falling[:CLICKS]]
+        likeliest_first = np.argsort(-logits, kind="stable")
+        likeliest = likeliest_first[:CLICKS]
+        asked_rows = answer_rows[likeliest]
         for row in asked_rows.tolist():
             is_true = bool(before.truth[row, column])
-            answers.append((str(row), label, is_true))
-    ranker.learn(answers, X)
-    after = _Scores.of(ranker, X[measured_rows], corpus.select(measured_rows), hidden)
-    truth = after.truth[:, after.unseen]
-    logits_before = before.logits[measured_rows][:, after.unseen]
-    logits_after = after.logits[:, after.unseen]
-    quality_before = _mean_quality(truth, logits_before)
+            verdict = (str(row), label, is_true)
+            verdicts.append(verdict)
+    ranker.learn(verdicts, features)
+    measured_features = features[measured_rows]
+    measured_corpus = corpus.select(measured_rows)
+    after = _DrawScores.of(ranker, measured_features, measured_corpus, hidden_labels)
+    logits_after, truth = after.of_kind(is_unseen=True)
+    logits_before, _ = before.of_kind(is_unseen=True)
+    quality_before = _mean_quality(truth, logits_before[measured_rows])
     quality_after = _mean_quality(truth, logits_after)
     return float(quality_after - quality_before)
 
@@ -471,303 +586,286 @@ def _mean_quality(truth: NDArray[np.bool_], logits: Matrix) -> float:
     """Return the mean of E-MAP and C-MAP, each of which is 0 where there is nothing to measure."""
     means = []
     for metric in (example_precision, concept_precision):
-        values = _quietly(metric, truth, logits)
+        precisions = _without_warnings(metric, truth, logits)
         mean = 0.0
-        if np.isfinite(values).any():
-            mean = float(np.nanmean(values))
+        if np.isfinite(precisions).any():
+            mean = float(np.nanmean(precisions))
         means.append(mean)
     return sum(means) / len(means)
 
 
+class _Draw(NamedTuple):
+    """One random choice of items and labels; items are rows of the corpus."""
+
+    train_rows: IntArray  # ascending; none carries a hidden label
+    test_rows: IntArray  # ascending; all carry some label
+    hidden: list[str]  # labels made unseen
+
+
 def _draw(
-    corpus: LabelCorpus, taught: Sequence[str], generator: np.random.Generator
-) -> tuple[IntArray, IntArray, list[str]] | None:
+    corpus: LabelCorpus, taught_labels: Sequence[str], generator: np.random.Generator
+) -> _Draw | None:
     """Draw training rows, test rows and labels to be made unseen; None where there are too few.
 
-    Only labels that the label sets teach can be made unseen.
+    Only labels that the label sets teach can be made unseen. Items of one group are held out
+    together.
     """
-    carried = np.flatnonzero(np.diff(corpus.matrix.indptr))
-    taught_keys = {corpus.key(label) for label in taught}
-    is_taught = np.array([corpus.key(label) in taught_keys for label in corpus.labels], dtype=bool)
-    used = np.flatnonzero((corpus.counts > 0) & is_taught)
-    numbers = group_numbers(corpus.groups, len(corpus))
-    groups = np.arange(len(corpus)) if numbers is None else numbers
-    n_groups = len(np.unique(groups[carried]))
-    if min(len(carried), n_groups) < _FEWEST_ITEMS or len(used) < _FEWEST_LABELS:
+    n_items = len(corpus)
+    indptr = corpus.matrix.indptr
+    tagged_rows = np.flatnonzero(np.diff(indptr))
+    taught_keys = set(map(corpus.key, taught_labels))
+    keys = map(corpus.key, corpus.labels)
+    is_taught = np.array([key in taught_keys for key in keys], dtype=bool)
+    is_carried = corpus.counts > 0
+    usable_columns = np.flatnonzero(is_carried & is_taught)
+    n_usable = len(usable_columns)
+    groups = group_numbers(corpus.groups, n_items)
+    if groups is None:
+        groups = np.arange(n_items)  # each item is its own
+    tagged_groups = np.unique(groups[tagged_rows])
+    n_groups = len(tagged_groups)
+    n_spare = min(len(tagged_rows), n_groups)
+    if n_spare < _FEWEST_ITEMS or n_usable < _FEWEST_LABELS:
         return None
-    order = generator.permutation(np.unique(groups[carried]))
-    held_out = np.isin(groups, order[: int(_ITEMS * n_groups)])
-    n_candidates = max(2, int(_LABELS * len(used)))
-    candidates = generator.permutation(used)[:n_candidates]
-    # The first so many labels are on the items whose first label is one of them.
-    rank_of_label = np.full(len(corpus.labels), n_candidates)
-    rank_of_label[candidates] = np.arange(n_candidates)
-    first_rank = np.full(len(corpus), n_candidates)
-    tag_ranks = rank_of_label[corpus.matrix.indices]
-    first_rank[carried] = np.minimum.reduceat(tag_ranks, corpus.matrix.indptr[carried])
-    n_first = np.bincount(first_rank, minlength=n_candidates)[:n_candidates]
-    n_carrying = np.cumsum(n_first)
-    n_hidden = max(np.count_nonzero(n_carrying <= _CARRYING * len(corpus)), 1)
-    hidden = [corpus.labels[column] for column in candidates[:n_hidden]]
 
-    carries_hidden = first_rank < n_hidden
-    train_rows = np.flatnonzero(~held_out & ~carries_hidden)
+    shuffled_groups = generator.permutation(tagged_groups)
+    n_test_groups = int(_HELD_OUT_SHARE * n_groups)
+    is_held_out = np.isin(groups, shuffled_groups[:n_test_groups])
+    n_candidates = int(_HIDDEN_SHARE * n_usable)
+    n_candidates = max(2, n_candidates)
+    shuffled_columns = generator.permutation(usable_columns)
+    candidates = shuffled_columns[:n_candidates]
+
+    # Candidates are hidden in their order, as many as are on few enough items. An item is lost with
+    # the first of its labels that is hidden, so what counts is the lowest rank among its labels;
+    # those that are no candidates rank last.
+    n_labels = len(corpus.labels)
+    rank_of_label = np.full(n_labels, n_candidates)
+    rank_of_label[candidates] = np.arange(n_candidates)
+    tag_ranks = rank_of_label[corpus.matrix.indices]
+    first_tags = indptr[tagged_rows]
+    lowest_rank = np.full(n_items, n_candidates)
+    lowest_rank[tagged_rows] = np.minimum.reduceat(tag_ranks, first_tags)
+    items_by_rank = np.bincount(lowest_rank, minlength=n_candidates)
+    n_carrying = np.cumsum(items_by_rank[:n_candidates])
+    is_few_enough = n_carrying <= _MOST_CARRYING * n_items
+    n_hidden = max(np.count_nonzero(is_few_enough), 1)
+    hidden_labels = [corpus.labels[column] for column in candidates[:n_hidden]]
+
+    carries_hidden = lowest_rank < n_hidden
+    is_trained = ~is_held_out & ~carries_hidden
+    train_rows = np.flatnonzero(is_trained)
     train_rows = _sample(train_rows, MOST_TRAINED, generator)
-    n_tested = max(512, min(_MOST_TESTED, _MOST_TESTED * 2048 // len(used)))
-    test_rows = _sample(carried[held_out[carried]], n_tested, generator)
-    return train_rows, test_rows, hidden
+    most_by_labels = _MOST_TESTED * _TESTED_LABELS // n_usable
+    n_tested = min(_MOST_TESTED, most_by_labels)
+    n_tested = max(_LEAST_TESTED, n_tested)
+    is_tested = is_held_out[tagged_rows]
+    test_rows = _sample(tagged_rows[is_tested], n_tested, generator)
+    return _Draw(train_rows, test_rows, hidden_labels)
 
 
 def _sample(rows: IntArray, most: int, generator: np.random.Generator) -> IntArray:
-    """Return all rows where there are no more than `most`, else a random sample of so many."""
+    """Return all rows where there are no more than `most`, else a random sample, ascending."""
     if len(rows) <= most:
         return rows
-    return np.sort(generator.permutation(rows)[:most])
+    shuffled_rows = generator.permutation(rows)
+    return np.sort(shuffled_rows[:most])
 
 
 @dataclass(frozen=True)
-class _Scores:
-    """Logits (n, n_labels) of held-out items, what is true, and which labels were made unseen."""
+class _DrawScores:
+    """How a ranker scored the held-out items of a draw, and what is true.
+
+    Only labels that the ranker and the corpus both know are there.
+    """
 
     labels: tuple[str, ...]
-    logits: Matrix
-    truth: NDArray[np.bool_]
-    unseen: NDArray[np.bool_]  # (n_labels,)
-    ids: tuple[str, ...]  # (n,)
+    logits: Matrix  # (n, n_labels)
+    truth: NDArray[np.bool_]  # (n, n_labels): whether items carry labels
+    is_unseen: NDArray[np.bool_]  # (n_labels,): which were made unseen
+    ids: tuple[str, ...]  # of the items, (n,)
 
     @classmethod
-    def of(cls, ranker: Ranker, X: Features, corpus: LabelCorpus, hidden: Sequence[str]) -> _Scores:
+    def of(
+        cls, ranker: Ranker, X: Features, corpus: LabelCorpus, hidden_labels: Sequence[str]
+    ) -> _DrawScores:
         """Score items with a fitted ranker; labels that it does not know are passed over."""
         classes = [str(label) for label in ranker.classes_]
+        n_classes = len(classes)
         aligned, _ = corpus.align(classes)
-        truth = aligned[:, : len(classes)].toarray().astype(bool)
-        carried = set(corpus.labels)
-        columns = np.flatnonzero([label in carried for label in classes])
-        labels = tuple(classes[column] for column in columns)
-        hidden_labels = set(hidden)
-        unseen = np.array([label in hidden_labels for label in labels], dtype=bool)
-        logits = ranker.decision_function(X)[:, columns]
-        return cls(labels, logits, truth[:, columns], unseen, corpus.ids)
+        class_tags = aligned[:, :n_classes].toarray()
+        truth = class_tags.astype(bool)
+        corpus_labels = set(corpus.labels)
+        hidden = set(hidden_labels)
+        columns = []
+        labels = []
+        is_unseen = []
+        for column, label in enumerate(classes):
+            if label in corpus_labels:
+                columns.append(column)
+                labels.append(label)
+                is_unseen.append(label in hidden)
+        logits = ranker.decision_function(X)
+        return cls(
+            labels=tuple(labels),
+            logits=logits[:, columns],
+            truth=truth[:, columns],
+            is_unseen=np.array(is_unseen, dtype=bool),
+            ids=corpus.ids,
+        )
+
+    def of_kind(self, *, is_unseen: bool) -> LogitsAndTruth:
+        """Return logits and truth of the labels that were made unseen, or of the others."""
+        columns = self.is_unseen == is_unseen
+        return self.logits[:, columns], self.truth[:, columns]
 
     def examples(self, n: int) -> dict[str, tuple[tuple[str, float, bool], ...]]:
-        """Return the n likeliest items of each label that was made unseen and is on some item."""
+        """Return the n likeliest items of each label that was made unseen and is on some item.
+
+        They are triples of an item's id, the probability and whether the item carries the label.
+        """
         examples: dict[str, tuple[tuple[str, float, bool], ...]] = {}
         if not n:
             return examples
         probabilities = sigmoid(self.logits)
-        for column in np.flatnonzero(self.unseen & self.truth.any(axis=0)):
+        is_on_item = self.truth.any(axis=0)
+        columns = np.flatnonzero(self.is_unseen & is_on_item)
+        for column in columns:
             label_probabilities = probabilities[:, column]
-            falling = np.argsort(-label_probabilities, kind="stable")
+            likeliest_first = np.argsort(-label_probabilities, kind="stable")
             likeliest = []
-            for row in falling[:n].tolist():
+            for row in likeliest_first[:n].tolist():
                 probability = float(label_probabilities[row])
                 is_true = bool(self.truth[row, column])
-                likeliest.append((self.ids[row], probability, is_true))
+                example = (self.ids[row], probability, is_true)
+                likeliest.append(example)
             label = self.labels[column]
             examples[label] = tuple(likeliest)
         return examples
 
 
-def _mean_precisions(draws: Sequence[_Scores]) -> tuple[float | None, ...]:
+def _mean_precisions(draws: Sequence[_DrawScores]) -> tuple[float | None, ...]:
     """Return E-MAP and C-MAP of seen labels, then of unseen ones; None where there are none."""
-    values: dict[str, Any] = {}
-    for kind, is_unseen in (("seen", False), ("unseen", True)):
-        measures = _of_labels(_of_kind(draws, is_unseen=is_unseen))
-        values[f"{kind} E-MAP"] = measures.example_map
-        values[f"{kind} C-MAP"] = measures.concept_map
-    return tuple(_plain(values).values())
+    precisions: list[float | None] = []
+    for is_unseen in (False, True):
+        tables = [draw.of_kind(is_unseen=is_unseen) for draw in draws]
+        measures = _measures(tables)
+        for precision in (measures.example_map, measures.concept_map):
+            precisions.append(None if np.isnan(precision) else precision)
+    return tuple(precisions)
 
 
-def _of_kind(
-    draws: Sequence[_Scores], *, is_unseen: bool
-) -> list[tuple[Matrix, NDArray[np.bool_]]]:
-    """Return logits and truth of the labels of each draw that were made unseen, or were not."""
-    selected = []
-    for draw in draws:
-        columns = draw.unseen == is_unseen
-        selected.append((draw.logits[:, columns], draw.truth[:, columns]))
-    return selected
-
-
-def _measured(draws: Sequence[_Scores], n_examples: int) -> Validation:
-    """Measure all draws together."""
-    precisions: dict[str, tuple[list[float], list[float]]] = {}
+def _measured(draws: Sequence[_DrawScores], n_examples: int) -> Validation:
+    """Measure all draws of one ranker together."""
+    seen_precisions: dict[str, list[float]] = {}
+    unseen_precisions: dict[str, list[float]] = {}
     examples = {}
     for draw in draws:
-        values = _quietly(concept_precision, draw.truth, draw.logits)
-        for label, value, is_unseen in zip(draw.labels, values, draw.unseen, strict=True):
-            if not np.isnan(value):
-                as_seen, as_unseen = precisions.setdefault(label, ([], []))
-                values_of_kind = as_unseen if is_unseen else as_seen
-                values_of_kind.append(float(value))
-        examples.update(draw.examples(n_examples))
-    quality = {}
-    for label, (as_seen, as_unseen) in sorted(precisions.items()):
-        quality[label] = (_mean(as_seen), _mean(as_unseen))
+        precisions = _without_warnings(concept_precision, draw.truth, draw.logits)
+        for column, label in enumerate(draw.labels):
+            precision = float(precisions[column])
+            if np.isnan(precision):
+                continue  # no held-out item carries it
+            is_unseen = draw.is_unseen[column]
+            precisions_by_label = unseen_precisions if is_unseen else seen_precisions
+            label_precisions = precisions_by_label.setdefault(label, [])
+            label_precisions.append(precision)
+        draw_examples = draw.examples(n_examples)
+        examples.update(draw_examples)
+    mean_precisions = {}
+    for label in sorted(seen_precisions.keys() | unseen_precisions.keys()):
+        mean_as_seen = _mean_or_none(seen_precisions.get(label, []))
+        mean_as_unseen = _mean_or_none(unseen_precisions.get(label, []))
+        mean_precisions[label] = (mean_as_seen, mean_as_unseen)
 
-    seen = _of_kind(draws, is_unseen=False)
-    unseen = _of_kind(draws, is_unseen=True)
+    seen = [draw.of_kind(is_unseen=False) for draw in draws]
+    unseen = [draw.of_kind(is_unseen=True) for draw in draws]
+    thresholds = unseen_thresholds(unseen)
     return Validation(
-        seen=_of_labels(seen),
-        unseen=_of_labels(unseen),
-        thresholds=tuple(unseen_thresholds(unseen).tolist()),
-        labels=quality,
+        seen=_measures(seen),
+        unseen=_measures(unseen),
+        thresholds=tuple(thresholds.tolist()),
+        labels=mean_precisions,
         n_draws=len(draws),
-        curves={"seen": _curve(seen), "unseen": _curve(unseen)},
+        curves={
+            "seen": _reliability_curve(seen),
+            "unseen": _reliability_curve(unseen),
+        },
         examples=examples,
     )
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    """Return the mean of values; None where there are none."""
-    return float(np.mean(values)) if values else None
+def _mean_or_none(numbers: Sequence[float]) -> float | None:
+    """Return the mean of numbers; None where there are none."""
+    return float(np.mean(numbers)) if numbers else None
 
 
-def _curve(
-    draws: Sequence[tuple[Matrix, NDArray[np.bool_]]],
-) -> tuple[tuple[int, float, float], ...]:
-    """Return how often labels of each probability are true."""
-    draws = [(logits, truth) for logits, truth in draws if logits.size]
-    if not draws:
+def _reliability_curve(draws: Sequence[LogitsAndTruth]) -> tuple[tuple[int, float, float], ...]:
+    """Return how often labels of each probability are true, all labels and draws together.
+
+    Steps are triples of a count, the mean probability and the share that is true, without those of
+    no label; see `Validation.curves`.
+    """
+    all_logits = []
+    all_truth = []
+    for draw_logits, draw_truth in draws:
+        all_logits.append(draw_logits.ravel())
+        all_truth.append(draw_truth.ravel())
+    logits = np.concatenate(all_logits)
+    truth = np.concatenate(all_truth)
+    if not len(logits):
         return ()
-    truth = np.concatenate([draw_truth.ravel() for _, draw_truth in draws])
-    logits = np.concatenate([draw_logits.ravel() for draw_logits, _ in draws])
     probabilities = sigmoid(logits)
-    steps = reliability(truth[:, None], probabilities[:, None])
-    counts = steps.counts.tolist()
-    predicted = steps.predicted.tolist()
-    observed = steps.observed.tolist()
-    curve = zip(counts, predicted, observed, strict=True)
-    return tuple(step for step in curve if step[0])
+    reliability_steps = reliability(truth[:, None], probabilities[:, None])
+    counts = reliability_steps.counts.tolist()
+    predicted = reliability_steps.predicted.tolist()
+    observed = reliability_steps.observed.tolist()
+    steps = zip(counts, predicted, observed, strict=True)
+    return tuple(step for step in steps if step[0])
 
 
-def _quietly(metric: Any, truth: NDArray[np.bool_], logits: Matrix) -> Matrix:
+def _without_warnings(metric: Any, truth: NDArray[np.bool_], logits: Matrix) -> Matrix:
     """Compute a metric by row or by label, without warnings about those with nothing true."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
         return np.asarray(metric(truth, logits))
 
 
-def _of_labels(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Measures:
+def _measures(draws: Sequence[LogitsAndTruth]) -> Measures:
     """Measure the logits and truth of some labels, all draws together; NaN without any label."""
-    draws = [(logits, truth) for logits, truth in draws if logits.shape[1]]
-    if not draws:
-        return Measures(np.nan, np.nan, np.nan, np.nan, 0, 0)
-    item_values = []
-    label_values = []
-    n_suggested = 0
+    item_precisions = [np.zeros(0)]
+    label_precisions = [np.zeros(0)]
+    n_draws = 0
+    n_given = 0
     n_right = 0
     n_true = 0
     for logits, truth in draws:
-        item_values.append(_quietly(example_precision, truth, logits))
-        label_values.append(_quietly(concept_precision, truth, logits))
-        suggested = sigmoid(logits) >= _CUT
-        n_suggested += int(suggested.sum())
-        n_right += int(truth[suggested].sum())
+        if not logits.shape[1]:
+            continue
+        n_draws += 1
+        item_precisions.append(_without_warnings(example_precision, truth, logits))
+        label_precisions.append(_without_warnings(concept_precision, truth, logits))
+        is_given = sigmoid(logits) >= _DEFAULT_THRESHOLD
+        is_right = truth & is_given
+        n_given += int(is_given.sum())
+        n_right += int(is_right.sum())
         n_true += int(truth.sum())
-    of_items = np.concatenate(item_values)
-    of_labels = np.concatenate(label_values)
+    of_items = np.concatenate(item_precisions)
+    of_labels = np.concatenate(label_precisions)
     # Items without a true label, and labels without a true item, have no precision.
-    items = of_items[~np.isnan(of_items)]
-    labels = of_labels[~np.isnan(of_labels)]
+    of_items_with_label = of_items[~np.isnan(of_items)]
+    of_labels_with_item = of_labels[~np.isnan(of_labels)]
+    mean_n_labels = len(of_labels) / max(n_draws, 1)
     return Measures(
-        example_map=float(items.mean()) if len(items) else np.nan,
-        concept_map=float(labels.mean()) if len(labels) else np.nan,
-        precision=n_right / n_suggested if n_suggested else np.nan,
+        example_map=_mean_or_nan(of_items_with_label),
+        concept_map=_mean_or_nan(of_labels_with_item),
+        precision=n_right / n_given if n_given else np.nan,
         recall=n_right / n_true if n_true else np.nan,
-        n_items=len(items),
-        n_labels=round(len(of_labels) / len(draws)),
+        n_items=len(of_items_with_label),
+        n_labels=round(mean_n_labels),
     )
 
 
-def unseen_thresholds(draws: Sequence[tuple[Matrix, NDArray[np.bool_]]]) -> Matrix:
-    """Find how likely unseen labels must be for each of `PRECISIONS`, infinity for nobody knows.
-
-    A threshold holds when the lower bound (95 %, over labels) of the share of true labels above it
-    reaches the precision; few labels are helped out by what recalibrated probabilities expect.
-
-    On five splits of each of six corpora this gave 0.14 to 0.33 for 0.2 (in 23 of the 30; none in
-    the others) and 0.46 and 0.57 for 0.5 (in 7), where probabilities taken at their word gave 0.12
-    to 0.28 and 0.29 to 0.52; `polyseme reproduce precision` has the table.
-
-    Parameters
-    ----------
-    draws : sequence of (float64 array, bool array), shapes (n, n_labels)
-        Logits of labels that were made unseen, and whether they are true.
-
-    Returns
-    -------
-    float64 array, shape (99,)
-    """
-    thresholds = np.full(len(PRECISIONS), np.inf)
-    logits = np.concatenate([draw_logits.ravel() for draw_logits, _ in draws])
-    truth = np.concatenate([draw_truth.ravel() for _, draw_truth in draws]).astype(np.float64)
-    labels = _label_numbers([draw_logits.shape for draw_logits, _ in draws])
-
-    # Only the likeliest are read, from the likeliest on.
-    candidates = np.arange(len(logits))
-    if len(logits) > _MOST_READ:
-        first_read = len(logits) - _MOST_READ
-        least = np.partition(logits, first_read)[first_read]
-        candidates = np.flatnonzero(logits >= least)
-    falling = np.argsort(-logits[candidates], kind="stable")
-    order = candidates[falling[:_MOST_READ]]
-    order = order[np.isfinite(logits[order])]
-    if len(order) < _FEWEST_GIVEN or not truth[order].any():
-        return thresholds
-    logits = logits[order]
-    truth = truth[order]
-    labels = labels[order]
-
-    n_read = len(logits)
-    expected_hits = np.cumsum(_recalibrated(logits, truth))
-    expected = expected_hits / np.arange(1, n_read + 1)
-    hits = np.cumsum(truth)
-    sizes = np.geomspace(_FEWEST_GIVEN, n_read, 100).astype(np.int64)
-    # Labels that are equally likely are given together or not at all.
-    is_last = np.append(np.diff(logits) < 0, True)
-    last = np.flatnonzero(is_last)
-    ends = np.searchsorted(last, sizes - 1)
-    for end in np.unique(last[ends]):
-        size = end + 1
-        # precision = (hits + e * expected) / (size + e)
-        expected_part = _EXPECTED * expected[end]
-        precision = (hits[end] + expected_part) / (size + _EXPECTED)
-        deviations = np.bincount(labels[:size], weights=truth[:size] - precision)
-        deviation = np.sqrt(np.square(deviations).sum())
-        bound = precision - _CAUTION * deviation / (size + _EXPECTED)
-        n_wrong = size * (1 - PRECISIONS)
-        # How many labels share the entries, in effect: the inverse Simpson index.
-        label_counts = np.bincount(labels[:size])
-        n_labels = size**2 / np.square(label_counts).sum()
-        is_reached = (bound >= PRECISIONS) & (n_wrong >= _FEWEST_WRONG)
-        if n_labels >= _FEWEST_SHARING:
-            thresholds[is_reached] = sigmoid(logits[end])
-    # What is promised for a precision must hold for lower ones too.
-    falling_precisions = thresholds[::-1]
-    return np.minimum.accumulate(falling_precisions)[::-1]
-
-
-def _label_numbers(shapes: Sequence[tuple[int, ...]]) -> IntArray:
-    """Return a number for the label of each entry of several tables, row by row.
-
-    Labels of every table have numbers of their own.
-    """
-    n_before = 0
-    numbers = []
-    for n_items, n_labels in shapes:
-        numbers.append(np.tile(n_before + np.arange(n_labels), n_items))
-        n_before += n_labels
-    return np.concatenate(numbers)
-
-
-def _recalibrated(logits: Matrix, truth: Matrix) -> Matrix:
-    """Return probabilities by one slope and one intercept for all labels (Platt), (n,)."""
-    from sklearn.linear_model import LogisticRegression
-
-    if truth.all():
-        return np.asarray(truth)
-    column = logits[:, None]
-    model = LogisticRegression(C=1e3).fit(column, truth)
-    probabilities = model.predict_proba(column)
-    return np.asarray(probabilities[:, 1])
+def _mean_or_nan(numbers: Matrix) -> float:
+    """Return the mean of numbers (n,); NaN where there are none."""
+    return float(numbers.mean()) if len(numbers) else np.nan

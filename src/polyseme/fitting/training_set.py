@@ -2,6 +2,10 @@
 
 In: whatever `ZeroShotTagger.fit` takes. Out: a `TrainingSet` of checked tables over one list of
 labels, and what people have said of its rows.
+
+Terms: *items* have features and, where they are not of the pool, tags. The *pool* are items without
+tags (`unlabelled`). *Label sets* (tag sets) teach what labels mean. *Rows* are numbered: items with
+tags first, then the pool.
 """
 
 from __future__ import annotations
@@ -47,22 +51,24 @@ from polyseme.space.concept_space import ConceptSpace
 Features = NDArray[np.float64] | sp.csr_matrix
 Floats = NDArray[np.float32]
 
-# Items whose vectors are kept at a time.
-_PLACED = 4096
-# So many items, and such a share of all, may have the same features by chance.
-_EQUAL_ITEMS, _EQUAL_SHARE = 2, 0.1
+# Items that are encoded, and whose vectors are written to the log, at a time.
+_BLOCK_ITEMS = 4096
+# So many items, or such a share of all, may have the same features by chance.
+_EQUAL_ITEMS = 2
+_EQUAL_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Items and tag sets that a space learns from.
+    """Items and tag sets that a space learns from, checked; nobody may change them.
 
     Attributes
     ----------
     corpus : LabelCorpus
         The labels of each item, in the order of the features.
     sets : LabelCorpus
-        The tag sets that teach what labels mean, without labels that none of them holds.
+        The tag sets that teach what labels mean, without labels that none of them holds. Items' own
+        documents are among them, unless `label_sets_only` is set.
     documents : LabelCorpus
         The corpus under the names that its documents have among the tag sets.
     labels : tuple of str
@@ -71,13 +77,13 @@ class TrainingSet:
         Labels of the label sets that items carry.
     features : array or csr matrix, shape (n, n_features), or None
     pool : array or csr matrix, shape (n_pool, n_features), or None
-        Items without tags.
+        Features of items without tags, dense or sparse as those of the items.
     names : tuple of (list of str or None)
-        What tells items apart, and those of the pool; None where only their numbers do.
+        What tells items apart, and those of the pool; None where only their row numbers do.
     columns : tuple of str or None
-        Names of the features.
+        Names of the features; None where they have none, or an extractor made them.
     extractor : FeatureExtractor or None
-        What made them, with what it has learned.
+        What made the features, with what it has learned.
     """
 
     corpus: LabelCorpus
@@ -98,12 +104,12 @@ class TrainingSet:
 
     @cached_property
     def tables(self) -> TrainingTables:
-        """The documents of label sets and items over all labels."""
+        """The documents of label sets and items over `labels`, in this order of columns."""
         return training_tables(self.taught, self.sets, self.labels)
 
     @property
     def taught(self) -> LabelCorpus:
-        """The documents of the rows, named as among the tag sets."""
+        """The labels of each row, as `items` has them, under their names among the tag sets."""
         return self.sets if self.features is None else self.documents
 
     @property
@@ -118,32 +124,45 @@ class TrainingSet:
 
     def parts(self) -> list[tuple[Features, int]]:
         """Return the features of items and of the pool, each with the number of its first row."""
-        tables = ((self.features, 0), (self.pool, len(self.items)))
-        return [(table, first) for table, first in tables if table is not None]
+        tables: list[tuple[Features, int]] = []
+        if self.features is not None:
+            tables.append((self.features, 0))
+        if self.pool is not None:
+            n_items = len(self.items)
+            tables.append((self.pool, n_items))
+        return tables
 
     def rows(self) -> dict[str, int]:
-        """Return which rows names stand for: those of items, then those of the pool.
+        """Return the row of each item by the name that verdicts call it.
 
-        Where items have no names, numbers are those of the pool, if it has none either.
+        Items without names are called by their row numbers as text, "0", "1" …. If neither items
+        nor the pool have names, these are the numbers within the pool: people are asked about items
+        without tags. A name that both have is that of the pool's item.
         """
         item_names, pool_names = self.names
         pool_has_numbers = self.pool is not None and pool_names is None
-        if not self.items.numbered or (item_names is None and not pool_has_numbers):
+        have_names = not self.items.numbered
+        take_numbers = item_names is None and not pool_has_numbers
+        if have_names or take_numbers:
             item_names = list(self.items.ids)
+        if item_names is None:
+            item_names = []
         if pool_names is None:
-            pool_names = [str(row) for row in range(self.n_pool)]
+            pool_names = list(map(str, range(self.n_pool)))
 
-        rows = {name: row for row, name in enumerate(item_names or ())}
+        row_by_name: dict[str, int] = {}
+        for row, name in enumerate(item_names):
+            row_by_name[name] = row
         first_of_pool = len(self.items)
         for row, name in enumerate(pool_names, start=first_of_pool):
-            rows[name] = row
-        return rows
+            row_by_name[name] = row
+        return row_by_name
 
     def answered(
         self,
         verdicts: Iterable[Verdict],
         rows: Mapping[str, int],
-        column: Callable[[str], int | None],
+        column_of: Callable[[str], int | None],
         *,
         pooled: bool,
     ) -> tuple[sp.csr_matrix | None, Features | None]:
@@ -153,45 +172,68 @@ class TrainingSet:
         ----------
         verdicts : iterable of Verdict
         rows : mapping of str to int
-            As `rows` gives them.
-        column : callable
-            Gives the column of a label, None where it is not there.
+            The row of each item by its name, as `rows` returns them.
+        column_of : callable
+            Returns the column of a label in `labels`, None where it is not there.
         pooled : bool
             Whether all of the pool is learned from, or only what people have answered for.
+
+        Returns
+        -------
+        answers : csr_matrix, shape (n + n_learned_pool, n_labels), or None
+            1 for yes, -1 for no, as `answer_table` makes it; None without any.
+        pool : array or csr matrix, shape (n_learned_pool, n_features), or None
         """
         n_items = len(self.items)
-        shape = (n_items + self.n_pool, len(self.labels))
-        answers = answer_table(verdicts, rows, column, shape)
+        n_labels = len(self.labels)
+        shape = (n_items + self.n_pool, n_labels)
+        answers = answer_table(verdicts, rows, column_of, shape)
         if self.pool is None or pooled:
             return answers, self.pool
         if answers is None:
             return None, None
 
         answer_counts = np.diff(answers.indptr)
-        answered_rows = np.flatnonzero(answer_counts[n_items:])
-        learned_rows = np.concatenate([np.arange(n_items), n_items + answered_rows])
+        answered_pool = np.flatnonzero(answer_counts[n_items:])  # rows of the pool
+        item_rows = np.arange(n_items)
+        learned_rows = np.concatenate([item_rows, n_items + answered_pool])
         learned_answers = sp.csr_matrix(answers[learned_rows])
-        if not len(answered_rows):
+        if not len(answered_pool):
             return learned_answers, None
-        return learned_answers, self.pool[answered_rows]
+        return learned_answers, self.pool[answered_pool]
 
     def place_answered(
         self, feedback: Feedback, space: ConceptSpace, rows: Mapping[str, int]
     ) -> Feedback:
-        """Keep the vectors of items that verdicts are about, in a space; give what is then known.
+        """Write the vectors that answered items have in a space to the log of verdicts.
+
+        Corrections are fitted to these vectors, so that nobody needs the features later. Answered
+        items that are absent here keep the vectors that the log has; without any, a warning says
+        how many are not learned from.
 
         Parameters
         ----------
         feedback : Feedback
+            The verdicts, for this space.
         space : ConceptSpace
+            Fitted.
         rows : mapping of str to int
-            As `rows` gives them.
+            The row of each item by its name, as `rows` returns them.
+
+        Returns
+        -------
+        Feedback
+            With the vectors that the log has now.
         """
         if self.features is None or not len(feedback):
             return feedback
-        items = feedback.items()
-        row_by_item = {item: rows[item] for item in items if item in rows}
-        absent_items = [item for item in items if item not in rows]
+        row_by_item: dict[str, int] = {}
+        absent_items: list[str] = []
+        for item in feedback.items():
+            if item in rows:
+                row_by_item[item] = rows[item]
+            else:
+                absent_items.append(item)
         former_vectors = feedback.vectors(absent_items)
         n_lost = len(absent_items) - len(former_vectors)
         if n_lost:
@@ -201,13 +243,21 @@ class TrainingSet:
                 PolysemeWarning,
                 stacklevel=3,
             )
-        for table, first in self.parts():
-            table_rows = range(first, first + table.shape[0])
-            table_items = [item for item, row in row_by_item.items() if row in table_rows]
-            for start in range(0, len(table_items), _PLACED):
-                block_items = table_items[start : start + _PLACED]
-                numbers = np.array([row_by_item[item] - first for item in block_items])
-                vectors = item_vectors(space, table[numbers])
+        for table, first_row in self.parts():
+            n_rows = table.shape[0]
+            table_rows = range(first_row, first_row + n_rows)
+            table_items: list[str] = []
+            places: list[int] = []  # of these items in the table
+            for item, row in row_by_item.items():
+                if row in table_rows:
+                    table_items.append(item)
+                    places.append(row - first_row)
+            for start in range(0, len(table_items), _BLOCK_ITEMS):
+                block = slice(start, start + _BLOCK_ITEMS)
+                block_places = np.array(places[block])
+                block_features = table[block_places]
+                vectors = item_vectors(space, block_features)
+                block_items = table_items[block]
                 vector_by_item = dict(zip(block_items, vectors, strict=True))
                 feedback.log.append([], vector_by_item, feedback.space_digest)
         feedback, _ = feedback.refreshed()
@@ -239,69 +289,91 @@ def gather(
     is_learned : bool
         Whether the extractor has learned already, and stays as it is.
     vocabulary : Vocabulary
+        Which labels are blocked, renamed or merged before anything else.
     normalize : bool
         Whether labels that differ only in case or white space are one.
     seed : int
         Of the extractor.
     verbose : bool
     owner : str
-        Who asks, for sentences about what is wrong.
+        The estimator that asks, for sentences about what is wrong.
+
+    Raises
+    ------
+    InputError
+        Where something cannot be learned from; the sentence says what and how to mend it.
     """
     corpus = vocabulary.apply(as_corpus(y, normalize=normalize))
-    table, corpus = in_order_of(X, y, corpus)
-    further = None
+    X_in_order, corpus = in_order_of(X, y, corpus)
+    further_sets = None
     if label_sets is not None:
-        further = vocabulary.apply(as_corpus(label_sets, normalize=normalize))
-    sets, documents = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
+        further_sets = vocabulary.apply(as_corpus(label_sets, normalize=normalize))
+    sets, documents = teaching_corpora(corpus, further_sets, label_sets_only=label_sets_only)
     check_corpus(sets, owner=owner)
     if X is not None and label_sets_only:
         check_corpus(corpus, owner=owner, n_labels=1)
     elif X is not None:
-        check_labels(corpus, owner=owner, n_labels=1)  # of the empty ones was told just now
-    named, learned = table, None
-    if extractor is not None and X is not None and is_learned:
-        learned, table = extractor, extractor.transform(table)
-    elif extractor is not None and X is not None:
-        with working(f"learning {extractor.kind} features", verbose=verbose):
-            learned, table = fitted_copy(extractor, table, seed)
-    features = None if table is None else check_instances(table, len(corpus), owner=owner)
-    if features is not None:
+        # The check of the sets, which hold these documents, has warned of empty ones already.
+        check_labels(corpus, owner=owner, n_labels=1)
+
+    # Features, with an extractor that has learned from X where there is one.
+    table = X_in_order
+    learned_extractor = None
+    if extractor is not None and X is not None:
+        if is_learned:
+            learned_extractor = extractor
+            table = extractor.transform(X_in_order)
+        else:
+            with working(f"learning {extractor.kind} features", verbose=verbose):
+                learned_extractor, table = fitted_copy(extractor, X_in_order, seed)
+    features = None
+    if table is not None:
+        features = check_instances(table, len(corpus), owner=owner)
         _warn_of_equal_items(features)
-    pool, columns = None, column_names(named)
+    columns = column_names(X_in_order)
+    pool = None
     if unlabelled is not None:
         if features is None:
             raise InputError("Items without tags are learned from beside others; give X, too.")
         with working("reading items without tags", verbose=verbose):
-            pool = _pool(unlabelled, learned, columns, features, owner)
+            pool = _pool_features(unlabelled, learned_extractor, columns, features, owner)
+
+    # Labels: those of the sets, then others of the items.
     sets = sets.without_unused()
     items = sets if X is None else corpus
-    seen = frozenset() if X is None else corpus.used(sets.labels)
-    if X is not None and not seen:
-        raise InputError(
-            "No item carries a label of the label sets, so nothing can be learned of "
-            "how they go together; check that both use the same labels."
-        )
+    seen: frozenset[str] = frozenset()
+    if X is not None:
+        seen = corpus.used(sets.labels)
+        if not seen:
+            raise InputError(
+                "No item carries a label of the label sets, so nothing can be learned of "
+                "how they go together; check that both use the same labels."
+            )
+    used_items = items.without_unused()
+    _, further_labels = used_items.align(sets.labels)
     return TrainingSet(
-        corpus,
-        sets,
-        documents,
-        sets.labels + items.without_unused().align(sets.labels)[1],
-        seen,
-        features,
-        pool,
-        (item_names(named), item_names(unlabelled)),
-        None if extractor is not None else columns,
-        learned,
+        corpus=corpus,
+        sets=sets,
+        documents=documents,
+        labels=sets.labels + further_labels,
+        seen=seen,
+        features=features,
+        pool=pool,
+        names=(item_names(X_in_order), item_names(unlabelled)),
+        columns=columns if extractor is None else None,
+        extractor=learned_extractor,
     )
 
 
 def _warn_of_equal_items(features: Features) -> None:
     """Warn where many items have the very same features, as blank pictures do."""
     counts = Counter(_row_hashes(features))
-    _, n_equal = counts.most_common(1)[0]
-    if n_equal > max(_EQUAL_ITEMS, _EQUAL_SHARE * counts.total()):
+    ((_, n_equal),) = counts.most_common(1)
+    n_items = counts.total()
+    most_equal = max(_EQUAL_ITEMS, _EQUAL_SHARE * n_items)
+    if n_equal > most_equal:
         warnings.warn(
-            f"{n_equal:,} of {counts.total():,} items have the same features: nothing can be "
+            f"{n_equal:,} of {n_items:,} items have the same features: nothing can be "
             "learned that tells these apart. Look whether they are blank, silent or damaged.",
             PolysemeWarning,
             stacklevel=4,
@@ -309,7 +381,7 @@ def _warn_of_equal_items(features: Features) -> None:
 
 
 def warn_of_lost_features(features: Features, space: ConceptSpace) -> None:
-    """Warn where features that vary are not learned from by a space, as they vary by too little."""
+    """Warn where features vary by so little that a fitted space does not learn from them."""
     n_lost = len(space.lost_features(features))
     if n_lost:
         warnings.warn(
@@ -325,30 +397,51 @@ def _row_hashes(features: Features) -> Iterator[int]:
     """Yield a hash of each row, equal for equal rows."""
     if not sp.issparse(features):
         for row in features:
-            yield hash(row.tobytes())
+            content = row.tobytes()
+            yield hash(content)
         return
-    starts = features.indptr.tolist()
-    for start, end in pairwise(starts):
-        columns = features.indices[start:end].tobytes()
-        values = features.data[start:end].tobytes()
-        yield hash((columns, values))
+    bounds = features.indptr.tolist()
+    for start, end in pairwise(bounds):
+        columns = features.indices[start:end]
+        values = features.data[start:end]
+        content = (columns.tobytes(), values.tobytes())
+        yield hash(content)
 
 
-def _pool(
+def _pool_features(
     unlabelled: Any,
     extractor: FeatureExtractor | None,
     columns: tuple[str, ...] | None,
     features: Features,
     owner: str,
 ) -> Features:
-    """Check items without tags against those with tags; give features of the same form."""
+    """Return the features of items without tags, checked against those of items with tags.
+
+    Parameters
+    ----------
+    unlabelled : what `ZeroShotTagger.fit` takes
+    extractor : FeatureExtractor or None
+        That of the items, with what it has learned.
+    columns : tuple of str or None
+        Names of the items' features, which columns of a table are put in order of.
+    features : array or csr matrix, shape (n, n_features)
+        Those of the items.
+    owner : str
+        The estimator that asks, for sentences about what is wrong.
+
+    Returns
+    -------
+    array or csr matrix, shape (n_pool, n_features)
+        Sparse or dense as the items' features are.
+    """
     if extractor is not None:
         table = extractor.transform(unlabelled)
     else:
-        table = in_order(without_ids(unlabelled)[0], columns, owner=owner)
-    pool = check_features(table, owner=owner, n_features=features.shape[1])
-    if sp.issparse(features) and not sp.issparse(pool):
-        return sp.csr_matrix(pool)
-    if sp.issparse(pool) and not sp.issparse(features):
-        return np.asarray(pool.toarray())
-    return pool
+        rows, _ = without_ids(unlabelled)
+        table = in_order(rows, columns, owner=owner)
+    n_features = features.shape[1]
+    pool = check_features(table, owner=owner, n_features=n_features)
+    is_sparse = sp.issparse(features)
+    if sp.issparse(pool):
+        return pool if is_sparse else np.asarray(pool.toarray())
+    return sp.csr_matrix(pool) if is_sparse else pool

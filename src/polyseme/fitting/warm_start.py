@@ -2,12 +2,17 @@
 
 In: a former space with the keys of its documents, and what a new fit learns from. Out: the former
 folds of documents, or the reason why the new fit has to start from nothing.
+
+Terms: *documents* are the rows of a training set, label sets first, then documents of items that
+are not among these; *items without tags* (the pool) follow. The *fold* of a document is the one
+whose members have never seen it, and it must stay so. *Keys* are how a document is found again.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +28,18 @@ from polyseme.space.training import SpacePlan
 
 Keys = NDArray[np.uint64]
 
-# The least share of the former items that must be found again, and of the labels that must be known
-# already; and the largest share of features that may be spread otherwise: their mean by more than a
-# spread, or their spread by more than this factor.
-_FOUND, _KNOWN, _MOVED, _FACTOR = 0.5, 0.5, 0.1, 2.0
+# A warm start is refused below these shares of former items that are found again, and of labels
+# that the former fit knew.
+_LEAST_SHARE_OF_ITEMS = 0.5
+_LEAST_SHARE_OF_LABELS = 0.5
+# It is refused if more than this share of features is spread otherwise than it was: the mean by
+# more than a spread, or the spread by more than this factor.
+_MOST_SHARE_OF_CHANGED_FEATURES = 0.1
+_MOST_SPREAD_RATIO = 2.0
 # Parameters of an extractor that say nothing about what it makes of items, once it has learned.
 _NOT_COMPARED = ("device", "n_jobs", "random_state")
+# Bytes of a key. Keys are saved with a model (docs/own-data.md): other digests would not be found.
+_KEY_BYTES = 8
 
 
 class ColdStartError(InputError):
@@ -38,16 +49,17 @@ class ColdStartError(InputError):
 class DocumentKeys(NamedTuple):
     """By what documents, and then items without tags, are found again in a later fit.
 
-    Each key is a digest of 64 bits; 0 where there is none.
+    Each key is a digest of 64 bits; 0 where there is none. They are saved with a model.
     """
 
     names: Keys  # of items and of named label sets, (n,)
     items: Keys  # by the features of the document's item, (n,)
-    tags: Keys  # by labels, 0 for items without tags, (n,)
+    tags: Keys  # by the set of labels, 0 for items without tags, (n,)
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
-        return f"DocumentKeys({len(self.names)} documents and items)"
+        n_keys = len(self.names)
+        return f"DocumentKeys({n_keys} documents and items)"
 
     @classmethod
     def of(cls, data: TrainingSet) -> DocumentKeys:
@@ -59,25 +71,31 @@ class DocumentKeys(NamedTuple):
         tables = data.tables
         documents = tables.documents
         n_documents = documents.shape[0]
-        names = np.zeros(n_documents, dtype=np.uint64)
+        name_keys = np.zeros(n_documents, dtype=np.uint64)
         if not data.sets.numbered:
-            set_names = [_name_or_none(name) for name in data.sets.ids]
-            names[: len(set_names)] = _digests(set_names)
+            set_names = list(map(_name_or_none, data.sets.ids))
+            n_sets = len(set_names)
+            name_keys[:n_sets] = _digests(set_names)
 
         labels = np.asarray(data.labels, dtype=object)
-        tag_sets = np.split(documents.indices, documents.indptr[1:-1])
-        sorted_tags = (sorted(labels[columns]) for columns in tag_sets)
-        tags = _digests("\0".join(set_tags) for set_tags in sorted_tags)
+        texts = []
+        for start, end in pairwise(documents.indptr):
+            columns = documents.indices[start:end]
+            sorted_tags = sorted(labels[columns])
+            texts.append("\0".join(sorted_tags))
+        tag_keys = _digests(texts)
 
-        items = np.zeros(n_documents, dtype=np.uint64)
+        item_keys = np.zeros(n_documents, dtype=np.uint64)
         if data.features is not None:
             rows = tables.item_documents
             item_names, _ = data.names
             if not data.corpus.numbered:
                 item_names = list(data.corpus.ids)
-            names[rows] = 0 if item_names is None else _digests(item_names)
-            items[rows] = feature_digests(data.features)
-        return cls(names, items, tags)
+            name_keys[rows] = 0
+            if item_names is not None:
+                name_keys[rows] = _digests(item_names)
+            item_keys[rows] = feature_digests(data.features)
+        return cls(name_keys, item_keys, tag_keys)
 
     def with_pool(self, pool: Features | None) -> DocumentKeys:
         """Return them followed by the keys of items without tags, which are their features."""
@@ -94,21 +112,28 @@ class DocumentKeys(NamedTuple):
     def folds_among(self, former: DocumentKeys, folds: IntArray) -> IntArray:
         """Return the former fold of each document and item, -1 for new ones, (n,).
 
+        A document is looked for by its item's features first, then by its name, then by its tags.
+
         Parameters
         ----------
         former : DocumentKeys
+            Of all that the former fit learned from.
         folds : int64 array, shape (n_former,)
+            The fold of each of these.
         """
-        former_folds = np.full(len(self.names), -1, dtype=np.int64)
+        n_keys = len(self.names)
+        former_folds = np.full(n_keys, -1, dtype=np.int64)
         # What was an item's is not found by its tags, which others have as well.
-        tags_of_sets = np.where(former.items == 0, former.tags, 0)
+        had_no_item = former.items == 0
+        tags_of_sets = np.where(had_no_item, former.tags, 0)
         for keys, former_keys in (
             (self.items, former.items),
             (self.names, former.names),
             (self.tags, tags_of_sets),
         ):
             is_new = former_folds < 0
-            former_folds[is_new] = _looked_up(keys[is_new], former_keys, folds)
+            new_keys = keys[is_new]
+            former_folds[is_new] = _folds_of_keys(new_keys, former_keys, folds)
         return former_folds
 
     @property
@@ -126,12 +151,15 @@ class DocumentKeys(NamedTuple):
         had_item = former.items != 0
         if not had_item.any():
             return 1.0
-        items = self.items[self.items != 0]
-        names = self.names[self.names != 0]
-        has_features = np.isin(former.items, items)
-        has_name = np.isin(former.names, names)
-        is_present = has_features | has_name
-        return float(is_present[had_item].mean())
+        is_item = self.items != 0
+        has_name = self.names != 0
+        item_keys = self.items[is_item]
+        name_keys = self.names[has_name]
+        has_same_features = np.isin(former.items, item_keys)
+        has_same_name = np.isin(former.names, name_keys)
+        is_present = has_same_features | has_same_name
+        former_items_present = is_present[had_item]
+        return float(former_items_present.mean())
 
 
 def _name_or_none(name: str) -> str | None:
@@ -140,8 +168,10 @@ def _name_or_none(name: str) -> str | None:
 
 
 def _is_number(name: str) -> bool:
-    """Return whether a name may be the number of a row."""
-    return name.removeprefix("instance:").isdecimal() or name.startswith("instance:")
+    """Whether a name may be the number of a row: "7", or "instance:" and whatever follows."""
+    if name.startswith("instance:"):  # which a corpus without names calls its documents
+        return True
+    return name.isdecimal()
 
 
 def name_digests(names: Iterable[str]) -> Keys:
@@ -149,19 +179,19 @@ def name_digests(names: Iterable[str]) -> Keys:
     return _digests(names)
 
 
-def _digests(values: Iterable[str | bytes | None]) -> Keys:
+def _digests(texts: Iterable[str | bytes | None]) -> Keys:
     """Return digests of texts or bytes, never 0; 0 for None."""
-    numbers = []
-    for value in values:
-        if value is None:
-            numbers.append(0)
+    digests = []
+    for text in texts:
+        if text is None:
+            digests.append(0)
             continue
-        if isinstance(value, str):
-            value = value.encode("utf-8", "surrogatepass")
-        digest = hashlib.blake2b(value, digest_size=8).digest()
+        # Names of files may hold what is not valid text, which is encoded as well.
+        content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        digest = hashlib.blake2b(content, digest_size=_KEY_BYTES).digest()
         number = int.from_bytes(digest, "little")
-        numbers.append(max(number, 1))
-    return np.array(numbers, dtype=np.uint64)
+        digests.append(max(number, 1))
+    return np.array(digests, dtype=np.uint64)
 
 
 # The key of a document without labels.
@@ -170,37 +200,66 @@ _NO_TAGS = _digests([""])[0]
 
 def feature_digests(features: Features) -> Keys:
     """Return digests of the features of items, the same for dense and sparse rows, (n,)."""
-    return _digests(_row_bytes(features))
+    return _digests(_row_contents(features))
 
 
-def _row_bytes(features: Features) -> Iterator[bytes]:
-    """Yield what tells the features of items apart."""
+def _row_contents(features: Features) -> Iterator[bytes]:
+    """Yield, for each row, what tells it apart: columns that are not 0 and their values.
+
+    Values count as float32, so that an item is found again whichever precision it was stored in.
+    """
     table: Any = features
-    for number in range(table.shape[0]):
-        row = table[number]
+    for row_number in range(table.shape[0]):
+        row = table[row_number]
         if sp.issparse(table):
             row = row.toarray().ravel()
-        dense = np.asarray(row)
-        columns = np.flatnonzero(dense).astype(np.int32)
-        values = dense[columns].astype(np.float32)
-        yield columns.tobytes() + values.tobytes()
+        dense_row = np.asarray(row)
+        nonzero = np.flatnonzero(dense_row)
+        columns = nonzero.astype(np.int32)
+        values = dense_row[columns]
+        single_values = values.astype(np.float32)
+        content = columns.tobytes()
+        content += single_values.tobytes()
+        yield content
 
 
-def _looked_up(keys: Keys, former: Keys, folds: IntArray) -> IntArray:
-    """Return the former fold of each key (n,); -1 where it is new, or was in several folds."""
-    has_key = former != 0
+def _folds_of_keys(keys: Keys, former_keys: Keys, folds: IntArray) -> IntArray:
+    """Return the former fold of each key; -1 where it is new, or was in several folds.
+
+    Parameters
+    ----------
+    keys : uint64 array, shape (n,)
+    former_keys : uint64 array, shape (n_former,)
+        0 for former documents without such a key, by which nothing is found.
+    folds : int64 array, shape (n_former,)
+        Of the former documents.
+
+    Returns
+    -------
+    int64 array, shape (n,)
+    """
+    has_key = former_keys != 0
     key_folds = folds[has_key]
-    former_keys = former[has_key]
+    former_keys = former_keys[has_key]
     if not len(former_keys):
-        return np.full(len(keys), -1, dtype=np.int64)
-    distinct, first, numbers = np.unique(former_keys, return_index=True, return_inverse=True)
-    distinct_folds = key_folds[first]
-    is_other_fold = key_folds != distinct_folds[numbers]
-    distinct_folds[numbers[is_other_fold]] = -1
-    insertions = np.searchsorted(distinct, keys)
-    places = np.minimum(insertions, len(distinct) - 1)
-    is_former = distinct[places] == keys
-    return np.where(is_former, distinct_folds[places], -1)
+        n_keys = len(keys)
+        return np.full(n_keys, -1, dtype=np.int64)
+    distinct_keys, first_rows, key_numbers = np.unique(
+        former_keys,
+        return_index=True,
+        return_inverse=True,
+    )
+    distinct_folds = key_folds[first_rows]
+    is_other_fold = key_folds != distinct_folds[key_numbers]
+    ambiguous_keys = key_numbers[is_other_fold]
+    distinct_folds[ambiguous_keys] = -1
+    # Distinct keys are sorted, so each key is looked up by bisection.
+    insertions = np.searchsorted(distinct_keys, keys)
+    last_place = len(distinct_keys) - 1
+    places = np.minimum(insertions, last_place)
+    is_former = distinct_keys[places] == keys
+    found_folds = distinct_folds[places]
+    return np.where(is_former, found_folds, -1)
 
 
 def placed_groups(folds: IntArray, groups: IntArray | None) -> IntArray:
@@ -211,6 +270,7 @@ def placed_groups(folds: IntArray, groups: IntArray | None) -> IntArray:
     folds : int64 array, shape (n,)
         -1 for new documents.
     groups : int64 array, shape (n,), optional
+        The number of each document's group, from 0 on. Documents of a group belong to one fold.
 
     Raises
     ------
@@ -222,11 +282,15 @@ def placed_groups(folds: IntArray, groups: IntArray | None) -> IntArray:
     has_fold = folds >= 0
     former_groups = groups[has_fold]
     former_folds = folds[has_fold]
-    group_folds = np.full(int(groups.max(initial=-1)) + 1, -1, dtype=np.int64)
+    n_groups = int(groups.max(initial=-1)) + 1
+    group_folds = np.full(n_groups, -1, dtype=np.int64)
     group_folds[former_groups] = former_folds
-    if (group_folds[former_groups] != former_folds).any():
+    # Of several folds the last was taken, so that others differ from it.
+    is_split = group_folds[former_groups] != former_folds
+    if is_split.any():
         raise ColdStartError("documents that are one group now were in several folds")
-    return np.where(has_fold, folds, group_folds[groups])
+    folds_by_group = group_folds[groups]
+    return np.where(has_fold, folds, folds_by_group)
 
 
 def extractor_parameters(extractor: FeatureExtractor | None) -> dict[str, str]:
@@ -253,6 +317,7 @@ def check_sizes(former: ConceptSpace, plan: SpacePlan, X: Features | None) -> No
     plan : SpacePlan
         What the new fit asks for.
     X : float64 array or csr_matrix, shape (n, n_features), optional
+        Its features; they must be spread much as the former ones, by which members read them.
     """
     for name in ("n_folds", "members_per_fold", "hidden", "code"):
         new_size = getattr(plan, name)
@@ -261,18 +326,25 @@ def check_sizes(former: ConceptSpace, plan: SpacePlan, X: Features | None) -> No
             raise ColdStartError(
                 f"its plan has {old_size} as `{name}`, and this fit asks for {new_size}"
             )
-    n_features = 0 if X is None else X.shape[1]
-    if n_features != len(former.mean_):
-        raise ColdStartError(f"it takes {len(former.mean_)} features, and these are {n_features}")
+    n_former = len(former.mean_)
+    n_features = 0
+    if X is not None:
+        n_features = X.shape[1]
+    if n_features != n_former:
+        raise ColdStartError(f"it takes {n_former} features, and these are {n_features}")
     if X is None:
         return
     mean, scale = column_statistics(X)
+    shift = np.abs(mean - former.mean_)
+    larger_scale = np.maximum(scale, former.scale_)
+    is_shifted = shift > larger_scale
     ratio = scale / former.scale_
-    is_shifted = np.abs(mean - former.mean_) > np.maximum(scale, former.scale_)
-    is_rescaled = (ratio > _FACTOR) | (ratio < 1 / _FACTOR)
-    differs = is_shifted | is_rescaled
-    if differs.mean() > _MOVED:
-        raise ColdStartError(f"{differs.sum():,} of {n_features:,} features are spread otherwise")
+    is_wider = ratio > _MOST_SPREAD_RATIO
+    is_narrower = ratio < 1 / _MOST_SPREAD_RATIO
+    is_changed = is_shifted | is_wider | is_narrower
+    if is_changed.mean() > _MOST_SHARE_OF_CHANGED_FEATURES:
+        n_changed = is_changed.sum()
+        raise ColdStartError(f"{n_changed:,} of {n_features:,} features are spread otherwise")
 
 
 def check_known(columns: IntArray, share_of_items: float) -> None:
@@ -283,13 +355,16 @@ def check_known(columns: IntArray, share_of_items: float) -> None:
     columns : int64 array, shape (n_labels,)
         The former column of each label; -1 for new ones.
     share_of_items : float
-        The share of the former items that are here.
+        The share of the former items that are here, as `DocumentKeys.found_among` returns it.
     """
-    share_of_labels = float((columns >= 0).mean())
-    if share_of_labels < _KNOWN:
-        raise ColdStartError(f"{(columns < 0).sum():,} of {len(columns):,} labels are new")
-    if share_of_items < _FOUND:
+    n_labels = len(columns)
+    is_known = columns >= 0
+    if is_known.mean() < _LEAST_SHARE_OF_LABELS:
+        n_new = n_labels - is_known.sum()
+        raise ColdStartError(f"{n_new:,} of {n_labels:,} labels are new")
+    if share_of_items < _LEAST_SHARE_OF_ITEMS:
+        share_missing = 1 - share_of_items
         raise ColdStartError(
-            f"{1 - share_of_items:.0%} of the items that it was fitted to are not among these, or "
+            f"{share_missing:.0%} of the items that it was fitted to are not among these, or "
             "have other features"
         )

@@ -1,28 +1,24 @@
 """The feature extractor of each kind of media, with those that other packages add.
 
-In: a kind such as "image". Out: the class of its extractor. Ours are in `_OURS`; another package
-names its own, by its kind, under the entry points "polyseme.extractors".
+In: a kind such as "image". Out: the class of its extractor. `polyseme.base.plugins` lists ours;
+another package names its own, by its kind, under the entry points "polyseme.extractors".
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-from polyseme.base.plugins import load_plugins
+from polyseme.base.plugins import load_extractors
 from polyseme.base.validation import unknown_name
-from polyseme.media.audio import AudioFeatures
 from polyseme.media.base import MediaFeatures
-from polyseme.media.image import ImageFeatures
 from polyseme.storage.array_checks import Choice, part, require
 from polyseme.storage.model_file import Arrays, Config, within
-
-_OURS: dict[str, type[MediaFeatures]] = {"image": ImageFeatures, "audio": AudioFeatures}
 
 
 @cache
 def extractor_classes() -> dict[str, type[MediaFeatures]]:
     """Return the classes of all feature extractors by their kinds of media."""
-    return _OURS | load_plugins("polyseme.extractors")
+    return load_extractors()
 
 
 def extractor_class(kind: str) -> type[MediaFeatures]:

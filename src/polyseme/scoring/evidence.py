@@ -2,6 +2,11 @@
 
 In: what a concept space knows of one item, and a label's readout. Out: how much of the logit comes
 from the label's frequency, from the features, from each tag and from known tag sets.
+
+Terms: an item's code is, member by member, a mix of what its features say (*direct*) and what its
+*probable tags* say (the context, whose share is `space.context`); beside members' codes stand the
+*coordinates* of the linear path. A *readout* gives the logit: code @ weights + intercept. Known
+documents *vote* for the labels they hold, the nearer to the code the more.
 """
 
 from __future__ import annotations
@@ -22,8 +27,9 @@ from polyseme.space.votes import vote_logits
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
-# Places on the way from average to this item's tags at which slopes are taken.
-_PLACES = 64
+# Midpoints on the way from average tags to this item's at which slopes are taken. What 64 leave of
+# the change in the logit is small, and is shared out; see `integrated_gradients`.
+_N_MIDPOINTS = 64
 
 
 @dataclass(frozen=True)
@@ -94,29 +100,36 @@ class Evidence:
     implied_by: str | None = None
 
     def parts(self) -> tuple[tuple[str, float], ...]:
-        """Return what adds up to the logit, as names and numbers."""
-        return (
+        """Return what adds up to the logit: pairs of a name for people and a part of the logit."""
+        parts_of_logit = [
             ("how common the tag is", self.frequency),
             ("features", self.features),
-            *((tag.tag, tag.part) for tag in self.tags),
-            ("other tags", self.other_tags),
-            ("known tag sets nearby", self.known),
-            *((("answers about it", self.verdicts),) if self.verdicts else ()),
-        )
+        ]
+        for tag in self.tags:
+            parts_of_logit.append((tag.tag, tag.part))
+        parts_of_logit.append(("other tags", self.other_tags))
+        parts_of_logit.append(("known tag sets nearby", self.known))
+        if self.verdicts:
+            parts_of_logit.append(("answers about it", self.verdicts))
+        return tuple(parts_of_logit)
 
     def __repr__(self) -> str:
         """Return what it is evidence of, in a line; `str` tells the parts."""
-        size = f"{len(self.tags)} tags, {len(self.neighbours)} known tag sets"
+        n_tags = len(self.tags)
+        n_neighbours = len(self.neighbours)
+        size = f"{n_tags} tags, {n_neighbours} known tag sets"
         return f"Evidence({self.label} ({self.kind}), logit {self.logit:+.2f}: {size})"
 
     def __str__(self) -> str:
+        """Return a line for each part of the logit, and one for the sum."""
         lines = []
-        for name, number in self.parts():
-            lines.append(f"{number:+.2f} {name}")
-        label = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
+        for name, part_of_logit in self.parts():
+            lines.append(f"{part_of_logit:+.2f} {name}")
+        summary = f"{self.label} ({self.kind}) has the probability {self.probability:.2f}"
         if self.implied_by is not None:
-            label += f", by way of {self.implied_by}"
-        return "\n".join([*lines, f"{self.logit:+.2f} in all: {label}"])
+            summary += f", by way of {self.implied_by}"
+        lines.append(f"{self.logit:+.2f} in all: {summary}")
+        return "\n".join(lines)
 
 
 def explain_label(
@@ -133,14 +146,25 @@ def explain_label(
     scorer : LabelScorer
     features : array or csr matrix, shape (1, n_features), or None
     tags : csr matrix, shape (1, n_labels), or None
-        Those that are given.
-    column, k : int
-        The label's column; how many tags and known tag sets to name.
+        Those that are given. One of the two is not None.
+    column : int
+        The label's column in the order of `scorer.labels`.
+    k : int
+        How many tags, and how many known tag sets, to name at the most.
+
+    Returns
+    -------
+    Evidence
+        Whose parts add up to the logit that the scorer gives, `frequency` being what is left.
     """
     space = scorer.space
-    readout = scorer.of_tags if features is None else scorer.of_items
+    readout = scorer.tag_readout if features is None else scorer.item_readout
     weights = readout.weights[:, column]
-    learned_tags = None if tags is None else sp.csr_matrix(tags[:, : scorer.store.n_learned])
+    learned_tags = None
+    if tags is not None:
+        n_learned = scorer.store.n_learned
+        learned_tags = sp.csr_matrix(tags[:, :n_learned])
+    # In members' order, `space.order_`, in which labels of training items come first.
     average_tags = np.zeros(len(space.order_), dtype=np.float32)
     if features is None:
         assert learned_tags is not None
@@ -155,15 +179,20 @@ def explain_label(
     item_tags = encoded.probable[0]
 
     def code_of(probable_tags: Floats) -> Floats:
-        member_codes = space.encode_context(probable_tags[None])
+        """Return the code (1, n_dimensions) of this item with other probable tags (n_labels,)."""
+        tag_rows = probable_tags[None]
+        member_codes = space.encode_context(tag_rows)
         if features is not None:
             member_codes = space.compose(encoded.direct, member_codes)
-        return np.hstack([member_codes, encoded.coordinates])
+        columns = [member_codes, encoded.coordinates]
+        return np.hstack(columns)
 
     # The logit, and what each part of the code contributes to it.
-    logit_value = float(scorer.logits(encoded.codes, features)[0, column])
-    member_weights = weights[: space.members_.n_dimensions]
-    gradients = integrated_gradients(space.members_, member_weights, average_tags, item_tags)
+    item_logits = scorer.logits(encoded.codes, features)
+    logit_value = float(item_logits[0, column])
+    members = space.members_
+    member_weights = weights[: members.n_dimensions]
+    gradients = integrated_gradients(members, member_weights, average_tags, item_tags)
     tag_parts = context_share * gradients
     vote_part = 0.0
     if features is not None and scorer.is_voted_for(column):
@@ -171,15 +200,21 @@ def explain_label(
     verdict_part = 0.0
     if features is not None and column in scorer.corrections.columns:
         correction = scorer.corrections.select([column])
-        verdict_part = float(correction.additions(space.project(features))[0, 0])
+        projections = space.project(features)
+        additions = correction.additions(projections)
+        verdict_part = float(additions[0, 0])
 
     # The tags that contribute most, each with the logit without it.
-    strongest = np.argsort(-np.abs(tag_parts), kind="stable")[:k]
+    strongest_first = np.argsort(-np.abs(tag_parts), kind="stable")
+    strongest = strongest_first[:k]
+    strongest = strongest[tag_parts[strongest] != 0]
     tag_evidence = []
-    for place in strongest[tag_parts[strongest] != 0].tolist():
+    for place in strongest.tolist():
         other_tags = item_tags.copy()
         other_tags[place] = average_tags[place]
-        logit_without = float(scorer.logits(code_of(other_tags), features)[0, column])
+        code_without = code_of(other_tags)
+        logits_without = scorer.logits(code_without, features)
+        logit_without = float(logits_without[0, column])
         evidence = TagEvidence(
             tag=scorer.labels[space.order_[place]],
             probability=float(item_tags[place]),
@@ -189,11 +224,16 @@ def explain_label(
         tag_evidence.append(evidence)
 
     tag_sum = float(tag_parts.sum())
-    named_sum = sum(evidence.part for evidence in tag_evidence)
+    named_parts = [evidence.part for evidence in tag_evidence]
+    named_sum = sum(named_parts)
+    probability = 0.0  # of labels that may not be suggested
+    if scorer.in_use[column]:
+        probability = float(sigmoid(np.array(logit_value)))
+    point = space.points(encoded.codes)[0]
     return Evidence(
         label=scorer.labels[column],
         kind=str(scorer.kinds[column]),
-        probability=float(sigmoid(np.array(logit_value))) if scorer.in_use[column] else 0.0,
+        probability=probability,
         logit=logit_value,
         # What is left where features and tags are average and documents vote alike.
         frequency=logit_value - feature_part - tag_sum - vote_part - verdict_part,
@@ -201,7 +241,7 @@ def explain_label(
         tags=tuple(tag_evidence),
         other_tags=tag_sum - named_sum,
         known=vote_part,
-        neighbours=scorer.store.nearest(space.points(encoded.codes)[0], column, k),
+        neighbours=scorer.store.nearest(point, column, k),
         verdicts=verdict_part,
     )
 
@@ -220,24 +260,36 @@ def _encode_tags_alone(space: ConceptSpace, tags: sp.csr_matrix) -> EncodedFeatu
 
 
 def _feature_part(space: ConceptSpace, encoded: EncodedFeatures, weights: Matrix) -> float:
-    """Compute what an item's features say directly, beyond what they say on average."""
-    n_dimensions = space.members_.n_dimensions
-    feature_codes = np.hstack([encoded.direct, encoded.coordinates])
+    """Compute what an item's features say directly, beyond what they say on average.
+
+    `encoded` is of one item; `weights` (n_dimensions,) read the label from its code.
+    """
+    columns = [encoded.direct, encoded.coordinates]
+    feature_codes = np.hstack(columns)
     feature_code = feature_codes[0].astype(np.float64)
     difference = feature_code - space.mean_code_
-    difference[:n_dimensions] *= 1 - space.context
+    # Members' codes give a share to the context; the linear path beside them does not.
+    n_member_dimensions = space.members_.n_dimensions
+    difference[:n_member_dimensions] *= 1 - space.context
     return float(difference @ weights)
 
 
 def _vote_part(scorer: LabelScorer, codes: Floats, column: int) -> float:
-    """Compute what known documents near an item's code say, beyond what all of them do."""
+    """Compute what known documents near an item's code say, beyond what all of them do.
+
+    `codes` (1, n_dimensions) are of the item, `column` is of a label that is voted for.
+    """
     store = scorer.store
-    n_documents = max(len(store.ids), 1)
-    frequency = store.counts[column] / n_documents
-    share = scorer.vote_shares(codes)[0, column]
-    votes = np.array([share, frequency])
-    near, everywhere = vote_logits(votes, scorer.space.priming)
-    return float(near - everywhere)
+    n_documents = len(store.ids)
+    # If all documents voted alike, a label's share would be how often they hold it.
+    count = store.counts[column]
+    frequency = count / max(n_documents, 1)
+    shares = scorer.vote_shares(codes)
+    near_share = shares[0, column]
+    both_shares = np.array([near_share, frequency])
+    both_logits = vote_logits(both_shares, scorer.space.priming)
+    near_logit, average_logit = both_logits
+    return float(near_logit - average_logit)
 
 
 def integrated_gradients(
@@ -245,37 +297,62 @@ def integrated_gradients(
 ) -> Matrix:
     """Compute what each tag changes in a label's logit, by integrated gradients.
 
-    Tags (n_labels,) move from average to this item's, and the label is read from codes with weights
-    (n_dimensions,). Parts (n_labels,) sum to the change of the logit: midpoints leave a small
-    remainder, which is shared out in proportion to the parts' sizes.
+    A tag's part is its slope on the straight way from start to end, averaged over midpoints, times
+    how far the tag moves. Midpoints leave a small remainder of the logit's change, which is shared
+    out in proportion to the parts' sizes.
+
+    Parameters
+    ----------
+    members : Members
+    weights : float array, shape (n_member_dimensions,)
+        Read the label from the codes of all members side by side.
+    start, end : float32 arrays, shape (n_labels,)
+        Probable tags in members' order: on average, and this item's.
+
+    Returns
+    -------
+    float64 array, shape (n_labels,)
+        Parts that sum to the change of the logit between start and end.
     """
-    places = np.arange(_PLACES, dtype=np.float32)
-    midpoints = (places + 0.5) / _PLACES
+    places = np.arange(_N_MIDPOINTS, dtype=np.float32)
+    midpoints = (places + 0.5) / _N_MIDPOINTS
     difference = end - start
     member_weights = weights.reshape(len(members), 1, -1).astype(np.float32)
-    (first, bias), (second, offset) = members.document_layers
+    first_layer, second_layer = members.document_layers
+    first_weights, first_bias = first_layer
+    second_weights, second_bias = second_layer
 
-    # Forwards through the two layers at every midpoint.
-    path = start + midpoints[:, None] * difference
-    units = rectified(affine(path, first, bias))
-    codes = squashed(affine(units, second, offset))
+    # Forwards through the two layers of every member at every midpoint.
+    steps = midpoints[:, None] * difference
+    path = start + steps
+    unit_inputs = affine(path, first_weights, first_bias)
+    units = rectified(unit_inputs)
+    code_inputs = affine(units, second_weights, second_bias)
+    codes = squashed(code_inputs)
 
     # Backwards: tanh' = 1 - tanh².
-    code_gradients = member_weights * (1 - codes * codes)
+    tanh_slopes = 1 - codes * codes
+    code_gradients = member_weights * tanh_slopes
     is_active = units > 0
-    unit_gradients = (code_gradients @ second.mT) * is_active
-    member_gradients = unit_gradients @ first.mT
+    unit_gradients = (code_gradients @ second_weights.mT) * is_active
+    member_gradients = unit_gradients @ first_weights.mT
     gradients = member_gradients.sum(axis=0)
     tag_gradients = gradients.mean(axis=0)
-    contributions = (tag_gradients * difference).astype(np.float64)
+    contributions = tag_gradients * difference
+    contributions = contributions.astype(np.float64)
 
-    end_codes = members.encode_documents(np.stack([start, end]))
-    code_change = end_codes[:, 1:] - end_codes[:, :1]
-    weighted_change = member_weights * code_change
-    logit_change = float(weighted_change.sum(dtype=np.float64))
+    # The remainder, and how it is shared out.
+    both_tags = np.stack([start, end])
+    both_codes = members.encode_documents(both_tags)  # (n_members, 2, code)
+    start_codes = both_codes[:, :1]
+    end_codes = both_codes[:, 1:]
+    code_changes = end_codes - start_codes
+    weighted_changes = member_weights * code_changes
+    logit_change = float(weighted_changes.sum(dtype=np.float64))
     remainder = logit_change - contributions.sum()
     sizes = np.abs(contributions)
     total_size = sizes.sum()
     if not total_size > 0:
         return np.asarray(contributions)
-    return np.asarray(contributions + remainder * sizes / total_size)
+    shared_remainder = remainder * sizes / total_size
+    return np.asarray(contributions + shared_remainder)

@@ -2,6 +2,16 @@
 
 In: documents, encoded by a concept space. Out: which known tag sets lie near a code, and the votes
 of all of them. They grow and shrink without training.
+
+Terms:
+
+- A *document* has a name and a tag set; documents with equal tag sets share one *set*, and sets
+  are numbered as documents first hold them.
+- A *point* is the code of a tag set on the principal axes of the space, at length 1, so that the
+  product of two points is their cosine. Every set has one; a document's is `points[sets[row]]`.
+- The *learned labels* are the first `n_learned` columns: those that the space has been trained on.
+  *New labels* came with documents that were added later. The space cannot encode them, so points
+  depend on learned labels alone.
 """
 
 from __future__ import annotations
@@ -49,10 +59,13 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
 
+# No share of votes is divided by less, so that it stays a number where all documents are far away.
+_SMALLEST_TOTAL = 1e-30
+
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A known tag set near a code.
+    """A known tag set near a code, as users, REST answers and `Evidence` show it.
 
     Attributes
     ----------
@@ -79,6 +92,8 @@ class Neighbour:
 class KnownDocuments:
     """The documents a tagger knows, and where they lie.
 
+    Replaced rather than changed: taggers share their arrays, and results are cached.
+
     Attributes
     ----------
     labels : tuple of str
@@ -86,12 +101,13 @@ class KnownDocuments:
     n_learned : int
         How many of them the space has learned.
     ids : tuple of str, length n_documents
-        The documents' names.
+        The documents' names, all different.
     matrix : csr_matrix of bool, shape (n_documents, n_labels)
+        Which labels each document holds. It stores no False.
     sets : int64 array, shape (n_documents,)
-        The distinct tag set of each document.
+        The number of each document's tag set; 0, 1, 2 … as they first occur.
     points : float32 array, shape (n_sets, n_axes)
-        Of the distinct tag sets; see `ConceptSpace.points`.
+        Of the tag sets, in the order of their numbers; see `ConceptSpace.points`.
     """
 
     labels: tuple[str, ...]
@@ -103,9 +119,10 @@ class KnownDocuments:
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
+        n_documents = len(self.ids)
         n_sets = len(self.points)
         n_labels = len(self.labels)
-        return f"KnownDocuments({len(self.ids)} documents, {n_sets} tag sets, {n_labels} labels)"
+        return f"KnownDocuments({n_documents} documents, {n_sets} tag sets, {n_labels} labels)"
 
     @classmethod
     def of(
@@ -122,23 +139,24 @@ class KnownDocuments:
         space : ConceptSpace
             Fitted.
         labels : tuple of str
-            Its columns.
+            Those that the space has learned, in its order.
         label_sets, corpus : LabelCorpus
-            They may be the same.
+            The documents that teach what labels mean, and those of items. They may be the same.
 
         Returns
         -------
         documents : KnownDocuments
         dropped : tuple of str
-            The names of documents without a label.
+            The names of documents without a label that the space has learned.
         """
         n_axes = space.axes_.shape[1]
         no_points = np.zeros((0, n_axes), dtype=np.float32)
-        empty = cls(*no_documents(labels), no_points)
+        no_table = no_documents(labels)
+        empty = cls(*no_table, no_points)
         documents, _, dropped = empty.add(space, label_sets)
         if corpus is not label_sets:
-            new = unmet_documents(corpus, label_sets)
-            documents, _, dropped_items = documents.add(space, new)
+            new_documents = unmet_documents(corpus, label_sets)
+            documents, _, dropped_items = documents.add(space, new_documents)
             dropped += dropped_items
         return documents, dropped
 
@@ -146,6 +164,8 @@ class KnownDocuments:
         self, space: ConceptSpace, corpus: LabelCorpus
     ) -> tuple[KnownDocuments, tuple[str, ...], tuple[str, ...]]:
         """Return them with more documents; labels that the space has not learned are new labels.
+
+        Documents and labels that were known keep their rows and columns.
 
         Returns
         -------
@@ -155,96 +175,142 @@ class KnownDocuments:
             learned.
         """
         addition = with_documents(self._documents, corpus)
-        points = space.document_points(addition.fresh[:, : self.n_learned])
-        store = KnownDocuments(*addition.documents, np.concatenate([self.points, points]))
-        return store, addition.ids, addition.dropped
+        new_sets = addition.fresh
+        learned_tags = new_sets[:, : self.n_learned]
+        new_points = space.document_points(learned_tags)
+        points = np.concatenate([self.points, new_points])
+        documents = KnownDocuments(*addition.documents, points)
+        return documents, addition.ids, addition.dropped
 
     def remove(self, ids: Collection[str]) -> KnownDocuments:
-        """Return them without some documents; new labels that none holds disappear."""
+        """Return them without the documents of some names; new labels that none holds disappear.
+
+        The others stay in their order, and their tag sets are numbered anew.
+        """
         removal = without_documents(self._documents, ids)
-        _, first_rows = np.unique(removal.documents.sets, return_index=True)
+        remaining = removal.documents
+        # The points stay as they are, in the order of the new numbers of their sets.
+        _, first_rows = np.unique(remaining.sets, return_index=True)
         former_sets = self.sets[removal.kept]
-        return KnownDocuments(*removal.documents, self.points[former_sets[first_rows]])
+        set_order = former_sets[first_rows]
+        points = self.points[set_order]
+        return KnownDocuments(*remaining, points)
 
     def without_labels(self, space: ConceptSpace, labels: Collection[str]) -> KnownDocuments:
-        """Return them with some labels taken out of all documents."""
-        removed = set(labels)
-        stays = [label not in removed for label in self.labels]
+        """Return them with some labels taken out of all documents, which are encoded again.
+
+        Learned labels keep their columns, without a document; other labels disappear. Documents
+        that hold no label any more stay.
+        """
+        removed_labels = set(labels)
+        stays = [label not in removed_labels for label in self.labels]
+        # A product with this diagonal matrix leaves the columns that stay, and empties the others.
         diagonal = np.array(stays, dtype=np.int8)
-        selector = sp.diags_array(diagonal, dtype=np.int8)
-        matrix = sp.csr_matrix(self.matrix @ selector)
+        column_selector = sp.diags_array(diagonal, dtype=np.int8)
+        matrix = sp.csr_matrix(self.matrix @ column_selector)
         return self._with_matrix(space, matrix)
 
     def merged(self, space: ConceptSpace, label: str, into: str) -> KnownDocuments:
-        """Return them with one label in place of another in all documents."""
+        """Return them with one label in place of another in all documents, which are encoded again.
+
+        The column of `label` is left empty if the space has learned it, and else disappears.
+        """
         n_labels = len(self.labels)
         columns = np.arange(n_labels)
         new_columns = columns.copy()
-        column = self.labels.index(label)
-        new_columns[column] = self.labels.index(into)
-        values = np.ones(n_labels, dtype=np.int8)
-        entries = (values, (columns, new_columns))
-        joiner = sp.csr_matrix(entries, shape=(n_labels, n_labels))
-        matrix = sp.csr_matrix(self.matrix @ joiner)
+        former_column = self.labels.index(label)
+        target_column = self.labels.index(into)
+        new_columns[former_column] = target_column
+        # A product with this matrix adds one column to the other; entries above 1 become True.
+        entry_values = np.ones(n_labels, dtype=np.int8)
+        entries = (entry_values, (columns, new_columns))
+        column_map = sp.csr_matrix(entries, shape=(n_labels, n_labels))
+        matrix = sp.csr_matrix(self.matrix @ column_map)
         return self._with_matrix(space, matrix)
 
     def renamed(self, label: str, name: str) -> KnownDocuments:
-        """Return them with another name for a label."""
+        """Return them with another name for a label, which keeps its column."""
         column = self.labels.index(label)
-        labels = list(self.labels)
-        labels[column] = name
-        return replace(self, labels=tuple(labels))
+        new_labels = list(self.labels)
+        new_labels[column] = name
+        labels = tuple(new_labels)
+        return replace(self, labels=labels)
 
     def _with_matrix(self, space: ConceptSpace, matrix: sp.csr_matrix) -> KnownDocuments:
-        """Return other documents (n_documents, n_labels) under the same names.
+        """Return documents of the same names that hold other labels, and encode them again.
 
         New labels that none of them holds disappear, as they do when documents are removed.
+
+        Parameters
+        ----------
+        space : ConceptSpace
+        matrix : csr_matrix, shape (n_documents, n_labels)
+            Not 0 where a document holds a label; columns are those of `labels`.
         """
         documents = sp.csr_matrix(matrix, dtype=bool)
         documents.eliminate_zeros()
-        counts = np.asarray(documents.sum(axis=0)).ravel()
-        is_held = counts > 0
-        is_held[: self.n_learned] = True
-        documents = documents[:, is_held]
-        labels = tuple(compress(self.labels, is_held))
-        distinct, sets = unique_rows(documents)
-        learned_tags = distinct[:, : self.n_learned]
+        column_sums = documents.sum(axis=0)
+        counts = np.asarray(column_sums).ravel()
+        keeps_column = counts > 0
+        keeps_column[: self.n_learned] = True
+        documents = documents[:, keeps_column]
+        labels = tuple(compress(self.labels, keeps_column))
+        distinct_sets, set_numbers = unique_rows(documents)
+        learned_tags = distinct_sets[:, : self.n_learned]
         points = space.document_points(learned_tags)
-        return KnownDocuments(labels, self.n_learned, self.ids, documents, sets, points)
+        return replace(
+            self,
+            labels=labels,
+            matrix=documents,
+            sets=set_numbers,
+            points=points,
+        )
 
     @property
     def _documents(self) -> DocumentTable:
-        """What is known, apart from its points."""
+        """All but the points, as functions of `documents.label_sets` take and return it."""
         return DocumentTable(self.labels, self.n_learned, self.ids, self.matrix, self.sets)
 
     # ------------------------------------------------------------------ inference
 
     @cached_property
     def _set_counts(self) -> IntArray:
-        """How many documents each distinct tag set stands for, (n_sets,)."""
-        counts = np.bincount(self.sets, minlength=len(self.points))
-        return counts.astype(np.int64)
+        """How many documents have each tag set, (n_sets,); read-only."""
+        n_sets = len(self.points)
+        counts = np.bincount(self.sets, minlength=n_sets)
+        set_counts = counts.astype(np.int64)
+        set_counts.setflags(write=False)
+        return set_counts
 
     @cached_property
     def _voters(self) -> Voters:
-        """The distinct tag sets, as often as documents hold them."""
+        """The tag sets with their points, each of which votes once for every document it has."""
         _, first_rows = np.unique(self.sets, return_index=True)
-        return Voters.of(self.points, self.matrix[first_rows], self._set_counts)
+        set_labels = self.matrix[first_rows]
+        return Voters.of(self.points, set_labels, self._set_counts)
 
     @cached_property
     def counts(self) -> IntArray:
-        """How many documents hold each label, (n_labels,)."""
-        return np.asarray(self.matrix.sum(axis=0), dtype=np.int64).ravel()
+        """How many documents hold each label, (n_labels,); read-only."""
+        column_sums = self.matrix.sum(axis=0)
+        counts_row = np.array(column_sums, dtype=np.int64)
+        counts = counts_row.ravel()
+        counts.setflags(write=False)
+        return counts
 
     @cached_property
     def digest(self) -> bytes:
-        """The digest of all that decides votes; names have no part in them."""
+        """The SHA-256 digest of all that decides votes; names of documents have no part in it.
+
+        It is part of the keys of cached corrections, which are fitted again where it changes.
+        """
         digest = hashlib.sha256(f"{self.matrix.shape}".encode())
         _, arrays = self.get_state()
         for name, array in arrays.items():
             description = f"{name} {array.dtype.str} {array.shape}"
             digest.update(description.encode())
-            digest.update(array.tobytes())
+            content = array.tobytes()
+            digest.update(content)
         return digest.digest()
 
     def vote_shares(self, points: Floats) -> Matrix:
@@ -254,7 +320,8 @@ class KnownDocuments:
     def label_vote_shares(self, points: Floats, column: int, totals: Matrix) -> Matrix:
         """Return the share of votes that one label gets, (n,), for points (n, n_axes).
 
-        It takes the documents that hold the label, and `totals` (n,) as `total_votes` returns them.
+        Only documents that hold the label are looked at. `totals` (n,) are `total_votes` of the
+        same points, which are computed once for all labels.
         """
         return self._voters.label_shares(points, column, totals)
 
@@ -263,52 +330,75 @@ class KnownDocuments:
         return self._voters.totals(points)
 
     def nearest(self, point: Floats, column: int, k: int) -> tuple[Neighbour, ...]:
-        """Return the k known tag sets that are nearest to a point (n_axes,), from near to far.
+        """Return the k known tag sets that are nearest to a point, from near to far.
 
-        They say whether they hold the label of a column; one beyond those of documents is held by
-        none.
+        Parameters
+        ----------
+        point : float32 array, shape (n_axes,)
+        column : int
+            Of the label that was asked about: neighbours say whether they hold it. A label that is
+            known by name alone has a column beyond those of documents, and none holds it.
+        k : int
         """
-        cosines = (self.points @ point).astype(np.float64)
+        cosines = self.points @ point
+        cosines = cosines.astype(np.float64)
         # vote = count * exp((cosine - 1) / temperature)
-        kernel = np.exp((cosines - 1) / TEMPERATURE)
+        exponents = (cosines - 1) / TEMPERATURE
+        kernel = np.exp(exponents)
         votes = kernel * self._set_counts
-        total = max(float(votes.sum()), 1e-30)
-        shares = votes / total
-        label = self.labels[column] if column < len(self.labels) else None
-        falling = np.argsort(-cosines, kind="stable")
+        total_votes = float(votes.sum())
+        total_votes = max(total_votes, _SMALLEST_TOTAL)
+        shares = votes / total_votes
+        label = None
+        if column < len(self.labels):
+            label = self.labels[column]
+        nearest_first = np.argsort(-cosines, kind="stable")
         neighbours = []
-        for tag_set in falling[:k].tolist():
-            rows = np.flatnonzero(self.sets == tag_set)
-            document = self.document(int(rows[0]))
+        for set_number in nearest_first[:k].tolist():
+            rows = np.flatnonzero(self.sets == set_number)
+            first_row = int(rows[0])
+            document = self.document(first_row)
+            cosine = float(cosines[set_number])
+            distance = 1 - cosine
             neighbour = Neighbour(
                 document=document,
                 document_ids=tuple(self.ids[row] for row in rows),
-                distance=max(1 - float(cosines[tag_set]), 0.0),
-                share=float(shares[tag_set]),
+                distance=max(distance, 0.0),
+                share=float(shares[set_number]),
                 holds=label in document,
             )
             neighbours.append(neighbour)
         return tuple(neighbours)
 
     def document(self, row: int) -> tuple[str, ...]:
-        """Return the labels of one document."""
+        """Return the labels of one document, in the order of columns."""
         return labels_of(self._documents, row)
 
     def concepts(self) -> Concepts:
         """Return every label in every known document as a point: where the document lies."""
         from polyseme.documents.concepts import Concepts
 
-        rows = np.arange(len(self.ids), dtype=np.int64)
-        documents = np.repeat(rows, np.diff(self.matrix.indptr))
-        sets = self.sets[documents]
-        columns = self.matrix.indices.astype(np.int64)
-        no_senses = np.zeros(0, dtype=np.int64)
-        return Concepts(self.points[sets], columns, documents, self.labels, no_senses)
+        n_documents = len(self.ids)
+        document_rows = np.arange(n_documents, dtype=np.int64)
+        label_counts = np.diff(self.matrix.indptr)  # of each document
+        concept_documents = np.repeat(document_rows, label_counts)
+        concept_sets = self.sets[concept_documents]
+        return Concepts(
+            points=self.points[concept_sets],
+            label_ids=self.matrix.indices.astype(np.int64),
+            document_ids=concept_documents,
+            labels=self.labels,
+            dropped=np.zeros(0, dtype=np.int64),
+        )
 
     # ------------------------------------------------------------------ persistence
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return them as JSON values and arrays, for saving without pickle."""
+        """Return them as JSON values and arrays, for saving without pickle.
+
+        Names, types and shapes are the format of the model file (docs/own-data.md); `from_state`
+        checks them. The arrays may be the attributes themselves, so they must not be changed.
+        """
         config = {
             "labels": list(self.labels),
             "n_learned": self.n_learned,
@@ -326,29 +416,38 @@ class KnownDocuments:
     def from_state(
         cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> KnownDocuments:
-        """Rebuild them from `get_state`."""
-        _VALUES.check(config)
+        """Rebuild them from what `get_state` returned; a state that does not fit is refused."""
+        _CONFIG_FIELDS.check(config)
         labels = tuple(config["labels"])
         ids = tuple(config["ids"])
         n_learned = config["n_learned"]
         require(n_learned <= len(labels), "n_learned", "a number of its labels")
-        check_arrays(arrays, _DECLARED, n_documents=len(ids), n_labels=len(labels))
+        check_arrays(
+            arrays,
+            _ARRAY_FORMATS,
+            n_documents=len(ids),
+            n_labels=len(labels),
+        )
         matrix = documents_of(arrays, ids, labels)
-        distinct, sets = unique_rows(matrix)
-        check_places(arrays["sets"], sets, "sets")
+        # Sets follow from the matrix; they are saved for those who read the file without polyseme.
+        distinct_sets, set_numbers = unique_rows(matrix)
+        check_places(arrays["sets"], set_numbers, "sets")
         points = np.array(arrays["points"])
-        require(len(points) == distinct.shape[0], "points", "as many as tag sets")
-        return cls(labels, n_learned, ids, matrix, sets, points)
+        n_sets = distinct_sets.shape[0]
+        require(len(points) == n_sets, "points", "as many as tag sets")
+        return cls(labels, n_learned, ids, matrix, set_numbers, points)
 
 
-_VALUES = Fields(
+# What `get_state` returns: the JSON values, and the arrays beside them. An unnamed Csr has its
+# arrays `indices` and `indptr` among them.
+_CONFIG_FIELDS = Fields(
     {
         "labels": Several(Text(), distinct=True),
         "n_learned": Whole(0),
         "ids": Several(Text(), distinct=True),
     }
 )
-_DECLARED: dict[str, Array | Csr] = {
+_ARRAY_FORMATS: dict[str, Array | Csr] = {
     "": Csr(("n_documents", "n_labels")),
     "sets": Array("int64", ("n_documents",), 0, below="n_documents"),
     "points": Array("float32", ("n_sets", "n_axes"), longest=UNIT),

@@ -1,6 +1,7 @@
 """The senses of a label: split its known documents by where they lie, and lay them out on a plane.
 
-In: the concepts of known documents. Out: a `SenseMap`.
+In: the concepts of known documents: labels in context, each a point of the space. A label lies
+where the documents that hold it lie, so groups of these are its senses. Out: a `SenseMap`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,14 @@ from polyseme.documents.concepts import Concepts
 from polyseme.documents.label_sets import label_column
 from polyseme.scoring.known_documents import KnownDocuments
 
+# Numbers of senses that are tried.
 SENSES = (2, 3, 4)
-# Documents that a sense has at least, and concepts that are looked at.
-LEAST_MEMBERS, MOST_CONCEPTS = 3, 1000
+# The fewest documents that make a sense, and the most of a label that are looked at: the silhouette
+# compares all pairs.
+LEAST_MEMBERS = 3
+MOST_CONCEPTS = 1000
+# Points that agree to so many decimals are one point for k-means.
+_DECIMALS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +35,17 @@ class SenseMap:
     ----------
     label : str
     documents : int64 array, shape (n,)
-        The row of each concept's document.
+        The row of each concept's document among the known documents, ascending.
     points : float64 array, shape (n, 2)
-        The concepts on their first two principal axes.
+        The concepts on their first two principal axes, the mean at 0.
     senses : int64 array, shape (n,)
         The sense of each concept, 0 for the largest.
     words : tuple of tuple of str, one per sense
         Labels that are commoner in a sense than in the others, best first.
-    background : float64 array, shape (m, 2)
+    background : float64 array, shape (n_background, 2)
         Concepts of other labels on the same axes.
     silhouette : float
-        How clearly the senses are apart, at most 1.
+        The mean silhouette coefficient: how clearly the senses are apart, -1 to 1.
     """
 
     label: str
@@ -52,9 +58,13 @@ class SenseMap:
 
     def __repr__(self) -> str:
         """Return the first word of each sense, in a line."""
-        first_words = first_few([words[0] if words else "?" for words in self.words])
-        size = f"{len(self.words)} senses of {len(self.documents)} tag sets"
-        return f"SenseMap({self.label}: {size}: {first_words})"
+        first_words = []
+        for words in self.words:
+            first_words.append(words[0] if words else "?")
+        n_senses = len(self.words)
+        n_documents = len(self.documents)
+        shown_words = first_few(first_words)
+        return f"SenseMap({self.label}: {n_senses} senses of {n_documents} tag sets: {shown_words})"
 
 
 def label_senses(
@@ -75,7 +85,7 @@ def label_senses(
     random_state : int, numpy Generator or None
         Seeds k-means, and the choice of documents and of background concepts.
     normalize : bool
-        Whether the label is found by any spelling.
+        Whether the label is found by any spelling: case and white space do not count.
 
     Returns
     -------
@@ -86,43 +96,64 @@ def label_senses(
     column = label_column(documents.labels, label, normalize=normalize)
     generator = as_generator(random_state)
     concepts = documents.concepts()
-    rows = np.flatnonzero(concepts.label_ids == column)
-    rows = np.sort(generator.permutation(rows)[:MOST_CONCEPTS])
-    split = split_senses(concepts.points[rows], LEAST_MEMBERS, draw_seed(generator))
+    label_rows = np.flatnonzero(concepts.label_ids == column)
+    shuffled_rows = generator.permutation(label_rows)
+    sample_rows = np.sort(shuffled_rows[:MOST_CONCEPTS])
+    points = concepts.points[sample_rows]
+    seed = draw_seed(generator)
+    split = split_senses(points, LEAST_MEMBERS, seed)
     if split is None:
         return None
     senses, silhouette = split
-    return sense_map(concepts, rows, senses, silhouette, generator)
+    return sense_map(concepts, sample_rows, senses, silhouette, generator)
 
 
 def split_senses(
     points: NDArray[np.float32], min_members: int, seed: int
 ) -> tuple[IntArray, float] | None:
-    """Split concepts (n, n_axes) by k-means into 2 to 4 senses: the largest silhouette wins.
+    """Split a label's concepts by k-means into 2 to 4 senses: the largest silhouette wins.
 
-    Returns the sense of each, (n,), and the silhouette; None where no split has `min_members` in
-    every sense.
+    Parameters
+    ----------
+    points : float32 array, shape (n, n_axes)
+    min_members : int
+        The fewest concepts that make a sense.
+    seed : int
+        Of k-means.
+
+    Returns
+    -------
+    senses : int64 array, shape (n,)
+        The sense of each concept, from 0 for the largest on.
+    silhouette : float
+        None stands for both where no split has `min_members` in every sense.
     """
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 
     points = points.astype(np.float64)
-    n_distinct = len(np.unique(points.round(6), axis=0))
-    best: tuple[IntArray, float] | None = None
+    distinct_points = np.unique(points.round(_DECIMALS), axis=0)
+    best_split: tuple[IntArray, float] | None = None
     for n_senses in SENSES:
-        if n_senses >= n_distinct:
+        if n_senses >= len(distinct_points):
             break
-        clusters = KMeans(n_senses, n_init=3, random_state=seed).fit_predict(points)
-        sizes = np.bincount(clusters, minlength=n_senses)
-        if sizes.min() < min_members:
+        k_means = KMeans(n_senses, n_init=3, random_state=seed)
+        clusters = k_means.fit_predict(points)
+        cluster_sizes = np.bincount(clusters, minlength=n_senses)
+        if cluster_sizes.min() < min_members:
             continue
         silhouette = float(silhouette_score(points, clusters))
-        if best is None or silhouette > best[1]:
-            # Numbered by size, so that no number depends on how k-means started.
-            first = np.unique(clusters, return_index=True)[1]
-            number = np.argsort(np.lexsort((first, -sizes))).astype(np.int64)
-            best = number[clusters], silhouette
-    return best
+        if best_split is not None:
+            _, best_silhouette = best_split
+            if silhouette <= best_silhouette:
+                continue
+        # Numbered by size, the first met first among equals: no number depends on how k-means
+        # started.
+        _, first_rows = np.unique(clusters, return_index=True)
+        largest_first = np.lexsort((first_rows, -cluster_sizes))
+        sense_by_cluster = np.argsort(largest_first).astype(np.int64)
+        best_split = sense_by_cluster[clusters], silhouette
+    return best_split
 
 
 def sense_map(
@@ -135,25 +166,46 @@ def sense_map(
 ) -> SenseMap:
     """Put a label's concepts, and some of other labels, on the label's principal axes.
 
-    `rows` (n,) are the label's concepts, `senses` and `silhouette` as `split_senses` gives them.
+    Parameters
+    ----------
+    concepts : Concepts
+        Of all labels.
+    rows : int64 array, shape (n,)
+        The rows of the label's concepts among these.
+    senses : int64 array, shape (n,)
+    silhouette : float
+        As `split_senses` returns them.
+    generator : numpy Generator
+        Draws the background.
+    n_background : int
+        How many concepts of other labels there are at the most.
     """
-    label_id = int(concepts.label_ids[rows[0]])
+    first_row = rows[0]
+    label_id = int(concepts.label_ids[first_row])
     points = concepts.points[rows].astype(np.float64)
     centre = points.mean(axis=0)
-    axes = np.linalg.svd(points - centre, full_matrices=False)[2][:2]
+    centred = points - centre
+    _, _, right_vectors = np.linalg.svd(centred, full_matrices=False)
+    axes = right_vectors[:2]
     # An axis has no direction of its own: let its largest entry be positive.
-    axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+    largest_columns = np.abs(axes).argmax(axis=1)
+    axis_numbers = np.arange(len(axes))
+    signs = np.sign(axes[axis_numbers, largest_columns])
+    axes *= signs[:, None]
+
     other_rows = np.flatnonzero(concepts.label_ids != label_id)
-    background_rows = np.sort(generator.permutation(other_rows)[:n_background])
+    shuffled_rows = generator.permutation(other_rows)
+    background_rows = np.sort(shuffled_rows[:n_background])
+    background = concepts.points[background_rows]
+    background_centred = background.astype(np.float64) - centre
     documents = concepts.document_ids[rows]
-    background = concepts.points[background_rows].astype(np.float64)
     return SenseMap(
         label=concepts.labels[label_id],
         documents=documents,
-        points=(points - centre) @ axes.T,
+        points=centred @ axes.T,
         senses=senses,
         words=_distinguishing_words(concepts, label_id, documents, senses),
-        background=(background - centre) @ axes.T,
+        background=background_centred @ axes.T,
         silhouette=silhouette,
     )
 
@@ -161,17 +213,34 @@ def sense_map(
 def _distinguishing_words(
     concepts: Concepts, label_id: int, documents: IntArray, senses: IntArray, n_words: int = 3
 ) -> tuple[tuple[str, ...], ...]:
-    """Return, for each sense, the labels whose share of its documents is most above the rest's."""
-    entries = (np.ones(len(concepts)), (concepts.document_ids, concepts.label_ids))
-    shape = (int(concepts.document_ids.max()) + 1, len(concepts.labels))
-    holding = sp.csr_matrix(entries, shape)[documents]
+    """Return, for each sense, the labels whose share of its documents is most above the rest's.
+
+    Parameters
+    ----------
+    concepts : Concepts
+        Of all labels.
+    label_id : int
+        The label whose senses these are; it is in all documents and distinguishes none.
+    documents, senses : int64 arrays, shape (n,)
+        The documents that hold the label, and the sense of each.
+    n_words : int
+        The most labels of each sense; fewer where fewer are commoner there.
+    """
+    entry_values = np.ones(len(concepts))
+    entries = (entry_values, (concepts.document_ids, concepts.label_ids))
+    n_documents = int(concepts.document_ids.max()) + 1
+    n_labels = len(concepts.labels)
+    all_documents = sp.csr_matrix(entries, (n_documents, n_labels))
+    document_labels = all_documents[documents]
     words = []
     for sense in range(int(senses.max()) + 1):
         is_inside = senses == sense
-        inside = np.asarray(holding[is_inside].mean(axis=0)).ravel()
-        outside = np.asarray(holding[~is_inside].mean(axis=0)).ravel()
-        gain = inside - outside
-        gain[label_id] = 0.0
-        best = np.argsort(-gain, kind="stable")[:n_words]
-        words.append(tuple(concepts.labels[column] for column in best if gain[column] > 0))
+        inside_means = document_labels[is_inside].mean(axis=0)
+        outside_means = document_labels[~is_inside].mean(axis=0)
+        gains = np.asarray(inside_means - outside_means).ravel()
+        gains[label_id] = 0.0
+        best_first = np.argsort(-gains, kind="stable")
+        best_columns = best_first[:n_words]
+        gaining_columns = best_columns[gains[best_columns] > 0]
+        words.append(tuple(concepts.labels[column] for column in gaining_columns))
     return tuple(words)

@@ -182,7 +182,7 @@ class Collection:
         rows = [self._row(name) for name in names]
         items = self._items
         space_digest = None if tagger is None else tagger.space_.digest_
-        if items is not None and items.space == space_digest:
+        if items is not None and items.space_digest == space_digest:
             return items[rows]
         X = self._X[rows]
         ids = list(names)
@@ -224,7 +224,7 @@ class Collection:
     def items(self, tagger: ZeroShotTagger) -> EncodedItems:
         """Return the items coded in a tagger's space; they are coded once, which may take long."""
         with self._coding:
-            if self._items is None or self._items.space != tagger.space_.digest_:
+            if self._items is None or self._items.space_digest != tagger.space_.digest_:
                 self._items = None
                 self._items = tagger.encode(self._X, self.ids, self.most_bytes)
             return self._items
