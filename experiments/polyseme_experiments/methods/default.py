@@ -79,15 +79,12 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 # of the linear path; and former names.
 _LIMITS = (
     *("MOST_FEATURE", "UNIT", "PROJECTION_SIZE", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
-    *(
-        "RANKED_ITEMS",
-        "MOST_FEATURES",
-        "SHRINKAGES",
-        "VALIDATION_STEPS",
-        "WARM_STEPS",
-        "WARM_RATES",
-    ),
-    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL", "_BLOCK_ITEMS"),
+    *("RANKED_ITEMS", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS"),
+    *("WARM_RATES", "_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL"),
+    "_BLOCK_ITEMS",
+    # Of the promise of a precision, which `methods.calibration` describes by itself.
+    *("_FEWEST_GIVEN", "_FEWEST_WRONG", "_EXPECTED_COUNT", "_FEWEST_SHARING"),
+    *("_STANDARD_ERRORS", "_MOST_READ", "_N_SIZES"),
 )
 _KNOWN_AS = {
     "MOST_THREADS": "_MOST_THREADS",
