@@ -46,8 +46,7 @@ from polyseme.space.calibration import (
     sigmoid,
 )
 from polyseme.space.features import PROJECTION_SIZE, lost_columns, project, standardise
-from polyseme.space.members import side_by_side
-from polyseme.space.votes import readout_share, unit_directions
+from polyseme.space.votes import readout_share, side_by_side, unit_directions
 
 if TYPE_CHECKING:
     from polyseme.space.features import Features

@@ -432,18 +432,6 @@ def probabilities_of(logits: Any) -> Any:
     return expit(logits)
 
 
-def side_by_side(codes: Floats) -> Floats:
-    """Return codes (n_members, n_rows, code) as rows (n_rows, n_members * code).
-
-    Of codes as `affine` leaves them, that is a view.
-    """
-    n_members, n_rows, code = codes.shape
-    n_dimensions = n_members * code
-    transposed = codes.transpose(1, 0, 2)
-    by_row = np.ascontiguousarray(transposed)
-    return by_row.reshape(n_rows, n_dimensions)
-
-
 def mean_predictions(members: Members, features: Floats, truth: Floats) -> tuple[Floats, Floats]:
     """Return the mean predictions of members for tagged items.
 

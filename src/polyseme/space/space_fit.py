@@ -51,7 +51,7 @@ from polyseme.space.linear_path import (
     ranked_items,
     spaced,
 )
-from polyseme.space.members import Members, WarmStart, mean_predictions, side_by_side
+from polyseme.space.members import Members, WarmStart, mean_predictions
 from polyseme.space.training import (
     SpacePlan,
     SpaceTraining,
@@ -59,7 +59,7 @@ from polyseme.space.training import (
     data_digest,
     selection_weights,
 )
-from polyseme.space.votes import Voters, mix, turn_axes, unit_directions
+from polyseme.space.votes import Voters, mix, side_by_side, turn_axes, unit_directions
 
 if TYPE_CHECKING:
     from polyseme.space.concept_space import ConceptSpace

@@ -212,6 +212,11 @@ class SpacePlan:
         and at most 100 times.
         From 8,000 tagged items on, dropout of features, of hidden units of items and of codes is
         lower, since so many over-fit less, and a step looks at 128 of them or more.
+
+        Parameters
+        ----------
+        n_documents, n_items : int
+            How many documents and tagged items there are.
         """
         # Batches are doubled until 400 go over all documents, or there are 3,072 rows.
         factor = 1
@@ -285,7 +290,12 @@ class SpacePlan:
         )
 
     def weight_bytes(self, n_labels: int, n_features: int) -> int:
-        """Return how much memory members take in training: weights, gradients, two moments."""
+        """Return the bytes that members take in training: weights, gradients, two moments.
+
+        Parameters
+        ----------
+        n_labels, n_features : int
+        """
         n_outputs = n_labels + 1
         shape = Shape(n_labels, n_outputs, n_features, self.hidden, self.code)
         member_weights = sum(shape.n_weights)
@@ -559,12 +569,8 @@ class SpaceTraining:
                     losses.extend(learner_losses)
             self.round += 1
             document_loss, item_loss = np.mean(losses, axis=0)
-            self.history.append(
-                {
-                    "documents": float(document_loss),
-                    "items": float(item_loss),
-                }
-            )
+            mean_losses = {"documents": float(document_loss), "items": float(item_loss)}
+            self.history.append(mean_losses)
             if after is not None:
                 after()
 
@@ -572,11 +578,7 @@ class SpaceTraining:
         """Open threads in each of which torch keeps to one thread."""
         import torch
 
-        return ThreadPoolExecutor(
-            max_workers=self.n_threads,
-            initializer=torch.set_num_threads,
-            initargs=(1,),
-        )
+        return ThreadPoolExecutor(self.n_threads, initializer=torch.set_num_threads, initargs=(1,))
 
     def _begin_round(self, exchange: Exchange | None) -> RoundItems | None:
         """Choose the round's items and let members predict them; None without items."""

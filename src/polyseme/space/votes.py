@@ -1,7 +1,7 @@
 """Kernel votes: known documents vote for their labels, the nearer to an item's code the more.
 
 In: points of documents and of items on the same axes. Out: the share of the votes that each label
-gets, and the logit of an item's label with that share in it.
+gets, and the logit of an item's label with that share in it. How codes become points is here, too.
 
 Terms: a *point* is a code on the principal axes of the space, at length 1, (n_axes,), so that the
 product of two points is their cosine. A *vote* is the weight of one document at one point. The
@@ -182,6 +182,18 @@ def vote_logits(votes: Matrix, share: float) -> Matrix:
     `share` is the one that votes have in logits; see `mix`.
     """
     return share * logit(votes)
+
+
+def side_by_side(codes: Floats) -> Floats:
+    """Return codes (n_members, n_rows, code) as rows (n_rows, n_members * code).
+
+    Of codes as `affine` leaves them, that is a view.
+    """
+    n_members, n_rows, code = codes.shape
+    n_dimensions = n_members * code
+    transposed = codes.transpose(1, 0, 2)
+    by_row = np.ascontiguousarray(transposed)
+    return by_row.reshape(n_rows, n_dimensions)
 
 
 def unit_directions(coordinates: Floats) -> Floats:
