@@ -321,7 +321,8 @@ def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
 
 
 def test_all_documents_but_its_own_vote_for_an_item_that_is_held_out(monkeypatch):
-    monkeypatch.setattr(space_fit, "_BLOCK_DOCUMENTS", 7)  # in blocks; axes are learned from as many
+    # In blocks; axes are learned from as many.
+    monkeypatch.setattr(space_fit, "_BLOCK_DOCUMENTS", 7)
     n = 20
     documents = sp.csr_matrix(np.hstack([np.eye(n), np.ones((n, 1))]))
     X = np.random.default_rng(0).normal(size=(n, 3))

@@ -931,7 +931,8 @@ def test_a_member_learns_from_the_pool_of_other_folds_only_and_when_it_has_begun
                 pool_features = batch.features[:, n_items:].cpu().numpy()
                 weights = batch.weights[:, -pool_features.shape[1] :]
                 assert bool(weights[..., : data.n_labels].any()) == begun
-                for number, member_features in enumerate(pool_features, learner.batches.first_number):
+                first_number = learner.batches.first_number
+                for number, member_features in enumerate(pool_features, first_number):
                     seen_rows[number] |= {rows[row.tobytes()] for row in member_features}
 
     for number in range(6):
