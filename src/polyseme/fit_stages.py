@@ -48,7 +48,8 @@ from polyseme.fitting.warm_start import (
     placed_groups,
 )
 from polyseme.space.concept_space import ConceptSpace
-from polyseme.space.space_fit import Trainer, WarmStart
+from polyseme.space.members import WarmStart
+from polyseme.space.space_fit import Trainer
 from polyseme.space.training import VALIDATION_STEPS
 from polyseme.storage.checkpoints import check_room_for
 from polyseme.tagger import ZeroShotTagger

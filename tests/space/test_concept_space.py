@@ -157,7 +157,7 @@ def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch, n
         return items, fitted.encode_documents(tags), fitted.document_points(tags)
 
     wanted = coded()
-    monkeypatch.setattr(concept_space, "_BLOCK", 7)
+    monkeypatch.setattr(concept_space, "_BLOCK_ROWS", 7)
     for codes, at_once in zip(coded(), wanted, strict=True):
         assert len(codes) == n
         assert_allclose(codes, at_once, atol=1e-5)
@@ -321,7 +321,8 @@ def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
 
 
 def test_all_documents_but_its_own_vote_for_an_item_that_is_held_out(monkeypatch):
-    monkeypatch.setattr(space_fit, "_DOCUMENTS", 7)  # in blocks; axes are learned from as many
+    # In blocks; axes are learned from as many.
+    monkeypatch.setattr(space_fit, "_BLOCK_DOCUMENTS", 7)
     n = 20
     documents = sp.csr_matrix(np.hstack([np.eye(n), np.ones((n, 1))]))
     X = np.random.default_rng(0).normal(size=(n, 3))
@@ -372,7 +373,7 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
     frequencies = np.array([0.01, 0.2, 0.7])
     new, raw = fitted.readout_of_documents(codes, sp.csr_matrix(holding), frequencies)
     n_holding = holding.sum(axis=0)
-    slopes = 0.5 + 0.5 * concept_space._DOUBT / (n_holding + concept_space._DOUBT)
+    slopes = 0.5 + 0.5 * concept_space._PRIOR_HOLDERS / (n_holding + concept_space._PRIOR_HOLDERS)
     assert_allclose(new.weights, raw.weights * slopes)
     n_members, size = fitted.document_mean_.shape
     for label in range(3):
@@ -383,9 +384,9 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
             member_slice = slice(member * size, (member + 1) * size)
             scatter = fitted.document_scatter_[member]
             gap = codes[mine, member_slice].astype(np.float64).mean(axis=0) - mean
-            gap *= n / (n + concept_space._DOUBT)
+            gap *= n / (n + concept_space._PRIOR_HOLDERS)
             ridge = (
-                (concept_space._RIDGE + concept_space._FEW / n)
+                (concept_space._RIDGE + concept_space._RIDGE_DOCUMENTS / n)
                 * np.trace(scatter)
                 / size
                 * np.eye(size)

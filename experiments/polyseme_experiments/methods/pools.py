@@ -26,9 +26,8 @@ from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.scoring import correction_fit
 from polyseme.scoring.correction_fit import fit_correction
 from polyseme.space import features
-from polyseme.space.calibration import sigmoid
+from polyseme.space.calibration import pool_targets, sigmoid
 from polyseme.space.space_fit import SpaceCalibration
-from polyseme.space.training import pool_targets
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments import baselines
 from polyseme_experiments.embedding_cache import make_space
