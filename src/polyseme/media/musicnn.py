@@ -138,6 +138,7 @@ class Musicnn:
     def _filter_over_time(self, maps: Tensor, layer_number: int) -> Tensor:
         """Apply filters over time to maps (n_patches, n_inputs, 187)."""
         kernel, bias = self._weights(f"conv2d_{layer_number}")
+        # The training saw the filters of the layer before as bands of one input.
         filters = kernel[:, :, 0].permute(2, 1, 0)
         filtered = conv1d(maps, filters, bias, padding=3).relu_()
         return self._normalise(filtered, f"batch_normalization_{layer_number + 1}")
