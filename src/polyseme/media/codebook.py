@@ -269,11 +269,12 @@ def _draw_frames(
     joined_rows = np.sort(joined_rows)
     clip_bounds = np.searchsorted(joined_rows, ends[:-1])
     joined_rows_by_clip = np.split(joined_rows, clip_bounds)
-    drawn: list[FloatArray] = []
+    frames_by_clip: list[FloatArray] = []
     for clip, clip_rows, end in zip(clips, joined_rows_by_clip, ends, strict=True):
         start = end - len(clip)
-        drawn.append(clip[clip_rows - start])
-    return _as_frames(np.concatenate(drawn))
+        frames = clip[clip_rows - start]
+        frames_by_clip.append(frames)
+    return _as_frames(np.concatenate(frames_by_clip))
 
 
 def _starting_words(frames: Frames, n_words: int, seed: int) -> NDArray[np.int64]:
@@ -303,9 +304,9 @@ def _starting_words(frames: Frames, n_words: int, seed: int) -> NDArray[np.int64
 
 def _moments(block: Frames) -> Frames:
     """Return ones, frames and their squares side by side, (n_frames, 1 + 2 n_features)."""
-    ones = np.ones((len(block), 1))
+    column_of_ones = np.ones((len(block), 1))
     squares = block * block
-    return np.hstack([ones, block, squares])
+    return np.hstack([column_of_ones, block, squares])
 
 
 def _expect(
