@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Self, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from polyseme.base.text import in_words
 from polyseme.base.validation import InputError, check_fitted, check_number, first_few
 from polyseme.storage.array_checks import Fields, Plain, Table, Whole, check_arrays, parameters
 from polyseme.storage.model_file import JSON, Arrays, Config, State
+
+if TYPE_CHECKING:
+    from polyseme.media.keywords import Place
 
 # The raw numbers of one item: a vector, or a matrix (n_segments, n_numbers); see `raw_axes`.
 Raw = NDArray[np.float32]
@@ -131,8 +134,8 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         """
 
     @classmethod
-    def keyword_places(cls, file: BinaryIO) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """Yield the places inside a file that may hold keywords; see `keywords.Place`."""
+    def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
+        """Yield the places inside an open file that may hold keywords; see `keywords.Place`."""
         yield from ()
 
     def single_threaded(self) -> AbstractContextManager[object]:
