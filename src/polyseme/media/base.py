@@ -257,13 +257,12 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     def get_state(self) -> State:
         """Return the fitted extractor as JSON values and arrays, for saving without pickle."""
         check_fitted(self, "n_features_out_")
-        config: Config = {
+        config: dict[str, Any] = {
             "parameters": self.plain_parameters(),
             "preprocessing": self.preprocessing(),
             "n_features_out": self.n_features_out_,
         }
-        arrays: Arrays = {}
-        return config, arrays
+        return config, {}
 
     @classmethod
     def from_state(cls, config: Config, arrays: Arrays) -> Self:

@@ -575,9 +575,8 @@ def map_files(
     absolute_paths = [str(path.absolute()) for path in paths]
     starts = range(0, len(absolute_paths), n_at_once)
     blocks = [absolute_paths[start : start + n_at_once] for start in starts]
-    if engine is None:
-        results_by_block = map(function, blocks)
-    else:
+    results_by_block: Iterator[Any] = map(function, blocks)
+    if engine is not None:
         results_by_block = engine.map(function, blocks)
     results = itertools.chain.from_iterable(results_by_block)
     for absolute_path, result in zip(absolute_paths, results, strict=True):

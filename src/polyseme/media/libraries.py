@@ -153,8 +153,9 @@ def _torchvision(package: Any, name: str, tensors: Weights) -> BuiltNetwork:
     body.set_submodule(head_name, nn.Identity())
 
     def logits(batch: Tensor) -> Tensor:
-        features = body(batch)
-        return head(features)
+        features: Tensor = body(batch)
+        outputs: Tensor = head(features)
+        return outputs
 
     feature_layers = {"pre-logit": body, "logits": logits}
     return BuiltNetwork(feature_layers, (body, head))

@@ -84,8 +84,7 @@ def with_derivatives(timbre: ArrayLike) -> Matrix:
     coefficients = np.asarray(timbre, dtype=np.float32)
     first_derivative = _slopes(coefficients.astype(np.float64))
     second_derivative = _slopes(first_derivative)
-    blocks = [coefficients, first_derivative, second_derivative]
-    return np.hstack(blocks, dtype=np.float32)
+    return np.hstack([coefficients, first_derivative, second_derivative], dtype=np.float32)
 
 
 def _band_levels(samples: NDArray[np.float32]) -> Matrix:
