@@ -116,7 +116,7 @@ class _BoundedReader(io.BufferedReader):
     bytes_left = MOST_BYTES
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read as any file does."""
+        """Read as any file does; raise a ValueError once `MOST_BYTES` are exceeded."""
         if size is None or size < 0:
             size = self.bytes_left + 1  # a byte more shows that there is too much
         content = super().read(size)

@@ -100,6 +100,7 @@ def sidecars_of(media: Path) -> list[Path]:
     media = Path(media)
     if media.suffix.lower() == ".xmp":
         raise InputError(f"{media} is a sidecar itself; name the media file it belongs to.")
+    # What stands before the suffix: photo.jpg, and photo unless that is a media file of its own.
     stems = [media.name]
     if not media.with_name(media.stem).is_file():
         stems.append(media.stem)
@@ -434,7 +435,7 @@ def _holds_copies_alone(rdf: Any) -> bool:
     copied = _values(rdf, _COPIED)
     keywords = [*_values(rdf, _SUBJECT), *_values(rdf, _LIGHTROOM)]
     if lacking(keywords, copied):
-        return False  # there are keywords that were not copied
+        return False  # a copied keyword was removed
     remainder = deepcopy(rdf)
     for property_name in (_SUBJECT, _LIGHTROOM, _COPIED):
         _remove(remainder, property_name, copied)
