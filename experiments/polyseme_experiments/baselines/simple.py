@@ -64,9 +64,7 @@ class Chance(Baseline):
         n_labels = len(self.classes_)
         scores = np.empty((X.shape[0], n_labels))
         for row in range(len(scores)):
-            features = X[row]
-            if sp.issparse(features):
-                features = features.toarray()
+            features = X[row].toarray() if sp.issparse(X) else X[row]
             # Adding 0 makes -0.0 and 0.0, which are equal, the same bytes.
             feature_bytes = np.ascontiguousarray(features + 0.0).tobytes()
             digest = blake2b(feature_bytes, digest_size=16).digest()
