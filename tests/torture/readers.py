@@ -376,7 +376,7 @@ def _change_values(rng: random.Random, file: Path) -> None:
 
 def _change_cell(rng: random.Random, file: Path) -> None:
     """Change a cell of a database, and make the digests of its rows fit."""
-    from polyseme.media import extraction
+    from polyseme.media import feature_store
 
     with closing(sqlite3.connect(file)) as database:
         database.executescript("PRAGMA locking_mode = NORMAL; PRAGMA journal_mode = DELETE;")
@@ -397,7 +397,7 @@ def _change_cell(rng: random.Random, file: Path) -> None:
             marks = ", ".join("?" * len(row))
             for one in rows:
                 if table in ("numbers", "files"):
-                    one[-1] = extraction._digested(*one[:-1])
+                    one[-1] = feature_store._row_digest(*one[:-1])
                 database.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", one)
         database.commit()
 

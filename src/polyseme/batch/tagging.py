@@ -20,14 +20,13 @@ from polyseme.batch.ranking import SavedRanker
 from polyseme.batch.ray_engine import RayEngine
 from polyseme.media import Extracted, MediaError
 from polyseme.media.extraction import (
-    CACHE,
     caches_beside,
     find_media,
-    from_caches,
     is_extraction,
     look_at,
     map_files,
 )
+from polyseme.media.feature_store import CACHE_FILE, from_caches
 from polyseme.media.keywords import keywords_of
 from polyseme.media.xmp import among, lacking, merge_tags, read_sidecar, sidecar_of, sidecars_of
 
@@ -73,7 +72,7 @@ class Tagging:
         self.parameters = {"n_jobs": n_jobs if engine is None else 1, "device": device}
         if extraction is not None and not is_extraction(extraction):
             raise InputError(f"'{extraction}' is no folder that `polyseme extract` wrote.")
-        self.caches = [extraction / CACHE] if extraction else caches_beside(Path(model))
+        self.caches = [extraction / CACHE_FILE] if extraction else caches_beside(Path(model))
         self.skipped: list[tuple[str, str]] = []
         self.n_unwritten = 0
         self.files = find_media(places, extractor.suffixes)[0]

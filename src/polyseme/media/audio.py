@@ -34,7 +34,8 @@ SUFFIXES = frozenset(
 SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
-# Samples a second that segments are cut from, and that networks listen to.
+# Samples a second that segments are cut from, and that networks listen to: `preprocessing` names
+# them, so that numbers of another rate are refused.
 RATE = 22_050
 NETWORK_RATE = 16_000
 
@@ -77,6 +78,9 @@ class AudioFeatures(MediaFeatures):
 
     Notes
     -----
+    A clip's raw numbers are its segments (n_segments, 36), or what a network hears in each three
+    seconds (n_patches, 200).
+
     Files that end in .h5 or .hdf5 are taken for Million Song Dataset files: their own
     `segments_timbre` stands in the place of our segments. A network has no use for them.
     """
@@ -123,7 +127,9 @@ class AudioFeatures(MediaFeatures):
 
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Describe some clips; see `MediaFeatures.extract_batch`."""
-        describe = self._segments if self.network is None else self._network_features
+        describe = self._segment_features
+        if self.network is not None:
+            describe = self._network_features
         return [attempt(describe, item) for item in items]
 
     @classmethod
@@ -168,8 +174,11 @@ class AudioFeatures(MediaFeatures):
         config, arrays = super().get_state()
         if self.network is not None:
             return config, arrays
-        config["codebook"], codebook_arrays = self.codebook_.get_state()
-        return config, {f"codebook.{name}": array for name, array in codebook_arrays.items()}
+        codebook_config, codebook_arrays = self.codebook_.get_state()
+        config["codebook"] = codebook_config
+        for name, array in codebook_arrays.items():
+            arrays[f"codebook.{name}"] = array
+        return config, arrays
 
     @classmethod
     def from_state(cls, config: Config, arrays: Arrays) -> Self:
@@ -194,7 +203,7 @@ class AudioFeatures(MediaFeatures):
         return Fields(kinds, optional=("codebook",))
 
     def _network(self) -> Any:
-        """Return the network, from samples to numbers of each three seconds."""
+        """Return the network, loaded: from samples to numbers of each three seconds."""
         return find_network(self.network, None, SOUNDS, self.device).load()
 
     def _network_features(self, item: object) -> Raw:
@@ -208,19 +217,21 @@ class AudioFeatures(MediaFeatures):
         features: Raw = network(samples)
         return features
 
-    def _segments(self, item: object) -> Raw:
-        """Return a description of each segment of one clip, (n_segments, 36)."""
+    def _segment_features(self, item: object) -> Raw:
+        """Return timbre and its derivatives of each segment of one clip, (n_segments, 36)."""
         from polyseme.media.timbre import segment_timbre, with_derivatives
 
         if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
             from polyseme.media.echonest import read_timbre
 
-            return with_derivatives(read_timbre(Path(item)))
-        samples = self._samples(item, RATE)
-        return with_derivatives(segment_timbre(samples))
+            timbre = read_timbre(Path(item))
+        else:
+            samples = self._samples(item, RATE)
+            timbre = segment_timbre(samples)
+        return with_derivatives(timbre)
 
     def _samples(self, item: object, rate: int) -> Raw:
-        """Read one clip as one channel at a rate, (n_samples,)."""
+        """Read one clip, a path or an array, as one channel at a rate, (n_samples,)."""
         from polyseme.media.sound import read_sound, sound_from_array
 
         if is_path(item):

@@ -36,12 +36,18 @@ def media_suffixes() -> frozenset[str]:
 
 
 def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
-    """Rebuild the feature extractor of a saved tagger, where it has one."""
+    """Rebuild the feature extractor of a saved tagger, where it has one.
+
+    In the tagger's state, `media` is the extractor's kind or None; the extractor's own state is
+    `features` of the values, and the arrays whose names begin with "features.".
+    """
     kind = config["media"]
-    require((kind is None) == ("features" not in config), "features", "there for media")
+    has_state = "features" in config
+    require(has_state == (kind is not None), "features", "there for media")
     if kind is None:
         return None
     kinds = tuple(extractor_classes())
     Choice(kinds).check(kind, "media")
+    extractor_arrays = within(arrays, "features")
     with part("features"):
-        return extractor_class(kind).from_state(config["features"], within(arrays, "features"))
+        return extractor_class(kind).from_state(config["features"], extractor_arrays)
