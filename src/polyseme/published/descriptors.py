@@ -80,9 +80,11 @@ class CentredRows(NamedTuple):
 
     def toarray(self) -> NDArray[np.float32]:
         """Return the matrix as a dense array, (n_rows, n_columns)."""
-        subtracted = self.used[:, None] * self.mean
+        used = self.used[:, None]
+        subtracted = used * self.mean
         dense = self.rows.toarray()
-        return np.asarray(dense - subtracted, dtype=np.float32)
+        centred = dense - subtracted
+        return np.asarray(centred, dtype=np.float32)
 
     def times(self, weights: Tensor) -> Tensor:
         """Multiply by float32 weights, (n_columns, n_units) to (n_rows, n_units), on the CPU."""
