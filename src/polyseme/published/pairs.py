@@ -93,12 +93,19 @@ class PairSampler:
         uniform = generator.random(n_draws)
         # The rank of the label among those that the document lacks; before it come so many of
         # these, and the document's labels that have no more of these before them.
-        absent_ranks = (uniform * n_absent).astype(np.int64)
+        absent_ranks = uniform * n_absent
+        absent_ranks = absent_ranks.astype(np.int64)
         keys = self._keys(document_ids, absent_ranks)
-        entries = np.searchsorted(self._absent_keys, keys, side="right")
-        n_present_before = entries - self.starts[document_ids]
+        entries = np.searchsorted(
+            self._absent_keys,
+            keys,
+            side="right",
+        )
+        first_entries = self.starts[document_ids]
+        n_present_before = entries - first_entries
         label_ids = absent_ranks + n_present_before
-        return np.where(n_absent > 0, label_ids, -1)
+        has_absent = n_absent > 0
+        return np.where(has_absent, label_ids, -1)
 
     def epoch(self, generator: np.random.Generator) -> Iterator[PairBatch]:
         """Yield the batches of a pass over all positive examples, in random order.
@@ -210,9 +217,12 @@ class Collator:
     """
 
     def __init__(self, matrix: sp.csr_matrix, contexts: Tensor, loss: LossSettings) -> None:
+        device = contexts.device
+
         def to_tensor(array: NDArray[Any]) -> Tensor:
             whole_numbers = array.astype(np.int64)
-            return torch.from_numpy(whole_numbers).to(contexts.device)
+            tensor = torch.from_numpy(whole_numbers)
+            return tensor.to(device)
 
         lengths = np.diff(matrix.indptr)
         self.host_lengths = lengths.astype(np.int64)  # labels of each document, in numpy
