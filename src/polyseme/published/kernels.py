@@ -20,10 +20,10 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 from numpy.typing import NDArray
-from scipy.linalg import get_lapack_funcs
+from scipy.linalg import get_lapack_funcs, lapack
 
 from polyseme.base.machine import n_cores, one_blas_thread, run_all
-from polyseme.base.validation import FloatArray
+from polyseme.base.validation import FloatArray, IntArray
 
 Rows: TypeAlias = FloatArray | sp.csr_matrix  # (n, f)
 Array: TypeAlias = Any  # a numpy array or a torch tensor
@@ -244,6 +244,54 @@ def mirror_lower(matrix: Array) -> None:
         block[...] = lower + strictly_lower.T
 
 
+def centre_kernel(kernel: Array) -> Array:
+    """Subtract the means of rows and columns of a kernel (n, n) in place.
+
+    Return the means of the rows before, (n,), in float64.
+    """
+    xp = array_namespace(kernel)
+    means = xp.empty_like(kernel[:, 0], dtype=xp.float64)
+
+    def average(block: slice) -> None:
+        means[block] = xp.mean(kernel[block], axis=1, dtype=xp.float64)
+
+    in_blocks(average, kernel)
+    row_means = xp.astype(means, kernel.dtype)
+    # The kernel is symmetric; the mean of all is subtracted once only.
+    deviations = means - xp.mean(means)
+    column_deviations = xp.astype(deviations, kernel.dtype)
+
+    def subtract(block: slice) -> None:
+        kernel_rows = kernel[block]
+        kernel_rows -= row_means[block, None]
+        kernel_rows -= column_deviations
+
+    in_blocks(subtract, kernel)
+    return means
+
+
+def independent_rows(
+    rows: Rows, gamma: float, least_pivot: float
+) -> tuple[IntArray, NDArray[np.float64]]:
+    """Find the rows that the others do not explain, and a root of their inverse kernel.
+
+    A row is left out when less than `least_pivot` of it, at most 1, is new in the kernel's feature
+    space. Return the sorted numbers of the r rows that stay, and the root, (r, r): the inverse of
+    their kernel is ``root @ root.T``.
+    """
+    kernel = rbf_kernel(rows.astype(np.float64), gamma)
+    # Matrices are passed in the order of Fortran. The first factor is pivoted.
+    _, order, rank, _ = lapack.dpstrf(kernel.T, lower=1, tol=least_pivot)
+    pivots = order[:rank] - 1  # LAPACK counts from 1
+    numbers = np.sort(pivots).astype(np.int64)
+    square = np.ix_(numbers, numbers)
+    independent_kernel = kernel[square]
+    factor, _ = lapack.dpotrf(independent_kernel.T, lower=1, clean=1)
+    inverse, _ = lapack.dtrtri(factor, lower=1)
+    root = np.ascontiguousarray(inverse.T)
+    return numbers, root
+
+
 def diagonal_of(matrix: Array) -> Array:
     """Return the diagonal of a contiguous square matrix: a view, to be written to."""
     if isinstance(matrix, np.ndarray):
@@ -367,6 +415,12 @@ def like(array: Any, template: Array) -> Array:
     xp = array_namespace(template)
     device = device_of(template)
     return xp.asarray(array, device=device)
+
+
+def to_double(array: Array) -> Array:
+    """Return an array or tensor in float64, as it is where it has that precision."""
+    xp = array_namespace(array)
+    return xp.astype(array, xp.float64, copy=False)
 
 
 def to_numpy(array: Array) -> NDArray[Any]:

@@ -291,8 +291,8 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         else:
             solution = kernel.fit_nu_svr(targets, self.nu_, self.C_, self.tolerance)
         self.dual_coef_, self.intercept_ = solution
-        self.n_landmarks_ = len(kernel.kept)
-        self.support_ = landmarks[kernel.kept]
+        self.n_landmarks_ = len(kernel.used)
+        self.support_ = landmarks[kernel.used]
         self.X_fit_ = kernel.landmarks
         return self
 
