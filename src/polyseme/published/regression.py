@@ -92,9 +92,8 @@ def solve_kernel_ridge(
         matrix = xp.astype(kernel, right.dtype, copy=False)
         solution = solve_positive(matrix, penalty, right)
         if solution is not None:
-            coefficients = to_numpy(solution).astype(dtype, copy=False)
-            bias = mean.astype(dtype)
-            return coefficients, bias
+            coefficients = to_numpy(solution)
+            return coefficients.astype(dtype, copy=False), mean.astype(dtype)
     raise InputError(
         f"`penalty` is too small for this kernel to be solved; got {penalty:g}: raise it."
     )
