@@ -428,7 +428,7 @@ def test_suggestions_for_workers_are_small(suggestions):
     pickled = pickle.dumps(suggestions)
     copy = pickle.loads(pickled)
     assert "tagger" not in vars(copy)
-    assert "n_rows" not in vars(copy)
+    assert "block_rows" not in vars(copy)
 
 
 def test_a_head_node_that_is_gone_is_reported_once(monkeypatch, capsys):
