@@ -228,10 +228,10 @@ def _tag(
         extracted_raw = iter(look_at(extractor, digest, uncached))
         outcomes: list[Any] = []
         for path in all_paths:
-            raw = cached_raw.get(path)
-            if raw is None:
-                raw = next(extracted_raw)
-            outcomes.append(raw)
+            outcome: Any = cached_raw.get(path)
+            if outcome is None:
+                outcome = next(extracted_raw)
+            outcomes.append(outcome)
         usable: list[int] = []
         for number, outcome in enumerate(outcomes):
             if not isinstance(outcome, MediaError):

@@ -113,7 +113,8 @@ def prediction_targets(
     # A weight of zero outside happens when a document holds every label, under "literal".
     # `scale` divides by it, so it becomes a small number, whose inverse is finite too.
     smallest = torch.finfo(torch.float32).tiny
-    outside = outside.clamp_min(smallest**0.5)
+    least_weight = smallest**0.5
+    outside = outside.clamp_min(least_weight)
 
     # One value for each label inside, from the example that owns it.
     v = inside.gather(-1, owners)
@@ -214,7 +215,11 @@ def prediction_loss(
 
     slope = activated_product(table, output.weight.t())
     weight_sums = output.weight.sum(dim=0)
-    slope.addmm_(negative[:, None], weight_sums[None], alpha=-1.0)
+    slope.addmm_(
+        negative[:, None],
+        weight_sums[None],
+        alpha=-1.0,
+    )
     slope.mul_(factor_column)
     return slope, loss
 
@@ -226,10 +231,12 @@ def _prediction_value(table: Tensor, flat_table: Tensor, targets: PredictionTarg
     behind it.
     """
     side = 1.0 - 2.0 * targets.negative
-    signed = side[:, None] * table
+    side_column = side[:, None]
+    signed = side_column * table
     n_labels = table.shape[1]
     constant = _LOG_TWO * n_labels
-    row_sums = softplus(signed).sum(dim=1)
+    terms = softplus(signed)
+    row_sums = terms.sum(dim=1)
     row_sums -= constant
     weighted_sums = targets.outside * row_sums
     # Labels inside were counted with the weight and the sign of those outside.
@@ -305,7 +312,8 @@ def distance_targets(
     like_weight = torch.where(both_positive, 1.0, negative_weight)
     like_weight = like_weight.to(similarity.dtype)
     weight = torch.where(mixed, similarity, like_weight)
-    pull = weight * (2.0 * share)
+    doubled_share = 2.0 * share
+    pull = weight * doubled_share
     return DistanceTargets(target, weight, pull)
 
 
@@ -323,7 +331,7 @@ def distance_loss(codes: Tensor, targets: DistanceTargets, slope: Tensor) -> Ten
     second_codes = codes[n_pairs:]
     difference = first_codes - second_codes
     squares = difference.square()
-    squared_distance = squares.sum(dim=1)
+    squared_distance = squares.sum(1)
     # The small constant keeps the gradient finite for coinciding codes.
     squared_distance.add_(1e-12)
     inverse_distance = squared_distance.rsqrt()

@@ -322,10 +322,16 @@ class SharedKernelSolver:
 
         def measure(outputs: slice) -> None:
             block = checked.keep(outputs)
+            block_z = z[outputs]
             predicted = product[outputs]
-            errors = xp.subtract(block.y, predicted, out=predicted)
-            measured = _violation_and_bias(z[outputs], errors, block)
-            violation[outputs], checked_bias[outputs] = measured
+            errors = xp.subtract(
+                block.y,
+                predicted,
+                out=predicted,
+            )
+            block_violation, block_bias = _violation_and_bias(block_z, errors, block)
+            violation[outputs] = block_violation
+            checked_bias[outputs] = block_bias
 
         in_blocks(balance, z)
         product = z @ self._centred
@@ -361,11 +367,13 @@ class SharedKernelSolver:
         # noisy and clean targets, pictures and toys, a power just below 1 serves best.
         xp = self._xp
         old_rho = self._rho
-        multiplier_sizes = xp.linalg.vector_norm(state.u, axis=1)
-        coefficient_sizes = xp.linalg.vector_norm(state.z, axis=1)
+        norm = xp.linalg.vector_norm
+        multiplier_sizes = norm(state.u, axis=1)
+        coefficient_sizes = norm(state.z, axis=1)
+        coefficient_sizes = xp.maximum(coefficient_sizes, 1e-30)
         scaled_sizes = multiplier_sizes * old_rho
-        ratios = scaled_sizes / xp.maximum(coefficient_sizes, 1e-30)
-        ratio = float(np.median(to_numpy(ratios)))
+        ratios = to_numpy(scaled_sizes / coefficient_sizes)
+        ratio = float(np.median(ratios))
         best_rho = 0.5 * ratio**0.8
         best_rho = float(np.clip(best_rho, self._least_rho, GREATEST_RHO))
         lowest = old_rho / _REUSE_FACTOR
@@ -452,14 +460,22 @@ def _violation_and_bias(z: Array, errors: Array, state: OutputStates) -> tuple[A
     def edge(is_on_edge: Array, low: Array, high: Array) -> Array:
         count = xp.sum(is_on_edge, axis=1)
         edge_errors = xp.where(is_on_edge, errors, 0)
-        total = xp.sum(edge_errors, axis=1, dtype=xp.float64)
-        mean = total / xp.maximum(count, 1)
+        error_sum = xp.sum(
+            edge_errors,
+            axis=1,
+            dtype=xp.float64,
+        )
+        divisor = xp.maximum(count, 1)
+        mean = error_sum / divisor
         middle = (low + high) / 2
-        return xp.where(count > 0, mean, middle)
+        has_rows = count > 0
+        return xp.where(has_rows, mean, middle)
 
+    is_on_upper = is_free & (z > 0)
+    is_on_lower = is_free & (z < 0)
     with np.errstate(invalid="ignore"):  # an empty edge is inf - inf; the other branch is taken
-        upper_edge = edge(is_free & (z > 0), upper_low, upper_high)
-        lower_edge = edge(is_free & (z < 0), lower_low, lower_high)
+        upper_edge = edge(is_on_upper, upper_low, upper_high)
+        lower_edge = edge(is_on_lower, lower_low, lower_high)
         middle_of_tube = (upper_edge + lower_edge) / 2
         single_edge = edge(is_free, upper_low, lower_high)
     bias = xp.where(budget_used, middle_of_tube, single_edge)
@@ -553,10 +569,16 @@ class LandmarkKernel:
         mean = targets.mean(axis=0, dtype=np.float64)
         gram, _, cross = self._sums(targets)
         root = self._root
-        feature_gram = root.T @ gram @ root
-        feature_cross = root.T @ cross
-        feature_weights = solve_positive(feature_gram, penalty, feature_cross)
-        coefficients = to_numpy(root @ feature_weights)
+        root_transposed = root.T
+        feature_gram = root_transposed @ gram @ root
+        feature_cross = root_transposed @ cross
+        feature_weights = solve_positive(
+            feature_gram,
+            penalty,
+            feature_cross,
+        )
+        weights = root @ feature_weights
+        coefficients = to_numpy(weights)
         return coefficients.astype(dtype), mean.astype(dtype)
 
     def fit_nu_svr(
@@ -580,13 +602,16 @@ class LandmarkKernel:
         gram, sums, _ = self._sums(no_targets)
         self._means = sums / self._n
         root = self._root
-        feature_means = root.T @ self._means
-        self._gram = root.T @ gram @ root
-        self._gram -= self._n * feature_means[:, None] * feature_means
+        root_transposed = root.T
+        feature_means = root_transposed @ self._means
+        self._gram = root_transposed @ gram @ root
+        mean_column = self._n * feature_means[:, None]
+        self._gram -= mean_column * feature_means
 
         output_bytes = _STATE_ARRAYS * column_bytes
         state_memory = _STATE_SHARE * self.memory_bytes
-        most_outputs = max(int(state_memory / output_bytes), 1)
+        outputs_in_memory = int(state_memory / output_bytes)
+        most_outputs = max(outputs_in_memory, 1)
         n_outputs = targets.shape[1]
         coefficients = np.empty((self._n_used, n_outputs), dtype)
         bias = np.empty(n_outputs, dtype)
@@ -597,7 +622,8 @@ class LandmarkKernel:
             weights, offset = self._iterate(y, bound, nu, tolerance)
             scaled_weights = weights * spread[:, None]
             coefficients[:, outputs] = scaled_weights.T
-            bias[outputs] = offset * spread + centre
+            scaled_offset = offset * spread
+            bias[outputs] = scaled_offset + centre
         return coefficients, bias
 
     def _kernels(self) -> Iterator[tuple[slice, Array]]:
@@ -626,7 +652,8 @@ class LandmarkKernel:
             sums += xp.sum(wide_kernel, axis=0)
             centred = targets[block] - mean
             centred = centred.astype(self._dtype)
-            cross += kernel.T @ like(centred, kernel)
+            device_targets = like(centred, kernel)
+            cross += kernel.T @ device_targets
         return gram, sums, cross
 
     def _iterate(
@@ -688,14 +715,16 @@ class LandmarkKernel:
     def _subtract(self, q: Array, feature_weights: Array) -> None:
         """Subtract the centred predictions of feature weights (g, r) from q (g, n), in place."""
         xp = array_namespace(q)
-        wide_weights = feature_weights @ self._root.T
+        root_transposed = self._root.T
+        wide_weights = feature_weights @ root_transposed
         wide_means = wide_weights @ self._means
         weights = xp.astype(wide_weights, q.dtype)
         mean_predictions = xp.astype(wide_means, q.dtype)
+        mean_column = mean_predictions[:, None]
         for block, kernel in self._kernels():
             block_q = q[:, block]
             block_q -= weights @ kernel.T
-            block_q += mean_predictions[:, None]
+            block_q += mean_column
 
 
 def _groups_of_spreads(targets: FloatArray, most_outputs: int) -> Iterator[IntArray]:
@@ -712,7 +741,8 @@ def _groups_of_spreads(targets: FloatArray, most_outputs: int) -> Iterator[IntAr
     start = 0
     for stop in range(1, n_outputs + 1):
         least_spread = max(sorted_spreads[start], 1e-300)
-        is_full = stop == n_outputs or stop - start == most_outputs
+        n_grouped = stop - start
+        is_full = stop == n_outputs or n_grouped == most_outputs
         if is_full or sorted_spreads[stop] > 4 * least_spread:
             yield order[start:stop]
             start = stop
@@ -723,10 +753,17 @@ def _tube_middles(residuals: FloatArray, nu: float) -> NDArray[np.float64]:
     n = residuals.shape[1]
     # Where a whole number of rows lies outside, the edge may pass anywhere between two of them.
     n_outside = nu * n / 2  # on each side
-    first = int(np.ceil(n_outside)) - 1
-    second = min(int(n_outside), n - 1)
     last = n - 1
-    ranks = [first, second, last - second, last - first]
+    first = int(np.ceil(n_outside))
+    first -= 1
+    second = int(n_outside)
+    second = min(second, last)
+    ranks = [
+        first,
+        second,
+        last - second,
+        last - first,
+    ]
     distinct_ranks = sorted(set(ranks))
     partitioned = np.partition(residuals, distinct_ranks, axis=1)
     edges = partitioned[:, ranks]

@@ -154,8 +154,10 @@ class PublishedTagger(SavedEstimator, Estimator):
     @classmethod
     def from_preset(cls, name: str = "paper", **parameters: Any) -> Self:
         """Return a tagger of parts with a preset; see `ConceptEmbedding.from_preset`."""
-        parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
-        parameters.setdefault("mapper", InstanceMapper.from_preset(name))
+        embedding = ConceptEmbedding.from_preset(name)
+        mapper = InstanceMapper.from_preset(name)
+        parameters.setdefault("embedding", embedding)
+        parameters.setdefault("mapper", mapper)
         return cls(**parameters)
 
     def fit(
