@@ -74,9 +74,11 @@ class CentredRows(NamedTuple):
 
     def take(self, row_numbers: NDArray[np.int64]) -> CentredRows:
         """Return copies of some rows, in the order of their numbers; the mean is shared."""
-        rows = self.rows[row_numbers]
-        used = self.used[row_numbers]
-        return CentredRows(rows, self.mean, used)
+        return CentredRows(
+            rows=self.rows[row_numbers],
+            mean=self.mean,
+            used=self.used[row_numbers],
+        )
 
     def toarray(self) -> NDArray[np.float32]:
         """Return the matrix as a dense array, (n_rows, n_columns)."""
@@ -96,7 +98,12 @@ class CentredRows(NamedTuple):
         transposed = weights.t()
         mean_product = torch.mv(transposed, mean)
         # The product with ``used ⊗ mean`` has rank one: ``used ⊗ mean_product``.
-        return product.addr_(used, mean_product, alpha=-1.0)
+        product.addr_(
+            used,
+            mean_product,
+            alpha=-1.0,
+        )
+        return product
 
     def transposed_times(self, slopes: Tensor, out: Tensor) -> None:
         """Multiply the transpose by float32 slopes, (n_rows, n_units), on the CPU.
@@ -111,7 +118,13 @@ class CentredRows(NamedTuple):
         mean = torch.from_numpy(self.mean)
         transposed = slopes.t()
         slope_sums = torch.mv(transposed, used)
-        torch.addr(product, mean, slope_sums, alpha=-1.0, out=out)
+        torch.addr(
+            product,
+            mean,
+            slope_sums,
+            alpha=-1.0,
+            out=out,
+        )
 
 
 def _sparse_product(matrix: sp.csr_matrix | sp.csc_matrix, dense: Tensor) -> Tensor:
@@ -498,8 +511,8 @@ def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
     bounds = pairwise(documents.indptr)
     for start, stop in bounds:
         columns = documents.indices[start:stop]
-        if len(columns):
-            document = [words[column] for column in columns]
+        document = [words[column] for column in columns]
+        if document:
             model.add_doc(document)
     # More workers would make the result depend on their number.
     model.train(n_sweeps, workers=1)

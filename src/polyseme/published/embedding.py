@@ -496,9 +496,10 @@ class ConceptEmbedding(Estimator):
         first_entries = bounds[distinct_numbers]
         ends = np.cumsum(lengths)
         starts = ends - lengths
-        offsets = np.repeat(first_entries - starts, lengths)
-        n_entries = len(offsets)
-        entries = offsets + np.arange(n_entries)
+        shifts = first_entries - starts
+        entry_shifts = np.repeat(shifts, lengths)
+        n_entries = len(entry_shifts)
+        entries = np.arange(n_entries) + entry_shifts
         return np.asarray(points[entries])
 
     def _align(self, documents: Documents, labels: Sequence[str] | None) -> AlignedDocuments:

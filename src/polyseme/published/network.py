@@ -222,24 +222,27 @@ class ConceptNetwork:
 
     def descriptor_rows(self, label_ids: Tensor) -> Tensor:
         """Return the descriptors of labels, dense, (n,) to (n, n_label_features)."""
-        if isinstance(self.descriptors, CentredRows):
-            ids = label_ids.numpy()
-            rows = self.descriptors.take(ids)
+        descriptors = self.descriptors
+        if isinstance(descriptors, CentredRows):
+            row_numbers = label_ids.numpy()
+            rows = descriptors.take(row_numbers)
             dense = torch.from_numpy(rows.toarray())
             return dense.to(self.weights)
-        return self.descriptors[label_ids]
+        return descriptors[label_ids]
 
     def label_inputs(self) -> Tensor:
         """Return each label's part of the first layer's pre-activations, (n_labels, n_units).
 
         It is the same in every context.
         """
+        descriptors = self.descriptors
+        n_features = self.n_label_features
         first_layer = self.layers[0]
-        label_weight = first_layer.weight[:, : self.n_label_features]
-        if isinstance(self.descriptors, CentredRows):
+        label_weight = first_layer.weight[:, :n_features]
+        if isinstance(descriptors, CentredRows):
             transposed = label_weight.t()
-            return self.descriptors.times(transposed)
-        return linear(self.descriptors, label_weight)
+            return descriptors.times(transposed)
+        return linear(descriptors, label_weight)
 
     def encode(
         self, label_ids: Tensor, contexts: Tensor, label_inputs: Tensor | None = None
@@ -423,12 +426,14 @@ def row_means(matrix: sp.csr_matrix, points: NDArray[np.float32]) -> NDArray[np.
     """
     n_documents = matrix.shape[0]
     n_components = points.shape[1]
-    means = np.full((n_documents, n_components), np.nan, dtype=np.float32)
+    shape = (n_documents, n_components)
+    means = np.full(shape, np.nan, dtype=np.float32)
     lengths = np.diff(matrix.indptr)
     filled = np.flatnonzero(lengths)
     if len(filled):
         starts = matrix.indptr[filled]
         sums = np.add.reduceat(points, starts, axis=0)
-        filled_lengths = lengths[filled]
-        means[filled] = sums / filled_lengths[:, None]
+        divisors = lengths[filled]
+        divisors = divisors[:, None]
+        means[filled] = sums / divisors
     return means

@@ -85,7 +85,8 @@ def solve_kernel_ridge(
     xp = array_namespace(kernel)
     mean = targets.mean(axis=0, dtype=np.float64)
     centred = targets - mean
-    dtype = np.float64 if kernel.dtype == xp.float64 else np.float32
+    is_double = kernel.dtype == xp.float64
+    dtype = np.float64 if is_double else np.float32
     precisions = dict.fromkeys((dtype, np.float64))  # each once, in this order
     for precision in precisions:
         right = like(centred.astype(precision), kernel)
@@ -433,11 +434,18 @@ def _violation_and_bias(z: Array, errors: Array, state: OutputStates) -> tuple[A
     inf = float("inf")
     C = state.C
     budget_used = state.threshold > 0
+
+    def largest_error(is_counted: Array) -> Array:
+        return xp.max(xp.where(is_counted, errors, -inf), axis=1)
+
+    def smallest_error(is_counted: Array) -> Array:
+        return xp.min(xp.where(is_counted, errors, inf), axis=1)
+
     # What the rows allow for bias + tube (upper) and for bias - tube (lower): low to high.
-    upper_low = xp.max(xp.where(z < C, errors, -inf), axis=1)
-    upper_high = xp.min(xp.where(z > 0, errors, inf), axis=1)
-    lower_low = xp.max(xp.where(z < 0, errors, -inf), axis=1)
-    lower_high = xp.min(xp.where(z > -C, errors, inf), axis=1)
+    upper_low = largest_error(z < C)
+    upper_high = smallest_error(z > 0)
+    lower_low = largest_error(z < 0)
+    lower_high = smallest_error(z > -C)
     upper_gap = upper_low - upper_high
     lower_gap = lower_low - lower_high
     gap_with_tube = xp.maximum(upper_gap, lower_gap)

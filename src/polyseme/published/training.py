@@ -453,13 +453,18 @@ class ConceptTrainer:
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
         """Return the optimiser of the plan over the vector of all weights, with empty moments."""
-        rate = self.plan.learning_rate
+        plan = self.plan
+        rate = plan.learning_rate
         vector = torch.nn.Parameter(self.network.weights)
         vector.grad = self.gradient
         parameters = [vector]
-        if self.plan.optimizer == "sgd":
+        if plan.optimizer == "sgd":
             return torch.optim.SGD(parameters, lr=rate)
-        return torch.optim.Adam(parameters, lr=rate, fused=True)
+        return torch.optim.Adam(
+            parameters,
+            lr=rate,
+            fused=True,
+        )
 
     # ------------------------------------------------------------------ state
 
