@@ -86,13 +86,15 @@ def take_steps(
     q = xp.empty_like(state.y)
     residual = xp.empty_like(state.budget)
 
-    # Blocks of outputs, each with all rows.
+    # Both work on a block of outputs, with all rows. First q = y + ρ (z - u), which x minimises.
     def set_linear_term(outputs: slice) -> None:
+        block = state.keep(outputs)
         term = q[outputs]
-        xp.subtract(state.z[outputs], state.u[outputs], out=term)
+        xp.subtract(block.z, block.u, out=term)
         term *= rho
-        term += state.y[outputs]
+        term += block.y
 
+    # Then z and u from v = x + u, over-relaxed.
     def update(outputs: slice) -> None:
         block = state.keep(outputs)
         previous_z = block.z

@@ -503,7 +503,10 @@ class ConceptEmbedding(Estimator):
         return np.asarray(points[entries])
 
     def _align(self, documents: Documents, labels: Sequence[str] | None) -> AlignedDocuments:
-        """Align documents with the vocabulary; warn of those that it has no label of."""
+        """Align documents with the vocabulary; warn of those that it has no label of.
+
+        Documents and labels are as in `fit`.
+        """
         check_fitted(self, "network_")
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
         matrix, oov_labels = corpus.align(self.classes_)

@@ -121,6 +121,7 @@ class PairSampler:
         n_entries = len(self.label_ids)
         order = generator.permutation(n_entries)
         n_whole = n_entries - n_entries % n_positives
+        # Entries of the positive examples, a row for each batch.
         whole_batches = order[:n_whole].reshape(-1, n_positives)
         last_batch = order[None, n_whole:]
         for start in range(0, len(whole_batches), _BATCHES_DRAWN_TOGETHER):

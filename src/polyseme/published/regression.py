@@ -51,6 +51,8 @@ from polyseme.published.kernels import (
 # Iterations between two looks at the residuals, and between two checks of every output.
 _LOOK_EVERY = 2
 _CHECK_EVERY = 20
+# Shifts of the free coefficients of an output before its optimality is checked.
+_BALANCE_STEPS = 3
 # A factor serves while the best rho is within this factor of its own.
 _REUSE_FACTOR = 5.0
 # Above this many rows the inverse costs more than it saves over two triangular solutions. On a GPU
@@ -307,7 +309,8 @@ class SharedKernelSolver:
         """Write the outputs that are ready, (g,) booleans, into `solution` and `bias`, (d, …).
 
         Return which outputs are solved, (g,), and the violations of those that were ready and are
-        not. `residual`, (g,), is the method's own error; `level` is set for the next look.
+        not. `residual`, (g,), is the method's own error, of which `state.level` is set for the next
+        look; it, violations and the tolerance are in spreads of the target.
         """
         xp = self._xp
         checked = state if bool(ready.all()) else state.keep(ready)
@@ -318,7 +321,8 @@ class SharedKernelSolver:
         # Blocks of outputs, each with all rows.
         def balance(outputs: slice) -> None:
             block = checked.keep(outputs)
-            for _ in range(3):
+            # Shifts are cut off at the bounds, so it takes a few until the sums are met.
+            for _ in range(_BALANCE_STEPS):
                 _balance(z[outputs], block)
 
         def measure(outputs: slice) -> None:
@@ -572,7 +576,12 @@ class LandmarkKernel:
         self._stored_kernels: list[Array] = []  # of all blocks, or of none
 
     def fit_ridge(self, targets: FloatArray, penalty: float) -> tuple[FloatArray, FloatArray]:
-        """Fit kernel ridge regressions of targets (n, d): coefficients (r, d) and bias (d,)."""
+        """Fit kernel ridge regressions of targets (n, d): coefficients (r, d) and bias (d,).
+
+        Predictions are kernels to the landmarks times the coefficients, plus the bias, the mean
+        target. `penalty` times the squared norm of a function is added to its squared error.
+        """
+        # A ridge regression on the features ``K root``, by their products and those with targets.
         dtype = self._dtype
         mean = targets.mean(axis=0, dtype=np.float64)
         gram, _, cross = self._sums(targets)
@@ -594,7 +603,8 @@ class LandmarkKernel:
     ) -> tuple[FloatArray, FloatArray]:
         """Fit nu-support-vector regressions of targets (n, d): coefficients (r, d) and bias (d,).
 
-        The result is the method's function of the landmarks and not its dual coefficients: it
+        nu, C and the tolerance are those of `SharedKernelSolver.solve`. The result is the method's
+        function of the landmarks and not its dual coefficients: it
         comes within a few thousandths of a spread of the optimum in tens of steps, these in
         hundreds. It stops when five steps change predictions by less than the tolerance, in spreads
         of the target (root mean square), at least 0.003, and after 200 steps at the latest.

@@ -165,7 +165,10 @@ class TrainingPlan(Estimator):
             check_number(name, count, owner=owner, low=least, whole=True)
 
     def rate(self, epoch: int, n_epochs: int) -> float:
-        """Return the learning rate of an epoch (counted from 0) in a stage of `n_epochs`."""
+        """Return the learning rate of an epoch (counted from 0) in a stage of `n_epochs`.
+
+        "cosine" is half a wave, from the initial rate down towards 0 in each stage.
+        """
         initial_rate = float(self.learning_rate)
         if self.schedule == "step":
             n_decays = epoch // self.decay_every
@@ -490,7 +493,10 @@ class ConceptTrainer:
         return config, arrays
 
     def set_state(self, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go to where `get_state` stood; the next epochs are the same to the last bit."""
+        """Go to where `get_state` stood; the next epochs are the same to the last bit.
+
+        The trainer must be made as the other one was; arrays are checked and copied.
+        """
         weights = self.network.weights
         is_adam = self.plan.optimizer == "adam"
         _TRAINER_SCHEMA.check(config)
@@ -651,6 +657,7 @@ def error_free_score(
     distinct_contexts = known_contexts[first_rows]
     n_held_out, n_labels = held_out.shape
 
+    # Concepts and targets change with the weights, the known documents do not.
     def score(network: ConceptNetwork) -> float:
         known_points = encode_documents(network, distinct, distinct_contexts)
         device = str(network.weights.device)
