@@ -165,6 +165,7 @@ class SavedRanker:
                 self.precision = DEFAULT_PRECISION
             self.k = _MOST_TAGS
 
+        # A label's least score to be suggested: 0 without a precision, infinity for never.
         thresholds = np.zeros(len(tagger.classes_))
         with warnings.catch_warnings():
             # The warning about unseen labels is for those who asked for a precision of them.

@@ -206,8 +206,8 @@ def open_engine(
         ray.init(address="local", object_store_memory=_STORE_BYTES, **options)
     elif not was_connected:
         _connect(ray, str(address))
-    head_address = ray.get_runtime_context().gcs_address
     try:
+        head_address = ray.get_runtime_context().gcs_address
         with _watch_head(head_address):
             yield RayEngine(ray, workers)
     finally:

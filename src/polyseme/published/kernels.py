@@ -361,7 +361,10 @@ def kernel_widths(
 
 
 def row_blocks(n: int, row_bytes: int, memory_bytes: float) -> Iterator[slice]:
-    """Yield the blocks of n rows in order: `memory_bytes` each at most, 4,096 rows, 1 at least."""
+    """Yield the blocks of n rows in order.
+
+    Each takes at most `memory_bytes`, but has one row at the least and 4,096 rows at the most.
+    """
     rows_in_memory = memory_bytes // max(row_bytes, 1)
     block_rows = np.clip(rows_in_memory, 1, _BLOCK_ROWS)
     step = int(block_rows)
