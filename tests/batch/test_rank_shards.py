@@ -424,11 +424,11 @@ def test_a_worker_refuses_another_version_other_features_and_errors(suggestions)
 
 def test_suggestions_for_workers_are_small(suggestions):
     suggestions.tagger = SimpleNamespace(classes_=range(100_000))
-    assert suggestions.n_rows == 41, "tables of scores stay small"
+    assert suggestions.block_rows == 41, "tables of scores stay small"
     pickled = pickle.dumps(suggestions)
     copy = pickle.loads(pickled)
     assert "tagger" not in vars(copy)
-    assert "n_rows" not in vars(copy)
+    assert "block_rows" not in vars(copy)
 
 
 def test_a_head_node_that_is_gone_is_reported_once(monkeypatch, capsys):
