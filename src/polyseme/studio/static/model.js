@@ -44,6 +44,22 @@ const MEASURES = [
     "How many of the true tags are suggested, at a probability of at least 0.5.",
   ],
 ];
+
+/**
+ * What the model is compared with, by the name that the service has for it: in plain words.
+ * @type {Record<string, string>}
+ */
+const BASELINES = {
+  "ridge regression": "a linear model (ridge regression)",
+  "most frequent labels": "the most frequent tags, for every item",
+};
+/** Where `quality.baselines` has a figure: [E-MAP seen, C-MAP seen, E-MAP unseen, C-MAP unseen]. */
+const BASELINE_COLUMNS = {
+  e_map: { seen: 0, unseen: 2 },
+  c_map: { seen: 1, unseen: 3 },
+};
+const BASELINE_NOTE =
+  "Below the model's figures: what simple methods reach on the same items. The model is worth its training where it is clearly better than the linear model. The most frequent tags are what one reaches without looking at an item.";
 const SHOWN = 12; // rows of a list until all are asked for
 const MOST_VERDICTS = 200;
 const POLL = 1000; // milliseconds between two looks at a refit
@@ -432,9 +448,13 @@ function measures(quality) {
     h("table.table.measures",
       h("thead", h("tr", h("th", { scope: "col" }, "Measure"), head)),
       h("tbody",
-        MEASURES.map((measure) => measureRow(quality, measure)),
+        MEASURES.map((measure) => [
+          measureRow(quality, measure),
+          baselineRows(quality.baselines, measure[0]),
+        ]),
       ),
     ),
+    hasBaselines(quality) && h("p.muted.small", BASELINE_NOTE),
     h("p", precisionSentence(quality.highest_precision_unseen)),
   ];
 }
@@ -444,12 +464,31 @@ function measures(quality) {
  * @param {string[]} measure
  */
 function measureRow(quality, [field, name, shortName, meaning]) {
-  const cells = KINDS.map((kind) => {
-    const share = quality[kind][field];
-    return h("td", share === null ? "not measured" : percent(share));
-  });
+  const cells = KINDS.map((kind) => h("td", shareText(quality[kind][field])));
   return h("tr", h("th", { scope: "row" }, explained(name, shortName, meaning)), cells);
 }
+
+/** @param {any} quality */
+const hasBaselines = ({ baselines }) => Object.keys(baselines).length > 0;
+
+/**
+ * What simple methods reach on the same items, below a measure that they were measured by.
+ * @param {Record<string, (number | null)[]>} baselines figures in the order of BASELINE_COLUMNS
+ * @param {string} field of the measure
+ */
+function baselineRows(baselines, field) {
+  const columns = /** @type {any} */ (BASELINE_COLUMNS)[field];
+  if (!columns) return null;
+  return Object.entries(baselines).map(([name, figures]) =>
+    h("tr.baseline",
+      h("th", { scope: "row" }, BASELINES[name] ?? name),
+      KINDS.map((kind) => h("td", shareText(figures[columns[kind]]))),
+    ),
+  );
+}
+
+/** @param {number | null} share */
+const shareText = (share) => (share === null ? "not measured" : percent(share));
 
 /** @param {number | null} highest */
 function precisionSentence(highest) {
