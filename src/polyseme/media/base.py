@@ -94,6 +94,8 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     kind: ClassVar[str]  # by which commands and saved models name it, such as "image"
     noun: ClassVar[str]  # what people call an item, such as "picture"
     suffixes: ClassVar[frozenset[str]]  # of its files, in lower case, such as ".png"
+    # Media types of what a browser is sent of its files, by suffix; files of others are not shown.
+    preview_types: ClassVar[Mapping[str, str]] = {}
     batch_size: ClassVar[int] = 1
     raw_axes: ClassVar[int] = 1  # dimensions of an item's raw numbers: 2 for several segments
     # Whether something of it is learned, and saved by arrays.
@@ -114,6 +116,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     def keyword_places(cls, file: BinaryIO) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Yield the places inside a file that may hold keywords: names, and readers of `Tags`."""
         yield from ()
+
+    @classmethod
+    def preview(cls, file: Path, side: int) -> bytes:
+        """Return what a browser is sent of a file: pictures at most `side` pixels a side."""
+        return file.read_bytes()
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep the libraries that `extract_batch` uses to one thread each."""

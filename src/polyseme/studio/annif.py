@@ -24,15 +24,15 @@ from starlette.concurrency import run_in_threadpool
 from polyseme.base.validation import InputError
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.studio.access import Caller
-from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.studio.http import (
     JSON,
     PROBLEMS,
     Host,
     body_of,
     caller_of,
+    decode_features,
     json_response,
-    row_of,
     sentence_of,
 )
 from polyseme.studio.references import known_tags
@@ -254,7 +254,7 @@ def _suggest_request_of(
     """Return the question that a document asks; None where nothing is known of it."""
     row = _features(document.metadata.get("features"))
     if row is not None:
-        host.check_row(row)
+        host.check_features(row)
     tags = tuple(known_tags(host, document.text))
     if limit == 0 or (row is None and not tags):
         return None
@@ -271,7 +271,7 @@ async def _submit(
     return host.snapshot, []
 
 
-def _features(text: str | None) -> Row | None:
+def _features(text: str | None) -> ItemFeatures | None:
     """Read features from a field: numbers with commas between them, or base64 of float32."""
     if not text:
         return None
@@ -286,7 +286,7 @@ def _features(text: str | None) -> Row | None:
             raise InputError("`features` holds something that is no number.") from None
     if len(text) > 8 * MOST_NUMBERS:
         raise InputError(f"`features` may hold {MOST_NUMBERS} numbers at the most.")
-    return row_of(Encoded(base64=text))
+    return decode_features(Encoded(base64=text))
 
 
 def _bounds(fields: Mapping[str, str]) -> tuple[int, float]:
@@ -354,7 +354,7 @@ def _scope_to_learn(document: Indexed) -> str:
 def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> None:
     """Learn labels of items with features as accepted, and other documents as known ones."""
     verdicts: list[Verdict] = []
-    rows: dict[str, Row] = {}
+    rows: dict[str, ItemFeatures] = {}
     tag_sets: list[list[str]] = []
     for document in documents:
         labels = [_label_of_subject(subject) for subject in document.subjects]
@@ -363,7 +363,7 @@ def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> Non
             tags = known_tags(host, document.text)
             tag_sets.append([*tags, *labels])
             continue
-        host.check_row(row)
+        host.check_features(row)
         # The same item, however often it is sent.
         name = document.document_id or hashlib.sha256(row.tobytes()).hexdigest()[:32]
         rows[name] = row

@@ -43,7 +43,7 @@ from polyseme.studio.refit import Refitting
 from polyseme.studio.versions import Version, Versions
 from polyseme.tagger import ZeroShotTagger, load
 
-Row = NDArray[np.float32]
+ItemFeatures = NDArray[np.float32]
 T = TypeVar("T")
 
 # Labels without any chance are not suggested.
@@ -57,7 +57,7 @@ _HINTS = 3  # labels that may have been meant
 class SuggestRequest(NamedTuple):
     """A request for tags of one item: features, tags or both, and which tags to return."""
 
-    features: Row | None
+    features: ItemFeatures | None
     tags: tuple[str, ...] = ()
     k: int = 10
     threshold: float | None = None
@@ -292,7 +292,9 @@ class ModelHost:
         self.scoring: Batcher[SuggestRequest, tuple[Snapshot, list[Suggestion]]] = Batcher(
             self.suggest
         )
-        self.looking: Batcher[bytes, Row] = Batcher(self._extract_files, largest=8, most_waiting=64)
+        self.extraction: Batcher[bytes, ItemFeatures] = Batcher(
+            self._extract_files, largest=8, most_waiting=64
+        )
         self._map: Map | None = None
         self._refitting: Refitting | None = None
         self._making_refitting = threading.Lock()
@@ -330,7 +332,7 @@ class ModelHost:
         """What turns files into numbers; None where the model takes numbers."""
         return self._snapshot.tagger.features_
 
-    def items(self, rows: Sequence[Row], names: Sequence[str] | None = None) -> Any:
+    def items(self, rows: Sequence[ItemFeatures], names: Sequence[str] | None = None) -> Any:
         """Return rows of features as a tagger takes items: a table or an extraction."""
         extractor = self.extractor
         if extractor is None:
@@ -396,13 +398,13 @@ class ModelHost:
                 raise InputError(f"None of the tags is known: {', '.join(unknown_tags[:5])}.")
             raise InputError("Give features, an item, a file or tags.")
         if query.features is not None:
-            self.check_row(query.features)
+            self.check_features(query.features)
         if query.precision is not None and query.features is None:
             raise InputError("A precision is promised of items; for tags alone give a threshold.")
         distinct_labels = tuple(dict.fromkeys(labels))
         return query._replace(tags=distinct_labels), unknown_tags
 
-    def check_row(self, row: Row) -> None:
+    def check_features(self, row: ItemFeatures) -> None:
         """Raise unless a row of features fits the model."""
         if not self._snapshot.tagger.n_features_in_:
             raise InputError("This model was fitted without features; give tags.")
@@ -463,7 +465,7 @@ class ModelHost:
         if self._refitting is not None:
             self._refitting.stop()
         await self.scoring.close()
-        await self.looking.close()
+        await self.extraction.close()
 
     # ------------------------------------------------------------------ the map
 
@@ -515,7 +517,7 @@ class ModelHost:
     def learn(
         self,
         verdicts: Sequence[Verdict],
-        rows: Mapping[str, Row] | None = None,
+        rows: Mapping[str, ItemFeatures] | None = None,
         seen: int | None = None,
     ) -> tuple[int, ...]:
         """Learn from verdicts; they are on disk, and all scores have changed, when this returns.
@@ -539,7 +541,9 @@ class ModelHost:
             self._use(clone, self._snapshot.digest)
         return numbers
 
-    def _items_of_verdicts(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row]) -> Any:
+    def _items_of_verdicts(
+        self, verdicts: Sequence[Verdict], rows: Mapping[str, ItemFeatures]
+    ) -> Any:
         """Return the items that verdicts are about, as the tagger takes them.
 
         Items are sent with their features or belong to the collection. Of items that were answered
@@ -566,7 +570,7 @@ class ModelHost:
                 return collection.select(listed, tagger) if listed else None
             for name in listed:
                 if name not in rows:
-                    features[name] = collection.row(name)
+                    features[name] = collection.features_of(name)
         if not features:
             return None
         return self.items(list(features.values()), list(features))
@@ -644,7 +648,7 @@ class ModelHost:
             log = VerdictLog(self.path)
             items = None if self.collection is None else self.collection.among(log.standing())
             fitted.use_log(log, items)
-            self._check_features(fitted)
+            self._check_feature_count(fitted)
             _take_over(tagger, fitted)
 
         self.change("refit", f"{len(fitted.store_.ids)} tag sets", author, put_in_place)
@@ -687,7 +691,7 @@ class ModelHost:
             self._looked_at = self._stamp()  # `refresh` does not try it again until it changes
             try:
                 fresh = self._read()
-                self._check_features(fresh.tagger)
+                self._check_feature_count(fresh.tagger)
             except Exception as error:
                 reason = str(error) or type(error).__name__
                 sentence = f"A reload was refused, and the former model goes on: {reason}"
@@ -720,7 +724,7 @@ class ModelHost:
             )
         return Snapshot(tagger, digest, tagger.verdicts_.count)
 
-    def _check_features(self, tagger: ZeroShotTagger) -> None:
+    def _check_feature_count(self, tagger: ZeroShotTagger) -> None:
         """Raise unless a tagger takes the features that callers send."""
         n_before = self._snapshot.tagger.n_features_in_
         if tagger.n_features_in_ != n_before:

@@ -29,7 +29,7 @@ from polyseme.documents.corpus import MOST_LETTERS
 from polyseme.scoring.known_documents import Neighbour
 from polyseme.studio.access import Caller
 from polyseme.studio.collection import Collection
-from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.studio.schemas import Encoded, Facts, Problem, SuggestOptions, Thing
 
 B = TypeVar("B", bound=Thing)
@@ -54,7 +54,7 @@ class ParsedRequest(NamedTuple):
 
 
 def suggest_request_of(
-    row: Row | None, tags: Sequence[str], wanted: SuggestOptions | None = None
+    row: ItemFeatures | None, tags: Sequence[str], wanted: SuggestOptions | None = None
 ) -> SuggestRequest:
     """Return the request for tags of a row, of tags or of both."""
     tag_names = tuple(tags)
@@ -67,20 +67,20 @@ def suggest_request_of(
     return SuggestRequest(row, tag_names, wanted.k, wanted.threshold, wanted.precision, kinds)
 
 
-def row_of(features: list[float] | Encoded | None) -> Row | None:
+def decode_features(features: list[float] | Encoded | None) -> ItemFeatures | None:
     """Return features of a JSON body as a row."""
     if features is None:
         return None
     if isinstance(features, Encoded):
         try:
             data = base64.b64decode(features.base64, validate=True)
-            return _row(data)
+            return _decode_float32(data)
         except ValueError:  # not base64
             raise InputError("`base64` of the features cannot be decoded.") from None
     return np.asarray(features, dtype=np.float32)
 
 
-def _row(data: bytes) -> Row:
+def _decode_float32(data: bytes) -> ItemFeatures:
     """Return little-endian float32 numbers as a row."""
     if not data or len(data) % 4:
         raise InputError(f"Raw features are float32 numbers of 4 bytes; got {len(data)} bytes.")
@@ -88,7 +88,7 @@ def _row(data: bytes) -> Row:
     return numbers.astype(np.float32, copy=False)
 
 
-def table_of(data: bytes) -> Row:
+def read_npy(data: bytes) -> ItemFeatures:
     """Return the array of an .npy file, (n, n_features), without executing anything in it."""
     try:
         array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
@@ -116,29 +116,29 @@ async def read_request(request: Request, kind: type[B], host: ModelHost) -> Pars
         Whose collection and extractor may be needed.
     """
     media = media_of(request)
-    row: Row | None = None
+    row: ItemFeatures | None = None
     if media == JSON or media.endswith("+json"):
         body = parsed(kind, await request.body())
     elif media == FORM:
         body, data = await _read_form(request, kind)
-        row = None if data is None else await row_of_file(data, host)
+        row = None if data is None else await extract_file(data, host)
     else:
         body = options(kind, request.query_params)
         if media == NUMBERS:
-            row = _row(await request.body())
+            row = _decode_float32(await request.body())
         elif media == NUMPY:
-            rows = table_of(await request.body())
+            rows = read_npy(await request.body())
             if len(rows) > 1:
                 raise InputError(f"One row is asked about at a time; got {len(rows)}: use -batch.")
             row = rows[0]
         elif media.startswith(("image/", "audio/")):
-            row = await row_of_file(await request.body(), host)
+            row = await extract_file(await request.body(), host)
         else:
             raise UnsupportedError(
                 f"'{media[:60]}' cannot be read; send {JSON}, {NUMBERS} (float32), {NUMPY}, "
                 f"image/*, audio/* or {FORM}."
             )
-    row = row_of_thing(body, host, row)
+    row = features_of_thing(body, host, row)
     wanted = body if isinstance(body, SuggestOptions) else None
     query, unknown_tags = host.check(suggest_request_of(row, body.tags, wanted))
     return ParsedRequest(body, query, unknown_tags)
@@ -152,17 +152,19 @@ def media_of(request: Request) -> str:
     return stripped.lower()
 
 
-def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row | None:
+def features_of_thing(
+    body: Thing, host: ModelHost, sent: ItemFeatures | None = None
+) -> ItemFeatures | None:
     """Return the features of a request's subject, from its fields or sent beside them."""
     if body.item is None and sent is not None:
         return sent
     if body.item is None:
-        return row_of(body.features)
+        return decode_features(body.features)
     if sent is not None or body.features is not None:
         raise InputError("Give features (numbers or a file) or `item`, not both.")
     if host.collection is None:
         raise InputError("This model has no items; start the service with --items.")
-    return host.collection.row(body.item)
+    return host.collection.features_of(body.item)
 
 
 async def _read_form(request: Request, kind: type[B]) -> tuple[B, bytes | None]:
@@ -249,13 +251,13 @@ def sentence_of(error: ValidationError) -> str:
     return f"`{place[:100]}`: {reason}."
 
 
-async def row_of_file(data: bytes, host: ModelHost) -> Row:
+async def extract_file(data: bytes, host: ModelHost) -> ItemFeatures:
     """Return the features of an uploaded picture or sound; files that wait are read together."""
     if host.extractor is None:
         raise InputError("This model takes numbers, not files; send features.")
     if not data:
         raise InputError("The file is empty.")
-    return await host.looking.submit(data)
+    return await host.extraction.submit(data)
 
 
 # ---------------------------------------------------------------------- what routes share

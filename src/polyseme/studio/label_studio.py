@@ -25,9 +25,9 @@ from polyseme.feedback.verdict_log import Verdict
 from polyseme.io import parse_xml
 from polyseme.studio.batching import QueueFullError
 from polyseme.studio.collection import UnknownItemError
-from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.studio.http import PROBLEMS, Host, Reviewer, json_response
-from polyseme.studio.references import item_of, known_tags, row_of_reference
+from polyseme.studio.references import features_of_reference, item_of, known_tags
 from polyseme.studio.schemas import MOST_NUMBERS
 
 MOST_TASKS = 256
@@ -345,7 +345,7 @@ async def _suggest_for_control(
 ) -> tuple[Snapshot, list[Suggestion]]:
     """Return suggestions for a control's object; none where it is unknown."""
     try:
-        row, tags = await _row_and_tags(host, control.field, task)
+        row, tags = await _features_and_tags(host, control.field, task)
         if row is not None or tags:
             request = SuggestRequest(row, tuple(tags), MOST_LABELS)
             query, _ = host.check(request)
@@ -361,20 +361,22 @@ async def _suggest_for_control(
     return host.snapshot, []
 
 
-async def _row_and_tags(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:
+async def _features_and_tags(
+    host: ModelHost, field: str, task: Task
+) -> tuple[ItemFeatures | None, list[str]]:
     """Return the features of a task's object, and the task's tags."""
     content = task.data.get(field)
     item = task.data.get("item")
     tags = _tags_of(host, task)
     for features in (task.data.get("features"), content):
         if isinstance(features, list):
-            return _row_of_features(features), tags
+            return _read_numbers(features), tags
     if isinstance(item, str):
-        return await row_of_reference(host, item), tags
+        return await features_of_reference(host, item), tags
     if not isinstance(content, str):
         return None, tags
     if content.startswith("data:") or item_of(host.collection, content) is not None:
-        return await row_of_reference(host, content), tags
+        return await features_of_reference(host, content), tags
     return None, [*tags, *known_tags(host, content)]  # a text of tags
 
 
@@ -392,7 +394,7 @@ def _tags_of(host: ModelHost, task: Task) -> list[str]:
     return tags
 
 
-def _row_of_features(features: list[Any]) -> Row:
+def _read_numbers(features: list[Any]) -> ItemFeatures:
     """Return features of a task as a row."""
     numbers = [feature for feature in features if isinstance(feature, (int, float))]
     if len(numbers) != len(features) or len(features) > MOST_NUMBERS:
@@ -472,7 +474,7 @@ def _learn_answers(
     body: WebhookBody,
     controls: Sequence[Control],
     name: str,
-    row: Row | None,
+    row: ItemFeatures | None,
 ) -> None:
     """Learn the labels of an annotation as right, and those that it took out as wrong.
 
@@ -513,7 +515,7 @@ def _learn_answers(
 
 async def _item(
     host: ModelHost, controls: Sequence[Control], task: Task, project: Project
-) -> tuple[str, Row | None]:
+) -> tuple[str, ItemFeatures | None]:
     """Return the name of a task's item, and its numbers where it is not in the collection."""
     references = [task.data.get("item")]
     references += [task.data.get(control.field) for control in controls]
@@ -524,13 +526,13 @@ async def _item(
         if name is not None:
             return name, None
     field = controls[0].field
-    row, _ = await _row_and_tags(host, field, task)
+    row, _ = await _features_and_tags(host, field, task)
     if row is None:
         raise UnknownItemError(
             f"There is no item for task {shown(task.id)}: its data name none of the collection, "
             "and have neither features nor a data URL."
         )
-    host.check_row(row)
+    host.check_features(row)
     return f"label-studio {project.id} {task.id}", row
 
 

@@ -20,7 +20,7 @@ from polyseme.base.validation import InputError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.studio.http import PROBLEMS, Host, json_response
-from polyseme.studio.references import row_of_reference
+from polyseme.studio.references import features_of_reference
 from polyseme.studio.schemas import K, Precision, Share
 
 MOST_PICTURES = 8
@@ -93,7 +93,7 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
             pictures = [body.url]
         if not pictures:
             raise InputError("Send `images` as data URLs.")
-        rows = await asyncio.gather(*(row_of_reference(host, picture) for picture in pictures))
+        rows = await asyncio.gather(*(features_of_reference(host, picture) for picture in pictures))
         queries = [host.check(SuggestRequest(row, (), k, threshold, precision))[0] for row in rows]
         answers = await asyncio.gather(*(host.scoring.submit(query) for query in queries))
     except InputError as error:

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from polyseme.base.validation import InputError
 from polyseme.studio.collection import Collection, UnknownItemError
-from polyseme.studio.host import ModelHost, Row
-from polyseme.studio.http import row_of_file
+from polyseme.studio.host import ItemFeatures, ModelHost
+from polyseme.studio.http import extract_file
 from polyseme.studio.schemas import MOST_TAGS
 
 _DATA = re.compile(r"data:[\w.+/-]{0,100}(;[\w=.+-]{0,100}){0,4};base64,", re.ASCII)
@@ -70,7 +70,7 @@ def _names(reference: str) -> Iterator[str]:
             yield steps[-1][prefix.end() :]
 
 
-async def row_of_reference(host: ModelHost, reference: str) -> Row:
+async def features_of_reference(host: ModelHost, reference: str) -> ItemFeatures:
     """Return the features of a reference: of a data URL's content, or of an item.
 
     Parameters
@@ -80,14 +80,14 @@ async def row_of_reference(host: ModelHost, reference: str) -> Row:
     """
     data = data_of(reference)
     if data is not None:
-        return await row_of_file(data, host)
+        return await extract_file(data, host)
     name = item_of(host.collection, reference)
     if name is None or host.collection is None:
         raise UnknownItemError(
             f"'{reference[:60]}' is no item of the collection, and nothing is fetched from "
             "elsewhere; send the content as a data URL."
         )
-    return host.collection.row(name)
+    return host.collection.features_of(name)
 
 
 def known_tags(host: ModelHost, text: str) -> Iterator[str]:

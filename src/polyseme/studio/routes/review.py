@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 
 from polyseme.feedback.verdict_log import Undo, Verdict
-from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion
+from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion
 from polyseme.studio.http import (
     PROBLEMS,
     Host,
@@ -147,13 +147,13 @@ def learn(body: LearnBody, host: Host, caller: Reviewer, request: Request) -> Nu
         Verdict(sent.item, sent.label, sent.answer, sent.score, sent.rank, version, reviewer)
         for sent in body.verdicts
     ]
-    rows: dict[str, Row] | None = None
+    rows: dict[str, ItemFeatures] | None = None
     if body.features is not None:
         rows = {}
         for name, numbers in body.features.items():
             rows[name] = np.asarray(numbers, dtype=np.float32)
         for row in rows.values():
-            host.check_row(row)
+            host.check_features(row)
     event_numbers = host.learn(verdicts, rows, body.seen)
     counter = request.app.state.metrics.verdicts
     for verdict in verdicts:

@@ -12,13 +12,14 @@ from starlette.concurrency import run_in_threadpool
 from polyseme.base.validation import InputError
 from polyseme.scoring.evidence import Evidence
 from polyseme.studio.collection import UnknownItemError
-from polyseme.studio.host import Row, SuggestRequest
+from polyseme.studio.host import ItemFeatures, SuggestRequest
 from polyseme.studio.http import (
     BINARY,
     NUMPY,
     PROBLEMS,
     Host,
     body_route,
+    features_of_thing,
     host_of,
     item_and_tags,
     json_response,
@@ -28,11 +29,10 @@ from polyseme.studio.http import (
     options,
     parsed,
     place_on_map,
+    read_npy,
     read_request,
-    row_of_thing,
     suggest_request_of,
     suggestion_records,
-    table_of,
     whether,
 )
 from polyseme.studio.schemas import (
@@ -88,9 +88,9 @@ async def answer_suggest(request: Request) -> Response:
 @body_route(router, "suggest-batch", BatchBody, "ask", "Tags for many items", {NUMPY: BINARY})
 async def suggest_batch(request: Request, host: Host) -> Response:
     """Rank tags for up to 256 items; one that cannot be used has an error and harms no other."""
-    sent_rows: Sequence[Row | None]
+    sent_rows: Sequence[ItemFeatures | None]
     if media_of(request) == NUMPY:
-        table = table_of(await request.body())
+        table = read_npy(await request.body())
         if len(table) > MOST_BATCH:
             raise InputError(f"A batch has {MOST_BATCH} items at the most; got {len(table)}.")
         suggest_options = options(SuggestOptions, request.query_params)
@@ -107,7 +107,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
         result: Facts = {"id": batch_item.id}
         results.append(result)
         try:
-            row = row_of_thing(batch_item, host, sent_row)
+            row = features_of_thing(batch_item, host, sent_row)
             query, _ = host.check(suggest_request_of(row, batch_item.tags, suggest_options))
             queries.append(query)
         except InputError as error:

@@ -5,17 +5,17 @@
  * In: the questions of the service. Out: answers, put into the outbox; refused ones stay visible.
  */
 
-import { add, clear, debounce, h, s } from "./dom.js";
+import { add, clear, h, s } from "./dom.js";
 import { isAbort } from "./api.js";
 import {
+  AnswerPage,
   answerButton,
   answerSentence,
   conflictLines,
   drawAnswer,
   isOwn,
-  keyOf,
   newEntry,
-  takeLastAct,
+  updateProbability,
 } from "./answers.js";
 import {
   count,
@@ -35,7 +35,6 @@ import { Names, medium, picture } from "./items.js";
 
 /** @typedef {import("./api.js").Question} Question */
 /** @typedef {import("./app.js").Context} Context */
-/** @typedef {import("./answers.js").Act} Act */
 /** @typedef {import("./answers.js").Entry} Entry */
 /** @typedef {import("./answers.js").Outbox} Outbox */
 
@@ -91,7 +90,7 @@ export function showBoard(stage, context, outbox, label) {
 /** @param {Entry} entry */
 const isOpen = (entry) => entry.answer === null;
 
-class Board {
+class Board extends AnswerPage {
   /**
    * @param {HTMLElement} stage
    * @param {Context} context
@@ -99,18 +98,13 @@ class Board {
    * @param {string} label
    */
   constructor(stage, context, outbox, label) {
-    this.context = context;
-    this.outbox = outbox;
+    super(context, outbox, "input:not([type=radio]), textarea, select, [contenteditable]");
     this.label = label;
-    this.mayReview = context.can("review");
     this.settings = context.state.review ??= { strategy: "likeliest" };
-    this.control = new AbortController();
-    /** @type {Entry[]} */
+    /** In the order of the tiles. @type {Entry[]} */
     this.entries = [];
     /** @type {Map<Entry, Tile>} */
     this.tiles = new Map();
-    /** What was done on this page, to undo it. @type {Act[]} */
-    this.acts = [];
     /** Entries in the order of their answers, for the sparkline. @type {Entry[]} */
     this.answered = [];
     this.names = new Names();
@@ -118,35 +112,21 @@ class Board {
     /** @type {LargeView | null} */
     this.large = null;
     this.turn = 0; // of loading; an answer to an earlier request is dropped
-    this.refreshSoon = debounce(() => this.refresh(), 300);
-    this.onKey = (/** @type {KeyboardEvent} */ event) => this.handleKey(event);
-    this.onOutbox = (/** @type {boolean} */ isSaved) => this.drawAnswers(isSaved);
 
     this.grid = h("div.board", { role: "list", aria_label: `Items for ${label}` });
     this.progress = h("div.progress", { role: "status" });
     this.labelLinks = h("span.row");
     this.strategyHelp = h("p.muted.small");
     this.moreButtons = h("div.row.center");
-    this.undoButton = h("button", { disabled: true, onclick: () => this.undo() },
-      icon("undo"),
-      "Undo",
-    );
     this.compose(stage);
     this.loadLinks();
-    context.shortcuts(KEYS);
-    document.addEventListener("keydown", this.onKey);
-    outbox.listeners.add(this.onOutbox);
-    outbox.find = (item, name) => this.findEntry(item, name);
+    this.listen(KEYS);
   }
 
   unmount() {
     this.turn += 1;
-    this.control.abort();
-    this.refreshSoon.cancel();
     this.large?.close();
-    document.removeEventListener("keydown", this.onKey);
-    this.outbox.listeners.delete(this.onOutbox);
-    this.outbox.find = () => undefined;
+    super.unmount();
   }
 
   /** @param {HTMLElement} stage */
@@ -327,9 +307,7 @@ class Board {
     for (const entry of entries) {
       const question = questionByItem.get(entry.item);
       if (!question || !isOpen(entry)) continue; // answered while the service was asked
-      entry.shift += question.probability - (entry.probability ?? question.probability);
-      entry.probability = question.probability;
-      entry.rank = question.rank;
+      updateProbability(entry, question.probability, question.rank);
       this.tiles.get(entry)?.draw();
     }
   }
@@ -366,15 +344,15 @@ class Board {
   /* ---- answers ---- */
 
   /**
+   * Answer a question, and go on to the next open one.
    * @param {Entry} entry
    * @param {boolean | null} verdict null takes the answer back
    * @param {{scrolls?: boolean}} [options] whether the page scrolls to the next open item
    */
   answer(entry, verdict, { scrolls = true } = {}) {
-    if (!this.mayReview || entry.answer === verdict) return;
-    this.acts.push({ entry, before: entry.answer });
-    this.record(entry, verdict);
-    if (verdict !== null) this.skip(scrolls);
+    const isChanged = super.answer(entry, verdict);
+    if (isChanged && verdict !== null) this.skip(scrolls);
+    return isChanged;
   }
 
   /**
@@ -394,28 +372,26 @@ class Board {
   record(entry, verdict) {
     this.answered = this.answered.filter((other) => other !== entry);
     if (verdict !== null) this.answered.push(entry);
-    this.outbox.put(entry, verdict);
-    this.tiles.get(entry)?.draw();
-    this.undoButton.disabled = !this.acts.length;
-    this.drawProgress();
-    this.large?.draw();
+    super.record(entry, verdict);
   }
 
   undo() {
-    const act = takeLastAct(this.acts);
-    this.undoButton.disabled = !this.acts.length;
-    if (!act) return;
-    this.record(act.entry, act.before);
-    this.focus(this.entries.indexOf(act.entry));
+    const entry = super.undo();
+    if (entry) this.focus(this.entries.indexOf(entry));
+    return entry;
   }
 
-  /** @param {boolean} isSaved whether something reached the service */
-  drawAnswers(isSaved) {
+  /** @param {Entry} entry */
+  drawEntry(entry) {
+    this.tiles.get(entry)?.draw();
+    this.drawProgress();
+    this.large?.draw();
+  }
+
+  drawEntries() {
     for (const tile of this.tiles.values()) tile.draw();
     this.drawProgress();
-    this.undoButton.disabled = !this.acts.some(isOwn);
     this.large?.draw();
-    if (isSaved) this.refreshSoon();
   }
 
   drawProgress() {
@@ -472,15 +448,9 @@ class Board {
     this.large.draw();
   }
 
-  /** @param {KeyboardEvent} event */
-  handleKey(event) {
-    const key = keyOf(event, "input:not([type=radio]), textarea, select, [contenteditable]");
-    const isOtherDialog = document.querySelector("dialog[open]") && !this.large;
-    if (!key || !this.entries.length || isOtherDialog) return;
-    const run = this.actionOf(key, /** @type {HTMLElement} */ (event.target));
-    if (!run) return;
-    run();
-    event.preventDefault();
+  /** The large view is a dialog of the board's own. */
+  isBehindDialog() {
+    return !this.large && super.isBehindDialog();
   }
 
   /**
@@ -490,6 +460,7 @@ class Board {
    * @returns {(() => void) | undefined}
    */
   actionOf(key, target) {
+    if (!this.entries.length) return undefined;
     const entry = this.entries[this.current];
     const isControl = target.closest("a, button, summary, input") !== null;
     const nColumns = this.large ? 1 : countColumns(this.grid);
@@ -567,13 +538,7 @@ class Tile {
 
   draw() {
     const { entry } = this;
-    drawAnswer(entry, {
-      frame: this.element,
-      yes: this.yes,
-      no: this.no,
-      number: this.number,
-      byline: this.byline,
-    });
+    drawAnswer(entry, this);
     const name = this.board.names.of(entry.item);
     const facts = [name, `probability ${probabilityText(entry.probability)}`, this.state()];
     this.name.textContent = name;

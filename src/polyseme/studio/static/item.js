@@ -5,16 +5,15 @@
  * In: an item of the service. Out: answers, put into the outbox, also about tags that were typed.
  */
 
-import { add, clear, debounce, h } from "./dom.js";
+import { add, clear, h } from "./dom.js";
 import { isAbort } from "./api.js";
 import {
+  AnswerPage,
   answerButton,
   drawAnswer,
-  isOwn,
-  keyOf,
   nameOf,
   newEntry,
-  takeLastAct,
+  updateProbability,
 } from "./answers.js";
 import { bar, count, failed, icon, kindBadge, loading } from "./parts.js";
 import { labelBox } from "./labelbox.js";
@@ -25,7 +24,6 @@ import { medium } from "./items.js";
 /** @typedef {import("./api.js").Item} Item */
 /** @typedef {import("./api.js").Label} Label */
 /** @typedef {import("./app.js").Context} Context */
-/** @typedef {import("./answers.js").Act} Act */
 /** @typedef {import("./answers.js").Entry} Entry */
 /** @typedef {import("./answers.js").Outbox} Outbox */
 
@@ -53,7 +51,7 @@ export function showItem(stage, context, outbox, id) {
   return () => review.unmount();
 }
 
-class ItemReview {
+class ItemReview extends AnswerPage {
   /**
    * @param {HTMLElement} stage
    * @param {Context} context
@@ -61,25 +59,17 @@ class ItemReview {
    * @param {string} id
    */
   constructor(stage, context, outbox, id) {
-    this.context = context;
-    this.outbox = outbox;
+    super(context, outbox, "input, textarea, select, audio, [contenteditable]");
     this.id = id;
-    this.mayReview = context.can("review");
     this.list = ItemList.of(context);
-    this.control = new AbortController();
-    /** @type {Map<string, Entry>} */
+    /** By label. @type {Map<string, Entry>} */
     this.entries = new Map();
-    /** In the order of the page. @type {Map<string, Row>} */
+    /** By label, in the order of the page. @type {Map<string, Row>} */
     this.rows = new Map();
-    /** Kinds of the labels. @type {Map<string, string>} */
+    /** Kinds of the labels: seen, unseen or oov. @type {Map<string, string>} */
     this.kinds = new Map();
-    /** @type {Act[]} */
-    this.acts = [];
     this.isLoaded = false;
-    this.current = 0;
-    this.refreshSoon = debounce(() => this.refresh(), 300);
-    this.onKey = (/** @type {KeyboardEvent} */ event) => this.handleKey(event);
-    this.onOutbox = (/** @type {boolean} */ isSaved) => this.drawAnswers(isSaved);
+    this.current = 0; // the row that the keys act on
 
     this.previous = pageLink("Previous", h("span", "Previous"));
     this.previous.prepend(icon("back"));
@@ -87,10 +77,6 @@ class ItemReview {
     this.next.append(icon("next"));
     this.position = h("span.muted");
     this.body = h("div.item", loading("Loading the item…"));
-    this.undoButton = h("button", { disabled: true, onclick: () => this.undo() },
-      icon("undo"),
-      "Undo",
-    );
     this.suggestions = h("ul.answer-rows", { aria_label: "Suggested tags" });
     this.ownTags = h("ul.answer-rows", { aria_label: "Own tags" });
     this.status = h("p.muted.small", { role: "status" });
@@ -104,18 +90,7 @@ class ItemReview {
       ),
       this.body,
     );
-    context.shortcuts(KEYS);
-    document.addEventListener("keydown", this.onKey);
-    outbox.listeners.add(this.onOutbox);
-    outbox.find = (item, label) => this.findEntry(item, label);
-  }
-
-  unmount() {
-    this.control.abort();
-    this.refreshSoon.cancel();
-    document.removeEventListener("keydown", this.onKey);
-    this.outbox.listeners.delete(this.onOutbox);
-    this.outbox.find = () => undefined;
+    this.listen(KEYS);
   }
 
   /* ---- the item ---- */
@@ -196,10 +171,7 @@ class ItemReview {
     try {
       const { suggestions } = await this.read();
       suggestions.forEach(({ label, kind, probability }, i) => {
-        const entry = this.entryOf(label);
-        entry.shift += probability - (entry.probability ?? probability);
-        entry.probability = probability;
-        entry.rank = i + 1;
+        updateProbability(this.entryOf(label), probability, i + 1);
         this.kinds.set(label, kind);
         this.suggest(label);
       });
@@ -288,59 +260,25 @@ class ItemReview {
     this.status.textContent = `“${label}”: yes.`;
   }
 
-  /**
-   * @param {Entry} entry
-   * @param {boolean | null} verdict null takes the answer back
-   */
-  answer(entry, verdict) {
-    if (!this.mayReview || entry.answer === verdict) return;
-    this.acts.push({ entry, before: entry.answer });
-    this.record(entry, verdict);
-  }
-
-  /**
-   * @param {Entry} entry
-   * @param {boolean | null} verdict
-   */
-  record(entry, verdict) {
-    this.outbox.put(entry, verdict);
+  /** @param {Entry} entry */
+  drawEntry(entry) {
     this.rows.get(entry.label)?.draw();
-    this.undoButton.disabled = !this.acts.length;
   }
 
-  undo() {
-    const act = takeLastAct(this.acts);
-    this.undoButton.disabled = !this.acts.length;
-    if (act) this.record(act.entry, act.before);
-  }
-
-  /** @param {boolean} isSaved whether something reached the service */
-  drawAnswers(isSaved) {
+  drawEntries() {
     for (const row of this.rows.values()) row.draw();
-    this.undoButton.disabled = !this.acts.some(isOwn);
-    if (isSaved) this.refreshSoon();
   }
 
   /* ---- keys ---- */
 
-  /** @param {KeyboardEvent} event */
-  handleKey(event) {
-    const key = keyOf(event, "input, textarea, select, audio, [contenteditable]");
-    if (!key || document.querySelector("dialog[open]")) return;
-    const target = /** @type {HTMLElement} */ (event.target);
-    const run = this.actionOf(key, target.closest(".answer-row") !== null);
-    if (!run) return;
-    run();
-    event.preventDefault();
-  }
-
   /**
    * What a key does, if anything.
    * @param {string} key
-   * @param {boolean} isOnRow whether a row has the focus
+   * @param {HTMLElement} target
    * @returns {(() => void) | undefined}
    */
-  actionOf(key, isOnRow) {
+  actionOf(key, target) {
+    const isOnRow = target.closest(".answer-row") !== null;
     const step = isOnRow ? 1 : 0; // from elsewhere the focus first returns to the current row
     if (key === "u") return () => this.undo();
     if (key === "y" || key === "n") return () => this.answerCurrent(key === "y", isOnRow);
@@ -426,13 +364,7 @@ class Row {
 
   draw() {
     const { entry } = this;
-    drawAnswer(entry, {
-      frame: this.element,
-      yes: this.yes,
-      no: this.no,
-      number: this.number,
-      byline: this.byline,
-    });
+    drawAnswer(entry, this);
     clear(this.meter, entry.probability !== null && bar(entry.probability));
   }
 }
