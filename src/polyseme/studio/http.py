@@ -477,7 +477,7 @@ def nearest_records(host: ModelHost, snapshot: Snapshot, point: Any, k: int) -> 
     records: list[Facts] = []
     for neighbour in store.nearest(point, len(store.labels), k):
         first_id = neighbour.document_ids[0]
-        document = snapshot.documents[first_id]
+        document = snapshot.document_rows[first_id]
         x, y = places[store.sets[document]].tolist()
         record = neighbour_record(neighbour)
         records.append(record | {"document": document, "x": x, "y": y})

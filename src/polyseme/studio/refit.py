@@ -171,7 +171,7 @@ def training_data(snapshot: Snapshot, collection: Collection | None) -> dict[str
     tagger = snapshot.tagger
     if collection is None or not tagger.n_features_in_:
         raise InputError("A refit needs the items with their tags; start the service with --items.")
-    tags = dict(snapshot.accepted(collection))
+    tags = dict(snapshot.reviewed_tags(collection))
     if not tags:
         raise InputError("None of the items has a tag, so there is nothing to fit to.")
     by_command = "fit it by `polyseme fit --update` with all items"

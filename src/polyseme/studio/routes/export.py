@@ -33,9 +33,11 @@ def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "js
         return _download(_lines(map(_without_none, standing)), "verdicts.jsonl")
     collection = collection_of(host)
     if form == "documents":  # as `polyseme fit --documents` takes them
-        documents = ({"id": name, "labels": tags} for name, tags in snapshot.accepted(collection))
+        documents = (
+            {"id": name, "labels": tags} for name, tags in snapshot.reviewed_tags(collection)
+        )
         return _download(_lines(documents), "documents.jsonl")
-    tasks = [_labelled_task(name, tags) for name, tags in snapshot.accepted(collection)]
+    tasks = [_labelled_task(name, tags) for name, tags in snapshot.reviewed_tags(collection)]
     return _download(json.dumps(tasks, ensure_ascii=False), "label-studio.json", JSON)
 
 

@@ -83,7 +83,7 @@ def _order_of(snapshot: Snapshot, label: str, order: str) -> tuple[Any, ...]:
     if order == "name":
         return (label.casefold(),)
     if order == "count":
-        count = snapshot.counts.get(label, 0)
+        count = snapshot.document_counts.get(label, 0)
         return (-count, label)
     measured = snapshot.tagger.validation_
     quality = {} if measured is None else measured.labels
@@ -100,11 +100,11 @@ def _label(snapshot: Snapshot, label: str) -> Facts:
     unseen: float | None = None
     if measured is not None:
         seen, unseen = measured.labels.get(label, (None, None))
-    yes, no = snapshot.answers.get(label, (0, 0))
+    yes, no = snapshot.answer_counts.get(label, (0, 0))
     return {
         "label": label,
         "kind": snapshot.kinds[label],
-        "count": snapshot.counts.get(label, 0),
+        "count": snapshot.document_counts.get(label, 0),
         "blocked": label in snapshot.tagger.vocabulary_.blocked,
         "quality": finite_or_none(seen),
         "quality_unseen": finite_or_none(unseen),
@@ -128,7 +128,7 @@ def card(host: Host, label: LabelName) -> Response:
         "companions": [],
         "similar": [],
     }
-    if snapshot.counts.get(name):
+    if snapshot.document_counts.get(name):
         label_companions = companions(tagger.store_, name, normalize=tagger.normalize_labels_)
         content["companions"] = [asdict(companion) for companion in label_companions]
         similar: list[Facts] = []

@@ -61,7 +61,7 @@ def _describe(host: ModelHost, caller: Caller) -> Facts:
         "collection": _collection_facts(host, snapshot),
         "quality": _quality(tagger),
         "verdicts": {
-            "standing": sum(yes + no for yes, no in snapshot.answers.values()),
+            "standing": sum(yes + no for yes, no in snapshot.answer_counts.values()),
             "undone": snapshot.n_undone,
             "last": snapshot.n_events,
         },

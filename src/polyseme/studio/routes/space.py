@@ -77,7 +77,7 @@ def points(host: Host, request: Request) -> Response:
     known_tag = request.headers.get("if-none-match")
     if known_tag == tag:
         return Response(status_code=304, headers=headers)
-    return Response(picture.points, headers=headers, media_type=NUMBERS)
+    return Response(picture.dot_bytes, headers=headers, media_type=NUMBERS)
 
 
 @router.get("/models/{model}/documents/{number}", tags=["map"], summary="A known tag set")
