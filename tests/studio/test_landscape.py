@@ -123,7 +123,7 @@ def test_a_point_between_landmarks_is_the_weighted_mean_of_the_nearest(landscape
     expected = []
     for point in points:
         distances = 1 - landscape.landmarks @ point
-        nearest = np.argsort(distances, kind="stable")[: module._NEAREST]
+        nearest = np.argsort(distances, kind="stable")[: module._N_NEAREST]
         weights = distances[nearest] ** -2.0
         mean = np.average(landscape.places[nearest], axis=0, weights=weights)
         expected.append(mean)
@@ -137,7 +137,9 @@ def test_added_points_move_no_other_point(points, landscape):
     assert_array_equal(after[: len(points)], before)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, module._FEW - 1, module._FEW, 45])
+@pytest.mark.parametrize(
+    "n", [0, 1, 2, 3, module._LEAST_LANDMARKS - 1, module._LEAST_LANDMARKS, 45]
+)
 @pytest.mark.parametrize("n_axes", [1, 2, 16])
 def test_any_number_of_points_lies_within_the_edges(n, n_axes):
     points = islands(n, n_axes=n_axes)
@@ -147,7 +149,7 @@ def test_any_number_of_points_lies_within_the_edges(n, n_axes):
     assert placed.dtype == np.float32
     assert np.isfinite(placed).all()
     assert np.abs(placed).max(initial=0) <= 1
-    is_large = n >= module._FEW and n_axes > 1
+    is_large = n >= module._LEAST_LANDMARKS and n_axes > 1
     assert landscape.layout == ("neighbours" if is_large else "axes")
 
 
@@ -321,7 +323,7 @@ def test_dots_of_equal_documents_and_of_tag_sets_at_one_place_do_not_touch():
 def test_coinciding_dots_are_moved_by_a_hair():
     coordinates = [[0, 0], [-0.0, 0], [0, 0], [0.5, 0.5], [0.5, 0.5]]
     xy = np.array(coordinates, dtype=np.float32)
-    separated = module._apart(xy.copy())
+    separated = module._move_apart(xy.copy())
     assert len(np.unique(separated, axis=0)) == 5
     assert_allclose(separated, xy, atol=1e-6)
 
