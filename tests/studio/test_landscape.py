@@ -21,7 +21,7 @@ from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.studio import landscape as module
 from polyseme.studio.host import ModelHost
 from polyseme.studio.landscape import (
-    FILE,
+    LANDSCAPE_FILE,
     LEVELS,
     Anchor,
     Companion,
@@ -182,7 +182,7 @@ def test_a_saved_landscape_loads_as_it_was(tmp_path, landscape):
     assert_array_equal(loaded.landmarks, landscape.landmarks)
     assert_array_equal(loaded.places, landscape.places)
     (file,) = tmp_path.iterdir()
-    assert file.name == FILE
+    assert file.name == LANDSCAPE_FILE
 
 
 def test_a_service_computes_the_landscape_of_a_space_once(host, model, monkeypatch):
@@ -224,7 +224,7 @@ def saved_file(tmp_path_factory, landscape):
     """A saved landscape, and its content."""
     folder = tmp_path_factory.mktemp("landscape")
     landscape.save(folder)
-    file = folder / FILE
+    file = folder / LANDSCAPE_FILE
     return file, file.read_bytes()
 
 
@@ -240,7 +240,7 @@ def test_a_truncated_file_is_not_loaded(saved_file, length):
 
 
 def test_a_folder_in_place_of_the_file_is_not_loaded(tmp_path):
-    (tmp_path / FILE).mkdir()
+    (tmp_path / LANDSCAPE_FILE).mkdir()
     assert Landscape.read(tmp_path, "abc", 16) is None
 
 
@@ -260,7 +260,7 @@ def test_a_folder_in_place_of_the_file_is_not_loaded(tmp_path):
 def test_a_file_with_wrong_arrays_is_not_loaded(tmp_path, landscape, wrong_arrays):
     config, arrays = landscape.get_state()
     arrays |= wrong_arrays
-    save_file(arrays, tmp_path / FILE, config)
+    save_file(arrays, tmp_path / LANDSCAPE_FILE, config)
     assert Landscape.read(tmp_path, "abc", 16) is None
     with pytest.raises(InputError, match="learn it anew"):
         Landscape.from_state(config, arrays)
@@ -269,7 +269,7 @@ def test_a_file_with_wrong_arrays_is_not_loaded(tmp_path, landscape, wrong_array
 def test_a_file_with_a_wrong_header_is_not_loaded(tmp_path, landscape):
     config, arrays = landscape.get_state()
     for header in (None, {"digest": "abc"}, config | {"layout": "other"}):
-        (tmp_path / FILE).write_bytes(save(arrays, header))
+        (tmp_path / LANDSCAPE_FILE).write_bytes(save(arrays, header))
         assert Landscape.read(tmp_path, "abc", 16) is None
 
 
@@ -396,11 +396,11 @@ def test_captions_of_a_zoom_level_do_not_overlap(crowded_dots, level):
 
 def overlap(first: Anchor, second: Anchor, zoom: float) -> bool:
     n_letters = len(first.label + second.label)
-    width = module._MARGIN + module._LETTER * n_letters / 2
+    width = module._CAPTION_MARGIN + module._LETTER_WIDTH * n_letters / 2
     distance_x = abs(first.x - second.x)
     distance_y = abs(first.y - second.y)
     overlaps_x = distance_x * zoom < 0.999 * width
-    overlaps_y = distance_y * zoom < 0.999 * module._HEIGHT
+    overlaps_y = distance_y * zoom < 0.999 * module._CAPTION_HEIGHT
     return overlaps_x and overlaps_y
 
 

@@ -239,7 +239,7 @@ def own_label_sets(tagger: ZeroShotTagger) -> LabelCorpus | None:
     """
     store = tagger.store_
     keys = tagger.document_keys_
-    are_documents = keys.documents  # the other keys are of items without tags
+    are_documents = keys.documents  # other keys are of items without tags
     are_items = keys.of_items[are_documents]
     # Where documents were removed since, or items brought labels of their own, keys and documents
     # do not go together any more.

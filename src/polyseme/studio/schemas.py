@@ -1,4 +1,9 @@
-"""Bodies of requests and responses under `/v1`, checked and documented by pydantic."""
+"""Bodies of requests and responses under `/v1`, checked and documented by pydantic.
+
+In: JSON, or fields of a query or a form. Out: checked bodies, and the OpenAPI schemas of the same
+names. Names and fields are the REST interface, which clients rely on; the limits bound what one
+request may cost.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MOST_NUMBERS = 65_536  # of one item
-MOST_TAGS = 256
-MOST_BATCH = 256  # items
-MOST_VERDICTS = 10_000
-MOST_DOCUMENTS = 10_000
-MOST_NAMES = 1000
+MOST_NUMBERS = 65_536  # features of one item
+MOST_TAGS = 256  # of one item, or of one tag set
+MOST_BATCH = 256  # items of a batch
+MOST_VERDICTS = 10_000  # of a request
+MOST_DOCUMENTS = 10_000  # tag sets that are added at once
+MOST_NAMES = 1000  # items or labels that are named
 
 Kind = Literal["seen", "unseen", "oov"]
 Tag = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -246,4 +251,5 @@ class RefitOut(BaseModel):
     reason: str | None
 
 
+# A record: what becomes a JSON object.
 Facts = dict[str, Any]

@@ -66,7 +66,7 @@ def items(
         if reviewed in (None, is_reviewed):
             names.append(name)
     page_names = names[offset : offset + limit]
-    page = [_item(host, snapshot, name) for name in page_names]
+    page = [_item_record(host, snapshot, name) for name in page_names]
     content = {"total": len(names), "items": page}
     return json_response(content, snapshot.version)
 
@@ -82,13 +82,13 @@ def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 1
     if snapshot.tagger.n_features_in_:
         ranking = collection.suggest(snapshot.tagger, item, k)
         suggestions = [Suggestion(*ranked) for ranked in ranking]
-    content = _item(host, snapshot, item)
+    content = _item_record(host, snapshot, item)
     content["suggestions"] = suggestion_records(suggestions)
     return json_response(content, snapshot.version)
 
 
-def _item(host: ModelHost, snapshot: Snapshot, name: str) -> Facts:
-    """Return an item with its tags, media and answers."""
+def _item_record(host: ModelHost, snapshot: Snapshot, name: str) -> Facts:
+    """Return the record of an item: its tags, the addresses of its media, and its answers."""
     collection = collection_of(host)
     media: str | None = None
     if collection.has_media(name):
@@ -133,9 +133,9 @@ def media(
     collection = collection_of(host)
     if item not in collection or not collection.has_media(item):
         raise HTTPException(404, f"There is no file of '{item[:60]}'.")
-    data, kind = collection.picture(item, size)
+    content, media_type = collection.picture(item, size)
     headers = {"Cache-Control": "private, max-age=3600"}
-    return Response(data, media_type=kind, headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
 
 
 @router.post("/models/{model}/learn", tags=["review"], summary="Yes and no")
@@ -143,18 +143,17 @@ def learn(body: LearnBody, host: Host, caller: Reviewer, request: Request) -> Nu
     """Take answers; they are on disk, and scores have changed, when this returns."""
     reviewer = caller.name or body.who
     version = host.snapshot.version
-    verdicts = [
-        Verdict(sent.item, sent.label, sent.answer, sent.score, sent.rank, version, reviewer)
-        for sent in body.verdicts
-    ]
-    rows: dict[str, ItemFeatures] | None = None
-    if body.features is not None:
-        rows = {}
-        for name, numbers in body.features.items():
-            rows[name] = np.asarray(numbers, dtype=np.float32)
-        for row in rows.values():
-            host.check_features(row)
-    event_numbers = host.learn(verdicts, rows, body.seen)
+    verdicts: list[Verdict] = []
+    for sent in body.verdicts:
+        verdicts.append(
+            Verdict(sent.item, sent.label, sent.answer, sent.score, sent.rank, version, reviewer)
+        )
+    features_by_name: dict[str, ItemFeatures] = {}
+    for name, numbers in (body.features or {}).items():
+        features = np.asarray(numbers, dtype=np.float32)
+        host.check_features(features)
+        features_by_name[name] = features
+    event_numbers = host.learn(verdicts, features_by_name, body.seen)
     counter = request.app.state.metrics.verdicts
     for verdict in verdicts:
         label = host.snapshot.find_label(verdict.label) or ""
@@ -189,19 +188,18 @@ def verdicts(
         return json_response({"verdicts": [], "last": log.count}, snapshot.version)
     events = list(log.events())
     verdict_by_number = {event.number: event for event in events if isinstance(event, Verdict)}
-    undone = {event.undoes for event in events if isinstance(event, Undo)}
+    undone_numbers = {event.undoes for event in events if isinstance(event, Undo)}
 
-    # A question is an item and a label; its latest answer stands.
+    # A question is an item and a label, by its present name; its latest answer stands.
     logged_labels = {verdict.label for verdict in verdict_by_number.values()}
-    label_by_logged = {logged: snapshot.current_label(logged) for logged in logged_labels}
-    question_by_number = {
-        number: (verdict.item, label_by_logged[verdict.label])
-        for number, verdict in verdict_by_number.items()
-    }
-    latest: dict[tuple[str, str], int | None] = {}
+    current_by_logged = {logged: snapshot.current_label(logged) for logged in logged_labels}
+    question_by_number: dict[int | None, tuple[str, str]] = {}
+    for number, verdict in verdict_by_number.items():
+        question_by_number[number] = (verdict.item, current_by_logged[verdict.label])
+    standing_number_by_question: dict[tuple[str, str], int | None] = {}
     for number, question in question_by_number.items():
-        if number not in undone:
-            latest[question] = number
+        if number not in undone_numbers:
+            standing_number_by_question[question] = number
 
     if after is not None:
         events = [event for event in events if (event.number or 0) > after][:limit]
@@ -219,9 +217,9 @@ def verdicts(
     page: list[Facts] = []
     for number in numbers:
         question = question_by_number[number]
-        is_undone = number in undone
-        superseded = not is_undone and latest[question] != number
-        state = {"label": question[1], "undone": is_undone, "superseded": superseded}
+        is_undone = number in undone_numbers
+        is_superseded = not is_undone and standing_number_by_question[question] != number
+        state = {"label": question[1], "undone": is_undone, "superseded": is_superseded}
         page.append(verdict_by_number[number]._asdict() | state)
     last = events[-1].number if events else 0
     return json_response({"verdicts": page, "last": last}, snapshot.version)

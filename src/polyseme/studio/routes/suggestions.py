@@ -48,7 +48,7 @@ from polyseme.studio.schemas import (
     SuggestOut,
 )
 
-SUGGEST = "/v1/models/{model}/suggest"
+SUGGEST_PATH = "/v1/models/{model}/suggest"
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -63,14 +63,16 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
     return await answer_suggest(request)
 
 
-_SUGGEST_ROUTE = next(route for route in router.routes if getattr(route, "path", None) == SUGGEST)
+_SUGGEST_ROUTE = next(
+    route for route in router.routes if getattr(route, "path", None) == SUGGEST_PATH
+)
 
 
 async def answer_suggest(request: Request) -> Response:
-    """Answer a request of the route `suggest`, without FastAPI's dependencies."""
+    """Answer a request of the route `suggest`, without FastAPI's dependencies; see `app`."""
     request.scope["route"] = _SUGGEST_ROUTE  # as FastAPI sets it, for what is counted
     host = await host_of(request, request.path_params["model"])
-    place = whether(request.query_params, "place")
+    wants_place = whether(request.query_params, "place")
     _, query, unknown_tags = await read_request(request, SuggestBody, host)
     snapshot, suggestions = await host.scoring.submit(query)
     content: dict[str, Any] = {
@@ -80,7 +82,7 @@ async def answer_suggest(request: Request) -> Response:
         "unknown_tags": unknown_tags,
         "place": None,
     }
-    if place:
+    if wants_place:
         content["place"] = await run_in_threadpool(place_on_map, host, query)
     return json_response(content, snapshot.version)
 
@@ -88,6 +90,7 @@ async def answer_suggest(request: Request) -> Response:
 @body_route(router, "suggest-batch", BatchBody, "ask", "Tags for many items", {NUMPY: BINARY})
 async def suggest_batch(request: Request, host: Host) -> Response:
     """Rank tags for up to 256 items; one that cannot be used has an error and harms no other."""
+    # Features of each item that came beside the JSON fields.
     sent_rows: Sequence[ItemFeatures | None]
     if media_of(request) == NUMPY:
         table = read_npy(await request.body())
@@ -103,13 +106,14 @@ async def suggest_batch(request: Request, host: Host) -> Response:
 
     queries: list[SuggestRequest] = []
     results: list[Facts] = []
-    for batch_item, sent_row in zip(items, sent_rows, strict=True):
+    for batch_item, sent_features in zip(items, sent_rows, strict=True):
         result: Facts = {"id": batch_item.id}
         results.append(result)
         try:
-            row = features_of_thing(batch_item, host, sent_row)
-            query, _ = host.check(suggest_request_of(row, batch_item.tags, suggest_options))
-            queries.append(query)
+            features = features_of_thing(batch_item, host, sent_features)
+            query = suggest_request_of(features, batch_item.tags, suggest_options)
+            checked_query, _ = host.check(query)
+            queries.append(checked_query)
         except InputError as error:
             status = 404 if isinstance(error, UnknownItemError) else 422
             result["error"] = {"status": status, "detail": str(error)}
@@ -151,13 +155,13 @@ async def explain(request: Request, host: Host) -> Response:
         return snapshot.tagger.explain(X, label, body.k, query.tags or None)
 
     evidence = await run_in_threadpool(compute_evidence)
-    content = _evidence(evidence)
+    content = _evidence_record(evidence)
     content["unknown_tags"] = unknown_tags
     return json_response(content, snapshot.version)
 
 
-def _evidence(evidence: Evidence) -> Facts:
-    """Return evidence as JSON."""
+def _evidence_record(evidence: Evidence) -> Facts:
+    """Return evidence as a record; `part` of its terms add up to `logit`."""
     terms = [
         _term("how common the tag is", evidence.frequency, "frequency"),
         _term("features", evidence.features, "features"),
@@ -184,7 +188,7 @@ def _evidence(evidence: Evidence) -> Facts:
 
 
 def _term(name: str, value: float, role: str) -> Facts:
-    """Return one term of a logit as JSON."""
+    """Return the record of one term of a logit: its name for people, and its role for programs."""
     return {"name": name, "part": value, "role": role, "probability": None, "without": None}
 
 
@@ -197,7 +201,9 @@ async def neighbours(request: Request, host: Host) -> Response:
     def find_neighbours() -> list[Facts]:
         X, tags = item_and_tags(host, query)
         tagger = snapshot.tagger
-        points = tagger.space_.points(tagger.transform(X, tags))
-        return nearest_records(host, snapshot, points[0], body.k)
+        codes = tagger.transform(X, tags)
+        directions = tagger.space_.points(codes)
+        return nearest_records(host, snapshot, directions[0], body.k)
 
-    return json_response({"neighbours": await run_in_threadpool(find_neighbours)}, snapshot.version)
+    records = await run_in_threadpool(find_neighbours)
+    return json_response({"neighbours": records}, snapshot.version)
