@@ -40,7 +40,7 @@ from polyseme.studio.http import (
     sentence_of,
 )
 from polyseme.studio.references import known_tags
-from polyseme.studio.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
+from polyseme.studio.schemas import MOST_NUMBERS, MOST_TAGS, TAG_LETTERS, Encoded, Tag
 
 MOST_DOCUMENTS = 32  # of a batch, as Annif has it
 MOST_RESULTS = 1000  # labels of a document
@@ -399,8 +399,7 @@ def _learn(host: ModelHost, documents: Sequence[IndexedDocument], caller: Caller
 
 def _label_of_subject(subject: Subject) -> str:
     """Return the label that a subject stands for: of its URI, or else the one it names."""
-    label = label_of(subject.uri) or subject.label
-    is_usable = label is not None and 0 < len(label) <= 200 and label.isprintable()
-    if label is not None and is_usable:
+    label = label_of(subject.uri) or subject.label or ""
+    if 0 < len(label) <= TAG_LETTERS and label.isprintable():
         return label
     raise InputError(f"'{subject.uri[:60]}' is no URI of a label here; give its `label`, too.")

@@ -435,17 +435,24 @@ class ModelHost:
         self, snapshot: Snapshot, queries: Sequence[SuggestRequest]
     ) -> list[list[Suggestion]]:
         """Answer requests that all have features or all have none, and ask for the same kinds."""
-        rows = [query.features for query in queries if query.features is not None]
+        rows: list[ItemFeatures] = []
+        own_tags: list[tuple[str, ...]] = []
+        n_ranked = 0
+        for query in queries:
+            if query.features is not None:
+                rows.append(query.features)
+            own_tags.append(query.tags)
+            # The item's own tags come first in the ranking, and are taken out of the answer.
+            n_ranked = max(n_ranked, query.k + len(query.tags))
         X = self.items(rows) if rows else None
-        own_tags = [query.tags for query in queries]
         tags = own_tags if any(own_tags) else None
-        # The item's own tags come first in the ranking, and are taken out of the answer.
-        n_ranked = max(query.k + len(query.tags) for query in queries)
-        labels, probabilities = snapshot.tagger.rank(X, n_ranked, tags, kinds=queries[0].kinds)
+        kinds = queries[0].kinds
+        labels, probabilities = snapshot.tagger.rank(X, n_ranked, tags, kinds=kinds)
         rankings = zip(queries, labels.tolist(), probabilities.tolist(), strict=True)
         answers: list[list[Suggestion]] = []
         for query, item_labels, item_probabilities in rankings:
-            answers.append(_select_suggestions(snapshot, query, item_labels, item_probabilities))
+            suggestions = _select_suggestions(snapshot, query, item_labels, item_probabilities)
+            answers.append(suggestions)
         return answers
 
     def check(self, query: SuggestRequest) -> tuple[SuggestRequest, list[str]]:

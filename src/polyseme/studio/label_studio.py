@@ -32,7 +32,7 @@ from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.studio.http import PROBLEMS, Host, Reviewer, json_response
 from polyseme.studio.references import features_of_reference, item_of, known_tags
-from polyseme.studio.schemas import MOST_NUMBERS
+from polyseme.studio.schemas import MOST_NUMBERS, TAG_LETTERS
 
 MOST_TASKS = 256  # in one request
 MOST_LABELS = 1000  # that are ranked for a task
@@ -593,5 +593,5 @@ def _chosen_labels(
             if not isinstance(name, str):
                 continue
             stripped = name.strip()
-            if 0 < len(stripped) <= 200:  # as `schemas.Tag`
+            if 0 < len(stripped) <= TAG_LETTERS:
                 yield label_by_choice.get(name) or snapshot.find_label(stripped) or stripped

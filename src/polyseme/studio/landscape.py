@@ -180,12 +180,16 @@ class Landscape:
         return cls(digest, layout, landmarks, places)
 
     def save(self, folder: Path) -> None:
-        """Write it to a model's folder; where that cannot be written, it is learned again."""
+        """Write it to a model's folder, as a safetensors file with the configuration in its header.
+
+        Where the folder cannot be written, it is learned again next time.
+        """
         from safetensors.numpy import save
 
         config, arrays = self.get_state()
+        content = save(arrays, metadata=config)
         with suppress(OSError, InputError), replacing(folder / LANDSCAPE_FILE) as stream:
-            stream.write(save(arrays, metadata=config))
+            stream.write(content)
 
     @classmethod
     def read(cls, folder: Path, digest: str, n_axes: int) -> Self | None:

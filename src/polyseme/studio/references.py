@@ -18,7 +18,7 @@ from polyseme.base.validation import InputError
 from polyseme.studio.collection import Collection, UnknownItemError
 from polyseme.studio.host import ItemFeatures, ModelHost
 from polyseme.studio.http import extract_file
-from polyseme.studio.schemas import MOST_TAGS
+from polyseme.studio.schemas import MOST_TAGS, TAG_LETTERS
 
 _DATA_URL = re.compile(r"data:[\w.+/-]{0,100}(;[\w=.+-]{0,100}){0,4};base64,", re.ASCII)
 # What Label Studio puts before the name of a file that is uploaded to it.
@@ -103,7 +103,7 @@ def known_tags(host: ModelHost, text: str) -> Iterator[str]:
     labels = set[str]()
     for tag in _TAG_SEPARATORS.split(text):
         name = tag.strip()
-        if not name or len(name) > 200:  # as `schemas.Tag`
+        if not name or len(name) > TAG_LETTERS:
             continue
         label = snapshot.find_label(name)
         if label is None or label in labels:

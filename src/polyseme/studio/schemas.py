@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 MOST_NUMBERS = 65_536  # features of one item
+TAG_LETTERS = 200  # of one tag at the most
 MOST_TAGS = 256  # of one item, or of one tag set
 MOST_BATCH = 256  # items of a batch
 MOST_VERDICTS = 10_000  # of a request
@@ -19,7 +20,7 @@ MOST_DOCUMENTS = 10_000  # tag sets that are added at once
 MOST_NAMES = 1000  # items or labels that are named
 
 Kind = Literal["seen", "unseen", "oov"]
-Tag = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Tag = Annotated[str, Field(min_length=1, max_length=TAG_LETTERS, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Name = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00]*$")]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-3e38, le=3e38)]
 K = Annotated[int, Field(ge=1, le=1000)]

@@ -1,4 +1,8 @@
-"""Routes that export answers and accepted tags, as files or into sidecars."""
+"""Routes that export answers and accepted tags, as files or into sidecars.
+
+`host: Host` is the model that the address names. `caller: Admin` and `caller: Reviewer` let only
+tokens with that scope in. A *record* is a dict that becomes JSON, with the fields of the interface.
+"""
 
 from __future__ import annotations
 

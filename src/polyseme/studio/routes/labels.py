@@ -1,4 +1,8 @@
-"""Routes of the vocabulary: labels, their senses, and changes to them."""
+"""Routes of the vocabulary: labels, their senses, and changes to them.
+
+`host: Host` is the model that the address names. `caller: Admin` and `caller: Reviewer` let only
+tokens with that scope in. A *record* is a dict that becomes JSON, with the fields of the interface.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,7 @@ from polyseme.studio.http import (
 )
 from polyseme.studio.landscape import companions
 from polyseme.studio.schemas import (
+    TAG_LETTERS,
     AddBody,
     AddedOut,
     BlockBody,
@@ -44,7 +49,7 @@ router = APIRouter(prefix="/v1", responses=PROBLEMS)
 @router.get("/models/{model}/labels", tags=["vocabulary"], summary="All labels")
 def labels(
     host: Host,
-    query: Annotated[str, Query(max_length=200)] = "",
+    query: Annotated[str, Query(max_length=TAG_LETTERS)] = "",
     kind: Literal["seen", "unseen", "oov"] | None = None,
     blocked: bool | None = None,
     order: Literal["count", "name", "quality"] = "count",
@@ -273,6 +278,7 @@ def merges(host: Host, limit: Limit = 20) -> Response:
 def candidates(host: Host, limit: Limit = 100) -> Response:
     """Return tags outside the vocabulary: of the collection's items, and of requests."""
     snapshot = host.snapshot
+    # How many items carry a tag, and in how many requests it came.
     counts_by_source: dict[str, dict[str, int]] = {
         "items": {},
         "asked": dict(host.notices.unknown_tags),
@@ -284,7 +290,7 @@ def candidates(host: Host, limit: Limit = 100) -> Response:
         for tag, count in counts.items():
             if snapshot.find_label(tag) is None:
                 ranking.append((-count, tag, source))
-    ranking.sort()
+    ranking.sort()  # the most frequent tags first
     records: list[Facts] = []
     for negative_count, tag, source in ranking[:limit]:
         records.append({"label": tag, "count": -negative_count, "source": source})

@@ -1,4 +1,8 @@
-"""Routes of models: their description, versions, refits and reliability."""
+"""Routes of models: their description, versions, refits and reliability.
+
+`host: Host` is the model that the address names. `caller: Admin` and `caller: Reviewer` let only
+tokens with that scope in. A *record* is a dict that becomes JSON, with the fields of the interface.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Routes of the review: questions, items with their media, and answers."""
+"""Routes of the review: questions, items with their media, and answers.
+
+`host: Host` is the model that the address names. `caller: Admin` and `caller: Reviewer` let only
+tokens with that scope in. A *record* is a dict that becomes JSON, with the fields of the interface.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,15 @@ from polyseme.studio.http import (
     json_response,
     suggestion_records,
 )
-from polyseme.studio.schemas import AskBody, Facts, LearnBody, NumberedOut, UndoBody, VersionOut
+from polyseme.studio.schemas import (
+    TAG_LETTERS,
+    AskBody,
+    Facts,
+    LearnBody,
+    NumberedOut,
+    UndoBody,
+    VersionOut,
+)
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -51,7 +63,7 @@ def ask(body: AskBody, host: Host) -> Response:
 @router.get("/models/{model}/items", tags=["review"], summary="Items of the collection")
 def items(
     host: Host,
-    query: Annotated[str, Query(max_length=200)] = "",
+    query: Annotated[str, Query(max_length=TAG_LETTERS)] = "",
     reviewed: bool | None = None,
     tagged: bool | None = None,
     offset: Offset = 0,
@@ -63,7 +75,7 @@ def items(
     names: list[str] = []
     for name in collection.find(query, tagged):
         is_reviewed = name in snapshot.reviewed
-        if reviewed in (None, is_reviewed):
+        if reviewed is None or reviewed == is_reviewed:
             names.append(name)
     page_names = names[offset : offset + limit]
     page = [_item_record(host, snapshot, name) for name in page_names]
@@ -172,7 +184,7 @@ def undo(body: UndoBody, host: Host, caller: Reviewer) -> VersionOut:
 @router.get("/models/{model}/verdicts", tags=["review"], summary="What people answered")
 def verdicts(
     host: Host,
-    label: Annotated[str | None, Query(max_length=200)] = None,
+    label: Annotated[str | None, Query(max_length=TAG_LETTERS)] = None,
     after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
     limit: Limit = 100,
 ) -> Response:

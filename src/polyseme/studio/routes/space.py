@@ -1,4 +1,8 @@
-"""Routes of the map: where items, tags and known tag sets lie in the concept space."""
+"""Routes of the map: where items, tags and known tag sets lie in the concept space.
+
+`host: Host` is the model that the address names. A *record* is a dict that becomes JSON, with the
+fields of the interface.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Routes that rank tags for an item, explain a score, and find known tag sets nearby."""
+"""Routes that rank tags for an item, explain a score, and find known tag sets nearby.
+
+`host: Host` is the model that the address names. A *record* is a dict that becomes JSON, with the
+fields of the interface.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ const INTERVAL = 3000; // milliseconds between two looks for others' answers
 const MOST_READ = 1000; // answers of others at one look
 const REFRESH_DELAY = 300; // milliseconds after the last answer until probabilities are read again
 const LEAST_SHIFT = 0.005; // of a probability, to be shown
-const ELSEWHERE = "in another tab";
+const ELSEWHERE = "in another tab"; // who answered, where the service knows no names
 
 /* ------------------------------------------------------------------ entries */
 
@@ -315,13 +315,13 @@ export class Outbox {
      * @type {(item: string, label: string) => Entry | undefined}
      */
     this.find = () => undefined;
-    this.nSent = 0;
-    /** @type {Step[]} */
+    this.nSent = 0; // requests with answers so far
+    /** Answers that the service does not have yet, in their order. @type {Step[]} */
     this.waiting = [];
-    /** @type {any} */
+    /** Why the first of them could not be sent. @type {any} */
     this.error = null;
-    this.isBusy = false;
-    this.sendsSingly = false;
+    this.isBusy = false; // sending
+    this.sendsSingly = false; // after a refusal of several at once, to find the refused one
     /**
      * Told of every change, and whether something reached the service.
      * @type {Set<(isSaved: boolean) => void>}
@@ -332,6 +332,7 @@ export class Outbox {
   }
 
   /**
+   * Take an answer, show it, and send it as soon as those before it are sent.
    * @param {Entry} entry
    * @param {boolean | null} answer null takes it back
    */
@@ -378,7 +379,7 @@ export class Outbox {
     return steps;
   }
 
-  /** @param {Step[]} steps */
+  /** Send steps in one request; its failure is thrown. @param {Step[]} steps */
   async deliver(steps) {
     const [{ entry, answer, replaces }] = steps;
     this.nSent += 1;
@@ -528,10 +529,10 @@ export class Outbox {
   }
 }
 
-/** @param {Step} step */
+/** Whether a step answers a question that the service has no answer to. @param {Step} step */
 const isFirstAnswer = ({ entry, answer }) => answer !== null && entry.number === null;
 
-/** @param {Step} step */
+/** Return a step as the service takes answers. @param {Step} step */
 const verdictOf = ({ entry, answer, score, rank }) => ({
   item: entry.item,
   label: entry.label,
@@ -579,6 +580,7 @@ export function conflictLines(outbox) {
 }
 
 /**
+ * A refused answer: give it all the same, or leave the one that stands.
  * @param {Outbox} outbox
  * @param {Conflict} conflict
  */

@@ -61,6 +61,8 @@ const REASONS = {
 };
 
 const PAGE = 24; // questions at a time
+const ADDED = 12; // questions that are added at once where few are open
+const LEAST_REFRESHED = 60;
 const MOST_QUESTIONS = 500; // in one request
 const MOST_REFRESHED = 300; // questions whose probabilities are read again after an answer
 const FEW_OPEN = 7; // with fewer open questions, further ones are added
@@ -100,6 +102,7 @@ class Board extends AnswerPage {
   constructor(stage, context, outbox, label) {
     super(context, outbox, "input:not([type=radio]), textarea, select, [contenteditable]");
     this.label = label;
+    /** The strategy, kept from tag to tag. */
     this.settings = context.state.review ??= { strategy: "likeliest" };
     /** In the order of the tiles. @type {Entry[]} */
     this.entries = [];
@@ -108,10 +111,10 @@ class Board extends AnswerPage {
     /** Entries in the order of their answers, for the sparkline. @type {Entry[]} */
     this.answered = [];
     this.names = new Names();
-    this.current = 0;
+    this.current = 0; // index of the entry that the keys act on
     /** @type {LargeView | null} */
     this.large = null;
-    this.turn = 0; // of loading; an answer to an earlier request is dropped
+    this.turn = 0; // of loading; a response to an earlier request is dropped
 
     this.grid = h("div.board", { role: "list", aria_label: `Items for ${label}` });
     this.progress = h("div.progress", { role: "status" });
@@ -181,7 +184,7 @@ class Board extends AnswerPage {
 
   /* ---- questions ---- */
 
-  /** @param {number} k @returns {Promise<Question[]>} */
+  /** Ask the service which items to ask about. @param {number} k @returns {Promise<Question[]>} */
   async ask(k) {
     const { api } = this.context;
     const body = { label: this.label, k, strategy: this.settings.strategy };
@@ -190,6 +193,7 @@ class Board extends AnswerPage {
     return questions;
   }
 
+  /** Ask the first questions of the tag, and forget those before. */
   async load() {
     this.turn += 1;
     const { turn } = this;
@@ -207,6 +211,7 @@ class Board extends AnswerPage {
     }
   }
 
+  /** Forget the questions and answers of this page. */
   reset() {
     const { strategy } = this.settings;
     const [, , help] = STRATEGIES.find(([name]) => name === strategy) || STRATEGIES[0];
@@ -221,7 +226,10 @@ class Board extends AnswerPage {
     clear(this.progress);
   }
 
-  /** @param {Question[]} questions the first ones */
+  /**
+   * Show the first questions, and put the focus on the first one where it is nowhere else.
+   * @param {Question[]} questions the first ones
+   */
   showQuestions(questions) {
     clear(this.grid);
     this.append(questions);
@@ -246,7 +254,7 @@ class Board extends AnswerPage {
     return empty(`Nothing to ask about “${label}”`, text, back);
   }
 
-  /** @param {Question[]} questions */
+  /** Add tiles for the questions about items that have none. @param {Question[]} questions */
   append(questions) {
     const shownItems = new Set(this.entries.map((entry) => entry.item));
     this.names.add(questions.map((question) => question.item));
@@ -267,6 +275,7 @@ class Board extends AnswerPage {
     );
   }
 
+  /** Ask for further questions; the answered ones are no longer among them. */
   async showMore() {
     const countBefore = this.entries.length;
     const nOpen = this.entries.filter(isOpen).length;
@@ -284,12 +293,13 @@ class Board extends AnswerPage {
   async refresh() {
     const { turn } = this;
     const openEntries = this.entries.filter(isOpen);
-    const k = Math.min(MOST_REFRESHED, Math.max(60, openEntries.length * 3));
+    const k = Math.min(MOST_REFRESHED, Math.max(LEAST_REFRESHED, openEntries.length * 3));
     try {
       const questions = await this.ask(k);
       if (turn !== this.turn) return;
       this.updateEntries(openEntries, questions);
-      if (openEntries.length < FEW_OPEN) this.append(this.newQuestions(questions).slice(0, 12));
+      const newQuestions = this.newQuestions(questions);
+      if (openEntries.length < FEW_OPEN) this.append(newQuestions.slice(0, ADDED));
       this.large?.draw();
     } catch (error) {
       if (isAbort(error) || turn !== this.turn) return;
@@ -299,6 +309,7 @@ class Board extends AnswerPage {
   }
 
   /**
+   * Show the probabilities that open questions have now.
    * @param {Entry[]} entries
    * @param {Question[]} questions
    */
@@ -312,7 +323,7 @@ class Board extends AnswerPage {
     }
   }
 
-  /** @param {Question[]} questions */
+  /** Return the questions about items that are not shown yet. @param {Question[]} questions */
   newQuestions(questions) {
     const shownItems = new Set(this.entries.map((entry) => entry.item));
     return questions.filter((question) => !shownItems.has(question.item));
@@ -394,6 +405,7 @@ class Board extends AnswerPage {
     this.large?.draw();
   }
 
+  /** Show how many were answered on this page, and which share of yes. */
   drawProgress() {
     const ownAnswers = this.answered.filter((entry) => entry.answer !== null && isOwn({ entry }));
     const verdicts = ownAnswers.map((entry) => Boolean(entry.answer));
@@ -593,7 +605,7 @@ class LargeView {
     if (hadFocus) this.body.focus();
   }
 
-  /** @param {string} item */
+  /** Show the picture or sound of an item, and its tags. @param {string} item */
   drawItem(item) {
     this.shownItem = item;
     const tags = h("p.muted");
@@ -646,8 +658,9 @@ function countColumns(grid) {
 
 /** Draw the share of yes so far, answer by answer. @param {boolean[]} verdicts */
 function sparkline(verdicts) {
-  const [width, height] = [96, 24];
-  const margin = 2;
+  const width = 96; // of the drawing, in its own units
+  const height = 24;
+  const margin = 2; // above and below the line
   let nYes = 0;
   let share = 0;
   const points = verdicts.map((isYes, i) => {

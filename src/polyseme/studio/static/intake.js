@@ -8,7 +8,10 @@
 import { clear, h } from "./dom.js";
 import { icon, iconButton, plural } from "./parts.js";
 
-/** @typedef {{file?: File, features?: number[], item?: string}} Content */
+/**
+ * What is given, of which at most one is there.
+ * @typedef {{file?: File, features?: number[], item?: string}} Content
+ */
 /**
  * @typedef {object} Options
  * @property {any} model
@@ -77,7 +80,7 @@ export class Intake {
 
   /* ---- what comes in ---- */
 
-  /** @param {File | undefined} file */
+  /** Take a file, or say why it cannot be used. @param {File | undefined} file */
   accept(file) {
     if (!file) return;
     const [kind] = file.type.split("/"); // empty where the browser does not know it
@@ -130,7 +133,10 @@ export class Intake {
     this.accept(file);
   }
 
-  /** @param {ClipboardEvent} event */
+  /**
+   * Take a pasted file, or a row of numbers that is pasted outside of a box.
+   * @param {ClipboardEvent} event
+   */
   paste(event) {
     const file = event.clipboardData?.files[0];
     if (file) {
@@ -141,7 +147,7 @@ export class Intake {
     const target = /** @type {HTMLElement} */ (event.target);
     if (event.defaultPrevented || target.closest("input, textarea")) return;
     const row = numbersOf(event.clipboardData?.getData("text") || "");
-    if (!row || row.length < 2) return;
+    if (!row || row.length < 2) return; // a single number may be meant for something else
     this.text.value = row.join(" ");
     this.numbers.open = true;
     this.readNumbers();
@@ -196,7 +202,7 @@ export class Intake {
   /**
    * Show the medium of the item that stands there already.
    * @param {string} url
-   * @param {string} kind
+   * @param {string} kind of media: "image" or "audio"
    */
   showMedium(url, kind) {
     const medium =

@@ -27,7 +27,7 @@ import { medium } from "./items.js";
 /** @typedef {import("./answers.js").Entry} Entry */
 /** @typedef {import("./answers.js").Outbox} Outbox */
 
-const SUGGESTIONS = 12;
+const SUGGESTIONS = 12; // tags that are suggested for an item
 const KEYS = [
   { keys: "↑ ↓", does: "move between tags" },
   { keys: "y", does: "yes" },
@@ -95,7 +95,7 @@ class ItemReview extends AnswerPage {
 
   /* ---- the item ---- */
 
-  /** @returns {Promise<Item>} */
+  /** Read the item with its tags, answers and suggestions. @returns {Promise<Item>} */
   read() {
     const { api } = this.context;
     const options = { params: { k: SUGGESTIONS }, signal: this.control.signal };
@@ -113,7 +113,7 @@ class ItemReview extends AnswerPage {
     }
   }
 
-  /** @param {Item} item */
+  /** Show the item when it is read for the first time. @param {Item} item */
   show(item) {
     for (const { label, answer, number, who } of item.verdicts) {
       const by = nameOf(who, "");
@@ -134,7 +134,7 @@ class ItemReview extends AnswerPage {
     }
   }
 
-  /** @param {Item} item */
+  /** Show the picture beside the tags. @param {Item} item */
   compose(item) {
     const why = h("a", { href: hashOf("ask/item", this.id) }, "Why these tags?");
     const hasSuggestions = this.suggestions.childElementCount > 0;
@@ -155,6 +155,7 @@ class ItemReview extends AnswerPage {
     );
   }
 
+  /** The box that takes further tags. */
   tagBox() {
     const box = labelBox({
       api: this.context.api,
@@ -167,6 +168,7 @@ class ItemReview extends AnswerPage {
     return box.element;
   }
 
+  /** Read the probabilities again; tags that are suggested only now are added. */
   async refresh() {
     try {
       const { suggestions } = await this.read();
@@ -220,8 +222,9 @@ class ItemReview extends AnswerPage {
   }
 
   /**
+   * Add the row of a tag.
    * @param {string} label
-   * @param {HTMLElement} list
+   * @param {HTMLElement} list of suggested or of own tags
    */
   addRow(label, list) {
     const row = new Row(this, this.entryOf(label));
@@ -250,6 +253,7 @@ class ItemReview extends AnswerPage {
   /* ---- answers ---- */
 
   /**
+   * Accept a tag that was typed.
    * @param {string} label
    * @param {Label | null} card null where it is a new one
    */
@@ -299,7 +303,7 @@ class ItemReview extends AnswerPage {
     this.focusRow(isOnRow ? this.current + 1 : this.current);
   }
 
-  /** @param {HTMLElement} link */
+  /** Return what goes to a link's item; nothing where it has none. @param {HTMLElement} link */
   follow(link) {
     const hash = link.getAttribute("href");
     return hash ? () => this.context.navigate(hash) : undefined;

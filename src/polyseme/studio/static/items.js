@@ -10,10 +10,11 @@ import { icon, plural } from "./parts.js";
 
 /** @typedef {import("./app.js").Context} Context */
 
+/** What items of a kind of media are called. @type {Record<string, string>} */
+const ITEM_WORDS = { image: "picture", audio: "sound" };
+
 /** What the items of a model are called. @param {any} model */
-const itemWord = (model) =>
-  ({ image: "picture", audio: "sound" })[/** @type {"image"} */ (model.collection?.media)] ||
-  "item";
+const itemWord = (model) => ITEM_WORDS[model.collection?.media] || "item";
 
 /** A link to the items without tags of their own, where there are any. @param {any} model */
 export function untaggedLink(model) {
@@ -54,7 +55,10 @@ export class Names {
 
 /**
  * A small picture of an item or, without one, its own tags.
- * @param {Context} context @param {string} id @param {number} size @param {any} [item] if it is known already
+ * @param {Context} context
+ * @param {string} id
+ * @param {number} size pixels of its longer side
+ * @param {any} [item] if it was read already
  */
 export function picture(context, id, size, item) {
   const { api, model } = context;
@@ -83,7 +87,9 @@ export function picture(context, id, size, item) {
 
 /**
  * An item in full: the picture, the sound, or its tags.
- * @param {Context} context @param {string} id @param {any} [item]
+ * @param {Context} context
+ * @param {string} id
+ * @param {any} [item] if it was read already
  */
 export function medium(context, id, item) {
   const { api, model } = context;

@@ -61,7 +61,7 @@ const BASELINE_COLUMNS = {
 const BASELINE_NOTE =
   "Below the model's figures: what simple methods reach on the same items. The model is worth its training where it is clearly better than the linear model. The most frequent tags are what one reaches without looking at an item.";
 const SHOWN = 12; // rows of a list until all are asked for
-const MOST_VERDICTS = 200;
+const MOST_VERDICTS = 200; // the latest, that are listed
 const POLL = 1000; // milliseconds between two looks at a refit
 
 /**
@@ -170,7 +170,7 @@ class ModelView {
     }
   }
 
-  /** @param {Version} version */
+  /** Go back to a version, once the person has agreed. @param {Version} version */
   async rollBack(version) {
     const { api } = this.context;
     const { number, time, n_labels, n_documents } = version;
@@ -198,6 +198,7 @@ class ModelView {
 
   /* ---- the page ---- */
 
+  /** Show the whole page anew; its sections read what they show. */
   draw() {
     const { api, model, models } = this.context;
     this.drawTrouble();
@@ -228,6 +229,7 @@ class ModelView {
     );
   }
 
+  /** The name of the model, its state, and what can be done with it. */
   head() {
     const { model } = this.context;
     return h("header.view-head",
@@ -274,6 +276,7 @@ class ModelView {
   }
 
   /**
+   * A version in the list, with a button that goes back to it.
    * @param {Version} version
    * @param {boolean} isCurrent
    */
@@ -308,7 +311,10 @@ class ModelView {
     return shortened(rows, "ul.timeline");
   }
 
-  /** @param {Verdict} verdict */
+  /**
+   * An answer in the list, with a button that undoes it where it stands.
+   * @param {Verdict} verdict
+   */
   verdictRow(verdict) {
     const { item, label, answer, undone, superseded } = verdict;
     const stands = !undone && !superseded;
@@ -389,6 +395,7 @@ function refitProgress({ rounds, rounds_done }) {
 }
 
 /**
+ * Links to all models of the service, where there are several.
  * @param {any[]} models
  * @param {any} current
  */
@@ -406,7 +413,7 @@ function modelList(models, current) {
   return h("nav.model-list", { aria_label: "Models" }, links);
 }
 
-/** @param {any} model */
+/** Sizes and states of the model. @param {any} model */
 function facts(model) {
   const { kinds, verdicts } = model;
   const counts = [kinds.seen, kinds.unseen, kinds.oov].map(count);
@@ -436,7 +443,7 @@ function itemsText({ collection }) {
 
 /* ------------------------------------------------------------------ measures */
 
-/** @param {any} quality */
+/** The table of measures, beside those of simple methods. @param {any} quality */
 function measures(quality) {
   if (!quality) {
     const reason = "measuring was switched off, or there were too few items";
@@ -525,7 +532,7 @@ function explained(name, shortName, meaning) {
   return [h("span.tip-name", name, suffix, button), tip];
 }
 
-/** @param {any} model */
+/** What untagged items and answers would bring. @param {any} model */
 function headroom({ quality, learned_from_pool }) {
   const poolGain = quality?.pool_gain ?? null;
   const clickGain = quality?.click_gain ?? null;
@@ -543,7 +550,7 @@ function headroom({ quality, learned_from_pool }) {
   ];
 }
 
-/** @param {number} gain */
+/** A gain as people read it: `+1.2 points`. @param {number} gain from -1 to 1 */
 function points(gain) {
   return `${gain < 0 ? "−" : "+"}${Math.abs(gain * 100).toFixed(1)} points`;
 }

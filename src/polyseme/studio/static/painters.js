@@ -30,7 +30,10 @@
 /** @typedef {[number, number, number]} Rgb from 0 to 1 */
 /**
  * Points in the memory of the graphics card.
- * @typedef {{array: WebGLVertexArrayObject | null, xy: WebGLBuffer | null, ids: WebGLBuffer | null}} PointBuffers
+ * @typedef {object} PointBuffers
+ * @property {WebGLVertexArrayObject | null} array how the shader reads the others
+ * @property {WebGLBuffer | null} xy
+ * @property {WebGLBuffer | null} ids
  */
 
 const PALETTE_WIDTH = 1024; // colours in a row of the texture that has them all
@@ -290,7 +293,12 @@ export class FlatPainter {
     this.fadedColour = cssOf(ground);
   }
 
-  /** As `GlPainter.light`. @param {Float32Array} xy @param {Uint32Array} ids @param {Rgb[]} colours */
+  /**
+   * As `GlPainter.light`.
+   * @param {Float32Array} xy
+   * @param {Uint32Array} ids
+   * @param {Rgb[]} colours
+   */
   light(xy, ids, colours) {
     this.litXy = xy;
     this.litIds = ids;

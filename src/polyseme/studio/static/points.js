@@ -15,7 +15,15 @@ import { FlatPainter, GlPainter } from "./painters.js";
 import { isDark, labelColours, token } from "./colours.js";
 
 /** @typedef {import("./colours.js").Rgb} Rgb */
-/** Points that are lit in a colour. @typedef {{points: Uint32Array | number[], colour: Rgb}} Group */
+/**
+ * Points that are lit in a colour.
+ * @typedef {{points: Uint32Array | number[], colour: Rgb}} Group
+ */
+
+/**
+ * CSS pixels at the edges that something covers.
+ * @typedef {{top: number, right: number, bottom: number, left: number}} Inset
+ */
 
 const MIN_ZOOM = 0.5; // 1 shows the whole map
 const MAX_ZOOM = 400;
@@ -38,13 +46,14 @@ export class Points {
    * @param {number} [options.maxPoints] draw no more points than this
    * @param {() => void} [options.onview] called after each frame
    * @param {number} [options.dot] size of lit points, as a multiple of the usual one
-   * @param {{top?: number, right?: number, bottom?: number, left?: number}} [options.inset] CSS pixels at the edges that something covers
+   * @param {Partial<Inset>} [options.inset]
    */
   constructor(canvas, { maxPoints = Infinity, onview = () => {}, dot = 1, inset = {} } = {}) {
     this.canvas = canvas;
     this.maxPoints = maxPoints;
     this.onview = onview;
     this.litFactor = dot;
+    /** @type {Inset} */
     this.inset = { top: 0, right: 0, bottom: 0, left: 0, ...inset };
     /** @type {import("./space.js").Space | null} */
     this.space = null;
@@ -77,6 +86,7 @@ export class Points {
     this.watch();
   }
 
+  /** Follow the size of the canvas, light and dark, and the graphics card. */
   watch() {
     this.observer.observe(this.canvas);
     this.theme.addEventListener("change", this.onTheme);
