@@ -306,7 +306,7 @@ def concept_positions(store: KnownDocuments, landscape: Landscape) -> Dots:
         no_numbers = np.zeros(0, dtype=np.uint32)
         return Dots(np.zeros((0, 2), dtype=np.float32), no_numbers, no_numbers)
     places = landscape.place(store.points) + np.float32(0)  # -0 becomes 0, which has other bits
-    place_keys = places.view(np.uint64).ravel()
+    place_keys = places.view(np.uint64).ravel()  # x and y as one number
     _, spot_by_set = np.unique(place_keys, return_inverse=True)
     spots = spot_by_set[store.sets]  # of each document
     numbers, spot_counts = _number_within_groups(spots)
@@ -317,7 +317,8 @@ def concept_positions(store: KnownDocuments, landscape: Landscape) -> Dots:
     # leave all dots where they are. At such steps all dots fill an eighth of the plane at most.
     exact_step = 0.4 / matrix.nnz**0.5
     step = 2.0 ** np.floor(np.log2(exact_step))
-    # Of the sunflower of a spot's largest document, and of the whole spot where that is too wide.
+    # How far apart a spot's documents must lie, by the largest of them, and how wide the spot is
+    # then. All of it is made smaller where it would be wider than `_SPREAD`.
     radii = step * (2 * np.sqrt(np.maximum(largest_sizes - 1, 0)) + 1)
     spot_radii = radii * np.sqrt(spot_counts)
     scales = np.minimum(1.0, _SPREAD / spot_radii)
@@ -368,7 +369,7 @@ def _sunflower_offsets(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray
 def _move_apart(xy: Floats) -> Floats:
     """Move coinciding dots (n, 2) apart in place, each by as little as possible; return them."""
     while True:
-        keys = (xy + np.float32(0)).view(np.uint64).ravel()
+        keys = (xy + np.float32(0)).view(np.uint64).ravel()  # x and y as one number; one zero
         order = np.argsort(keys, kind="stable")
         sorted_keys = keys[order]
         repeats = sorted_keys[1:] == sorted_keys[:-1]

@@ -204,7 +204,12 @@ export class AnswerPage {
   /** Read the probabilities of the open questions again. */
   async refresh() {}
 
-  /** @param {string} item @param {string} label @returns {Entry | undefined} */
+  /**
+   * Return the entry that an answer of others is about; nothing where the page does not show it.
+   * @param {string} item
+   * @param {string} label
+   * @returns {Entry | undefined}
+   */
   findEntry(item, label) {
     return undefined;
   }
@@ -245,6 +250,7 @@ export class AnswerPage {
   }
 
   /**
+   * Send an answer and show it; unlike `answer`, nothing is noted for `undo`.
    * @param {Entry} entry
    * @param {boolean | null} verdict
    */
@@ -263,7 +269,7 @@ export class AnswerPage {
     return act?.entry;
   }
 
-  /** @param {boolean} isSaved whether something reached the service */
+  /** Show what the outbox tells of. @param {boolean} isSaved whether something reached the service */
   drawAnswers(isSaved) {
     this.drawEntries();
     this.undoButton.disabled = !this.acts.some(isOwn);

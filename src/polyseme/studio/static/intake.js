@@ -6,6 +6,7 @@
  */
 
 import { clear, h } from "./dom.js";
+import { mediaWords } from "./items.js";
 import { icon, iconButton, plural } from "./parts.js";
 
 /**
@@ -38,7 +39,7 @@ export class Intake {
     this.complain = complain;
     this.media = model.media;
     this.nFeatures = model.n_features;
-    this.mediumName = this.media === "audio" ? "a sound" : "a picture";
+    this.words = mediaWords(this.media);
     this.preview = ""; // address of the file that is shown
     this.onPaste = (/** @type {ClipboardEvent} */ event) => this.paste(event);
     this.element = h("div.intake");
@@ -46,7 +47,7 @@ export class Intake {
       type: "file",
       tabindex: "-1",
       aria_hidden: "true",
-      accept: this.media === "audio" ? "audio/*" : "image/*",
+      accept: this.words.accept,
       onchange: () => this.accept(this.file.files[0]),
     });
     this.text = h("textarea", {
@@ -86,7 +87,7 @@ export class Intake {
     const [kind] = file.type.split("/"); // empty where the browser does not know it
     if (!this.media) return this.complain("This model takes numbers, not files.");
     if (kind && kind !== this.media) {
-      return this.complain(`This model takes ${this.mediumName}; this is ${file.type}.`);
+      return this.complain(`This model takes ${this.words.one}; this is ${file.type}.`);
     }
     this.text.value = "";
     this.note.textContent = "";
@@ -193,7 +194,7 @@ export class Intake {
     return h("button.drop", { onclick: () => this.file.click() },
       icon(this.media === "audio" ? "sound" : "image"),
       h("span",
-        h("strong", `Choose ${this.mediumName}`),
+        h("strong", `Choose ${this.words.one}`),
         h("span.muted", "or drop or paste one here"),
       ),
     );

@@ -10,11 +10,25 @@ import { icon, plural } from "./parts.js";
 
 /** @typedef {import("./app.js").Context} Context */
 
-/** What items of a kind of media are called. @type {Record<string, string>} */
-const ITEM_WORDS = { image: "picture", audio: "sound" };
+/**
+ * What things of a kind of media are called, and which files are offered to choose from.
+ * @typedef {{item: string, one: string, all: string, accept: string | null}} MediaWords
+ */
+
+/** @type {Record<string, MediaWords>} */
+const MEDIA = {
+  image: { item: "picture", one: "a picture", all: "pictures", accept: "image/*" },
+  audio: { item: "sound", one: "a sound", all: "sound", accept: "audio/*" },
+};
+
+/** Of the kinds that other packages add. */
+const OTHER_MEDIA = { item: "item", one: "a file", all: "files", accept: null };
+
+/** Return the words for a kind of media, such as "image". @param {string} kind */
+export const mediaWords = (kind) => MEDIA[kind] ?? OTHER_MEDIA;
 
 /** What the items of a model are called. @param {any} model */
-const itemWord = (model) => ITEM_WORDS[model.collection?.media] || "item";
+const itemWord = (model) => mediaWords(model.collection?.media).item;
 
 /** A link to the items without tags of their own, where there are any. @param {any} model */
 export function untaggedLink(model) {

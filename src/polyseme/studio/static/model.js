@@ -11,6 +11,7 @@ import { confirmed, count, empty, fact, failed, icon, loading } from "./parts.js
 import { percent, plural, probabilityText } from "./parts.js";
 import { outboxOf } from "./answers.js";
 import { hashOf } from "./cards.js";
+import { mediaWords } from "./items.js";
 import { KINDS, KIND_NAMES, showReliability } from "./reliability.js";
 
 /** @typedef {import("./api.js").Verdict} Verdict */
@@ -432,7 +433,7 @@ function facts(model) {
 /** @param {any} model */
 function featuresText({ media, n_features }) {
   if (!media) return count(n_features);
-  return `${count(n_features)}, of ${media === "image" ? "pictures" : "sound"}`;
+  return `${count(n_features)}, of ${mediaWords(media).all}`;
 }
 
 /** @param {any} model */
