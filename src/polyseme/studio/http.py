@@ -34,7 +34,7 @@ from polyseme.scoring.known_documents import Neighbour
 from polyseme.studio.access import Caller
 from polyseme.studio.collection import Collection
 from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
-from polyseme.studio.schemas import Encoded, Facts, Problem, SuggestOptions, Thing
+from polyseme.studio.schemas import Encoded, Problem, Record, SuggestOptions, Thing
 
 B = TypeVar("B", bound=Thing)
 M = TypeVar("M", bound=BaseModel)
@@ -469,7 +469,7 @@ def body_route(
     kind: type[BaseModel],
     tag: str,
     summary: str,
-    forms: Facts = _FORMS,
+    forms: Record = _FORMS,
     **options: Any,
 ) -> Callable[[Decorated], Decorated]:
     """Return the decorator of a route below a model, whose body is JSON or in another form.
@@ -512,14 +512,14 @@ def item_and_tags(
     return X, tags
 
 
-def place_on_map(host: ModelHost, query: SuggestRequest) -> Facts:
+def place_on_map(host: ModelHost, query: SuggestRequest) -> Record:
     """Return where a request's item or tags lie on the map, as a record."""
     X, tags = item_and_tags(host, query)
     x, y = host.place(X, tags)
     return {"x": x, "y": y}
 
 
-def neighbour_record(neighbour: Neighbour) -> Facts:
+def neighbour_record(neighbour: Neighbour) -> Record:
     """Return a known tag set near an item as a record."""
     return {
         "labels": list(neighbour.document),
@@ -531,7 +531,7 @@ def neighbour_record(neighbour: Neighbour) -> Facts:
 
 def nearest_records(
     host: ModelHost, snapshot: Snapshot, direction: NDArray[np.float32], k: int
-) -> list[Facts]:
+) -> list[Record]:
     """Return the k known tag sets nearest to a direction, with their places on the map.
 
     Parameters
@@ -544,7 +544,7 @@ def nearest_records(
     """
     store = snapshot.tagger.store_
     places = host.map(snapshot).places
-    records: list[Facts] = []
+    records: list[Record] = []
     for neighbour in store.nearest(direction, len(store.labels), k):
         first_id = neighbour.document_ids[0]
         row = snapshot.document_rows[first_id]

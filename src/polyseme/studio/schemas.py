@@ -252,5 +252,5 @@ class RefitOut(BaseModel):
     reason: str | None
 
 
-# A record: what becomes a JSON object.
-Facts = dict[str, Any]
+# What becomes a JSON object: the fields of the REST interface, by their names.
+Record = dict[str, Any]

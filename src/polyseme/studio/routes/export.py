@@ -17,7 +17,7 @@ from fastapi.responses import Response
 from polyseme.media.keywords import Keywords, keywords_of
 from polyseme.media.xmp import answer_suggestions, merge_tags, sidecar_of
 from polyseme.studio.http import JSON, PROBLEMS, Admin, Host, collection_of, json_response
-from polyseme.studio.schemas import Facts, SidecarBody
+from polyseme.studio.schemas import Record, SidecarBody
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -38,7 +38,7 @@ def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "js
         return _download(_lines(answers), "verdicts.jsonl")
     collection = collection_of(host)
     if form == "documents":  # as `polyseme fit --documents` takes them
-        documents: list[Facts] = []
+        documents: list[Record] = []
         for name, tags in snapshot.reviewed_tags(collection):
             documents.append({"id": name, "labels": tags})
         return _download(_lines(documents), "documents.jsonl")
@@ -46,12 +46,12 @@ def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "js
     return _download(json.dumps(tasks, ensure_ascii=False), "label-studio.json", JSON)
 
 
-def _without_none(record: Facts) -> Facts:
+def _without_none(record: Record) -> Record:
     """Return a record without the fields that have no value."""
     return {key: value for key, value in record.items() if value is not None}
 
 
-def _labelled_task(name: str, tags: Sequence[str]) -> Facts:
+def _labelled_task(name: str, tags: Sequence[str]) -> Record:
     """Return an item with its tags as a task of Label Studio, with an annotation.
 
     It fits a configuration with a `Taxonomy` named "tags" to an object named "item".
@@ -74,7 +74,7 @@ def _download(text: str, file_name: str, media: str = "application/jsonl") -> Re
     return Response(data, headers=headers, media_type=media)
 
 
-def _lines(records: Iterable[Facts]) -> str:
+def _lines(records: Iterable[Record]) -> str:
     """Return records as lines of JSON."""
     lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
     return "".join(lines)

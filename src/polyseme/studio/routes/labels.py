@@ -36,8 +36,8 @@ from polyseme.studio.schemas import (
     AddBody,
     AddedOut,
     BlockBody,
-    Facts,
     MergeBody,
+    Record,
     RenameBody,
     VersionOut,
 )
@@ -101,7 +101,7 @@ def _order_key(snapshot: Snapshot, label: str, order: str) -> tuple[Any, ...]:
     return (True, 0.0, label)
 
 
-def _label_record(snapshot: Snapshot, label: str) -> Facts:
+def _label_record(snapshot: Snapshot, label: str) -> Record:
     """Return the record of a label in a list: its counts, quality and answers."""
     validation = snapshot.tagger.validation_
     quality_seen: float | None = None
@@ -139,7 +139,7 @@ def card(host: Host, label: LabelName) -> Response:
     if snapshot.document_counts.get(name):
         label_companions = companions(tagger.store_, name, normalize=tagger.normalize_labels_)
         content["companions"] = [asdict(companion) for companion in label_companions]
-        similar: list[Facts] = []
+        similar: list[Record] = []
         for similar_label, alike in snapshot.similar.get(name, ()):
             similar.append({"label": similar_label, "alike": alike})
         content["similar"] = similar
@@ -147,7 +147,7 @@ def card(host: Host, label: LabelName) -> Response:
     return json_response(content, snapshot.version)
 
 
-def _sense_facts(tagger: ZeroShotTagger, label: str) -> Facts:
+def _sense_facts(tagger: ZeroShotTagger, label: str) -> Record:
     """Return the fields `senses` and `silhouette` of a label's card; none where it has one sense.
 
     Each sense has the rows of all its documents, for the map, and five tag sets as examples.
@@ -155,7 +155,7 @@ def _sense_facts(tagger: ZeroShotTagger, label: str) -> Facts:
     sense_map = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
     if sense_map is None:
         return {}
-    records: list[Facts] = []
+    records: list[Record] = []
     for number, words in enumerate(sense_map.words):
         rows = sense_map.documents[sense_map.senses == number].tolist()
         first_tag_sets = [tagger.store_.document(row) for row in rows[:50]]
@@ -268,7 +268,7 @@ def merges(host: Host, limit: Limit = 20) -> Response:
     """Suggest labels to merge, such as cards into card."""
     snapshot = host.snapshot
     store = snapshot.tagger.store_
-    pairs: list[Facts] = []
+    pairs: list[Record] = []
     for label, into, alike in similar_labels(store.matrix, store.labels, limit):
         pairs.append({"label": label, "into": into, "alike": alike})
     return json_response({"pairs": pairs}, snapshot.version)
@@ -291,7 +291,7 @@ def candidates(host: Host, limit: Limit = 100) -> Response:
             if snapshot.find_label(tag) is None:
                 ranking.append((-count, tag, source))
     ranking.sort()  # the most frequent tags first
-    records: list[Facts] = []
+    records: list[Record] = []
     for negative_count, tag, source in ranking[:limit]:
         records.append({"label": tag, "count": -negative_count, "source": source})
     return json_response({"candidates": records}, snapshot.version)

@@ -25,7 +25,7 @@ from polyseme.studio.http import (
     finite_or_none,
     json_response,
 )
-from polyseme.studio.schemas import Facts, RefitOut, VersionOut
+from polyseme.studio.schemas import Record, RefitOut, VersionOut
 from polyseme.tagger import ZeroShotTagger
 
 # For which the studio shows from which probability on they are reached.
@@ -49,7 +49,7 @@ def model(host: Host, request: Request) -> Response:
     return json_response(_describe(host, caller_of(request)), host.snapshot.version)
 
 
-def _describe(host: ModelHost, caller: Caller) -> Facts:
+def _describe(host: ModelHost, caller: Caller) -> Record:
     """Return the record of a model, with the scopes of whoever asks."""
     snapshot = host.snapshot
     tagger = snapshot.tagger
@@ -79,7 +79,7 @@ def _describe(host: ModelHost, caller: Caller) -> Facts:
     }
 
 
-def _collection_facts(host: ModelHost, snapshot: Snapshot) -> Facts | None:
+def _collection_facts(host: ModelHost, snapshot: Snapshot) -> Record | None:
     """Return the record of the items that people review; None where there are none."""
     collection = host.collection
     if collection is None:
@@ -93,7 +93,7 @@ def _collection_facts(host: ModelHost, snapshot: Snapshot) -> Facts | None:
     }
 
 
-def _quality(tagger: ZeroShotTagger) -> Facts | None:
+def _quality(tagger: ZeroShotTagger) -> Record | None:
     """Return the measured quality of a model; None where it was not validated.
 
     For the figures of `baselines`, see `Validation`.
@@ -101,7 +101,7 @@ def _quality(tagger: ZeroShotTagger) -> Facts | None:
     validation = tagger.validation_
     if validation is None:
         return None
-    quality: Facts = {}
+    quality: Record = {}
     for kind, metrics in (("seen", validation.seen), ("unseen", validation.unseen)):
         quality[kind] = {
             "e_map": finite_or_none(metrics.example_map),
@@ -128,7 +128,7 @@ def reload(host: Host, caller: Admin) -> VersionOut:
 def versions(host: Host) -> Response:
     """List the versions that are kept, the oldest first."""
     current_number: int | None = None
-    records: list[Facts] = []
+    records: list[Record] = []
     for version in host.versions.all():
         records.append(asdict(version))
         if version.digest == host.snapshot.digest:
@@ -176,14 +176,14 @@ def reliability(host: Host) -> Response:
     tagger = host.snapshot.tagger
     validation = tagger.validation_
     curves = {} if validation is None else validation.curves
-    content: Facts = {}
+    content: Record = {}
     for kind in ("seen", "unseen"):
-        bins: list[Facts] = []
+        bins: list[Record] = []
         for n, predicted, observed in curves.get(kind, ()):
             if n:
                 bins.append({"predicted": predicted, "observed": observed, "n": n})
         content[kind] = bins
-    thresholds: list[Facts] = []
+    thresholds: list[Record] = []
     if tagger.n_features_in_:
         for precision in _PRECISIONS:
             seen = float(tagger.space_.threshold(precision))

@@ -29,9 +29,9 @@ from polyseme.studio.http import (
 from polyseme.studio.schemas import (
     TAG_LETTERS,
     AskBody,
-    Facts,
     LearnBody,
     NumberedOut,
+    Record,
     UndoBody,
     VersionOut,
 )
@@ -46,7 +46,7 @@ def ask(body: AskBody, host: Host) -> Response:
     snapshot = host.snapshot
     label = None if body.label is None else snapshot.label(body.label)
     questions = collection.ask(snapshot.tagger, label, body.k, body.strategy)
-    records: list[Facts] = []
+    records: list[Record] = []
     for rank, question in enumerate(questions, start=1):
         records.append(
             {
@@ -99,7 +99,7 @@ def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 1
     return json_response(content, snapshot.version)
 
 
-def _item_record(host: ModelHost, snapshot: Snapshot, name: str) -> Facts:
+def _item_record(host: ModelHost, snapshot: Snapshot, name: str) -> Record:
     """Return the record of an item: its tags, the addresses of its media, and its answers."""
     collection = collection_of(host)
     media: str | None = None
@@ -112,7 +112,7 @@ def _item_record(host: ModelHost, snapshot: Snapshot, name: str) -> Facts:
     verdict_by_label: dict[str, Verdict] = {}
     for verdict in snapshot.verdicts_by_item.get(name, ()):
         verdict_by_label[snapshot.current_label(verdict.label)] = verdict
-    verdicts: list[Facts] = []
+    verdicts: list[Record] = []
     for label, verdict in verdict_by_label.items():
         verdicts.append(
             {
@@ -226,7 +226,7 @@ def verdicts(
     if after is None:
         numbers = numbers[:limit]
 
-    page: list[Facts] = []
+    page: list[Record] = []
     for number in numbers:
         question = question_by_number[number]
         is_undone = number in undone_numbers

@@ -45,8 +45,8 @@ from polyseme.studio.schemas import (
     BatchItem,
     CompleteBody,
     ExplainBody,
-    Facts,
     NeighboursBody,
+    Record,
     SuggestBody,
     SuggestOptions,
     SuggestOut,
@@ -109,9 +109,9 @@ async def suggest_batch(request: Request, host: Host) -> Response:
         sent_rows = [None] * len(items)
 
     queries: list[SuggestRequest] = []
-    results: list[Facts] = []
+    results: list[Record] = []
     for batch_item, sent_features in zip(items, sent_rows, strict=True):
-        result: Facts = {"id": batch_item.id}
+        result: Record = {"id": batch_item.id}
         results.append(result)
         try:
             features = features_of_thing(batch_item, host, sent_features)
@@ -164,7 +164,7 @@ async def explain(request: Request, host: Host) -> Response:
     return json_response(content, snapshot.version)
 
 
-def _evidence_record(evidence: Evidence) -> Facts:
+def _evidence_record(evidence: Evidence) -> Record:
     """Return evidence as a record; `part` of its terms add up to `logit`."""
     terms = [
         _term("how common the tag is", evidence.frequency, "frequency"),
@@ -177,7 +177,7 @@ def _evidence_record(evidence: Evidence) -> Facts:
     terms.append(_term("known tag sets nearby", evidence.known, "known"))
     if evidence.verdicts:
         terms.append(_term("answers about it", evidence.verdicts, "verdicts"))
-    neighbours: list[Facts] = []
+    neighbours: list[Record] = []
     for neighbour in evidence.neighbours:
         neighbours.append(neighbour_record(neighbour) | {"holds": neighbour.holds})
     return {
@@ -191,7 +191,7 @@ def _evidence_record(evidence: Evidence) -> Facts:
     }
 
 
-def _term(name: str, value: float, role: str) -> Facts:
+def _term(name: str, value: float, role: str) -> Record:
     """Return the record of one term of a logit: its name for people, and its role for programs."""
     return {"name": name, "part": value, "role": role, "probability": None, "without": None}
 
@@ -202,7 +202,7 @@ async def neighbours(request: Request, host: Host) -> Response:
     body, query, _ = await read_request(request, NeighboursBody, host)
     snapshot = host.snapshot
 
-    def find_neighbours() -> list[Facts]:
+    def find_neighbours() -> list[Record]:
         X, tags = item_and_tags(host, query)
         tagger = snapshot.tagger
         codes = tagger.transform(X, tags)
