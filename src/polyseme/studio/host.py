@@ -424,17 +424,24 @@ class ModelHost:
             numbers_by_group[has_features, query.kinds].append(number)
 
         answer_by_number: dict[int, tuple[Snapshot, list[Suggestion]]] = {}
-        for numbers in numbers_by_group.values():
+        for (_, kinds), numbers in numbers_by_group.items():
             group = [queries[number] for number in numbers]
-            group_suggestions = self._suggest_group(snapshot, group)
-            for number, suggestions in zip(numbers, group_suggestions, strict=True):
+            X, tags, n_ranked = self._ranking_input(group)
+            labels, probabilities = snapshot.tagger.rank(X, n_ranked, tags, kinds=kinds)
+            rankings = zip(numbers, labels.tolist(), probabilities.tolist(), strict=True)
+            for number, item_labels, item_probabilities in rankings:
+                query = queries[number]
+                suggestions = _select_suggestions(snapshot, query, item_labels, item_probabilities)
                 answer_by_number[number] = (snapshot, suggestions)
         return [answer_by_number[number] for number in range(len(queries))]
 
-    def _suggest_group(
-        self, snapshot: Snapshot, queries: Sequence[SuggestRequest]
-    ) -> list[list[Suggestion]]:
-        """Answer requests that all have features or all have none, and ask for the same kinds."""
+    def _ranking_input(
+        self, queries: Sequence[SuggestRequest]
+    ) -> tuple[Any, list[tuple[str, ...]] | None, int]:
+        """Return the items, their tags, and how many labels to rank, as a tagger takes them.
+
+        All of the requests have features, or none has; then X is None. Tags are None without any.
+        """
         rows: list[ItemFeatures] = []
         own_tags: list[tuple[str, ...]] = []
         n_ranked = 0
@@ -446,14 +453,7 @@ class ModelHost:
             n_ranked = max(n_ranked, query.k + len(query.tags))
         X = self.items(rows) if rows else None
         tags = own_tags if any(own_tags) else None
-        kinds = queries[0].kinds
-        labels, probabilities = snapshot.tagger.rank(X, n_ranked, tags, kinds=kinds)
-        rankings = zip(queries, labels.tolist(), probabilities.tolist(), strict=True)
-        answers: list[list[Suggestion]] = []
-        for query, item_labels, item_probabilities in rankings:
-            suggestions = _select_suggestions(snapshot, query, item_labels, item_probabilities)
-            answers.append(suggestions)
-        return answers
+        return X, tags, n_ranked
 
     def check(self, query: SuggestRequest) -> tuple[SuggestRequest, list[str]]:
         """Check a request before it is queued.
