@@ -761,6 +761,33 @@ def test_the_model_view_shows_quality_restores_versions_and_reports_a_refused_re
     expect(page.get_by_role("alert").get_by_text("A reload was refused")).to_be_visible()
 
 
+def test_the_model_view_compares_the_model_with_simple_methods(studio, place):
+    """The figures are those of `validation_.baselines`, for seen and for unseen labels."""
+    baselines = load(place / "toy").validation_.baselines
+    ridge = baselines["ridge regression"]
+    frequent = baselines["most frequent labels"]
+    app = studio()
+    app.open("#/model")
+    measures = app.page.get_by_role("region", name="Measures")
+    expect(measures).to_contain_text("what simple methods reach on the same items")
+    simple = measures.get_by_role("row", name="a linear model (ridge regression)")
+    guessed = measures.get_by_role("row", name="the most frequent tags, for every item")
+    for row, (example_map, _, unseen_example_map, _) in ((simple, ridge), (guessed, frequent)):
+        expect(row).to_have_count(2)  # below E-MAP and below C-MAP
+        cells = row.first.get_by_role("cell")
+        expect(cells.first).to_have_text(percent_text(example_map))
+        expect(cells.last).to_have_text(percent_text(unseen_example_map))
+    _, concept_map, _, unseen_concept_map = ridge
+    cells = simple.last.get_by_role("cell")
+    expect(cells.first).to_have_text(percent_text(concept_map))
+    expect(cells.last).to_have_text(percent_text(unseen_concept_map))
+
+
+def percent_text(share: float) -> str:
+    """Return a share as the studio shows it."""
+    return f"{round(100 * share)} %"
+
+
 def test_a_refit_is_refused_with_a_sentence_or_shows_its_progress(studio, monkeypatch):
     app = studio(may_say=("422",))
     page = app.page

@@ -5,7 +5,7 @@ In: sound files, Million Song Dataset files or samples. Out: a feature matrix (n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +31,21 @@ SUFFIXES = frozenset(
     {".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"}
     | {".m4a", ".m4b", ".aac"}
 )
+# Media types of the files that browsers play, by suffix.
+PLAYED_TYPES = {
+    ".wav": "audio/wav",
+    ".wave": "audio/wav",
+    ".flac": "audio/flac",
+    ".ogg": "audio/ogg",
+    ".oga": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".mp3": "audio/mpeg",
+    ".aif": "audio/aiff",
+    ".aiff": "audio/aiff",
+    ".m4a": "audio/mp4",
+    ".m4b": "audio/mp4",
+    ".aac": "audio/aac",
+}
 SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
@@ -88,6 +103,7 @@ class AudioFeatures(MediaFeatures):
     kind: ClassVar[str] = "audio"
     noun: ClassVar[str] = "sound"
     suffixes: ClassVar[frozenset[str]] = SUFFIXES | SONG_SUFFIXES
+    preview_types: ClassVar[Mapping[str, str]] = PLAYED_TYPES
     learns: ClassVar[bool] = True
     raw_axes: ClassVar[int] = 2
 

@@ -110,6 +110,8 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     kind: ClassVar[str]  # by which commands and saved models name it, such as "image"
     noun: ClassVar[str]  # what people call an item, such as "picture"
     suffixes: ClassVar[frozenset[str]]  # of its files, in lower case, such as ".png"
+    # Media types of what a browser is sent of its files, by suffix; files of others are not shown.
+    preview_types: ClassVar[Mapping[str, str]] = {}
     batch_size: ClassVar[int] = 1  # items that `extract_batch` gets at a time, at most
     raw_axes: ClassVar[int] = 1  # dimensions of an item's raw numbers: 2 for several segments
     learns: ClassVar[bool] = False  # whether `fit_raw` learns something, which is saved as arrays
@@ -137,6 +139,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
         """Yield the places inside an open file that may hold keywords; see `keywords.Place`."""
         yield from ()
+
+    @classmethod
+    def preview(cls, file: Path, side: int) -> bytes:
+        """Return what a browser is sent of a file: pictures at most `side` pixels a side."""
+        return file.read_bytes()
 
     def single_threaded(self) -> AbstractContextManager[object]:
         """Keep the libraries that `extract_batch` uses to one thread each."""

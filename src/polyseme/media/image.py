@@ -7,7 +7,7 @@ networks there are.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -92,6 +92,7 @@ class ImageFeatures(MediaFeatures):
     kind: ClassVar[str] = "image"
     noun: ClassVar[str] = "picture"
     suffixes: ClassVar[frozenset[str]] = SUFFIXES
+    preview_types: ClassVar[Mapping[str, str]] = dict.fromkeys(SUFFIXES, "image/jpeg")
     # On a processor, few pictures at a time fit into its cache.
     batch_size: ClassVar[int] = 8
 
@@ -153,6 +154,13 @@ class ImageFeatures(MediaFeatures):
             else:
                 outcomes.append(next(remaining_features))
         return outcomes
+
+    @classmethod
+    def preview(cls, file: Path, side: int) -> bytes:
+        """Return a picture as JPEG, in its own proportions; see `MediaFeatures.preview`."""
+        from polyseme.media.pictures import read_thumbnail
+
+        return read_thumbnail(file, size=side)
 
     @classmethod
     def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
