@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -404,15 +405,17 @@ def test_the_ask_view_completes_tags_explains_scores_and_names_unknown_tags(stud
 def drop(page: Any, path: Path) -> None:
     """Drop a file on the view."""
     media_type = "image/png" if path.suffix == ".png" else "application/json"
-    data = page.evaluate_handle(
-        """([bytes, name, type]) => {
-            const data = new DataTransfer();
-            data.items.add(new File([new Uint8Array(bytes)], name, { type }));
-            return data;
+    content = base64.b64encode(path.read_bytes()).decode()
+    transfer = page.evaluate_handle(
+        """([content, name, type]) => {
+            const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+            const transfer = new DataTransfer();
+            transfer.items.add(new File([bytes], name, { type }));
+            return transfer;
         }""",
-        [list(path.read_bytes()), path.name, media_type],
+        [content, path.name, media_type],
     )
-    page.dispatch_event(".view-ask", "drop", {"dataTransfer": data})
+    page.dispatch_event(".view-ask", "drop", {"dataTransfer": transfer})
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
