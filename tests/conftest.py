@@ -44,6 +44,32 @@ class CommandResult(NamedTuple):
 torch.set_num_threads(1)
 
 
+# Files of half a minute and more. Test processes take them first, so that both end together.
+SLOW_FILES = (
+    "batch/test_ray.py",
+    "torture/test_torture.py",
+    "studio/test_studio.py",
+    "test_docs.py",
+    "batch/test_ray_training.py",
+    "experiments/test_reproduce.py",
+    "golden/test_golden.py",
+    "experiments/test_trials.py",
+    "cli/test_cli.py",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let test processes take files in the order of the tests, not those with most tests first."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of slow files first."""
+    tests = Path(__file__).parent
+    position_of = {tests / file: position for position, file in enumerate(SLOW_FILES)}
+    items.sort(key=lambda item: position_of.get(item.path, len(SLOW_FILES)))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Collect the tests without looking for garbage.

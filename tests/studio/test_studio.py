@@ -51,7 +51,7 @@ def looks(world) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def saved_pictures(tmp_path_factory, world, looks, tiny_space) -> Path:
+def saved_pictures(tmp_path_factory, world, looks, tiny_space, save_with_map) -> Path:
     """A saved tagger of pictures, and a folder for each theme with pictures of one colour."""
     from PIL import Image
 
@@ -63,7 +63,7 @@ def saved_pictures(tmp_path_factory, world, looks, tiny_space) -> Path:
     space = tiny_space()
     tagger = ZeroShotTagger(features=extractor, space=space, n_validations=1, random_state=0)
     tagger.fit(items, world.documents, label_sets=world.label_sets, label_sets_only=True)
-    tagger.save(place / "toy")
+    save_with_map(tagger, place / "toy")
     for theme, colour in COLOURS.items():
         (place / "photos" / theme).mkdir(parents=True)
         for number in range(EACH):

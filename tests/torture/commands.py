@@ -81,8 +81,10 @@ def load_everything() -> None:
     from sklearn.utils import check_array
 
     from polyseme import SpacePlan
+    from polyseme.media.networks import PICTURES, find_network
 
     torch.set_num_threads(1)
+    find_network("efficientnet-lite2", None, PICTURES).load()
     Image.init()
     check_array(np.eye(2))  # looks for plugins, the first time
     sized = SpacePlan.sized
