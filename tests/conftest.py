@@ -43,6 +43,10 @@ class CommandResult(NamedTuple):
 # Test processes share two cores; one thread each keeps them out of each other's way.
 torch.set_num_threads(1)
 
+# Tests start hundreds of processes, which would all compile the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 
 # Files of half a minute and more. Test processes take them first, so that both end together.
 SLOW_FILES = (
@@ -66,8 +70,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of slow files first."""
     tests = Path(__file__).parent
-    position_of = {tests / file: position for position, file in enumerate(SLOW_FILES)}
-    items.sort(key=lambda item: position_of.get(item.path, len(SLOW_FILES)))
+    slow_files = [tests / file for file in SLOW_FILES]
+
+    def position(item: pytest.Item) -> int:
+        return slow_files.index(item.path) if item.path in slow_files else len(slow_files)
+
+    items.sort(key=position)
 
 
 @pytest.hookimpl(wrapper=True)
