@@ -111,10 +111,10 @@ def _check_keywords(path: Path, kind: str) -> None:
     from polyseme import LabelCorpus
     from polyseme.media.keywords import keywords_of
 
-    found = keywords_of(path, kind)
-    for reason in found.unread:
+    keywords = keywords_of(path, kind)
+    for reason in keywords.unread:
         phrase(reason)
-    LabelCorpus.from_documents([found.tags])
+    LabelCorpus.from_documents([keywords.tags])
 
 
 def _read_picture(path: Path) -> str:
@@ -312,9 +312,10 @@ def make_folders(place: Path) -> None:
         BASES[base][1](place / name / "made")
     model = place / "model" / "made"
     tagger: Any = polyseme.load(model)
-    said = [(str(n), label, n % 2 == 0) for n in range(4) for label in ("tag a", "tag b")]
     ids = [str(n) for n in range(4)]
-    tagger.learn(said, Table(features=np.eye(4, 5), ids=ids, columns=None))
+    table = Table(features=np.eye(4, 5), ids=ids, columns=None)
+    verdicts = [(str(n), label, n % 2 == 0) for n in range(4) for label in ("tag a", "tag b")]
+    tagger.learn(verdicts, table)
     tagger.save(model)
     polyseme.load(model)  # keeps what it learned again
     points = np.eye(6, dtype=np.float32)
@@ -421,7 +422,7 @@ def _changed_cell(rng: random.Random, cell: str | bytes) -> str | bytes:
     return data.decode("utf-8", "replace")
 
 
-def _make_wrong(rng: random.Random, place: Path, others: Sequence[bytes]) -> str:
+def _make_wrong(rng: random.Random, place: Path, donors: Sequence[bytes]) -> str:
     """Change one file at a place, or two; give what they are called."""
     paths = [place] if place.is_file() else sorted(place.rglob("*"))
     files = [path for path in paths if path.is_file()]
@@ -440,7 +441,7 @@ def _make_wrong(rng: random.Random, place: Path, others: Sequence[bytes]) -> str
         elif file.name in ("extraction.json", "plan.json") and rng.random() < 0.7:
             _change_values(rng, file)
         else:
-            file.write_bytes(mutated(rng, file.name, file.read_bytes(), others))
+            file.write_bytes(mutated(rng, file.name, file.read_bytes(), donors))
             if rng.random() < 0.7:
                 with suppress(ValueError, TypeError, KeyError, OSError):
                     _fit_checksums(file)
@@ -456,11 +457,11 @@ def _seeds(place: Path) -> list[str]:
     return sorted(f"{path.parent.name}/{path.name}" for path in place.glob("*/*"))
 
 
-def _copied(seed: str, made: Path, place: Path) -> Path:
+def _copied(seed: str, made_folders: Path, place: Path) -> Path:
     """Copy what a seed names to a place."""
     source = CORPUS / seed
     if not source.exists():
-        source = made / seed
+        source = made_folders / seed
     target = place / source.name
     copy = shutil.copytree if source.is_dir() else shutil.copy
     return Path(copy(source, target))
@@ -473,7 +474,7 @@ def _beside(seed: str) -> list[bytes]:
     return [path.read_bytes() for path in paths if path.is_file()]
 
 
-def _attacked(seed: str, number: int, made: Path) -> Outcome:
+def _attacked(seed: str, number: int, made_folders: Path) -> Outcome:
     """Make one file wrong, read it, and say what came of it."""
     from polyseme.base.validation import PolysemeWarning
 
@@ -481,7 +482,7 @@ def _attacked(seed: str, number: int, made: Path) -> Outcome:
     reader_name = seed.partition("/")[0]
     read = _READ[reader_name]
     with tempfile.TemporaryDirectory(prefix="fuzzed-") as folder:
-        place = _copied(seed, made, Path(folder))
+        place = _copied(seed, made_folders, Path(folder))
         if number >= 0:
             _make_wrong(rng, place, _beside(seed))
 
@@ -497,7 +498,7 @@ def _attacked(seed: str, number: int, made: Path) -> Outcome:
         return judged(read_and_check_warnings)
 
 
-def _work(made: Path) -> None:
+def _work(made_folders: Path) -> None:
     """Read files made wrong, in a process of its own."""
     import torch
 
@@ -505,9 +506,9 @@ def _work(made: Path) -> None:
     from polyseme.io import unpacking
 
     torch.set_num_threads(1)
-    polyseme.load(made / "model" / "made")
+    polyseme.load(made_folders / "model" / "made")
     with unpacking(0.05):
-        work(lambda job: _attacked(job[0], job[1], made))
+        work(lambda job: _attacked(job[0], job[1], made_folders))
 
 
 def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
@@ -527,10 +528,11 @@ def main() -> None:
         _work(Path(sys.argv[2]))
         return
     seed, _, number = sys.argv[1].partition(":")
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as folder:
+        made_folders = Path(folder)
         if not (CORPUS / seed).exists():
-            make_folders(Path(made))
-        place = _copied(seed, Path(made), Path(sys.argv[2]))
+            make_folders(made_folders)
+        place = _copied(seed, made_folders, Path(sys.argv[2]))
     print(_make_wrong(random.Random(int(number)), place, _beside(seed)), flush=True)
     print(_READ[seed.partition("/")[0]](place))
 
