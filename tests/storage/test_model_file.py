@@ -44,11 +44,18 @@ def write(path, model):
     return write_model(path, "tagger", *model)
 
 
-def same(actual, expected):
-    def frozen(arrays):
-        return {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
+def frozen(arrays):
+    """Return arrays in a form that can be compared bit for bit."""
+    return {name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()}
 
-    return actual[0] == expected[0] and frozen(actual[1]) == frozen(expected[1])
+
+def same(actual, expected):
+    """Return whether two states have the same values, and the same arrays bit for bit."""
+    config, arrays = actual
+    expected_config, expected_arrays = expected
+    if config != expected_config:
+        return False
+    return frozen(arrays) == frozen(expected_arrays)
 
 
 def contents(path):
@@ -105,12 +112,16 @@ def test_nested_values_come_back_equal_and_of_equal_type(tmp_path_factory, confi
 
 def test_the_same_state_gives_the_same_file_and_any_reader_of_safetensors_opens_it(tmp_path):
     arrays = {"z": np.ones(3), "y": np.ones(2, np.int8)}
-    first = write_model(tmp_path / "1", "tagger", {"a": "0" * 64}, arrays)
-    second = write_model(tmp_path / "2", "tagger", {"a": "0" * 64}, dict(reversed(arrays.items())))
-    expected = contents(tmp_path / "2")
-    assert contents(tmp_path / "1") == expected
-    assert first == second == read_digest(tmp_path / "1")
-    assert same(({}, load_file(tmp_path / "1" / MODEL)), ({}, arrays))
+    reversed_arrays = dict(reversed(arrays.items()))
+    config = {"a": "0" * 64}
+    first = tmp_path / "1"
+    second = tmp_path / "2"
+    first_digest = write_model(first, "tagger", config, arrays)
+    second_digest = write_model(second, "tagger", config, reversed_arrays)
+    assert contents(first) == contents(second)
+    assert first_digest == second_digest == read_digest(first)
+    loaded = load_file(first / MODEL)
+    assert frozen(loaded) == frozen(arrays)
 
 
 def test_the_digest_is_that_of_the_file_with_zeros_in_its_place(model):
@@ -257,9 +268,12 @@ def sealed(text, data=b"", header=None):
     """Return a file with a digest that fits, whatever is in it."""
     header = {} if header is None else header
     entries = json.dumps(header)[1:]
-    start = '{"__metadata__":{"polyseme":' + json.dumps(text) + ("}," if header else "}") + entries
-    start += " " * (-len(start.encode()) % 8)
-    content = len(start.encode()).to_bytes(8, "little") + start.encode() + data
+    separator = "}," if header else "}"
+    start = '{"__metadata__":{"polyseme":' + json.dumps(text) + separator + entries
+    start_bytes = start.encode()
+    start_bytes += b" " * (-len(start_bytes) % 8)
+    size = len(start_bytes).to_bytes(8, "little")
+    content = size + start_bytes + data
     digest = hashlib.sha256(content).hexdigest()
     return content.replace(b"0" * 64, digest.encode(), 1)
 

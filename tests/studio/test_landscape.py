@@ -185,7 +185,9 @@ def test_a_saved_landscape_loads_as_it_was(tmp_path, landscape):
     assert file.name == LANDSCAPE_FILE
 
 
-def test_a_service_computes_the_landscape_of_a_space_once(host, model, monkeypatch):
+def test_a_service_computes_the_landscape_of_a_space_once(model, collection, monkeypatch):
+    (model / FILE).unlink()
+    host = ModelHost(model, collection)
     assert host.map().landscape.layout == "axes"
     host.lay_out()
     learned = host.map().landscape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -50,7 +51,7 @@ def looks(world) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def saved_pictures(tmp_path_factory, world, looks, tiny_space) -> Path:
+def saved_pictures(tmp_path_factory, world, looks, tiny_space, save_with_map) -> Path:
     """A saved tagger of pictures, and a folder for each theme with pictures of one colour."""
     from PIL import Image
 
@@ -62,7 +63,7 @@ def saved_pictures(tmp_path_factory, world, looks, tiny_space) -> Path:
     space = tiny_space()
     tagger = ZeroShotTagger(features=extractor, space=space, n_validations=1, random_state=0)
     tagger.fit(items, world.documents, label_sets=world.label_sets, label_sets_only=True)
-    tagger.save(place / "toy")
+    save_with_map(tagger, place / "toy")
     for theme, colour in COLOURS.items():
         (place / "photos" / theme).mkdir(parents=True)
         for number in range(EACH):
@@ -404,15 +405,17 @@ def test_the_ask_view_completes_tags_explains_scores_and_names_unknown_tags(stud
 def drop(page: Any, path: Path) -> None:
     """Drop a file on the view."""
     media_type = "image/png" if path.suffix == ".png" else "application/json"
-    data = page.evaluate_handle(
-        """([bytes, name, type]) => {
-            const data = new DataTransfer();
-            data.items.add(new File([new Uint8Array(bytes)], name, { type }));
-            return data;
+    content = base64.b64encode(path.read_bytes()).decode()
+    transfer = page.evaluate_handle(
+        """([content, name, type]) => {
+            const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+            const transfer = new DataTransfer();
+            transfer.items.add(new File([bytes], name, { type }));
+            return transfer;
         }""",
-        [list(path.read_bytes()), path.name, media_type],
+        [content, path.name, media_type],
     )
-    page.dispatch_event(".view-ask", "drop", {"dataTransfer": data})
+    page.dispatch_event(".view-ask", "drop", {"dataTransfer": transfer})
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])

@@ -107,9 +107,11 @@ class Service:
 
     def refused(self, status: int, content: Any) -> None:
         """See that a refusal is one sentence that says nothing of our insides."""
-        detail = content.get("detail", "") if isinstance(content, dict) else ""
         require(status in (409, 422, 503), f"status {status}: {content}")
-        require(detail.endswith(".") and "Traceback" not in detail, f"no sentence: {content}")
+        require(isinstance(content, dict), f"no sentence: {content}")
+        detail = content.get("detail", "")
+        require(detail.endswith("."), f"no sentence: {content}")
+        require("Traceback" not in detail, f"no sentence: {content}")
 
     def end(self, number: int) -> Ended:
         """Send a signal and wait for the end."""
@@ -126,12 +128,13 @@ class Service:
         from polyseme.feedback.verdict_log import VerdictLog
 
         state = State.of(self.model)
-        broken = {name: fact for name, fact in state.seen.items() if fact.startswith("refused")}
-        require(not broken, f"damaged: {broken}")
+        for name, digest in state.seen.items():
+            require(not digest.startswith("refused"), f"damaged: {name} is {digest}")
         with VerdictLog(self.model) as log:
-            logged_items = {event.number: getattr(event, "item", None) for event in log.events()}
-        lost_items = {n: item for n, item in self.told.items() if logged_items.get(n) != item}
-        require(not lost_items, f"lost: {lost_items}")
+            events = list(log.events())
+        logged_items = {event.number: getattr(event, "item", None) for event in events}
+        for number, item in self.told.items():
+            require(logged_items.get(number) == item, f"lost: {number}, {item}")
 
 
 # ---------------------------------------------------------------------- what goes wrong
@@ -273,9 +276,12 @@ def _cut(model: Path, rng: random.Random) -> None:
 
 
 def _flipped(model: Path, rng: random.Random) -> None:
-    data = bytearray((model / MODEL).read_bytes())
-    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    (model / MODEL).write_bytes(bytes(data))
+    file = model / MODEL
+    data = bytearray(file.read_bytes())
+    position = rng.randrange(len(data))
+    bit = rng.randrange(8)
+    data[position] ^= 1 << bit
+    file.write_bytes(bytes(data))
 
 
 def _crafted(model: Path, rng: random.Random) -> None:
