@@ -823,13 +823,13 @@ def load(path: str | Path) -> Tagger:
     from polyseme.feedback.corrections import Corrections
     from polyseme.feedback.verdict_log import VerdictLog
     from polyseme.model_state import tagger_from_state
-    from polyseme.storage.array_checks import reading
+    from polyseme.storage.array_checks import name_folder_in_errors
 
     path = check_path(path, subject="The folder of a model")
     saved = read_file(model_file(path), "tagger")
     digests = {os.path.realpath(path): saved.digest}
     method = saved.config.get("method")
-    with reading(path):
+    with name_folder_in_errors(path):
         if method == "space":
             tagger = tagger_from_state(saved.config, saved.arrays)
             corrections = Corrections.load(VerdictLog(path), tagger.space_)

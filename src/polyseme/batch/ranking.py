@@ -43,7 +43,7 @@ from polyseme.media import Extracted, read_extraction
 from polyseme.media.extraction import is_extraction, unseen
 from polyseme.scoring.scorer import METHODS
 from polyseme.storage.atomic_files import (
-    Summary,
+    FileSummary,
     is_intact,
     own_folder,
     replacing,
@@ -419,7 +419,7 @@ def rank_shards(
                 progress(n_done + n_more, n_rows, 0)
 
         write = partial(_rank_shard, ranker, folder.absolute(), form)
-        new_summaries: Iterator[Summary]
+        new_summaries: Iterator[FileSummary]
         if engine is None:
             write_here = partial(write, n_threads=workers or n_cores(), tell=tell)
             new_summaries = map(write_here, unranked)
@@ -450,7 +450,7 @@ def _rank_shard(
     shard: Shard,
     n_threads: int = 1,
     tell: Callable[[int], None] | None = None,
-) -> Summary:
+) -> FileSummary:
     """Rank a shard into its file of a folder; return the file's digest and size."""
     check_seen(folder)
 
@@ -479,7 +479,7 @@ def _rank_shard(
 
 def _prepare_folder(
     folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]
-) -> dict[str, Summary]:
+) -> dict[str, FileSummary]:
     """Prepare a folder of ours; return the rankings that are whole and up to date there."""
     states = {}
     for shard in shards:
@@ -504,7 +504,7 @@ def _prepare_folder(
     # Files that we have written, or were about to write: all others belong to the user.
     ours = {f"{Path(name).stem}.{head['form']}" for name in before["shards"]}
     ours |= summaries.keys()
-    whole: dict[str, Summary] = {}
+    whole: dict[str, FileSummary] = {}
     stale: list[Path] = []
     spoiled: list[str] = []
     if planned is None and (summaries or (folder / PLAN).exists()):
@@ -538,7 +538,7 @@ def _prepare_folder(
     return whole
 
 
-def _read_summaries(folder: Path) -> dict[str, Summary]:
+def _read_summaries(folder: Path) -> dict[str, FileSummary]:
     """Return digests and sizes of the files of a folder, from manifest and journal, by name."""
     manifest = _read(folder / MANIFEST) or {}
     files = manifest.get("files", [])
@@ -550,7 +550,7 @@ def _read_summaries(folder: Path) -> dict[str, Summary]:
         for text in journal.read_bytes().splitlines():
             with contextlib.suppress(ValueError):  # a torn line
                 lines.append(json.loads(text))
-    summaries: dict[str, Summary] = {}
+    summaries: dict[str, FileSummary] = {}
     for line in lines:
         if not isinstance(line, dict):
             continue
@@ -562,7 +562,7 @@ def _read_summaries(folder: Path) -> dict[str, Summary]:
     return summaries
 
 
-def _append_to_journal(folder: Path, name: str, summary: Summary) -> None:
+def _append_to_journal(folder: Path, name: str, summary: FileSummary) -> None:
     """Note that a file of a folder is done."""
     try:
         with (folder / JOURNAL).open("ab") as stream:

@@ -34,13 +34,13 @@ from polyseme.space.training import (
 from polyseme.storage.array_checks import (
     Array,
     Fields,
-    Several,
+    ListOf,
     Whole,
     check_arrays,
-    reading,
+    name_folder_in_errors,
     require,
 )
-from polyseme.storage.model_file import State, read_model, within, write_model
+from polyseme.storage.model_file import State, part_arrays, read_model, write_model
 
 _RUN = re.compile(r"polyseme-\d+-[0-9a-f]{16}-\d+")  # as `run_name` has it
 Progress = Callable[[int, int, Mapping[str, float]], None]
@@ -178,9 +178,9 @@ def _train_share(config: dict[str, Any]) -> None:
 def _read_share(folder: Path) -> State:
     """Read the state that a worker left; arrays are checked where they are taken over."""
     state, arrays = read_model(folder, CHECKPOINT)
-    with reading(folder, "checkpoint"):
+    with name_folder_in_errors(folder, "checkpoint"):
         n_sizes = len(Shape._fields)
-        sizes = Several(Whole(0), n_sizes)
+        sizes = ListOf(Whole(0), n_sizes)
         declared = Fields({**ROUNDS, "shape": sizes})
         declared.check(state)
     return state, arrays
@@ -197,11 +197,11 @@ def _gather_members(
     groups = [np.empty((n_members, count), dtype=np.float32) for count in shape.n_weights]
     counts: list[int] = []
     for rank, (state, arrays) in enumerate(shares):
-        weights = within(arrays, "weights")
+        weights = part_arrays(arrays, "weights")
         share = range(rank, n_members, workers)
         n_own = len(share)
         counts.append(n_own)
-        with reading(folder / f"worker-{rank}", "checkpoint"):
+        with name_folder_in_errors(folder / f"worker-{rank}", "checkpoint"):
             require(state["shape"] == first_state["shape"], "shape", "that of all workers")
             names = [list(metrics) for metrics in state["history"]]
             is_alike = bool(names) and names == first_names

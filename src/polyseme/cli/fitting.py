@@ -237,13 +237,13 @@ def _check_answered_rows(pool: Any, X: Any, sources: tuple[Path | None, ...]) ->
     Answers name such rows by their numbers in the pool, or in the items where there is no pool.
     """
     from polyseme.cli.inputs import check_rows
-    from polyseme.storage.model_file import MODEL
+    from polyseme.storage.model_file import MODEL_FILE
 
     rows = X if pool is None else pool
     if rows is None:
         return
     for source in sources:
-        if source is not None and (source / MODEL).exists():
+        if source is not None and (source / MODEL_FILE).exists():
             check_rows(load_default_tagger(source, "learn"), rows)
 
 

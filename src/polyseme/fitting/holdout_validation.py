@@ -31,7 +31,7 @@ from polyseme.fitting.simple_rankers import simple_rankers
 from polyseme.io.join import without_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
 from polyseme.space.calibration import PRECISIONS, sigmoid
-from polyseme.storage.array_checks import Fields, Maybe, Number, Several, Table, Whole
+from polyseme.storage.array_checks import Fields, ListOf, MappingOf, Maybe, Number, Whole
 from polyseme.storage.checkpoints import OtherTrainingError, part_of
 from polyseme.storage.model_file import ModelFileError, remove_model
 
@@ -241,13 +241,13 @@ _VALUES = Fields(
     {
         "seen": _MEASURES,
         "unseen": _MEASURES,
-        "thresholds": Several(_SHARE, least=1),
-        "labels": Table(Several(_SHARE, 2)),
+        "thresholds": ListOf(_SHARE, least=1),
+        "labels": MappingOf(ListOf(_SHARE, 2)),
         "n_draws": Whole(0),
-        "baselines": Table(Several(_SHARE, 4)),
+        "baselines": MappingOf(ListOf(_SHARE, 4)),
         "pool_gain": Maybe(Number(-1, 1)),
         "click_gain": Maybe(Number(-1, 1)),
-        "curves": Table(Several(Several(Number(0), 3))),
+        "curves": MappingOf(ListOf(ListOf(Number(0), 3))),
     }
 )
 

@@ -13,8 +13,8 @@ from polyseme.base.validation import unknown_name
 from polyseme.media.audio import AudioFeatures
 from polyseme.media.base import MediaFeatures
 from polyseme.media.image import ImageFeatures
-from polyseme.storage.array_checks import Choice, part, require
-from polyseme.storage.model_file import Arrays, Config, within
+from polyseme.storage.array_checks import Choice, name_part_in_errors, require
+from polyseme.storage.model_file import Arrays, Config, part_arrays
 
 _OURS: dict[str, type[MediaFeatures]] = {"image": ImageFeatures, "audio": AudioFeatures}
 
@@ -47,5 +47,5 @@ def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
         return None
     kinds = tuple(extractor_classes())
     Choice(kinds).check(kind, "media")
-    with part("features"):
-        return extractor_class(kind).from_state(config["features"], within(arrays, "features"))
+    with name_part_in_errors("features"):
+        return extractor_class(kind).from_state(config["features"], part_arrays(arrays, "features"))

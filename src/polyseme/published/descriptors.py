@@ -27,15 +27,15 @@ from polyseme.base.validation import (
 )
 from polyseme.documents.corpus import unique_rows
 from polyseme.storage.array_checks import (
-    UNIT,
+    UNIT_LIMIT,
     Array,
     Csr,
     check_arrays,
+    declare_parameters,
     matrix_of,
-    parameters,
     require,
 )
-from polyseme.storage.model_file import plain
+from polyseme.storage.model_file import as_python_value
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -188,7 +188,7 @@ class LabelDescriptor(Estimator):
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the fitted descriptor as JSON values and arrays."""
-        config = {name: plain(value) for name, value in self.get_params().items()}
+        config = {name: as_python_value(value) for name, value in self.get_params().items()}
         descriptors = self.descriptors_
         arrays: dict[str, NDArray[Any]] = {"idf": self.idf_}
         if isinstance(descriptors, CentredRows):
@@ -205,7 +205,7 @@ class LabelDescriptor(Estimator):
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted descriptor from `get_state`."""
-        parameters(cls).check(config)
+        declare_parameters(cls).check(config)
         dense = "descriptors" in arrays
         declared = _IDF | (_DENSE if dense else _SPARSE)
         sizes = check_arrays(arrays, declared)
@@ -347,7 +347,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the fitted descriptor as JSON values and arrays; a generator is left out."""
-        config = {name: plain(value) for name, value in self.get_params().items()}
+        config = {name: as_python_value(value) for name, value in self.get_params().items()}
         if isinstance(self.random_state, np.random.Generator):
             config["random_state"] = None
         return config, {"topics": self.topics_}
@@ -355,7 +355,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted descriptor from `get_state`."""
-        parameters(cls).check(config)
+        declare_parameters(cls).check(config)
         sizes = check_arrays(arrays, _TOPICS)
         require(sizes["n_topics"], "topics", "one topic at the least")
         descriptor = cls(**config)
@@ -429,7 +429,7 @@ def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
 
 # What the state of a context descriptor holds; a label that no topic has could not be looked up.
 _TOPICS: dict[str, Array | Csr] = {
-    "topics": Array("float64", ("n_topics", "n_labels"), 1e-300, UNIT)
+    "topics": Array("float64", ("n_topics", "n_labels"), 1e-300, UNIT_LIMIT)
 }
 
 

@@ -59,20 +59,20 @@ from polyseme.storage.array_checks import (
     Array,
     Fields,
     Flag,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
     Plain,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
     check_parts,
-    parameters,
-    part,
+    declare_parameters,
+    name_part_in_errors,
     require,
 )
-from polyseme.storage.model_file import State, joined, plain, within
+from polyseme.storage.model_file import State, as_python_value, join_states, part_arrays
 
 _DOCUMENTS_AT_A_TIME = 32_768
 # Parameters of the training, which are not saved, and parts with a state of their own.
@@ -468,15 +468,15 @@ class ConceptEmbedding(Estimator):
         """Return the fitted embedding as JSON values and arrays; not the seed, nor the device."""
         check_fitted(self, "network_")
         values = self.get_params(deep=False)
-        parameters = {name: plain(values[name]) for name in values.keys() - _NOT_KEPT}
+        parameters = {name: as_python_value(values[name]) for name in values.keys() - _NOT_KEPT}
         plan = (self.training or TrainingPlan()).get_params()
         parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
-        parameters["training"] = {name: plain(value) for name, value in plan.items()}
+        parameters["training"] = {name: as_python_value(value) for name, value in plan.items()}
         states = {
             "labels": self.label_descriptor_.get_state(),
             "contexts": self.context_descriptor_.get_state(),
         }
-        descriptors, arrays = joined(states)
+        descriptors, arrays = join_states(states)
         config: dict[str, Any] = {
             "parameters": parameters,
             "label_descriptor": descriptors["labels"],
@@ -500,13 +500,13 @@ class ConceptEmbedding(Estimator):
         parameters = dict(config["parameters"])
         parameters["hidden_sizes"] = tuple(parameters["hidden_sizes"])
         parameters["training"] = TrainingPlan(**parameters["training"])
-        with part("labels"):
+        with name_part_in_errors("labels"):
             labels = LabelDescriptor.from_state(
-                config["label_descriptor"], within(arrays, "labels")
+                config["label_descriptor"], part_arrays(arrays, "labels")
             )
-        with part("contexts"):
+        with name_part_in_errors("contexts"):
             contexts = ContextDescriptor.from_state(
-                config["context_descriptor"], within(arrays, "contexts")
+                config["context_descriptor"], part_arrays(arrays, "contexts")
             )
         embedding = cls(
             label_descriptor=copy_of(labels),
@@ -551,18 +551,18 @@ _VALUES = Fields(
     {
         "parameters": Fields(
             {
-                **parameters(ConceptEmbedding, *_KEPT).kinds,
-                "hidden_sizes": Several(Whole(1)),
-                "training": parameters(TrainingPlan),
+                **declare_parameters(ConceptEmbedding, *_KEPT).kinds,
+                "hidden_sizes": ListOf(Whole(1)),
+                "training": declare_parameters(TrainingPlan),
             }
         ),
-        "label_descriptor": Table(Anything()),
-        "context_descriptor": Table(Anything()),
-        "labels": Several(Text(), distinct=True),
+        "label_descriptor": MappingOf(Anything()),
+        "context_descriptor": MappingOf(Anything()),
+        "labels": ListOf(Text(), distinct=True),
         "normalize_labels": Flag(),
-        "spellings": Table(Text()),
+        "spellings": MappingOf(Text()),
         "distance_scale": Number(1e-30, 1e30),
-        "history": Several(Table(Plain())),
+        "history": ListOf(MappingOf(Plain())),
         "best_score": Maybe(Number()),
     }
 )

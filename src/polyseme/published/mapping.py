@@ -69,17 +69,17 @@ from polyseme.storage.array_checks import (
     Csr,
     Fields,
     Flag,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
     Plain,
-    Several,
-    Table,
     Whole,
     check_arrays,
+    declare_parameters,
     matrix_of,
-    parameters,
 )
-from polyseme.storage.model_file import State, plain
+from polyseme.storage.model_file import State, as_python_value
 
 Setting: TypeAlias = Mapping[str, float]
 Precision: TypeAlias = type[np.float32] | type[np.float64]
@@ -339,7 +339,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     def get_state(self) -> State:
         """Return the fitted model as JSON values and arrays, without device and generator."""
         check_fitted(self, "dual_coef_")
-        parameters = {name: plain(value) for name, value in self.get_params().items()}
+        parameters = {name: as_python_value(value) for name, value in self.get_params().items()}
         del parameters["device"]  # where a model was fitted says nothing of where it is used
         if not isinstance(self.random_state, (int, np.integer)):
             parameters["random_state"] = None
@@ -622,11 +622,11 @@ _KEPT = [name for name in inspect.signature(InstanceMapper).parameters if name !
 _POSITIVE = Maybe(Number(1e-300, 1e300))
 _VALUES = Fields(
     {
-        "parameters": parameters(InstanceMapper, *_KEPT),
+        "parameters": declare_parameters(InstanceMapper, *_KEPT),
         "settings": Fields(
             {"nu_": _POSITIVE, "C_": _POSITIVE, "penalty_": _POSITIVE, "gamma_": Number(0, 1e30)}
         ),
-        "cv_results": Several(Table(Plain())),
+        "cv_results": ListOf(MappingOf(Plain())),
         "n_landmarks": Maybe(Whole(1)),
         "flat": Flag(),
         "n_features_in": Whole(1),

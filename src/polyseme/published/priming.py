@@ -29,15 +29,15 @@ from polyseme.documents.tags import label_preference, rank_blocks, rank_labels
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.index import ConceptIndex
 from polyseme.storage.array_checks import (
-    UNIT,
+    UNIT_LIMIT,
     Array,
     Csr,
     Fields,
-    Several,
+    ListOf,
     Text,
     Whole,
     check_arrays,
-    check_places,
+    check_derived,
     require,
 )
 from polyseme.storage.model_file import State
@@ -226,9 +226,9 @@ class PrimingStore:
         concepts = distinct.tocsc()
         concepts.sort_indices()
         label_ids = np.repeat(np.arange(len(labels)), np.diff(concepts.indptr))
-        check_places(arrays["sets"], sets, "sets")
-        check_places(arrays["label_ids"], label_ids, "label_ids")
-        check_places(arrays["set_ids"], concepts.indices, "set_ids")
+        check_derived(arrays["sets"], sets, "sets")
+        check_derived(arrays["label_ids"], label_ids, "label_ids")
+        check_derived(arrays["set_ids"], concepts.indices, "set_ids")
         concept_arrays = [np.array(arrays[name]) for name in _ARRAYS]
         return cls(labels, config["n_vocabulary"], ids, matrix, *concept_arrays)
 
@@ -236,15 +236,15 @@ class PrimingStore:
 # What the state of a store holds.
 _VALUES = Fields(
     {
-        "labels": Several(Text(), distinct=True),
+        "labels": ListOf(Text(), distinct=True),
         "n_vocabulary": Whole(1),
-        "ids": Several(Text(), distinct=True),
+        "ids": ListOf(Text(), distinct=True),
     }
 )
 _DECLARED: dict[str, Array | Csr] = {
     "": Csr(("n_documents", "n_labels")),
     "sets": Array("int64", ("n_documents",), 0, below="n_documents"),
-    "points": Array("float32", ("n_concepts", "n_components"), -UNIT, UNIT),
+    "points": Array("float32", ("n_concepts", "n_components"), -UNIT_LIMIT, UNIT_LIMIT),
     "label_ids": Array("int64", ("n_concepts",), 0, below="n_labels"),
     "set_ids": Array("int64", ("n_concepts",), 0, below="n_documents"),
 }

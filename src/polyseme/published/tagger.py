@@ -58,18 +58,24 @@ from polyseme.storage.array_checks import (
     Anything,
     Choice,
     Fields,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
-    Several,
-    Table,
     Text,
     Whole,
     check_parts,
-    part,
+    name_part_in_errors,
     require,
 )
 from polyseme.storage.checkpoints import unless_refused
-from polyseme.storage.model_file import SavedEstimator, State, joined, plain, within
+from polyseme.storage.model_file import (
+    SavedEstimator,
+    State,
+    as_python_value,
+    join_states,
+    part_arrays,
+)
 
 Features = NDArray[np.float64] | sp.csr_matrix
 StrArray = NDArray[np.object_]
@@ -458,12 +464,12 @@ class PublishedTagger(SavedEstimator, Estimator):
         for name, component in components.items():
             if component is not None:
                 states[name] = component.get_state()
-        config, arrays = joined(states)
+        config, arrays = join_states(states)
         parameters = ("relatedness", "bandwidth", "memory_mb")
         feature_names = list(getattr(self, "feature_names_in_", ()))
         config |= {
             "method": "published",
-            "parameters": {name: plain(getattr(self, name)) for name in parameters},
+            "parameters": {name: as_python_value(getattr(self, name)) for name in parameters},
             "media": None if self.features_ is None else self.features_.kind,
             "seen": sorted(self.seen_),
             "dropped": list(self.dropped_),
@@ -478,18 +484,18 @@ class PublishedTagger(SavedEstimator, Estimator):
         _VALUES.check(config)
         check_parts(arrays, config, ("embedding", "mapper", "features", "store"), ())
         tagger = cls(**config["parameters"])
-        with part("embedding"):
+        with name_part_in_errors("embedding"):
             embedding = ConceptEmbedding.from_state(
-                config["embedding"], within(arrays, "embedding")
+                config["embedding"], part_arrays(arrays, "embedding")
             )
         tagger.embedding = embedding
         tagger.embedding_ = embedding
-        with part("store"):
-            store = PrimingStore.from_state(config["store"], within(arrays, "store"))
+        with name_part_in_errors("store"):
+            store = PrimingStore.from_state(config["store"], part_arrays(arrays, "store"))
         tagger.mapper_ = None
         if "mapper" in config:
-            with part("mapper"):
-                mapper = InstanceMapper.from_state(config["mapper"], within(arrays, "mapper"))
+            with name_part_in_errors("mapper"):
+                mapper = InstanceMapper.from_state(config["mapper"], part_arrays(arrays, "mapper"))
             mapper.set_params(device="cpu")
             tagger.mapper = mapper
             tagger.mapper_ = mapper
@@ -507,10 +513,10 @@ class PublishedTagger(SavedEstimator, Estimator):
 # What the state of a tagger holds beside that of its parts; those check their own.
 _VALUES = Fields(
     {
-        "embedding": Table(Anything()),
-        "store": Table(Anything()),
-        "mapper": Table(Anything()),
-        "features": Table(Anything()),
+        "embedding": MappingOf(Anything()),
+        "store": MappingOf(Anything()),
+        "mapper": MappingOf(Anything()),
+        "features": MappingOf(Anything()),
         "method": Choice(("published",)),
         "parameters": Fields(
             {
@@ -520,10 +526,10 @@ _VALUES = Fields(
             }
         ),
         "media": Maybe(Text()),
-        "seen": Several(Text()),
-        "dropped": Several(Text()),
+        "seen": ListOf(Text()),
+        "dropped": ListOf(Text()),
         "n_features_in": Whole(0),
-        "feature_names": Maybe(Several(Text())),
+        "feature_names": Maybe(ListOf(Text())),
     },
     optional=("mapper", "features"),
 )

@@ -44,21 +44,21 @@ from polyseme.storage.array_checks import (
     Choice,
     Csr,
     Fields,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
     Plain,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
     check_parts,
-    part,
-    reading,
+    name_folder_in_errors,
+    name_part_in_errors,
     require,
 )
 from polyseme.storage.checkpoints import other_training, read_checkpoint
-from polyseme.storage.model_file import joined, within, write_model
+from polyseme.storage.model_file import join_states, part_arrays, write_model
 
 Record = dict[str, Any]
 
@@ -429,7 +429,7 @@ class ConceptTrainer:
         if "best" in arrays:
             self.best_weights = torch.tensor(arrays["best"]).to(weights)
         self.optimizer = self._new_optimizer()
-        for name, moment in within(arrays, "optimizer").items():
+        for name, moment in part_arrays(arrays, "optimizer").items():
             self._moments[name] = torch.tensor(moment).to(weights)
 
     @property
@@ -542,7 +542,7 @@ _TRAINER = Fields(
         "stage": Whole(0),
         "epoch": Whole(0),
         "n_stale": Whole(0),
-        "history": Several(Table(Plain())),
+        "history": ListOf(MappingOf(Plain())),
         "best_score": Maybe(Number()),
         "generator": Fields(
             {
@@ -554,7 +554,7 @@ _TRAINER = Fields(
         ),
     }
 )
-_VALUES = Fields({"fingerprint": Text(), "seed": Whole(0), "trainer": Table(Anything())})
+_VALUES = Fields({"fingerprint": Text(), "seed": Whole(0), "trainer": MappingOf(Anything())})
 
 
 def _check_arrays_of(arrays: Mapping[str, NDArray[Any]], n_weights: int, *, adam: bool) -> None:
@@ -614,7 +614,7 @@ class Checkpoint:
         if state is None:
             return
         self.config, self.arrays = state
-        with reading(self.path, "checkpoint"):
+        with name_folder_in_errors(self.path, "checkpoint"):
             _VALUES.check(self.config)
             check_parts(self.arrays, self.config, ("trainer",), ())
         if self.config["fingerprint"] != self.fingerprint:
@@ -631,8 +631,8 @@ class Checkpoint:
         if not self.config:
             return
         assert self.path is not None
-        with reading(self.path, "checkpoint"), part("trainer"):
-            arrays = within(self.arrays, "trainer")
+        with name_folder_in_errors(self.path, "checkpoint"), name_part_in_errors("trainer"):
+            arrays = part_arrays(self.arrays, "trainer")
             trainer.set_state(self.config["trainer"], arrays)
 
     def write(self, trainer: ConceptTrainer, seed: int) -> None:
@@ -640,7 +640,7 @@ class Checkpoint:
         if self.path is None:
             return
         states = {"trainer": trainer.get_state()}
-        config, arrays = joined(states)
+        config, arrays = join_states(states)
         config["fingerprint"] = self.fingerprint
         config["seed"] = seed
         write_model(self.path, self.KIND, config, arrays)

@@ -31,15 +31,15 @@ from polyseme.documents.label_sets import (
 from polyseme.space.concept_space import ConceptSpace
 from polyseme.space.votes import TEMPERATURE, Voters
 from polyseme.storage.array_checks import (
-    UNIT,
+    UNIT_LIMIT,
     Array,
     Csr,
     Fields,
-    Several,
+    ListOf,
     Text,
     Whole,
     check_arrays,
-    check_places,
+    check_derived,
     require,
 )
 
@@ -335,7 +335,7 @@ class KnownDocuments:
         check_arrays(arrays, _DECLARED, n_documents=len(ids), n_labels=len(labels))
         matrix = documents_of(arrays, ids, labels)
         distinct, sets = unique_rows(matrix)
-        check_places(arrays["sets"], sets, "sets")
+        check_derived(arrays["sets"], sets, "sets")
         points = np.array(arrays["points"])
         require(len(points) == distinct.shape[0], "points", "as many as tag sets")
         return cls(labels, n_learned, ids, matrix, sets, points)
@@ -343,13 +343,13 @@ class KnownDocuments:
 
 _VALUES = Fields(
     {
-        "labels": Several(Text(), distinct=True),
+        "labels": ListOf(Text(), distinct=True),
         "n_learned": Whole(0),
-        "ids": Several(Text(), distinct=True),
+        "ids": ListOf(Text(), distinct=True),
     }
 )
 _DECLARED: dict[str, Array | Csr] = {
     "": Csr(("n_documents", "n_labels")),
     "sets": Array("int64", ("n_documents",), 0, below="n_documents"),
-    "points": Array("float32", ("n_sets", "n_axes"), longest=UNIT),
+    "points": Array("float32", ("n_sets", "n_axes"), longest=UNIT_LIMIT),
 }

@@ -31,18 +31,18 @@ from polyseme.space.members import Members, Shape, StartMembers, likely, mean_of
 from polyseme.storage.array_checks import (
     Fields,
     Kind,
+    ListOf,
+    MappingOf,
     Number,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
-    reading,
+    declare_like,
+    name_folder_in_errors,
     require,
-    same_as,
 )
 from polyseme.storage.checkpoints import other_training, read_checkpoint
-from polyseme.storage.model_file import within, write_model
+from polyseme.storage.model_file import part_arrays, write_model
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -684,7 +684,7 @@ class SpaceTraining:
         """Go back to the end of a round; see `get_state`."""
         import torch
 
-        check_arrays(arrays, same_as(self.get_state()))
+        check_arrays(arrays, declare_like(self.get_state()))
         for place, group in enumerate(self.members.groups):
             weights = np.array(arrays[f"weights.{place}"])
             group.copy_(torch.from_numpy(weights))
@@ -696,7 +696,7 @@ class SpaceTraining:
         for learner in self.learners:
             rows = slice(start, start + len(learner.members))
             tensors = {}
-            for name, moments in within(arrays, "optimizer").items():
+            for name, moments in part_arrays(arrays, "optimizer").items():
                 learner_moments = np.array(moments[rows])
                 tensors[name] = torch.from_numpy(learner_moments)
             learner.optimizer.set_state(tensors, self.next_steps.start)
@@ -722,7 +722,7 @@ class SpaceTraining:
         if state is None:
             return
         config, arrays = state
-        with reading(path, "checkpoint"):
+        with name_folder_in_errors(path, "checkpoint"):
             _VALUES.check(config)
             if config["fingerprint"] != self._fingerprint:
                 raise other_training(path)
@@ -734,13 +734,13 @@ def checkpoint_seed(path: str | Path) -> int | None:
     state = read_checkpoint(path, CHECKPOINT)
     if state is None:
         return None
-    with reading(path, "checkpoint"):
+    with name_folder_in_errors(path, "checkpoint"):
         _VALUES.check(state[0])
     return int(state[0]["seed"])
 
 
 # What the state of a training holds beside its arrays, which are those of any such training.
-ROUNDS: dict[str, Kind] = {"round": Whole(0), "history": Several(Table(Number()))}
+ROUNDS: dict[str, Kind] = {"round": Whole(0), "history": ListOf(MappingOf(Number()))}
 _VALUES = Fields({"fingerprint": Text(), "seed": Whole(0), **ROUNDS})
 
 

@@ -25,13 +25,13 @@ from polyseme.base.validation import InputError, check_compressed
 from polyseme.storage.model_file import Arrays, ModelFileError
 
 # Larger numbers are found in no model, and their products are finite in single precision.
-WEIGHT = 1e6
+WEIGHT_LIMIT = 1e6
 # Codes are hyperbolic tangents, axes and points have the length 1, all up to rounding.
-UNIT = 1.001
+UNIT_LIMIT = 1.001
 
 
 @contextmanager
-def reading(path: str | Path, kind: str = "model") -> Iterator[None]:
+def name_folder_in_errors(path: str | Path, kind: str = "model") -> Iterator[None]:
     """Name the folder in an error about its content."""
     try:
         yield
@@ -40,7 +40,7 @@ def reading(path: str | Path, kind: str = "model") -> Iterator[None]:
 
 
 @contextmanager
-def part(name: str) -> Iterator[None]:
+def name_part_in_errors(name: str) -> Iterator[None]:
     """Name the part of a state in an error about its content."""
     try:
         yield
@@ -165,7 +165,7 @@ class Maybe(Kind):
 
 
 @dataclass(frozen=True)
-class Several(Kind):
+class ListOf(Kind):
     """A list of values of one kind, of a length or a least one, all different."""
 
     kind: Kind
@@ -188,7 +188,7 @@ class Several(Kind):
 
 
 @dataclass(frozen=True)
-class Table(Kind):
+class MappingOf(Kind):
     """Values of one kind by any names."""
 
     kind: Kind
@@ -231,7 +231,7 @@ _KINDS_BY_TYPE: dict[str, Kind] = {
 }
 
 
-def parameters(owner: type, *names: str) -> Fields:
+def declare_parameters(owner: type, *names: str) -> Fields:
     """Declare parameters of a constructor, all or some, by the annotations of their types."""
     signature = inspect.signature(owner).parameters
     kinds = {}
@@ -245,7 +245,7 @@ def _kind_of(annotation: str) -> Kind:
     """Return the kind of an annotation such as "int | None" or "tuple[float, float]"."""
     if annotation.startswith("tuple["):
         types = annotation.removeprefix("tuple[").removesuffix("]").split(", ")
-        return Several(_kind_of(types[0]), len(types))
+        return ListOf(_kind_of(types[0]), len(types))
     types = annotation.split(" | ")
     kinds = [_KINDS_BY_TYPE[name] for name in types if name != "None"]
     kind = kinds[0] if len(kinds) == 1 else Either(kinds)
@@ -267,8 +267,8 @@ class Array:
 
     dtype: str
     shape: tuple[int | str, ...]
-    low: float = -WEIGHT
-    high: float = WEIGHT
+    low: float = -WEIGHT_LIMIT
+    high: float = WEIGHT_LIMIT
     below: str | None = None
     distinct: bool = False
     longest: float | None = None
@@ -285,8 +285,8 @@ class Csr:
 
     shape: tuple[str, str]
     dtype: str | None = None
-    low: float = -WEIGHT
-    high: float = WEIGHT
+    low: float = -WEIGHT_LIMIT
+    high: float = WEIGHT_LIMIT
 
 
 def check_arrays(
@@ -339,7 +339,7 @@ def matrix_of(arrays: Arrays, shape: tuple[int, int], name: str = "") -> sp.csr_
     return sp.csr_matrix((data, indices, indptr), shape=shape, copy=True)
 
 
-def same_as(state: Mapping[str, NDArray[Any]], squares: str = "square") -> dict[str, Array]:
+def declare_like(state: Mapping[str, NDArray[Any]], squares: str = "square") -> dict[str, Array]:
     """Declare arrays as those of a state of the same form; moments of squares are not negative."""
     declared = {}
     for name, array in state.items():
@@ -431,7 +431,7 @@ def _length(size: int | str, sizes: Mapping[str, int]) -> int:
     return math.prod(sizes[factor] for factor in size.split("*"))
 
 
-def check_places(numbers: NDArray[Any], expected: NDArray[Any], name: str) -> None:
+def check_derived(numbers: NDArray[Any], expected: NDArray[Any], name: str) -> None:
     """Raise unless numbers that follow from others are what follows from them."""
     if not np.array_equal(numbers, expected):
         raise refuse(name, "what follows from the documents")

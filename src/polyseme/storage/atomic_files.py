@@ -24,14 +24,14 @@ from typing import Any
 
 from polyseme.base.validation import InputError
 
-MARK = ".polyseme"
+MARK_FILE = ".polyseme"
 _FORMAT = "polyseme folder"
 _MARK_BYTES = 1 << 16
 _TEMPORARY = ".polyseme-tmp"
 _LOCK_SECONDS = 1.0  # for another run into a folder
 _WRITE_SECONDS = 60.0  # for another writer of a file
 
-Summary = dict[str, str | int]  # of a file: its digest and its size in bytes
+FileSummary = dict[str, str | int]  # of a file: its digest and its size in bytes
 
 
 # ---------------------------------------------------------------------- folders
@@ -68,9 +68,9 @@ def own_folder(path: Path, kind: str) -> Iterator[None]:
         yield
 
 
-def kind_of(path: Path) -> str | None:
+def folder_kind(path: Path) -> str | None:
     """Return the kind of content that the mark of a folder names; None without a mark of ours."""
-    mark_file = path / MARK
+    mark_file = path / MARK_FILE
     try:
         if not stat.S_ISREG(mark_file.lstat().st_mode):
             return None
@@ -220,11 +220,11 @@ def sync_folder(folder: Path) -> None:
 def _check_mark(folder: Path, kind: str) -> None:
     """Mark a folder that is new or empty; raise for one that is not ours."""
     names = sorted(entry.name for entry in folder.iterdir() if not is_temporary(entry.name))
-    if MARK in names:
-        marked_kind = kind_of(folder)
+    if MARK_FILE in names:
+        marked_kind = folder_kind(folder)
         if marked_kind is None:
             raise InputError(
-                f"The mark '{MARK}' in '{folder}' is damaged or not ours; name another folder."
+                f"The mark '{MARK_FILE}' in '{folder}' is damaged or not ours; name another folder."
             )
         if marked_kind != kind:
             raise InputError(f"'{folder}' holds {marked_kind}, and no {kind}; name another folder.")
@@ -235,7 +235,7 @@ def _check_mark(folder: Path, kind: str) -> None:
             f"that is new or empty for {kind}."
         )
     mark = json.dumps({"format": _FORMAT, "kind": kind})
-    with replacing(folder / MARK) as stream:
+    with replacing(folder / MARK_FILE) as stream:
         stream.write(f"{mark}\n".encode())
 
 
@@ -264,12 +264,12 @@ class Writer(io.BufferedWriter):
         self.flush()
         os.fsync(self.fileno())
 
-    def summary(self) -> Summary:
+    def summary(self) -> FileSummary:
         """Return what has been written so far; see `summary_of`."""
         return {"sha256": self._digest.hexdigest(), "bytes": self._size}
 
 
-def summary_of(path: Path) -> Summary | None:
+def summary_of(path: Path) -> FileSummary | None:
     """Return a file's SHA-256 and size in bytes; None where it cannot be read."""
     try:
         with path.open("rb") as stream:

@@ -15,7 +15,7 @@ from pathlib import Path
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.storage.atomic_files import check_link, check_room
 from polyseme.storage.model_file import (
-    MODEL,
+    MODEL_FILE,
     DamagedModelError,
     ModelFileError,
     State,
@@ -50,7 +50,7 @@ def read_checkpoint(path: str | Path, kind: str) -> State | None:
     kind : str
         What `write_model` wrote it as.
     """
-    if not (Path(path) / MODEL).exists():
+    if not (Path(path) / MODEL_FILE).exists():
         return None
     try:
         return read_model(path, kind)

@@ -41,10 +41,10 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 # What a fitted object is saved as: JSON values, and arrays by name (those of a part: `part.name`).
 State: TypeAlias = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
-MODEL = "model.safetensors"
+MODEL_FILE = "model.safetensors"
 # What people said about the model's answers; it lies beside the model, and no save touches it.
-VERDICTS = "verdicts.sqlite"
-_BESIDE = re.compile(rf"{re.escape(VERDICTS)}(?:-wal|-shm|-journal)?")
+VERDICTS_FILE = "verdicts.sqlite"
+_BESIDE = re.compile(rf"{re.escape(VERDICTS_FILE)}(?:-wal|-shm|-journal)?")
 
 # Every file begins like this; its digest is that of the file with zeros in the digest's place.
 _FORMAT = 1
@@ -77,7 +77,7 @@ class Saved(NamedTuple):
     digest: str
 
 
-def within(arrays: Arrays, prefix: str) -> dict[str, NDArray[Any]]:
+def part_arrays(arrays: Arrays, prefix: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part, such as "mapper.weights", by their own names."""
     start = f"{prefix}."
     state_arrays = {}
@@ -87,7 +87,7 @@ def within(arrays: Arrays, prefix: str) -> dict[str, NDArray[Any]]:
     return state_arrays
 
 
-def joined(states: Mapping[str, State]) -> State:
+def join_states(states: Mapping[str, State]) -> State:
     """Return the states of parts as one: values by part, arrays as `part.name`; see `within`."""
     configs: dict[str, Any] = {}
     arrays: dict[str, NDArray[Any]] = {}
@@ -98,7 +98,7 @@ def joined(states: Mapping[str, State]) -> State:
     return configs, arrays
 
 
-def plain(value: Any) -> Any:
+def as_python_value(value: Any) -> Any:
     """Return a numpy number, as a grid search makes them, as a number; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -143,7 +143,7 @@ def write_model(
         make_folder(folder)
         with locked(folder, _LOCK_SECONDS, ModelFileError):
             _check_ours(folder)
-            file = folder / MODEL
+            file = folder / MODEL_FILE
             if replaces is not None and file.exists() and read_digest(folder) != replaces:
                 raise ModelFileError(
                     f"The model at '{folder}' was changed since it was loaded, and saving would "
@@ -201,16 +201,16 @@ def _check_folder(folder: Path, place: Path) -> None:
 
 def _check_ours(folder: Path) -> None:
     """Raise unless a folder holds a model of ours, or nothing but what lies beside one."""
-    if os.path.lexists(folder / MODEL):
-        if _identify(folder / MODEL) is not None:
+    if os.path.lexists(folder / MODEL_FILE):
+        if _identify(folder / MODEL_FILE) is not None:
             return
-        content = f"its {MODEL} is not one of polyseme's"
+        content = f"its {MODEL_FILE} is not one of polyseme's"
     else:
         names = sorted(entry.name for entry in folder.iterdir())
         foreign = [name for name in names if not (is_temporary(name) or _BESIDE.fullmatch(name))]
         if not foreign:
             return
-        content = f"it holds '{foreign[0]}' and no {MODEL}"
+        content = f"it holds '{foreign[0]}' and no {MODEL_FILE}"
     raise ModelFileError(
         f"Refusing to write a model to '{folder}': the folder is neither empty nor a polyseme "
         f"model ({content}); choose another path."
@@ -262,7 +262,7 @@ def _digest(data: bytes, identity: re.Match[bytes]) -> str:
 def remove_model(path: str | os.PathLike[str]) -> None:
     """Remove a model's file, and its folder if that leaves it empty; what is not ours stays."""
     folder = Path(path)
-    file = folder / MODEL
+    file = folder / MODEL_FILE
     try:
         if file.exists() and _identify(file) is None:
             return
@@ -294,9 +294,9 @@ def model_file(path: str | os.PathLike[str]) -> Path:
     if not folder.is_dir():
         reason = "this is a file, not a folder" if folder.exists() else "no such folder"
         raise ModelFileError(f"There is no polyseme model at '{folder}': {reason}.")
-    if not os.path.lexists(folder / MODEL):
-        raise ModelFileError(f"'{folder}' is not a polyseme model: it has no {MODEL}.")
-    return folder / MODEL
+    if not os.path.lexists(folder / MODEL_FILE):
+        raise ModelFileError(f"'{folder}' is not a polyseme model: it has no {MODEL_FILE}.")
+    return folder / MODEL_FILE
 
 
 def read_digest(path: str | os.PathLike[str]) -> str:

@@ -35,7 +35,7 @@ from polyseme.io import Table
 from polyseme.media.base import Extracted, MediaError, MediaFeatures
 from polyseme.model_state import tagger_from_state
 from polyseme.scoring.known_documents import KnownDocuments
-from polyseme.storage.model_file import MODEL
+from polyseme.storage.model_file import MODEL_FILE
 from polyseme.studio.batching import Batcher
 from polyseme.studio.collection import Collection, UnknownItemError
 from polyseme.studio.landscape import Anchor, Dots, Landscape, anchors, concept_positions
@@ -320,7 +320,7 @@ class ModelHost:
     def changed(self) -> str:
         """When the model on disk was last saved, as far as one can see."""
         with suppress(OSError):
-            file = self.path / MODEL
+            file = self.path / MODEL_FILE
             self._saved = file.stat().st_mtime
         saved_at = datetime.fromtimestamp(self._saved, UTC)
         return saved_at.isoformat(timespec="seconds")
@@ -704,7 +704,7 @@ class ModelHost:
     def _stamp(self) -> tuple[int, ...]:
         """Return what changes whenever the model on disk does; nothing where there is none."""
         try:
-            info = (self.path / MODEL).stat()
+            info = (self.path / MODEL_FILE).stat()
         except OSError:
             return ()
         return info.st_ino, info.st_size, info.st_mtime_ns
