@@ -348,11 +348,11 @@ def sealed(data: bytes) -> bytes:
     """Return the bytes of a model file with a digest that fits them, whatever they are."""
     from polyseme.storage import model_file
 
-    identity = model_file._START.match(data)
+    identity = model_file._FILE_START.match(data)
     if identity is None:
         return data
     start, stop = identity.span("digest")
-    return data[:start] + model_file._digest(data, identity).encode() + data[stop:]
+    return data[:start] + model_file._compute_digest(data, identity).encode() + data[stop:]
 
 
 def craft(folder: Path, kind: str, state: State) -> None:

@@ -32,7 +32,7 @@ from polyseme.io.join import without_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
 from polyseme.space.calibration import PRECISIONS, sigmoid
 from polyseme.storage.array_checks import Fields, ListOf, MappingOf, Maybe, Number, Whole
-from polyseme.storage.checkpoints import OtherTrainingError, part_of
+from polyseme.storage.checkpoints import OtherTrainingError, validation_checkpoint
 from polyseme.storage.model_file import ModelFileError, remove_model
 
 Matrix = NDArray[np.float64]
@@ -380,7 +380,7 @@ def validate(
                 label_sets.select(set_rows),
             )
             try:
-                checkpoint_of_draw = part_of(checkpoint, f"draw-{number}")
+                checkpoint_of_draw = validation_checkpoint(checkpoint, f"draw-{number}")
                 fitted = _fitted(estimator, checkpoint_of_draw, training_data, **options)
                 rankers = [*variants(fitted)]
                 if pool is not None:
@@ -391,7 +391,7 @@ def validate(
                     pool_rows = np.arange(unlabelled.shape[0])
                     pool_rows = _sample(pool_rows, MOST_TRAINED, generator)
                     pool_options = options | {"unlabelled": unlabelled[pool_rows]}
-                    pool_checkpoint = part_of(checkpoint, f"draw-{number}-pool")
+                    pool_checkpoint = validation_checkpoint(checkpoint, f"draw-{number}-pool")
                     with_pool = _fitted(estimator, pool_checkpoint, training_data, **pool_options)
                     rankers.append(with_pool)
             except ModelFileError:
