@@ -35,7 +35,7 @@ from polyseme.base.validation import (
 )
 from polyseme.batch.ray_engine import RayEngine
 from polyseme.documents.tags import likely_tags
-from polyseme.io import FEATURES, ReadOptions, Table, read_items
+from polyseme.io import FEATURES_ONLY, ReadOptions, Table, read_items
 from polyseme.io.arrow_tables import import_pyarrow
 from polyseme.io.records import write_records
 from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
@@ -206,7 +206,7 @@ def check_seen(place: str | Path) -> None:
 class RankingInput:
     """Items whose features are read by blocks: of a file, an extracted folder, or shards."""
 
-    def __init__(self, path: Path, options: ReadOptions = FEATURES) -> None:
+    def __init__(self, path: Path, options: ReadOptions = FEATURES_ONLY) -> None:
         self.shards: list[Shard] = []
         self.items: Any = None
         if path.is_dir() and (is_extraction(path) or not is_sharded(path)):
@@ -392,7 +392,7 @@ def rank_shards(
     check_number("k", k, owner="rank_shards", low=1, whole=True)
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
-    options = FEATURES._replace(tags_column=tags_column, features_column=features_column)
+    options = FEATURES_ONLY._replace(tags_column=tags_column, features_column=features_column)
     all_shards, _ = find_shards(Path(shards), options)
     folder = Path(out)
     output_names = Counter(_output_of(folder, shard, form).name.lower() for shard in all_shards)

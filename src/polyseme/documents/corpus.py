@@ -140,9 +140,9 @@ class LabelCorpus:
             What stands between two labels, where each document is a text.
         """
         if delimiter is not None:
-            from polyseme.io.tag_cells import label_sets
+            from polyseme.io.tag_cells import parse_tag_cells
 
-            documents = label_sets(documents, delimiter)
+            documents = parse_tag_cells(documents, delimiter)
         check_iterable(documents, "documents")
         columns: dict[str, int] = {}
         indices = array("q")
@@ -483,7 +483,7 @@ def as_corpus(
 
     from polyseme.io import Table
     from polyseme.io.join import without_ids
-    from polyseme.io.tag_cells import label_sets
+    from polyseme.io.tag_cells import parse_tag_cells
 
     if isinstance(documents, (str, os.PathLike)):
         place = check_path(documents, subject="A table of documents")
@@ -505,7 +505,7 @@ def as_corpus(
     if hasattr(documents, "to_pylist"):  # an array of pyarrow
         documents = documents.to_pylist()
     elif labels is None and _is_column(documents):
-        sets = label_sets(documents)
+        sets = parse_tag_cells(documents)
         _warn_suspicious(sets, "the column of tags")
         return LabelCorpus.from_documents(sets, normalize=normalize)
     if labels is not None:
@@ -574,13 +574,13 @@ def _is_numeric(column: Any) -> bool:
 def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
     """Build a corpus from a frame with a column of tags, and an `id`, `group` or `split`."""
     from polyseme.io import Table
-    from polyseme.io.columns import TAGS, fields_of, texts
-    from polyseme.io.tag_cells import label_sets
+    from polyseme.io.columns import TAG_COLUMNS, find_fields, as_texts
+    from polyseme.io.tag_cells import parse_tag_cells
 
     names = [str(name) for name in frame.columns]
-    field_by_column = fields_of(names)
+    field_by_column = find_fields(names)
     candidates = [name for name in names if name not in field_by_column]
-    usual_names = [name for name in candidates if name in TAGS]
+    usual_names = [name for name in candidates if name in TAG_COLUMNS]
     if len(usual_names) == 1:
         tags_column = usual_names[0]
     elif len(candidates) == 1:
@@ -593,18 +593,18 @@ def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
     fields: dict[str, Any] = {}
     for column, field_name in field_by_column.items():
         cells = frame[column].to_list()
-        fields[field_name] = texts(cells, column, "Document {}".format)
+        fields[field_name] = as_texts(cells, column, "Document {}".format)
     tag_cells = frame[tags_column].to_list()
-    sets = label_sets(tag_cells, column=tags_column)
+    sets = parse_tag_cells(tag_cells, column=tags_column)
     table = Table(label_sets=sets, **fields)
     return LabelCorpus.of_table(table, f"the column '{tags_column}'", normalize=normalize)
 
 
 def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
     """Warn once where the tags of documents do not look split."""
-    from polyseme.io.tag_cells import suspicion
+    from polyseme.io.tag_cells import diagnose_tags
 
-    doubt = suspicion(sets)
+    doubt = diagnose_tags(sets)
     if doubt is not None:
         warnings.warn(
             f"Tags of {name} may be misread: {doubt}. What stands between two tags is said by "

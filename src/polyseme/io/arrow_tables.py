@@ -15,7 +15,7 @@ import numpy as np
 
 from polyseme.base.text import error_text, in_words
 from polyseme.base.validation import FloatArray, InputError
-from polyseme.io.columns import LIST, NUMBER, TEXT, VECTOR, Roles
+from polyseme.io.columns import LIST_KIND, NUMBER_KIND, TEXT_KIND, VECTOR_KIND, ColumnRoles
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
 _BATCH_ROWS = 8192
@@ -53,7 +53,7 @@ class ArrowFile:
                 raise InputError(
                     f"{path.name} has two columns '{in_words(name, 100)}'; rename one."
                 )
-            self.kinds[name] = LIST if name in self._names else kind
+            self.kinds[name] = LIST_KIND if name in self._names else kind
 
     def cells(self, name: str) -> list[Any]:
         """Read a column as plain Python; numbers of labels become their names."""
@@ -70,13 +70,13 @@ class ArrowFile:
             named_cells.append([label_names.get(label, label) for label in labels])
         return named_cells
 
-    def blocks(self, roles: Roles, n_rows: int = _BATCH_ROWS) -> Iterator[FloatArray]:
+    def blocks(self, roles: ColumnRoles, n_rows: int = _BATCH_ROWS) -> Iterator[FloatArray]:
         """Yield features in blocks of `n_rows`, one at least; empty cells are NaN."""
-        rows: FloatArray = np.empty((0, len(roles.numbers)))
+        rows: FloatArray = np.empty((0, len(roles.number_columns)))
         n_read = 0
         width = None
-        for batch in self.batches(roles.features, n_rows):
-            if roles.vector is None:
+        for batch in self.batches(roles.feature_columns, n_rows):
+            if roles.vector_column is None:
                 block = _number_columns(batch)
             else:
                 block = self._vectors(batch.column(0), n_read, width)
@@ -186,14 +186,14 @@ def _kind(arrow_type: Any, types: Any) -> str:
         arrow_type = arrow_type.value_type
     number_tests = (types.is_integer, types.is_floating, types.is_boolean)
     if any(is_type(arrow_type) for is_type in number_tests):
-        return NUMBER
+        return NUMBER_KIND
     text_tests = (types.is_string, types.is_large_string, types.is_string_view)
     if any(is_type(arrow_type) for is_type in text_tests):
-        return TEXT
+        return TEXT_KIND
     list_tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     if any(is_type(arrow_type) for is_type in list_tests):
         item_kind = _kind(arrow_type.value_type, types)
-        list_kinds = {NUMBER: VECTOR, TEXT: LIST}
+        list_kinds = {NUMBER_KIND: VECTOR_KIND, TEXT_KIND: LIST_KIND}
         return list_kinds.get(item_kind, str(arrow_type))
     return str(arrow_type)
 

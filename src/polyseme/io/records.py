@@ -13,7 +13,7 @@ import numpy as np
 from polyseme.base.validation import InputError, check_option
 
 # What spreadsheets begin formulas with, also in full width.
-ACTING = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def write_records(
@@ -95,7 +95,7 @@ def _cell(value: Any, where: str) -> str:
 def _is_formula(cell: str) -> bool:
     """Whether a spreadsheet would take a cell for a formula, or for one that is guarded."""
     bare = cell.lstrip("'")
-    if not bare.startswith(ACTING):
+    if not bare.startswith(FORMULA_STARTS):
         return False
     try:
         float(bare)

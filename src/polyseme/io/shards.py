@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.base.validation import FloatArray, InputError, check_number, check_option, first_few
-from polyseme.io import FEATURES, ReadOptions, Table, check_plain
+from polyseme.io import FEATURES_ONLY, ReadOptions, Table, check_file_or_folder
 from polyseme.io.arrays import NumpyFile
 from polyseme.io.arrow_tables import SUFFIXES, ArrowFile, import_pyarrow
-from polyseme.io.columns import Roles, check_size, find_roles, table_of, texts
+from polyseme.io.columns import ColumnRoles, as_texts, build_table, check_size, find_roles
 from polyseme.storage.atomic_files import own_folder, replacing
 
 _WRITTEN = re.compile(r"part-\d{5,}\.(?:npy|parquet)")  # as `write_shards` names them
@@ -38,22 +38,22 @@ class Shard:
     path: Path  # absolute
     first: int  # the number of its first row among the rows of all shards
     n_rows: int
-    roles: Roles  # columns in the order of the first shard
+    roles: ColumnRoles  # columns in the order of the first shard
 
     @property
     def columns(self) -> tuple[str, ...] | None:
         """The names of the features; None of a matrix or of vectors."""
-        return self.roles.numbers or None
+        return self.roles.number_columns or None
 
     def ids(self) -> list[str] | None:
         """Read the names of its rows; None where they have none."""
-        names = [name for name, field in self.roles.fields.items() if field == "ids"]
+        names = [name for name, field in self.roles.field_by_column.items() if field == "ids"]
         if not names:
             return None
         id_column = names[0]
         cells = ArrowFile(self.path).cells(id_column)
         place_of = f"Row {{}} of {self.path.name}".format
-        return texts(cells, id_column, place_of)
+        return as_texts(cells, id_column, place_of)
 
 
 def is_sharded(place: Path) -> bool:
@@ -78,20 +78,20 @@ def read_table(place: Path, options: ReadOptions) -> Table:
         n_rows += source.n_rows
         check_size(n_rows, width, place.name)
         folder = source.path.parent
-        if is_folder and folder != place and "split" not in roles.fields:
-            roles = roles._replace(fields=roles.fields | {"split": "splits"})
+        if is_folder and folder != place and "split" not in roles.field_by_column:
+            roles = roles._replace(field_by_column=roles.field_by_column | {"split": "splits"})
             cells["split"] += [folder.name] * source.n_rows
-        read_columns = {*roles.fields, roles.tags}
+        read_columns = {*roles.field_by_column, roles.tags_column}
         for name in source.kinds.keys() & read_columns:
             cells[name] += source.cells(name)
         if width:
             blocks += source.blocks(roles)
     matrix = np.concatenate(blocks) if blocks else None
     place_of = f"Row {{}} of {place.name}".format
-    return table_of(roles, cells, options, place_of, matrix)
+    return build_table(roles, cells, options, place_of, matrix)
 
 
-def find_shards(place: Path, options: ReadOptions = FEATURES) -> tuple[list[Shard], list[str]]:
+def find_shards(place: Path, options: ReadOptions = FEATURES_ONLY) -> tuple[list[Shard], list[str]]:
     """Find the shards of a table, in a folder or a single file, and the names of other files.
 
     A folder's `.npy`, `.parquet` or `.arrow` files are taken in the order of their names, letter by
@@ -108,7 +108,7 @@ def find_shards(place: Path, options: ReadOptions = FEATURES) -> tuple[list[Shar
     if not all(map(_is_part, paths)):
         raise InputError(f"There is no shard in '{place}'; names must end in .npy or .parquet.")
     for path in paths:
-        check_plain(path)
+        check_file_or_folder(path)
     shards: list[Shard] = []
     n_rows = 0
     n_columns = 0
@@ -136,7 +136,7 @@ def read_blocks(
     """
     roles = shard.roles
     if columns is not None:
-        roles = roles._replace(numbers=columns)
+        roles = roles._replace(number_columns=columns)
     start = 0
     for block in _open(shard.path).blocks(roles, n_rows):
         _check_finite(block, start, shard.path.name)
@@ -192,9 +192,9 @@ def write_shards(
     return paths
 
 
-def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any, Roles, int]]:
+def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any, ColumnRoles, int]]:
     """Yield opened files, with roles in the first one's order and the number of features."""
-    first_roles: Roles | None = None
+    first_roles: ColumnRoles | None = None
     first_width = 0
     for path in paths:
         source = _open(path)
@@ -203,20 +203,20 @@ def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any,
                 f"{path.name} holds numbers only; tags need a file of another form, such as .jsonl."
             )
         roles = find_roles(source.kinds, options, path.name)
-        width = len(roles.numbers)
-        if roles.vector or not source.kinds:
+        width = len(roles.number_columns)
+        if roles.vector_column or not source.kinds:
             first_block = next(source.blocks(roles, 1))
             width = first_block.shape[1]
         if first_roles is None:
             first_roles = roles
             first_width = width
-        if width != first_width and (source.n_rows or roles.numbers):
+        if width != first_width and (source.n_rows or roles.number_columns):
             raise InputError(
                 f"'{path.name}' has {width} columns but '{paths[0].name}' has {first_width}; all "
                 "files need the same."
             )
-        columns = {*roles.features, *roles.fields}
-        first_columns = {*first_roles.features, *first_roles.fields}
+        columns = {*roles.feature_columns, *roles.field_by_column}
+        first_columns = {*first_roles.feature_columns, *first_roles.field_by_column}
         if columns != first_columns:
             raise InputError(
                 f"'{path.name}' has other columns than '{paths[0].name}'; all files need the same."

@@ -30,7 +30,7 @@ MAX_CELL = 2**20  # letters
 MAX_LABELS = 10_000  # of a document
 
 
-def label_sets(
+def parse_tag_cells(
     cells: Iterable[Any],
     delimiter: str | None = None,
     column: str = "tags",
@@ -92,7 +92,7 @@ def label_sets(
     return sets
 
 
-def suspicion(sets: Sequence[Sequence[str]]) -> str | None:
+def diagnose_tags(sets: Sequence[Sequence[str]]) -> str | None:
     """Return a doubt about the tags of documents, and its remedy; None if there is none."""
     tagged = [labels for labels in sets if len(labels)]
     uses = Counter(itertools.chain.from_iterable(tagged))

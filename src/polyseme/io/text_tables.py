@@ -22,18 +22,18 @@ from polyseme.base.text import in_words
 from polyseme.base.validation import InputError
 from polyseme.io import ReadOptions, Table, line_error, numbered_lines
 from polyseme.io.columns import (
-    FIELDS,
-    LIST,
-    NUMBER,
-    TEXT,
-    VECTOR,
-    Roles,
+    FIELD_BY_COLUMN,
+    LIST_KIND,
+    NUMBER_KIND,
+    TEXT_KIND,
+    VECTOR_KIND,
+    ColumnRoles,
+    build_table,
     check_size,
-    fields_of,
+    find_fields,
     find_roles,
-    table_of,
 )
-from polyseme.io.records import ACTING
+from polyseme.io.records import FORMULA_STARTS
 
 _NUMBERS = (float, int, type(None))
 Record = tuple[int, Mapping[str, Any]]  # a line number, and the row's values by column
@@ -63,17 +63,19 @@ def read_table(path: Path, options: ReadOptions) -> Table:
     for name in header or first_row:
         kinds[name] = _kind(first_row.get(name), as_text=not is_json)
     roles = find_roles(kinds, options, path.name)
-    cells: dict[str, list[Any]] = {name: [] for name in FIELDS}
-    if roles.tags is not None:
-        cells[roles.tags] = []
+    cells: dict[str, list[Any]] = {name: [] for name in FIELD_BY_COLUMN}
+    if roles.tags_column is not None:
+        cells[roles.tags_column] = []
     line_numbers = array("q")
     values = array("d")
-    width = len(roles.numbers)
+    width = len(roles.number_columns)
     for number, record in records:
         for name, column in cells.items():
             column.append(record.get(name))
-        if is_json and roles.tags is not None and record.get(roles.tags) is None:
-            problem = f"has no '{roles.tags}'; give every document a list of strings, or text."
+        if is_json and roles.tags_column is not None and record.get(roles.tags_column) is None:
+            problem = (
+                f"has no '{roles.tags_column}'; give every document a list of strings, or text."
+            )
             raise line_error(path, number, problem)
         row_values = _numbers(path, number, record, roles)
         if not line_numbers:
@@ -85,16 +87,16 @@ def read_table(path: Path, options: ReadOptions) -> Table:
         values.extend(row_values)
         check_size(1, len(values), path.name)
     filled = [name for name in cells if any(cell is not None for cell in cells[name])]
-    fields = fields_of([name for name in filled if name != roles.tags])
-    roles = roles._replace(fields=fields)
+    fields = find_fields([name for name in filled if name != roles.tags_column])
+    roles = roles._replace(field_by_column=fields)
     matrix = None
-    if roles.features:
+    if roles.feature_columns:
         matrix = np.array(values).reshape(len(line_numbers), width)
 
     def place_of(row: int) -> str:
         return f"Line {line_numbers[row]} of {path.name}"
 
-    return table_of(roles, cells, options, place_of, matrix)
+    return build_table(roles, cells, options, place_of, matrix)
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -110,20 +112,20 @@ def read_records(path: Path) -> Iterator[Record]:
     return _table_records(path)[1]
 
 
-def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: Roles) -> list[float]:
+def _numbers(path: Path, number: int, record: Mapping[str, Any], roles: ColumnRoles) -> list[float]:
     """Return the features of one row."""
     values: list[Any] = []
-    for name in roles.features:
+    for name in roles.feature_columns:
         cell = record.get(name)
         values.append(_value(cell))
-    if roles.vector is not None:
+    if roles.vector_column is not None:
         vector = values[0]
-        if _kind(vector) != VECTOR:
-            cell = reprlib.repr(record.get(roles.vector))
-            problem = f"must hold a list of numbers in '{roles.vector}'; got {cell}."
+        if _kind(vector) != VECTOR_KIND:
+            cell = reprlib.repr(record.get(roles.vector_column))
+            problem = f"must hold a list of numbers in '{roles.vector_column}'; got {cell}."
             raise line_error(path, number, problem)
         return _as_floats(path, number, vector)
-    for name, value in zip(roles.numbers, values, strict=True):
+    for name, value in zip(roles.number_columns, values, strict=True):
         if not isinstance(value, _NUMBERS):
             cell = reprlib.repr(record.get(name))
             problem = f"must hold a number in column '{name}'; got {cell}."
@@ -147,14 +149,14 @@ def _kind(value: Any, *, as_text: bool = False) -> str:
     """Return the kind of a column, by one of its values or the text of it."""
     value = _value(value) if as_text else value
     if value is None or isinstance(value, (bool, int, float)):
-        return NUMBER
+        return NUMBER_KIND
     if isinstance(value, str):
-        return TEXT
+        return TEXT_KIND
     if isinstance(value, list):
         kinds = {type(item) for item in value}
         if kinds and kinds <= {int, float, bool}:
-            return VECTOR
-        return LIST if kinds <= {str} else "nested lists"
+            return VECTOR_KIND
+        return LIST_KIND if kinds <= {str} else "nested lists"
     return "objects"
 
 
@@ -213,7 +215,9 @@ def _table_records(path: Path) -> tuple[list[str], Iterator[Record]]:
             raise InputError(f"{path.name} has two columns '{in_words(name, 100)}'; rename one.")
     # pandas names unnamed columns 0, 1, 2, …: these are names although they are numbers.
     column_numbers = [str(column) for column in range(len(header))]
-    if header != column_numbers and all(_kind(name, as_text=True) == NUMBER for name in header):
+    if header != column_numbers and all(
+        _kind(name, as_text=True) == NUMBER_KIND for name in header
+    ):
         raise InputError(
             f"The first row of {path.name} must hold column names; got numbers: add a header row."
         )
@@ -231,7 +235,7 @@ def _unguarded(cell: str) -> str | None:
     text = cell.strip()
     inner = text.lstrip("'")
     is_guarded = text.startswith("'")
-    if is_guarded and inner.startswith(ACTING):
+    if is_guarded and inner.startswith(FORMULA_STARTS):
         text = text[1:]
     return text or None
 
