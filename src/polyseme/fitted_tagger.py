@@ -228,10 +228,10 @@ class FittedTagger(Estimator):
             if X.space != self.space_.digest_:
                 raise InputError("These items were coded in another space; `encode` them again.")
             return X
-        from polyseme.io.join import without_ids
+        from polyseme.io.join import split_ids
 
         names = getattr(self, "feature_names_in_", None)
-        rows, _ = without_ids(X)
+        rows, _ = split_ids(X)
         table = in_order(rows, names, owner=owner)
         if self.features_ is not None:
             table = self.features_.transform(X)

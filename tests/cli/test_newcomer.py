@@ -362,7 +362,9 @@ def test_suspicious_tags_get_a_warning_with_a_remedy(tmp_path, tag_sets, message
 
 def test_usual_tags_are_not_suspicious(world):
     assert tag_cells.diagnose_tags([*map(list, world.documents)]) is None
-    assert tag_cells.diagnose_tags([["rock [live]", "80's", "R&B"], ["(untitled)", "pop"]] * 9) is None
+    assert (
+        tag_cells.diagnose_tags([["rock [live]", "80's", "R&B"], ["(untitled)", "pop"]] * 9) is None
+    )
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])

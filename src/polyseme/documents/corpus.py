@@ -482,7 +482,7 @@ def as_corpus(
         return documents
 
     from polyseme.io import Table
-    from polyseme.io.join import without_ids
+    from polyseme.io.join import split_ids
     from polyseme.io.tag_cells import parse_tag_cells
 
     if isinstance(documents, (str, os.PathLike)):
@@ -495,7 +495,7 @@ def as_corpus(
     if hasattr(documents, "column_names") and not is_pandas(documents):  # a table of pyarrow
         documents = documents.to_pandas()
     if is_indicator(documents):
-        table, ids = without_ids(documents)
+        table, ids = split_ids(documents)
         if hasattr(table, "columns"):
             labels = [str(name) for name in table.columns] if labels is None else labels
             table = table.to_numpy()
@@ -574,7 +574,7 @@ def _is_numeric(column: Any) -> bool:
 def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
     """Build a corpus from a frame with a column of tags, and an `id`, `group` or `split`."""
     from polyseme.io import Table
-    from polyseme.io.columns import TAG_COLUMNS, find_fields, as_texts
+    from polyseme.io.columns import TAG_COLUMNS, as_texts, find_fields
     from polyseme.io.tag_cells import parse_tag_cells
 
     names = [str(name) for name in frame.columns]

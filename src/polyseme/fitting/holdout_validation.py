@@ -28,7 +28,7 @@ from polyseme.base.validation import (
 from polyseme.documents.corpus import LabelCorpus
 from polyseme.documents.label_sets import join_corpora, met_documents
 from polyseme.fitting.simple_rankers import simple_rankers
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
 from polyseme.space.calibration import PRECISIONS, sigmoid
 from polyseme.storage.array_checks import Fields, ListOf, MappingOf, Maybe, Number, Whole
@@ -447,7 +447,7 @@ def _click_gain(ranker: Any, X: Features, corpus: LabelCorpus, hidden: Sequence[
     answer_rows = rows[rows % 2 == 0]
     measured_rows = rows[rows % 2 == 1]
     before = _Scores.of(ranker, X, corpus, hidden)
-    X, _ = without_ids(X)  # rows are named by their numbers
+    X, _ = split_ids(X)  # rows are named by their numbers
     answers = []
     for column in np.flatnonzero(before.unseen).tolist():
         label = before.labels[column]

@@ -40,7 +40,7 @@ from polyseme.documents.label_sets import TrainingTables, teaching_corpora, trai
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.feedback.standing_verdicts import Feedback, answer_table
 from polyseme.feedback.verdict_log import Verdict
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.scoring.encoded import item_names, item_vectors
 from polyseme.space.concept_space import ConceptSpace
 
@@ -345,7 +345,7 @@ def _pool(
     if extractor is not None:
         table = extractor.transform(unlabelled)
     else:
-        table = in_order(without_ids(unlabelled)[0], columns, owner=owner)
+        table = in_order(split_ids(unlabelled)[0], columns, owner=owner)
     pool = check_features(table, owner=owner, n_features=features.shape[1])
     if sp.issparse(features) and not sp.issparse(pool):
         return sp.csr_matrix(pool)

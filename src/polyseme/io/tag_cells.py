@@ -213,8 +213,7 @@ def _parse_printed_list(text: str) -> list[str]:
     """
     with suppress(ValueError, RecursionError):
         parsed = json.loads(text)
-        is_list = isinstance(parsed, list)
-        if is_list and all(isinstance(label, str) for label in parsed):
+        if isinstance(parsed, list) and all(isinstance(label, str) for label in parsed):
             return parsed
     inside = text[1:-1]
     quoted_pieces = _QUOTED.findall(inside)

@@ -48,7 +48,7 @@ from polyseme.documents.corpus import (
 )
 from polyseme.documents.label_sets import label_column, teaching_corpora
 from polyseme.documents.tags import complete_each, label_kinds, rank_blocks, tag_columns
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.media import extractor_of
 from polyseme.media.base import MediaFeatures
 from polyseme.published.embedding import ConceptEmbedding
@@ -315,7 +315,7 @@ class PublishedTagger(SavedEstimator, Estimator):
                 f"This {owner} was fitted without features, so it cannot rank "
                 "instances; use `complete`, or fit it with X."
             )
-        values, _ = without_ids(X)
+        values, _ = split_ids(X)
         names = getattr(self, "feature_names_in_", None)
         table = in_order(values, names, owner=owner)
         if self.features_ is not None:

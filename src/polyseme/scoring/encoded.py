@@ -177,9 +177,9 @@ def _are_consecutive(numbers: IntArray) -> bool:
 
 def item_names(X: Any) -> list[str] | None:
     """Return the ids of items, or their files; None where only their numbers tell them apart."""
-    from polyseme.io.join import without_ids
+    from polyseme.io.join import split_ids
 
-    _, ids = without_ids(X)
+    _, ids = split_ids(X)
     if ids is None and isinstance(X, (list, tuple)) and X:
         files = [str(item) for item in X if isinstance(item, (str, Path))]
         ids = files if len(files) == len(X) else None
