@@ -346,7 +346,7 @@ def _read(path: PathLike, options: ReadOptions) -> Table:
     suffix = ""
     if not place.is_dir():
         name = place.name.lower()
-        matching_suffixes = [known for known in FORMATS if name.endswith(known)]
+        matching_suffixes = [ending for ending in FORMATS if name.endswith(ending)]
         if not matching_suffixes:
             unknown_suffix = "".join(place.suffixes[-2:]) or place.name
             raise unknown_name("file suffix", unknown_suffix, FORMATS)
