@@ -29,7 +29,7 @@ from polyseme.base.validation import (
     in_order,
 )
 from polyseme.documents.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
-from polyseme.documents.label_sets import met_documents, teaching_corpora
+from polyseme.documents.label_sets import find_label_set_rows, teaching_corpora
 from polyseme.documents.tags import label_preference, rank_labels
 from polyseme.io.join import split_ids
 from polyseme.published.mapping import InstanceMapper
@@ -111,7 +111,7 @@ class Baseline(Estimator, ABC):
         Z, _ = sets.align(labels)
         instance_counts = counts_of(Y)
         set_counts = counts_of(Z)
-        new_rows = met_documents(corpus, sets) < 0
+        new_rows = find_label_set_rows(corpus, sets) < 0
         self.classes_ = np.array(labels, dtype=object)
         kinds = np.where(instance_counts > 0, "seen", "unseen")
         self.kinds_ = np.where(set_counts == 0, "oov", kinds)

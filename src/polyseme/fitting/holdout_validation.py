@@ -26,7 +26,7 @@ from polyseme.base.validation import (
     as_generator,
 )
 from polyseme.documents.corpus import LabelCorpus
-from polyseme.documents.label_sets import join_corpora, met_documents
+from polyseme.documents.label_sets import find_label_set_rows, join_corpora
 from polyseme.fitting.simple_rankers import simple_rankers
 from polyseme.io.join import split_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
@@ -356,7 +356,7 @@ def validate(
         options["label_sets_only"] = True
     else:
         label_sets, documents = join_corpora(label_sets, corpus)
-    rows_of_sets = met_documents(documents, label_sets)
+    rows_of_sets = find_label_set_rows(documents, label_sets)
     taught = label_sets.without_unused().labels
 
     draws: list[list[_Scores]] = []

@@ -18,10 +18,10 @@ from polyseme.base.validation import IntArray, check_number, check_option, warn_
 from polyseme.documents.corpus import LabelCorpus, unique_rows
 from polyseme.documents.label_sets import (
     DocumentTable,
-    documents_of,
     labels_of,
     no_documents,
-    unmet_documents,
+    read_document_matrix,
+    select_unmatched_documents,
     with_documents,
     without_documents,
 )
@@ -91,7 +91,7 @@ class PrimingStore:
         store, _, dropped = store.add(embedding, semantics)
         n_documents = len(semantics)
         if corpus is not semantics:
-            unmet = unmet_documents(corpus, semantics)
+            unmet = select_unmatched_documents(corpus, semantics)
             store, _, more_dropped = store.add(embedding, unmet)
             dropped += more_dropped
             n_documents += len(unmet)
@@ -219,7 +219,7 @@ class PrimingStore:
         ids = tuple(config["ids"])
         require(config["n_vocabulary"] <= len(labels), "n_vocabulary", "a number of its labels")
         check_arrays(arrays, _DECLARED, n_documents=len(ids), n_labels=len(labels))
-        matrix = documents_of(arrays, ids, labels)
+        matrix = read_document_matrix(arrays, ids, labels)
 
         # Sets, labels and places of concepts follow from the documents.
         distinct, sets = unique_rows(matrix)

@@ -21,10 +21,10 @@ from polyseme.base.validation import IntArray
 from polyseme.documents.corpus import LabelCorpus, unique_rows
 from polyseme.documents.label_sets import (
     DocumentTable,
-    documents_of,
     labels_of,
     no_documents,
-    unmet_documents,
+    read_document_matrix,
+    select_unmatched_documents,
     with_documents,
     without_documents,
 )
@@ -137,7 +137,7 @@ class KnownDocuments:
         empty = cls(*no_documents(labels), no_points)
         documents, _, dropped = empty.add(space, label_sets)
         if corpus is not label_sets:
-            new = unmet_documents(corpus, label_sets)
+            new = select_unmatched_documents(corpus, label_sets)
             documents, _, dropped_items = documents.add(space, new)
             dropped += dropped_items
         return documents, dropped
@@ -333,7 +333,7 @@ class KnownDocuments:
         n_learned = config["n_learned"]
         require(n_learned <= len(labels), "n_learned", "a number of its labels")
         check_arrays(arrays, _DECLARED, n_documents=len(ids), n_labels=len(labels))
-        matrix = documents_of(arrays, ids, labels)
+        matrix = read_document_matrix(arrays, ids, labels)
         distinct, sets = unique_rows(matrix)
         check_derived(arrays["sets"], sets, "sets")
         points = np.array(arrays["points"])
