@@ -56,7 +56,8 @@ class DocumentTable(NamedTuple):
 def no_documents(labels: tuple[str, ...]) -> DocumentTable:
     """Return a table of learned labels without any document."""
     n_labels = len(labels)
-    matrix = sp.csr_matrix(np.zeros((0, n_labels), dtype=bool))
+    no_rows = np.zeros((0, n_labels), dtype=bool)
+    matrix = sp.csr_matrix(no_rows)
     no_sets = np.zeros(0, dtype=np.int64)
     return DocumentTable(labels, n_labels, (), matrix, no_sets)
 
@@ -100,33 +101,38 @@ def with_documents(table: DocumentTable, corpus: LabelCorpus) -> AddedDocuments:
 
     Documents without any learned label are left out: nothing says where they lie in the space.
     """
+    n_known = len(table.labels)
+    n_learned = table.n_learned
     # Columns: the known labels, then those that only the corpus has.
     matrix, extra_labels = corpus.align(table.labels)
-    n_known = len(table.labels)
-    learned_tags = matrix[:, : table.n_learned]
-    has_learned_tag = np.diff(learned_tags.indptr) > 0
-    added = matrix[has_learned_tag]
+    learned_tags = matrix[:, :n_learned]
+    n_learned_tags = np.diff(learned_tags.indptr)
+    is_added = n_learned_tags > 0
+    added_matrix = matrix[is_added]
 
     # A label that stands in no added document does not become known.
-    n_uses = np.asarray(added.sum(axis=0)).ravel()
-    new_extra = np.flatnonzero(n_uses[n_known:])
-    new_labels = tuple(extra_labels[number] for number in new_extra)
+    column_sums = added_matrix.sum(axis=0)
+    n_uses = np.asarray(column_sums).ravel()
+    new_numbers = np.flatnonzero(n_uses[n_known:])
+    new_labels = tuple(extra_labels[number] for number in new_numbers)
     labels = table.labels + new_labels
-    names = np.asarray(name_new_documents(corpus, table.ids), dtype=object)
-    added_ids = tuple(names[has_learned_tag].tolist())
-    dropped_ids = tuple(names[~has_learned_tag].tolist())
 
-    known: Any = table.matrix.copy()
-    known.resize(len(table.ids), len(labels))
-    columns = np.concatenate([np.arange(n_known), n_known + new_extra])
-    stacked = sp.vstack([known, added[:, columns]], format="csr", dtype=bool)
+    names = np.asarray(name_new_documents(corpus, table.ids), dtype=object)
+    added_ids = tuple(names[is_added].tolist())
+    dropped_ids = tuple(names[~is_added].tolist())
+    ids = table.ids + added_ids
+
+    known_matrix: Any = table.matrix.copy()
+    known_matrix.resize(len(table.ids), len(labels))
+    columns = np.concatenate([np.arange(n_known), n_known + new_numbers])
+    added_matrix = added_matrix[:, columns]
+    stacked = sp.vstack([known_matrix, added_matrix], format="csr", dtype=bool)
     documents = sp.csr_matrix(stacked)
     distinct_sets, set_numbers = unique_rows(documents)
     # Rows met first keep their numbers, so the sets known before stay 0..n-1.
     n_known_sets = int(table.sets.max(initial=-1)) + 1
     fresh_sets = distinct_sets[n_known_sets:]
-    ids = table.ids + added_ids
-    enlarged = DocumentTable(labels, table.n_learned, ids, documents, set_numbers)
+    enlarged = DocumentTable(labels, n_learned, ids, documents, set_numbers)
     return AddedDocuments(enlarged, fresh_sets, added_ids, dropped_ids)
 
 
@@ -160,7 +166,8 @@ def without_documents(table: DocumentTable, ids: Collection[str]) -> RemovedDocu
         raise InputError(f"No known document is named '{name}'; nothing was removed.")
     remains = np.array([name not in removed_ids for name in table.ids], dtype=bool)
     documents = sp.csr_matrix(table.matrix[remains])
-    n_uses = np.asarray(documents.sum(axis=0)).ravel()
+    column_sums = documents.sum(axis=0)
+    n_uses = np.asarray(column_sums).ravel()
     label_remains = n_uses > 0
     label_remains[: table.n_learned] = True
     columns = np.flatnonzero(label_remains)
@@ -240,7 +247,8 @@ def find_label_set_rows(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArra
     if corpus.numbered or label_sets.numbered:
         return set_rows
     row_by_name = {name: row for row, name in enumerate(label_sets.ids)}
-    namesake_rows = np.array([row_by_name.get(name, -1) for name in corpus.ids], dtype=np.int64)
+    rows_of_names = [row_by_name.get(name, -1) for name in corpus.ids]
+    namesake_rows = np.array(rows_of_names, dtype=np.int64)
     items = np.flatnonzero(namesake_rows >= 0)
 
     # Both matrices over the keys of labels, so that columns of one label are one column.
@@ -250,7 +258,8 @@ def find_label_set_rows(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArra
     n_columns = len(column_by_key)
     item_matrix = _move_columns(corpus, item_columns, n_columns)
     set_matrix = _move_columns(label_sets, set_columns, n_columns)
-    differing: Any = item_matrix[items] != set_matrix[namesake_rows[items]]
+    namesakes = set_matrix[namesake_rows[items]]
+    differing: Any = item_matrix[items] != namesakes
     n_differing = np.asarray(differing.sum(axis=1)).ravel()
     equal_items = items[n_differing == 0]
     set_rows[equal_items] = namesake_rows[equal_items]
@@ -283,8 +292,10 @@ def _columns_of_keys(corpus: LabelCorpus, column_by_key: dict[str, int]) -> IntA
 def _move_columns(corpus: LabelCorpus, columns: IntArray, n_columns: int) -> sp.csr_matrix:
     """Return the documents of a corpus, with label i in the column `columns[i]` of `n_columns`."""
     matrix = corpus.matrix
-    entries = (matrix.data, columns[matrix.indices], matrix.indptr)
-    return sp.csr_matrix(entries, shape=(len(corpus), n_columns))
+    indices = columns[matrix.indices]
+    entries = (matrix.data, indices, matrix.indptr)
+    shape = (len(corpus), n_columns)
+    return sp.csr_matrix(entries, shape=shape)
 
 
 def select_unmatched_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
@@ -514,6 +525,7 @@ def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels
 
 def _matrix_over(corpus: LabelCorpus, labels: Labels) -> sp.csr_matrix:
     """Return documents over `labels` alone, 0 and 1 in float64, (n_documents, n_labels)."""
+    n_labels = len(labels)
     matrix, _ = corpus.align(labels)
-    matrix_of_labels = matrix[:, : len(labels)]
+    matrix_of_labels = matrix[:, :n_labels]
     return sp.csr_matrix(matrix_of_labels, dtype=np.float64)
