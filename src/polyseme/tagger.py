@@ -56,7 +56,7 @@ from polyseme.space.concept_space import ConceptSpace
 from polyseme.storage.model_file import (
     ModelFileError,
     SavedEstimator,
-    model_file,
+    find_model_file,
     read_file,
 )
 from polyseme.verdict_learning import VerdictLearning
@@ -826,7 +826,7 @@ def load(path: str | Path) -> Tagger:
     from polyseme.storage.array_checks import name_folder_in_errors
 
     path = check_path(path, subject="The folder of a model")
-    saved = read_file(model_file(path), "tagger")
+    saved = read_file(find_model_file(path), "tagger")
     digests = {os.path.realpath(path): saved.digest}
     method = saved.config.get("method")
     with name_folder_in_errors(path):

@@ -24,7 +24,8 @@ from polyseme.documents.vocabulary import Vocabulary
 
 # Numbers of a table over all labels that is worked on at once: 32 MiB in double precision.
 _BLOCK_NUMBERS = 2**22
-# Up to so many labels sorting all of them is as fast as finding the best ones first.
+# Up to so many labels all are sorted, in one call for all rows; of more only the best ones of each
+# row. Both give the same ranking.
 _FEW_LABELS = 512
 
 

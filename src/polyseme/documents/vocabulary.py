@@ -31,7 +31,7 @@ _MOST_BYTES = 2**24  # of a vocabulary's file
 _FEWEST_USES = 3
 # So many of the commonest labels are compared by their use: as a table of all pairs, 128 MB.
 _MOST_COMPARED = 4000
-# The cosine of two labels' uses from which these are the same use.
+# Beyond this cosine two uses are the same. People judge the suggestions, so it need not be exact.
 _SAME_USE = 0.97
 
 

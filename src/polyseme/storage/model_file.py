@@ -165,7 +165,7 @@ def write_model(
     folder = Path(path)
     chunks, digest = _encode(kind, config, arrays)
     try:
-        make_folder(folder)
+        _make_model_folder(folder)
         # `replacing` has a lock of its own, for the write; this one is for the comparison as well,
         # so that of two processes that save at once the second sees what the first wrote.
         with locked(folder, _LOCK_SECONDS, ModelFileError):
@@ -221,7 +221,7 @@ def check_destination(path: str | os.PathLike[str]) -> None:
     check_writable(existing)
 
 
-def make_folder(folder: Path) -> None:
+def _make_model_folder(folder: Path) -> None:
     """Create a model's folder and its parents where they are missing; may raise OSError."""
     _check_folder(folder, folder)
     create_folder(folder)
@@ -332,11 +332,11 @@ def remove_model(path: str | os.PathLike[str]) -> None:
 
 def read_model(path: str | os.PathLike[str], kind: str = _TAGGER_KIND) -> State:
     """Read the state of the model, or the checkpoint, in a folder; see `read_file`."""
-    saved = read_file(model_file(path), kind)
+    saved = read_file(find_model_file(path), kind)
     return saved.config, saved.arrays
 
 
-def model_file(path: str | os.PathLike[str]) -> Path:
+def find_model_file(path: str | os.PathLike[str]) -> Path:
     """Return the file of the model in a folder; raise where there is none."""
     folder = Path(path)
     if not folder.is_dir():
@@ -349,7 +349,7 @@ def model_file(path: str | os.PathLike[str]) -> Path:
 
 def read_digest(path: str | os.PathLike[str]) -> str:
     """Return the digest that stands in the model of a folder, without reading all of it."""
-    file = model_file(path)
+    file = find_model_file(path)
     identity = _identify(file)
     if identity is None:
         raise ModelFileError(f"'{file}' is not a polyseme model.")
