@@ -288,8 +288,14 @@ class LabelCorpus:
         """
         from polyseme.io import read_documents
 
-        table = read_documents(path, tags_column=tags_column, delimiter=delimiter, strict=strict)
-        return cls.of_table(table, Path(path).name, normalize=normalize)
+        table = read_documents(
+            path,
+            tags_column=tags_column,
+            delimiter=delimiter,
+            strict=strict,
+        )
+        name = Path(path).name
+        return cls.of_table(table, name, normalize=normalize)
 
     @classmethod
     def of_table(cls, table: Table, name: str, *, normalize: bool = True) -> LabelCorpus:
@@ -324,10 +330,9 @@ class LabelCorpus:
 
     def __repr__(self) -> str:
         """Return its size and first labels, in a line."""
-        return (
-            f"LabelCorpus({len(self)} documents, {len(self.labels)} labels: "
-            f"{first_few(self.labels, most=3)})"
-        )
+        listed = first_few(self.labels, most=3)
+        n_labels = len(self.labels)
+        return f"LabelCorpus({len(self)} documents, {n_labels} labels: {listed})"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -436,16 +441,22 @@ class LabelCorpus:
         columns: list[int] = []
         remaining: list[str] = []
         for column, label in enumerate(self.labels):
-            if self.key(label) in wanted_keys:
+            key = self.key(label)
+            if key in wanted_keys:
                 columns.append(column)
                 remaining.append(label)
         spellings = {}
         for spelling, label in self.spellings.items():
-            if self.key(label) in wanted_keys:
+            key = self.key(label)
+            if key in wanted_keys:
                 spellings[spelling] = label
-        matrix = self.matrix[:, np.array(columns, dtype=np.int64)]
+        remaining_columns = np.array(columns, dtype=np.int64)
+        matrix = self.matrix[:, remaining_columns]
         return replace(
-            self, labels=tuple(remaining), matrix=sp.csr_matrix(matrix), spellings=spellings
+            self,
+            labels=tuple(remaining),
+            matrix=sp.csr_matrix(matrix),
+            spellings=spellings,
         )
 
     def used(self, labels: Labels) -> frozenset[str]:
@@ -565,15 +576,18 @@ def is_indicator(documents: object) -> bool:
     is left to `LabelCorpus.from_indicator`.
     """
     if isinstance(documents, np.ndarray):
-        return documents.ndim == 2 and documents.dtype.kind in "biuf"
+        is_numeric = documents.dtype.kind in "biuf"
+        return is_numeric and documents.ndim == 2
     from polyseme.io import Table
 
     has_columns = hasattr(documents, "columns")
     if not has_columns or isinstance(documents, Table):
         return bool(sp.issparse(documents))
     frame: Any = documents
-    if hasattr(frame, "column_names") and not is_pandas(frame):  # a table of pyarrow
-        frame = frame.slice(0, 1).to_pandas()
+    is_arrow = hasattr(frame, "column_names") and not is_pandas(frame)
+    if is_arrow:
+        first_row = frame.slice(0, 1)
+        frame = first_row.to_pandas()
     label_columns = [name for name in frame.columns if name != "id"]
     return all(_is_numeric(frame[name]) for name in label_columns)
 

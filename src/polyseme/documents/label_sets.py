@@ -159,13 +159,17 @@ def without_documents(table: DocumentTable, ids: Collection[str]) -> RemovedDocu
 
     Learned labels stay: the model has places for them.
     """
-    removed_ids = set(as_names(ids, "names of documents"))
-    unknown_ids = sorted(removed_ids - set(table.ids))
+    names = as_names(ids, "names of documents")
+    removed_ids = set(names)
+    unknown_ids = removed_ids.difference(table.ids)
     if unknown_ids:
-        name = in_words(unknown_ids[0])
+        first_name = min(unknown_ids)
+        name = in_words(first_name)
         raise InputError(f"No known document is named '{name}'; nothing was removed.")
-    remains = np.array([name not in removed_ids for name in table.ids], dtype=bool)
-    documents = sp.csr_matrix(table.matrix[remains])
+    document_remains = [name not in removed_ids for name in table.ids]
+    remains = np.array(document_remains, dtype=bool)
+    remaining_rows = table.matrix[remains]
+    documents = sp.csr_matrix(remaining_rows)
     column_sums = documents.sum(axis=0)
     n_uses = np.asarray(column_sums).ravel()
     label_remains = n_uses > 0
@@ -174,7 +178,8 @@ def without_documents(table: DocumentTable, ids: Collection[str]) -> RemovedDocu
     labels = tuple(table.labels[column] for column in columns)
     remaining_ids = tuple(name for name in table.ids if name not in removed_ids)
     _, set_numbers = unique_rows(documents)
-    matrix = sp.csr_matrix(documents[:, columns])
+    remaining_columns = documents[:, columns]
+    matrix = sp.csr_matrix(remaining_columns)
     remaining = DocumentTable(labels, table.n_learned, remaining_ids, matrix, set_numbers)
     return RemovedDocuments(remaining, remains, columns)
 
@@ -202,7 +207,8 @@ def labels_of(table: DocumentTable, row: int) -> tuple[str, ...]:
     start = indptr[row]
     stop = indptr[row + 1]
     columns = table.matrix.indices[start:stop]
-    return tuple(table.labels[column] for column in columns)
+    labels = [table.labels[column] for column in columns]
+    return tuple(labels)
 
 
 def name_new_documents(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
@@ -270,7 +276,9 @@ def _are_equal(first: LabelCorpus, second: LabelCorpus) -> bool:
     """Return whether two corpora use the same labels and have the same tag sets, row by row."""
     first = first.without_unused()
     second = second.without_unused()
-    if first.labels != second.labels or first.matrix.shape != second.matrix.shape:
+    if first.labels != second.labels:
+        return False
+    if first.matrix.shape != second.matrix.shape:
         return False
     differing: Any = first.matrix != second.matrix
     return bool(differing.nnz == 0)

@@ -34,7 +34,8 @@ def check_tags(tags: object) -> list[Any]:
 
     Each item's tags are checked where they become columns: see `tag_table`.
     """
-    if isinstance(tags, (str, bytes, Mapping)) or not isinstance(tags, Iterable):
+    is_single = isinstance(tags, (str, bytes, Mapping))
+    if is_single or not isinstance(tags, Iterable):
         got = shown(tags)
         raise InputError(f"`tags` holds a list of tags for each item; got {got}.")
     return list(tags)
@@ -204,10 +205,12 @@ def complete_each(
         labels, scores = complete(tag_set)
         label_rows.append(labels)
         score_rows.append(scores)
-    width = min(map(len, label_rows))
-    label_table = [labels[:width] for labels in label_rows]
-    score_table = [scores[:width] for scores in score_rows]
-    return np.array(label_table, dtype=object), np.array(score_table)
+    shortest = min(map(len, label_rows))
+    label_table = [labels[:shortest] for labels in label_rows]
+    score_table = [scores[:shortest] for scores in score_rows]
+    all_labels = np.array(label_table, dtype=object)
+    all_scores = np.array(score_table)
+    return all_labels, all_scores
 
 
 def label_kinds(labels: Labels, seen: Collection[str], n_vocabulary: int) -> NDArray[np.str_]:
