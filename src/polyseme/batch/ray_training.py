@@ -23,7 +23,7 @@ from polyseme.base.validation import InputError, check_number
 from polyseme.batch.ray_engine import RETRIES, open_engine
 from polyseme.space.members import Members, Shape
 from polyseme.space.training import (
-    CHECKPOINT,
+    CHECKPOINT_KIND,
     ROUNDS,
     HeldOutPredictions,
     SpacePlan,
@@ -165,7 +165,7 @@ def _train_share(config: dict[str, Any]) -> None:
         }
         with tempfile.TemporaryDirectory() as folder:
             share_folder = Path(folder) / f"worker-{rank}"
-            write_model(share_folder, CHECKPOINT, state, training.get_state())
+            write_model(share_folder, CHECKPOINT_KIND, state, training.get_state())
             checkpoint = train.Checkpoint.from_directory(folder)
             latest = dict(training.history[-1])
             train.report(latest, checkpoint=checkpoint)
@@ -177,7 +177,7 @@ def _train_share(config: dict[str, Any]) -> None:
 
 def _read_share(folder: Path) -> State:
     """Read the state that a worker left; arrays are checked where they are taken over."""
-    state, arrays = read_model(folder, CHECKPOINT)
+    state, arrays = read_model(folder, CHECKPOINT_KIND)
     with name_folder_in_errors(folder, "checkpoint"):
         n_sizes = len(Shape._fields)
         sizes = ListOf(Whole(0), n_sizes)

@@ -49,7 +49,7 @@ Floats = NDArray[np.float32]
 
 
 # The kind of folder that holds the state of a training.
-CHECKPOINT = "training"
+CHECKPOINT_KIND = "training"
 # No item stands for more than ten.
 _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
@@ -714,11 +714,11 @@ class SpaceTraining:
             "round": self.round,
             "history": self.history,
         }
-        write_model(path, CHECKPOINT, config, self.get_state())
+        write_model(path, CHECKPOINT_KIND, config, self.get_state())
 
     def resume(self, path: str | Path) -> None:
         """Go on from the state in a folder, where there is one; another training's is refused."""
-        state = read_checkpoint(path, CHECKPOINT)
+        state = read_checkpoint(path, CHECKPOINT_KIND)
         if state is None:
             return
         config, arrays = state
@@ -731,7 +731,7 @@ class SpaceTraining:
 
 def checkpoint_seed(path: str | Path) -> int | None:
     """Return the seed of the training whose state a folder holds; None where it holds none."""
-    state = read_checkpoint(path, CHECKPOINT)
+    state = read_checkpoint(path, CHECKPOINT_KIND)
     if state is None:
         return None
     with name_folder_in_errors(path, "checkpoint"):
