@@ -118,10 +118,12 @@ class LabelCorpus:
         n_rows, n_columns = matrix.shape
         subject = "`matrix` of `LabelCorpus`"
         check_compressed(matrix.indices, matrix.indptr, n_rows, n_columns, subject)
-        if (n_rows, n_columns) != (len(self.ids), len(self.labels)):
+        n_ids = len(self.ids)
+        n_labels = len(self.labels)
+        if n_rows != n_ids or n_columns != n_labels:
             raise InputError(
                 f"{subject} holds {n_rows} documents of {n_columns} labels, but there are "
-                f"{len(self.ids)} ids and {len(self.labels)} labels."
+                f"{n_ids} ids and {n_labels} labels."
             )
 
     # ------------------------------------------------------------------ making one
@@ -798,17 +800,19 @@ def _most_frequent(uses: Counter[str]) -> str:
 def _check_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
     """Return unique document ids, numbering the documents when none are given."""
     if ids is None:
-        return tuple(str(number) for number in range(n_documents))
-    names = tuple(str(name) for name in ids)
+        numbers = range(n_documents)
+        return tuple(map(str, numbers))
+    names = tuple(map(str, ids))
     for name in names:
         if not is_text(name):
             raise InputError(
                 f"The document id {shown(name)} holds a NUL or half of a character, which no file "
                 "can hold; rename it."
             )
-    if len(names) != n_documents:
-        raise InputError(f"{len(names)} ids were given for {n_documents} documents.")
-    if len(set(names)) != len(names):
-        repeated_names = repeated(names)
+    n_names = len(names)
+    if n_names != n_documents:
+        raise InputError(f"{n_names} ids were given for {n_documents} documents.")
+    repeated_names = repeated(names)
+    if repeated_names:
         raise InputError(f"Document id '{repeated_names[0]}' is given twice; ids must be unique.")
     return names

@@ -192,9 +192,12 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
     corpus = LabelCorpus.from_documents([[label]], normalize=normalize)
     matrix, unknown_labels = corpus.align(labels)
     if not unknown_labels:
-        return int(matrix.indices[0])
+        column = matrix.indices[0]
+        return int(column)
     close_labels = difflib.get_close_matches(label, labels, n=3)
-    hint = f"; close to it: {first_few(close_labels)}" if close_labels else ""
+    hint = ""
+    if close_labels:
+        hint = f"; close to it: {first_few(close_labels)}"
     raise InputError(
         f"Unknown label '{in_words(label)}'{hint}; `classes_` (polyseme labels) names all "
         f"{len(labels)} known ones."
@@ -204,8 +207,9 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
 def labels_of(table: DocumentTable, row: int) -> tuple[str, ...]:
     """Return the labels of one document, in column order."""
     indptr = table.matrix.indptr
+    next_row = row + 1
     start = indptr[row]
-    stop = indptr[row + 1]
+    stop = indptr[next_row]
     columns = table.matrix.indices[start:stop]
     labels = [table.labels[column] for column in columns]
     return tuple(labels)
@@ -314,7 +318,8 @@ def select_unmatched_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> 
     `instance:NAME`.
     """
     set_rows = find_label_set_rows(corpus, label_sets)
-    unmatched_items = np.flatnonzero(set_rows < 0)
+    is_unmatched = set_rows < 0
+    unmatched_items = np.flatnonzero(is_unmatched)
     return _rename_unmatched(corpus, label_sets, unmatched_items)
 
 

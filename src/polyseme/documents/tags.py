@@ -37,7 +37,8 @@ def check_tags(tags: object) -> list[Any]:
     is_single = isinstance(tags, (str, bytes, Mapping))
     if is_single or not isinstance(tags, Iterable):
         got = shown(tags)
-        raise InputError(f"`tags` holds a list of tags for each item; got {got}.")
+        message = f"`tags` holds a list of tags for each item; got {got}."
+        raise InputError(message)
     return list(tags)
 
 

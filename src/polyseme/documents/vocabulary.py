@@ -299,11 +299,13 @@ class Vocabulary:
         pairs = []
         for column, label in enumerate(labels):
             own_label = self.resolve(label)
-            for name in {own_label, *self.implied(own_label)}:
+            implied_labels = self.implied(own_label)
+            for name in {own_label, *implied_labels}:
                 key = normalize_label(name)
                 target = column_by_key.get(key, column)
                 if target != column:
-                    pairs.append((column, target))
+                    pair = (column, target)
+                    pairs.append(pair)
         return sorted(pairs)
 
 
@@ -370,9 +372,11 @@ def _use_profiles(incidence: sp.csr_matrix) -> sp.csr_matrix:
     sums = squares.sum(axis=1)
     squared_lengths = np.asarray(sums).ravel()
     lengths = np.sqrt(squared_lengths)
-    divisors = np.maximum(lengths, 1e-12)  # whole numbers, so that this only guards against 0
+    # Squared lengths are whole numbers, so that this only guards against 0.
+    divisors = np.maximum(lengths, 1e-12)
     scales = sp.diags_array(1 / divisors)
-    return sp.csr_matrix(scales @ co_occurrences)
+    profiles = scales @ co_occurrences
+    return sp.csr_matrix(profiles)
 
 
 def _pairs_by_name(labels: Sequence[str], columns: IntArray) -> set[tuple[int, int]]:

@@ -291,9 +291,11 @@ class WordVectors:
     def checksum(self) -> str:
         """SHA-256 over words and vectors in their order, which records of experiments hold."""
         text = "\n".join(self.words)
+        text_bytes = text.encode()
         vectors = np.ascontiguousarray(self.vectors)
-        digest = hashlib.sha256(text.encode())
-        digest.update(vectors.tobytes())
+        vector_bytes = vectors.tobytes()
+        digest = hashlib.sha256(text_bytes)
+        digest.update(vector_bytes)
         return digest.hexdigest()
 
     def __len__(self) -> int:
