@@ -289,10 +289,10 @@ class FittedTagger(Estimator):
             if X.space_digest != self.space_.digest_:
                 raise InputError("These items were coded in another space; `encode` them again.")
             return X
-        from polyseme.io.join import without_ids
+        from polyseme.io.join import split_ids
 
         fitted_names = getattr(self, "feature_names_in_", None)
-        table_without_ids, _ = without_ids(X)
+        table_without_ids, _ = split_ids(X)
         features = in_order(table_without_ids, fitted_names, owner=owner)
         if self.features_ is not None:
             features = self.features_.transform(X)

@@ -55,7 +55,7 @@ from polyseme.scoring.encoded import EncodedItems, item_names
 from polyseme.scoring.scorer import METHODS, Items, n_rows
 from polyseme.space.calibration import sigmoid
 from polyseme.space.concept_space import ConceptSpace
-from polyseme.storage.model_file import ModelFileError, SavedEstimator, model_file, read_file
+from polyseme.storage.model_file import ModelFileError, SavedEstimator, find_model_file, read_file
 from polyseme.verdict_learning import VerdictLearning
 
 if TYPE_CHECKING:
@@ -872,14 +872,14 @@ def load(path: str | Path) -> Tagger:
     from polyseme.feedback.corrections import Corrections
     from polyseme.feedback.verdict_log import VerdictLog
     from polyseme.model_state import tagger_from_state
-    from polyseme.storage.array_checks import reading
+    from polyseme.storage.array_checks import name_folder_in_errors
 
     path = check_path(path, subject="The folder of a model")
-    saved = read_file(model_file(path), "tagger")
+    saved = read_file(find_model_file(path), "tagger")
     # By these `save` notices a model that somebody else has changed in the meantime.
     digests = {os.path.realpath(path): saved.digest}
     method = saved.config.get("method")
-    with reading(path):
+    with name_folder_in_errors(path):
         if method == "space":
             tagger = tagger_from_state(saved.config, saved.arrays)
             corrections = Corrections.load(VerdictLog(path), tagger.space_)

@@ -26,7 +26,7 @@ from killed_writers import killed_while_writing
 from polyseme import load
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.batch import open_engine, rank_shards, ranking, ray_engine, tagging
-from polyseme.io.columns import Roles
+from polyseme.io.columns import ColumnRoles
 from polyseme.io.shards import Shard, write_shards
 from polyseme.media import ImageFeatures, extraction
 
@@ -407,7 +407,7 @@ def test_a_worker_refuses_another_model(suggestions):
 
 def test_a_worker_refuses_a_model_or_shard_that_it_cannot_see(suggestions, tmp_path):
     suggestions.model = tmp_path / "no"
-    shard = Shard(tmp_path / "no.npy", 0, 1, Roles({}, None, None, (), ()))
+    shard = Shard(tmp_path / "no.npy", 0, 1, ColumnRoles({}, None, None, (), ()))
     rank_piece = partial(ranking._rank_piece, suggestions)
     assert "cannot see" in refusal_of_worker(rank_piece, (shard, None))
     rank_shard = partial(ranking._rank_shard, suggestions, tmp_path / "out", "jsonl")

@@ -316,9 +316,9 @@ def test_printed_lists_in_a_column_are_read_as_lists(make_column, cell):
 
 def test_escapes_quotes_and_commas_inside_printed_tags_stay():
     tags = ["it's", 'a "b"', "x, y", "caf\xa0e", "back\\slash", "[odd]"]
-    assert tag_cells.label_sets([str(tags), str(tags[:2])]) == [tags, tags[:2]]
+    assert tag_cells.parse_tag_cells([str(tags), str(tags[:2])]) == [tags, tags[:2]]
     cells = [json.dumps(tags), "[]", None, ""]
-    assert tag_cells.label_sets(cells) == [tags, [], [], []]
+    assert tag_cells.parse_tag_cells(cells) == [tags, [], [], []]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_cells_that_are_no_tags_are_refused(monkeypatch, cells, message):
 def test_deeply_nested_cells_are_read_or_refused(piece):
     cell = f"[{piece * 20_000}]"
     with contextlib.suppress(InputError):
-        tag_cells.label_sets([cell])
+        tag_cells.parse_tag_cells([cell])
 
 
 @pytest.mark.parametrize(
@@ -370,8 +370,10 @@ def test_suspicious_tags_get_a_warning_with_a_remedy(tmp_path, tag_sets, message
 
 
 def test_usual_tags_are_not_suspicious(world):
-    assert tag_cells.suspicion([*map(list, world.documents)]) is None
-    assert tag_cells.suspicion([["rock [live]", "80's", "R&B"], ["(untitled)", "pop"]] * 9) is None
+    assert tag_cells.diagnose_tags([*map(list, world.documents)]) is None
+    assert (
+        tag_cells.diagnose_tags([["rock [live]", "80's", "R&B"], ["(untitled)", "pop"]] * 9) is None
+    )
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])

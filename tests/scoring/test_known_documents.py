@@ -16,10 +16,10 @@ from polyseme.base.validation import InputError
 from polyseme.documents import tags as tags_module
 from polyseme.documents.corpus import LabelCorpus, unique_rows
 from polyseme.documents.label_sets import (
+    find_label_set_rows,
     label_column,
-    met_documents,
+    select_unmatched_documents,
     training_tables,
-    unmet_documents,
 )
 from polyseme.documents.toy import THEMES
 from polyseme.published.descriptors import ContextDescriptor
@@ -84,13 +84,13 @@ def test_met_documents_equal_a_comparison_one_by_one(ours, theirs, normalize, no
         normalize=normalize_teaching,
     )
     expected = plain_met(corpus, teaching)
-    assert met_documents(corpus, teaching).tolist() == expected
+    assert find_label_set_rows(corpus, teaching).tolist() == expected
 
 
 def test_a_document_met_twice_counts_once_and_a_namesake_is_renamed():
     label_sets = corpus_of([("a", "b"), ("c", "b")], ["x", "y"])
     corpus = corpus_of([("B", "A"), ("c", "d"), ("a",)], ["x", "y", "z"])
-    new = unmet_documents(corpus, label_sets)
+    new = select_unmatched_documents(corpus, label_sets)
     assert new.ids == ("instance:y", "z")
     documents = [set(document) for document in new]
     assert documents == [{"c", "d"}, {"A"}]

@@ -24,7 +24,7 @@ from polyseme.space.space_fit import prepare_training
 from polyseme.space.steps import read_columns
 from polyseme.space.trainer_gpu import GpuLearner
 from polyseme.space.training import HeldOutPredictions, SpaceTraining
-from polyseme.storage.model_file import MODEL, read_model, write_model
+from polyseme.storage.model_file import MODEL_FILE, read_model, write_model
 
 N_LABEL_SETS = 40
 N_ITEMS = 36
@@ -249,7 +249,7 @@ def test_a_damaged_checkpoint_causes_a_warning_and_is_learned_again(finished, tm
     run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         space_of(run).fit(**world, progress=interrupted_after(1))
-    file = run / MODEL
+    file = run / MODEL_FILE
     damaged = DAMAGES[damage](file.read_bytes())
     file.write_bytes(damaged)
     space = space_of(run)
@@ -267,7 +267,7 @@ def test_a_damaged_checkpoint_causes_a_warning_and_is_learned_again(finished, tm
 def test_a_model_is_never_taken_for_a_checkpoint_whatever_its_state(tmp_path, damage):
     run = tmp_path / "run"
     write_model(run, "tagger", {"seed": 1}, {"a": np.ones(20)})
-    file = run / MODEL
+    file = run / MODEL_FILE
     content = file.read_bytes()
     if damage in DAMAGES:
         content = DAMAGES[damage](content)

@@ -186,7 +186,7 @@ def test_a_saved_landscape_loads_as_it_was(tmp_path, landscape):
 
 
 def test_a_service_computes_the_landscape_of_a_space_once(model, collection, monkeypatch):
-    (model / FILE).unlink()
+    (model / LANDSCAPE_FILE).unlink()
     host = ModelHost(model, collection)
     assert host.map().landscape.layout == "axes"
     host.lay_out()

@@ -20,7 +20,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Self
 
-from polyseme.storage.model_file import MODEL
+from polyseme.storage.model_file import MODEL_FILE
 from torture import Tried
 from torture.commands import State, Workshop, workshop
 from torture.faults import FULL, KILL, NOTHING, Ended, Fault
@@ -271,12 +271,12 @@ def model_broken_on_disk(work: Workshop, folder: Path, rng: random.Random) -> st
 
 
 def _cut(model: Path, rng: random.Random) -> None:
-    data = (model / MODEL).read_bytes()
-    (model / MODEL).write_bytes(data[: rng.randrange(len(data))])
+    data = (model / MODEL_FILE).read_bytes()
+    (model / MODEL_FILE).write_bytes(data[: rng.randrange(len(data))])
 
 
 def _flipped(model: Path, rng: random.Random) -> None:
-    file = model / MODEL
+    file = model / MODEL_FILE
     data = bytearray(file.read_bytes())
     position = rng.randrange(len(data))
     bit = rng.randrange(8)
@@ -296,12 +296,12 @@ def _crafted(model: Path, rng: random.Random) -> None:
 
 def _half_copied(model: Path, rng: random.Random) -> None:
     """The first part of another model, whose rest is on its way."""
-    data = (model.with_name("plain") / MODEL).read_bytes()
-    (model / MODEL).write_bytes(data[: len(data) // 2])
+    data = (model.with_name("plain") / MODEL_FILE).read_bytes()
+    (model / MODEL_FILE).write_bytes(data[: len(data) // 2])
 
 
 def _without(model: Path, rng: random.Random) -> None:
-    (model / MODEL).unlink()
+    (model / MODEL_FILE).unlink()
 
 
 def copied_slowly(work: Workshop, folder: Path, rng: random.Random) -> str:
@@ -310,7 +310,7 @@ def copied_slowly(work: Workshop, folder: Path, rng: random.Random) -> str:
         before = service.good(_SUGGEST, _ASK)["version"].partition("-")[0]
         _half_copied(service.model, rng)
         service.until(lambda: service.good(_MODEL).get("trouble"), "trouble")
-        shutil.copy(service.model.with_name("plain") / MODEL, service.model)
+        shutil.copy(service.model.with_name("plain") / MODEL_FILE, service.model)
 
         def is_new() -> bool:
             return service.good(_SUGGEST, _ASK)["version"].partition("-")[0] != before

@@ -33,9 +33,9 @@ from polyseme.base.validation import (
     in_order,
 )
 from polyseme.documents.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
-from polyseme.documents.label_sets import met_documents, teaching_corpora
+from polyseme.documents.label_sets import find_label_set_rows, teaching_corpora
 from polyseme.documents.tags import label_preference, rank_labels
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.published.mapping import InstanceMapper
 
 Matrix = NDArray[np.float64]
@@ -114,7 +114,7 @@ class Baseline(Estimator, ABC):
         Z, _ = sets.align(labels)
         instance_counts = counts_of(Y)
         set_counts = counts_of(Z)
-        new_rows = met_documents(corpus, sets) < 0
+        new_rows = find_label_set_rows(corpus, sets) < 0
         self.classes_ = np.array(labels, dtype=object)
         kinds = np.where(instance_counts > 0, "seen", "unseen")
         self.kinds_ = np.where(set_counts == 0, "oov", kinds)
@@ -137,7 +137,7 @@ class Baseline(Estimator, ABC):
         check_fitted(self, "classes_")
         owner = type(self).__name__
         n_features = self.n_features_in_
-        values, _ = without_ids(X)
+        values, _ = split_ids(X)
         names = getattr(self, "feature_names_in_", None)
         table = in_order(values, names, owner=owner)
         features = check_features(table, owner=owner, n_features=n_features)

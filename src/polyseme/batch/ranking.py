@@ -39,7 +39,7 @@ from polyseme.base.validation import (
 )
 from polyseme.batch.ray_engine import RayEngine
 from polyseme.documents.tags import likely_tags
-from polyseme.io import FEATURES, ReadOptions, Table, read_items
+from polyseme.io import FEATURES_ONLY, ReadOptions, Table, read_items
 from polyseme.io.arrow_tables import import_pyarrow
 from polyseme.io.records import write_records
 from polyseme.io.shards import Shard, find_shards, is_sharded, read_blocks
@@ -47,7 +47,7 @@ from polyseme.media import Extracted, read_extraction
 from polyseme.media.extraction import is_extraction, unseen
 from polyseme.scoring.scorer import METHODS
 from polyseme.storage.atomic_files import (
-    Summary,
+    FileSummary,
     is_intact,
     own_folder,
     replacing,
@@ -278,7 +278,7 @@ class RankingInput:
         All items of a file or an extracted folder; None where there are shards.
     """
 
-    def __init__(self, path: Path, options: ReadOptions = FEATURES) -> None:
+    def __init__(self, path: Path, options: ReadOptions = FEATURES_ONLY) -> None:
         self.shards: list[Shard] = []
         self.items: Any = None
         has_shards = is_sharded(path)
@@ -481,7 +481,7 @@ def rank_shards(
     check_number("k", k, owner="rank_shards", low=1, whole=True)
     check_option("method", method, METHODS, owner="rank_shards")
     check_option("form", form, FORMS, owner="rank_shards")
-    options = FEATURES._replace(
+    options = FEATURES_ONLY._replace(
         tags_column=tags_column,
         features_column=features_column,
     )
@@ -523,7 +523,7 @@ def rank_shards(
                 progress(n_ranked, n_rows, 0)
 
         rank_shard = partial(_rank_shard, ranker, folder.absolute(), form)
-        new_summaries: Iterator[Summary]
+        new_summaries: Iterator[FileSummary]
         if engine is None:
             n_threads = workers or n_cores()
             rank_here = partial(rank_shard, n_threads=n_threads, report=report)
@@ -561,7 +561,7 @@ def _rank_shard(
     shard: Shard,
     n_threads: int = 1,
     report: Callable[[int], None] | None = None,
-) -> Summary:
+) -> FileSummary:
     """Rank a shard into its file of a folder; return the file's digest and size.
 
     `report` is called now and then with the number of rows that are ranked.
@@ -595,7 +595,7 @@ def _rank_shard(
 
 def _prepare_folder(
     folder: Path, shards: Sequence[Shard], head: Mapping[str, Any]
-) -> dict[str, Summary]:
+) -> dict[str, FileSummary]:
     """Prepare a folder of ours: refuse other work, remove stale rankings, write plan and journal.
 
     `head` is what the manifest will begin with. Return the rankings that are whole and up to date,
@@ -634,7 +634,7 @@ def _prepare_folder(
     form = head["form"]
     our_names = {f"{Path(shard_name).stem}.{form}" for shard_name in states_before}
     our_names |= summaries.keys()
-    whole: dict[str, Summary] = {}
+    whole: dict[str, FileSummary] = {}
     stale: list[Path] = []
     spoiled: list[str] = []
     had_plan = bool(summaries) or (folder / PLAN_FILE).exists()
@@ -672,7 +672,7 @@ def _prepare_folder(
     return whole
 
 
-def _read_summaries(folder: Path) -> dict[str, Summary]:
+def _read_summaries(folder: Path) -> dict[str, FileSummary]:
     """Return digests and sizes of the files of a folder, from manifest and journal, by name.
 
     Whether they are true of the files is not checked.
@@ -687,7 +687,7 @@ def _read_summaries(folder: Path) -> dict[str, Summary]:
         for line in journal.read_bytes().splitlines():
             with contextlib.suppress(ValueError):  # a torn line
                 entries.append(json.loads(line))
-    summaries: dict[str, Summary] = {}
+    summaries: dict[str, FileSummary] = {}
     for entry in entries:
         if not isinstance(entry, dict):
             continue
@@ -699,14 +699,14 @@ def _read_summaries(folder: Path) -> dict[str, Summary]:
     return summaries
 
 
-def _journal_line(name: str, summary: Summary) -> bytes:
+def _journal_line(name: str, summary: FileSummary) -> bytes:
     """Return the journal's line for a finished file."""
     entry = {"file": name} | summary
     line = json.dumps(entry) + "\n"
     return line.encode()
 
 
-def _append_to_journal(folder: Path, name: str, summary: Summary) -> None:
+def _append_to_journal(folder: Path, name: str, summary: FileSummary) -> None:
     """Note that a file of a folder is done, so that it outlasts a crash of the machine."""
     line = _journal_line(name, summary)
     try:

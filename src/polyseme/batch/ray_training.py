@@ -28,7 +28,7 @@ from polyseme.base.validation import InputError, check_number
 from polyseme.batch.ray_engine import RETRIES, open_engine
 from polyseme.space.members import Members, Shape
 from polyseme.space.training import (
-    CHECKPOINT,
+    CHECKPOINT_KIND,
     ROUNDS,
     HeldOutPredictions,
     SpacePlan,
@@ -39,13 +39,13 @@ from polyseme.space.training import (
 from polyseme.storage.array_checks import (
     Array,
     Fields,
-    Several,
+    ListOf,
     Whole,
     check_arrays,
-    reading,
+    name_folder_in_errors,
     require,
 )
-from polyseme.storage.model_file import State, read_model, within, write_model
+from polyseme.storage.model_file import State, part_arrays, read_model, write_model
 
 _RUN_NAME = re.compile(r"polyseme-\d+-[0-9a-f]{16}-\d+")  # as `run_name` has it
 _DIGEST_LETTERS = 16  # of a fingerprint, in the name of a run
@@ -206,7 +206,7 @@ def _train_share(config: dict[str, Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             share_folder = _share_folder(folder, rank)
             arrays = training.get_state()
-            write_model(share_folder, CHECKPOINT, state, arrays)
+            write_model(share_folder, CHECKPOINT_KIND, state, arrays)
             checkpoint = train.Checkpoint.from_directory(folder)
             last_measures = dict(training.history[-1])
             train.report(last_measures, checkpoint=checkpoint)
@@ -223,10 +223,10 @@ def _share_folder(folder: str | Path, rank: int) -> Path:
 
 def _read_share(folder: Path) -> State:
     """Read the state that a worker left; arrays are checked where they are taken over."""
-    state, arrays = read_model(folder, CHECKPOINT)
-    with reading(folder, "checkpoint"):
+    state, arrays = read_model(folder, CHECKPOINT_KIND)
+    with name_folder_in_errors(folder, "checkpoint"):
         n_sizes = len(Shape._fields)
-        sizes = Several(Whole(0), n_sizes)
+        sizes = ListOf(Whole(0), n_sizes)
         declared = Fields({**ROUNDS, "shape": sizes})
         declared.check(state)
     return state, arrays
@@ -249,11 +249,11 @@ def _gather_members(folder: Path, workers: int, n_members: int) -> tuple[Members
         weight_tables.append(table)
     share_sizes: list[int] = []
     for rank, (state, arrays) in enumerate(shares):
-        share_weights = within(arrays, "weights")
+        share_weights = part_arrays(arrays, "weights")
         share = range(rank, n_members, workers)
         n_own = len(share)
         share_sizes.append(n_own)
-        with reading(share_folders[rank], "checkpoint"):
+        with name_folder_in_errors(share_folders[rank], "checkpoint"):
             has_shape = state["shape"] == first_state["shape"]
             require(has_shape, "shape", "that of all workers")
             names = [list(measures) for measures in state["history"]]

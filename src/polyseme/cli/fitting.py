@@ -250,13 +250,13 @@ def _check_answered_rows(pool: Any, X: Any, sources: tuple[Path | None, ...]) ->
     Answers name such rows by their numbers in the pool, or in the items where there is no pool.
     """
     from polyseme.cli.inputs import check_rows
-    from polyseme.storage.model_file import MODEL
+    from polyseme.storage.model_file import MODEL_FILE
 
     numbered_items = X if pool is None else pool
     if numbered_items is None:
         return
     for source in sources:
-        if source is None or not (source / MODEL).exists():
+        if source is None or not (source / MODEL_FILE).exists():
             continue
         answered_tagger = load_default_tagger(source, "learn")
         check_rows(answered_tagger, numbered_items)

@@ -32,7 +32,7 @@ from polyseme.base.text import shown
 from polyseme.base.validation import InputError, check_iterable, check_path
 from polyseme.io import PathLike
 from polyseme.storage.atomic_files import check_regular, locked, replacing
-from polyseme.storage.model_file import VERDICTS, ModelFileError, check_destination
+from polyseme.storage.model_file import VERDICTS_FILE, ModelFileError, check_destination
 
 MAX_TEXT = 4096  # letters of an item's id, a label, a model or a name
 MAX_VERDICTS = 10_000_000  # of a file or a batch
@@ -180,7 +180,7 @@ class VerdictLog:
         if path is not None:
             file = check_path(path, subject="A log of verdicts")
             is_log = file.suffix == ".sqlite" and not file.is_dir()
-            self.file = file if is_log else file / VERDICTS
+            self.file = file if is_log else file / VERDICTS_FILE
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._opened_by: tuple[int, ...] = ()  # process, device and inode of the connection
@@ -276,7 +276,7 @@ class VerdictLog:
         if self.file is not None and self.file.resolve() == target.file.resolve():
             return
         # That of a model, whose folder may not be there yet.
-        if target.file.name == VERDICTS:
+        if target.file.name == VERDICTS_FILE:
             check_destination(target.file.parent)
             target.file.parent.mkdir(parents=True, exist_ok=True)
         with closing(target), target._transaction() as connection:
@@ -635,7 +635,7 @@ def _create(file: Path) -> None:
             f"There is no folder at '{file.parent}' for verdicts; save the model there first."
         )
     with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder) / VERDICTS
+        draft = Path(folder) / VERDICTS_FILE
         with closing(sqlite3.connect(draft)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             _create_tables(connection)

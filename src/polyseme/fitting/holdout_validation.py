@@ -31,9 +31,9 @@ from polyseme.base.validation import (
     as_generator,
 )
 from polyseme.documents.corpus import LabelCorpus
-from polyseme.documents.label_sets import join_corpora, met_documents
+from polyseme.documents.label_sets import find_label_set_rows, join_corpora
 from polyseme.fitting.simple_rankers import simple_rankers
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
 from polyseme.space.calibration import (
     PRECISIONS,
@@ -41,8 +41,8 @@ from polyseme.space.calibration import (
     sigmoid,
     unseen_thresholds,
 )
-from polyseme.storage.array_checks import Fields, Maybe, Number, Several, Table, Whole
-from polyseme.storage.checkpoints import OtherTrainingError, part_of
+from polyseme.storage.array_checks import Fields, ListOf, MappingOf, Maybe, Number, Whole
+from polyseme.storage.checkpoints import OtherTrainingError, validation_checkpoint
 from polyseme.storage.model_file import ModelFileError, remove_model
 
 Matrix = NDArray[np.float64]
@@ -299,13 +299,13 @@ _STATE_FIELDS = Fields(
     {
         "seen": _MEASURES_FIELDS,
         "unseen": _MEASURES_FIELDS,
-        "thresholds": Several(_SHARE, least=1),
-        "labels": Table(Several(_SHARE, 2)),
+        "thresholds": ListOf(_SHARE, least=1),
+        "labels": MappingOf(ListOf(_SHARE, 2)),
         "n_draws": Whole(0),
-        "baselines": Table(Several(_SHARE, 4)),
+        "baselines": MappingOf(ListOf(_SHARE, 4)),
         "pool_gain": Maybe(Number(-1, 1)),
         "click_gain": Maybe(Number(-1, 1)),
-        "curves": Table(Several(Several(Number(0), 3))),
+        "curves": MappingOf(ListOf(ListOf(Number(0), 3))),
     }
 )
 
@@ -416,7 +416,7 @@ def validate(
         fit_options["label_sets_only"] = True
     else:
         label_sets, documents = join_corpora(label_sets, corpus)
-    set_of_item = met_documents(documents, label_sets)  # rows of label sets, -1 for none
+    set_of_item = find_label_set_rows(documents, label_sets)  # rows of label sets, -1 for none
     used_sets = label_sets.without_unused()
 
     draws: list[list[_DrawScores]] = []  # of each variant, by draw
@@ -441,13 +441,13 @@ def validate(
                 documents.select(draw.train_rows),
                 label_sets.select(set_rows),
             )
-            draw_checkpoint = part_of(checkpoint, f"draw-{draw_number}")
+            draw_checkpoint = validation_checkpoint(checkpoint, f"draw-{draw_number}")
             try:
                 fitted = _fitted(estimator, draw_checkpoint, training_data, **fit_options)
                 rankers = [*variants(fitted)]
                 if pool is not None:
                     unlabelled = _pool_of_draw(X, pool, draw, generator)
-                    pool_checkpoint = part_of(checkpoint, f"draw-{draw_number}-pool")
+                    pool_checkpoint = validation_checkpoint(checkpoint, f"draw-{draw_number}-pool")
                     with_pool = _fitted(
                         estimator,
                         pool_checkpoint,
@@ -561,7 +561,7 @@ def _click_gain(
     answer_rows = rows[rows % 2 == 0]
     measured_rows = rows[rows % 2 == 1]
     before = _DrawScores.of(ranker, X, corpus, hidden_labels)
-    features, _ = without_ids(X)  # verdicts name rows by their numbers
+    features, _ = split_ids(X)  # verdicts name rows by their numbers
     verdicts = []
     hidden_columns = np.flatnonzero(before.is_unseen)
     for column in hidden_columns.tolist():

@@ -44,7 +44,7 @@ from polyseme.documents.label_sets import TrainingTables, teaching_corpora, trai
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.feedback.standing_verdicts import Feedback, answer_table
 from polyseme.feedback.verdict_log import Verdict
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.scoring.encoded import item_names, item_vectors
 from polyseme.space.concept_space import ConceptSpace
 
@@ -437,7 +437,7 @@ def _pool_features(
     if extractor is not None:
         table = extractor.transform(unlabelled)
     else:
-        rows, _ = without_ids(unlabelled)
+        rows, _ = split_ids(unlabelled)
         table = in_order(rows, feature_names, owner=owner)
     n_features = features.shape[1]
     pool = check_features(table, owner=owner, n_features=n_features)

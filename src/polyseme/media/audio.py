@@ -19,8 +19,15 @@ from polyseme.base.validation import RandomState, as_generator, check_number, dr
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.media.codebook import Codebook
 from polyseme.media.networks import SOUNDS, find_network
-from polyseme.storage.array_checks import Anything, Fields, Table, check_parts, part, require
-from polyseme.storage.model_file import JSON, Arrays, Config, State, within
+from polyseme.storage.array_checks import (
+    Anything,
+    Fields,
+    MappingOf,
+    check_parts,
+    name_part_in_errors,
+    require,
+)
+from polyseme.storage.model_file import JSON, Arrays, Config, State, part_arrays
 
 if TYPE_CHECKING:
     from polyseme.media.keywords import Place
@@ -205,8 +212,8 @@ class AudioFeatures(MediaFeatures):
         check_parts(arrays, config, ("codebook",), ())
         if has_network:
             return extractor
-        codebook_arrays = within(arrays, "codebook")
-        with part("codebook"):
+        codebook_arrays = part_arrays(arrays, "codebook")
+        with name_part_in_errors("codebook"):
             extractor.codebook_ = Codebook.from_state(config["codebook"], codebook_arrays)
         n_words = len(extractor.codebook_.means_)
         require(extractor.n_features_out_ == n_words, "n_features_out", "one for each word")
@@ -215,7 +222,7 @@ class AudioFeatures(MediaFeatures):
     @classmethod
     def declared(cls) -> Fields:
         """Return the schema of `get_state`; see `MediaFeatures.declared`."""
-        kinds = {**super().declared().kinds, "codebook": Table(Anything())}
+        kinds = {**super().declared().kinds, "codebook": MappingOf(Anything())}
         return Fields(kinds, optional=("codebook",))
 
     def _network(self) -> Any:

@@ -28,7 +28,14 @@ from polyseme.base.machine import n_cores, ordered_map
 from polyseme.base.progress import Quiet
 from polyseme.base.text import in_words
 from polyseme.base.validation import InputError, check_fitted, check_number, first_few
-from polyseme.storage.array_checks import Fields, Plain, Table, Whole, check_arrays, parameters
+from polyseme.storage.array_checks import (
+    Fields,
+    MappingOf,
+    Plain,
+    Whole,
+    check_arrays,
+    declare_parameters,
+)
 from polyseme.storage.model_file import JSON, Arrays, Config, State
 
 if TYPE_CHECKING:
@@ -292,11 +299,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         """Return the schema of the JSON values of `get_state`: what a saved file may hold."""
         all_names = inspect.signature(cls).parameters
         names = [name for name in all_names if name not in _RUN_PARAMETERS]
-        saved_parameters = parameters(cls, *names) if names else Fields({})
+        saved_parameters = declare_parameters(cls, *names) if names else Fields({})
         return Fields(
             {
                 "parameters": saved_parameters,
-                "preprocessing": Table(Plain()),
+                "preprocessing": MappingOf(Plain()),
                 "n_features_out": Whole(1),
             }
         )

@@ -52,8 +52,8 @@ from polyseme.media.feature_store import (
 from polyseme.media.keywords import Keywords, keywords_of
 from polyseme.storage.atomic_files import (
     check_room,
+    folder_kind,
     is_intact,
-    kind_of,
     own_folder,
     replacing,
     sealed,
@@ -446,7 +446,7 @@ def is_extraction(path: Path) -> bool:
 def _is_marked(path: Path) -> bool:
     """Return whether a folder is marked as ours for numbers of media files."""
     marks = [_mark(kind) for kind in extractor_classes()]
-    return kind_of(path) in marks
+    return folder_kind(path) in marks
 
 
 def _mark(kind: str) -> str:

@@ -11,8 +11,8 @@ from functools import cache
 from polyseme.base.plugins import load_extractors
 from polyseme.base.validation import unknown_name
 from polyseme.media.base import MediaFeatures
-from polyseme.storage.array_checks import Choice, part, require
-from polyseme.storage.model_file import Arrays, Config, within
+from polyseme.storage.array_checks import Choice, name_part_in_errors, require
+from polyseme.storage.model_file import Arrays, Config, part_arrays
 
 
 @cache
@@ -48,6 +48,6 @@ def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
         return None
     kinds = tuple(extractor_classes())
     Choice(kinds).check(kind, "media")
-    extractor_arrays = within(arrays, "features")
-    with part("features"):
+    extractor_arrays = part_arrays(arrays, "features")
+    with name_part_in_errors("features"):
         return extractor_class(kind).from_state(config["features"], extractor_arrays)

@@ -30,15 +30,15 @@ from polyseme.base.validation import (
 )
 from polyseme.documents.corpus import unique_rows
 from polyseme.storage.array_checks import (
-    UNIT,
+    UNIT_LIMIT,
     Array,
     Csr,
     check_arrays,
+    declare_parameters,
     matrix_of,
-    parameters,
     require,
 )
-from polyseme.storage.model_file import plain
+from polyseme.storage.model_file import as_python_value
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -247,7 +247,7 @@ class LabelDescriptor(Estimator):
         The names of both are the format on disk: `from_state` checks them.
         """
         params = self.get_params()
-        config = {name: plain(value) for name, value in params.items()}
+        config = {name: as_python_value(value) for name, value in params.items()}
         descriptors = self.descriptors_
         arrays: dict[str, NDArray[Any]] = {"idf": self.idf_}
         if isinstance(descriptors, CentredRows):
@@ -264,7 +264,7 @@ class LabelDescriptor(Estimator):
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted descriptor from `get_state`; the arrays are checked and copied."""
-        parameters(cls).check(config)
+        declare_parameters(cls).check(config)
         is_dense = "descriptors" in arrays
         declared = _IDF_ARRAY | (_DENSE_ARRAYS if is_dense else _SPARSE_ARRAYS)
         sizes = check_arrays(arrays, declared)
@@ -423,7 +423,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         The names of both are the format on disk: `from_state` checks them.
         """
         params = self.get_params()
-        config = {name: plain(value) for name, value in params.items()}
+        config = {name: as_python_value(value) for name, value in params.items()}
         if isinstance(self.random_state, np.random.Generator):
             config["random_state"] = None
         arrays = {"topics": self.topics_}
@@ -432,7 +432,7 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted descriptor from `get_state`; the arrays are checked and copied."""
-        parameters(cls).check(config)
+        declare_parameters(cls).check(config)
         sizes = check_arrays(arrays, _TOPICS_ARRAY)
         require(sizes["n_topics"], "topics", "one topic at the least")
         descriptor = cls(**config)
@@ -520,7 +520,7 @@ def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
 
 # The array in the state of a context descriptor; zeros would make `_topic_posterior` divide by 0.
 _TOPICS_ARRAY: dict[str, Array | Csr] = {
-    "topics": Array("float64", ("n_topics", "n_labels"), 1e-300, UNIT)
+    "topics": Array("float64", ("n_topics", "n_labels"), 1e-300, UNIT_LIMIT)
 }
 
 

@@ -63,20 +63,20 @@ from polyseme.storage.array_checks import (
     Array,
     Fields,
     Flag,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
     Plain,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
     check_parts,
-    parameters,
-    part,
+    declare_parameters,
+    name_part_in_errors,
     require,
 )
-from polyseme.storage.model_file import State, joined, plain, within
+from polyseme.storage.model_file import State, as_python_value, join_states, part_arrays
 
 # Documents whose concepts are in memory at a time; targets do not depend on it.
 _DOCUMENTS_TOGETHER = 32_768
@@ -191,7 +191,7 @@ class ConceptEmbedding(Estimator):
     random_state: RandomState = None
 
     @classmethod
-    def from_preset(cls, name: str = "default", **parameters: Any) -> Self:
+    def from_preset(cls, name: str = "default", **declare_parameters: Any) -> Self:
         """Return an embedding with a named set of parameters.
 
         Parameters
@@ -217,8 +217,8 @@ class ConceptEmbedding(Estimator):
             )  # fmt: skip
             published = {"n_components": 200, "hidden_sizes": (200, 200), "distance_scale": None}
             published |= {"negative_weight": 0.5, "distance_weight": 1.0, "training": plan}
-            parameters = published | {"context_sensitivity": 1.0} | parameters
-        return cls(**parameters)
+            declare_parameters = published | {"context_sensitivity": 1.0} | declare_parameters
+        return cls(**declare_parameters)
 
     def fit(
         self,
@@ -535,19 +535,21 @@ class ConceptEmbedding(Estimator):
         check_fitted(self, "network_")
         params = self.get_params(deep=False)
         saved_names = params.keys() - _UNSAVED_PARAMETERS
-        parameters = {name: plain(params[name]) for name in saved_names}
+        declare_parameters = {name: as_python_value(params[name]) for name in saved_names}
         plan = self.training or TrainingPlan()
         plan_params = plan.get_params()
-        parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
-        parameters["training"] = {name: plain(value) for name, value in plan_params.items()}
+        declare_parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
+        declare_parameters["training"] = {
+            name: as_python_value(value) for name, value in plan_params.items()
+        }
         states = {
             "labels": self.label_descriptor_.get_state(),
             "contexts": self.context_descriptor_.get_state(),
         }
-        descriptors, descriptor_arrays = joined(states)
+        descriptors, descriptor_arrays = join_states(states)
         weights = self.network_.weights.numpy()
         config: dict[str, Any] = {
-            "parameters": parameters,
+            "parameters": declare_parameters,
             "label_descriptor": descriptors["labels"],
             "context_descriptor": descriptors["contexts"],
             "labels": list(self.classes_),
@@ -565,23 +567,23 @@ class ConceptEmbedding(Estimator):
         _STATE_SCHEMA.check(config)
         part_names = ("labels", "contexts")
         check_parts(arrays, dict.fromkeys(part_names), part_names, ("weights",))
-        parameters = dict(config["parameters"])
-        parameters["hidden_sizes"] = tuple(parameters["hidden_sizes"])
-        parameters["training"] = TrainingPlan(**parameters["training"])
-        with part("labels"):
+        declare_parameters = dict(config["parameters"])
+        declare_parameters["hidden_sizes"] = tuple(declare_parameters["hidden_sizes"])
+        declare_parameters["training"] = TrainingPlan(**declare_parameters["training"])
+        with name_part_in_errors("labels"):
             label_descriptor = LabelDescriptor.from_state(
                 config["label_descriptor"],
-                within(arrays, "labels"),
+                part_arrays(arrays, "labels"),
             )
-        with part("contexts"):
+        with name_part_in_errors("contexts"):
             context_descriptor = ContextDescriptor.from_state(
                 config["context_descriptor"],
-                within(arrays, "contexts"),
+                part_arrays(arrays, "contexts"),
             )
         embedding = cls(
             label_descriptor=copy_of(label_descriptor),
             context_descriptor=copy_of(context_descriptor),
-            **parameters,
+            **declare_parameters,
         )
         embedding.check_parameters()
         labels = tuple(config["labels"])
@@ -628,18 +630,18 @@ _STATE_SCHEMA = Fields(
     {
         "parameters": Fields(
             {
-                **parameters(ConceptEmbedding, *_PLAIN_PARAMETERS).kinds,
-                "hidden_sizes": Several(Whole(1)),
-                "training": parameters(TrainingPlan),
+                **declare_parameters(ConceptEmbedding, *_PLAIN_PARAMETERS).kinds,
+                "hidden_sizes": ListOf(Whole(1)),
+                "training": declare_parameters(TrainingPlan),
             }
         ),
-        "label_descriptor": Table(Anything()),
-        "context_descriptor": Table(Anything()),
-        "labels": Several(Text(), distinct=True),
+        "label_descriptor": MappingOf(Anything()),
+        "context_descriptor": MappingOf(Anything()),
+        "labels": ListOf(Text(), distinct=True),
         "normalize_labels": Flag(),
-        "spellings": Table(Text()),
+        "spellings": MappingOf(Text()),
         "distance_scale": Number(1e-30, 1e30),
-        "history": Several(Table(Plain())),
+        "history": ListOf(MappingOf(Plain())),
         "best_score": Maybe(Number()),
     }
 )

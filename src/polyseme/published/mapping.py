@@ -73,17 +73,17 @@ from polyseme.storage.array_checks import (
     Csr,
     Fields,
     Flag,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
     Plain,
-    Several,
-    Table,
     Whole,
     check_arrays,
+    declare_parameters,
     matrix_of,
-    parameters,
 )
-from polyseme.storage.model_file import State, plain
+from polyseme.storage.model_file import State, as_python_value
 
 Setting: TypeAlias = Mapping[str, float]  # "gamma" and "penalty", or "gamma", "C" and "nu"
 Precision: TypeAlias = type[np.float32] | type[np.float64]
@@ -368,13 +368,17 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         The names of both are the format on disk; see `_STATE_SCHEMA` and the arrays below it.
         """
         check_fitted(self, "dual_coef_")
-        parameters = {name: plain(value) for name, value in self.get_params().items()}
-        del parameters["device"]  # where a model was fitted says nothing of where it is used
+        declare_parameters = {
+            name: as_python_value(value) for name, value in self.get_params().items()
+        }
+        del declare_parameters[
+            "device"
+        ]  # where a model was fitted says nothing of where it is used
         if not isinstance(self.random_state, (int, np.integer)):
-            parameters["random_state"] = None
+            declare_parameters["random_state"] = None
         settings = {f"{name}_": getattr(self, f"{name}_") for name in _HYPERPARAMETERS}
         config = {
-            "parameters": parameters,
+            "parameters": declare_parameters,
             "settings": settings,
             "cv_results": self.cv_results_,
             "n_landmarks": self.n_landmarks_,
@@ -720,11 +724,11 @@ _SAVED_PARAMETERS = [
 _POSITIVE = Maybe(Number(1e-300, 1e300))
 _STATE_SCHEMA = Fields(
     {
-        "parameters": parameters(InstanceMapper, *_SAVED_PARAMETERS),
+        "parameters": declare_parameters(InstanceMapper, *_SAVED_PARAMETERS),
         "settings": Fields(
             {"nu_": _POSITIVE, "C_": _POSITIVE, "penalty_": _POSITIVE, "gamma_": Number(0, 1e30)}
         ),
-        "cv_results": Several(Table(Plain())),
+        "cv_results": ListOf(MappingOf(Plain())),
         "n_landmarks": Maybe(Whole(1)),
         "flat": Flag(),
         "n_features_in": Whole(1),

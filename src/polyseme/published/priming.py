@@ -23,10 +23,10 @@ from polyseme.base.validation import IntArray, check_number, check_option, warn_
 from polyseme.documents.corpus import LabelCorpus, unique_rows
 from polyseme.documents.label_sets import (
     DocumentTable,
-    documents_of,
     labels_of,
     no_documents,
-    unmet_documents,
+    read_document_matrix,
+    select_unmatched_documents,
     with_documents,
     without_documents,
 )
@@ -34,15 +34,15 @@ from polyseme.documents.tags import label_preference, rank_blocks, rank_labels
 from polyseme.published.embedding import ConceptEmbedding
 from polyseme.published.index import ConceptIndex
 from polyseme.storage.array_checks import (
-    UNIT,
+    UNIT_LIMIT,
     Array,
     Csr,
     Fields,
-    Several,
+    ListOf,
     Text,
     Whole,
     check_arrays,
-    check_places,
+    check_derived,
     require,
 )
 from polyseme.storage.model_file import State
@@ -112,7 +112,7 @@ class PrimingStore:
         store, _, dropped = store.add(embedding, semantics)
         n_documents = len(semantics)
         if corpus is not semantics:
-            unmet = unmet_documents(corpus, semantics)
+            unmet = select_unmatched_documents(corpus, semantics)
             store, _, more_dropped = store.add(embedding, unmet)
             dropped += more_dropped
             n_documents += len(unmet)
@@ -284,7 +284,7 @@ class PrimingStore:
             n_documents=len(ids),
             n_labels=n_labels,
         )
-        matrix = documents_of(arrays, ids, labels)
+        matrix = read_document_matrix(arrays, ids, labels)
 
         # Sets, labels and places of concepts follow from the documents.
         distinct, sets = unique_rows(matrix)
@@ -292,9 +292,9 @@ class PrimingStore:
         by_label.sort_indices()
         n_concepts_by_label = np.diff(by_label.indptr)
         label_ids = np.repeat(np.arange(n_labels), n_concepts_by_label)
-        check_places(arrays["sets"], sets, "sets")
-        check_places(arrays["label_ids"], label_ids, "label_ids")
-        check_places(arrays["set_ids"], by_label.indices, "set_ids")
+        check_derived(arrays["sets"], sets, "sets")
+        check_derived(arrays["label_ids"], label_ids, "label_ids")
+        check_derived(arrays["set_ids"], by_label.indices, "set_ids")
         copies = [np.array(arrays[name]) for name in _ARRAY_NAMES]
         return cls(
             labels,
@@ -308,15 +308,15 @@ class PrimingStore:
 # The format of a store's state: JSON values and arrays.
 _STATE_SCHEMA = Fields(
     {
-        "labels": Several(Text(), distinct=True),
+        "labels": ListOf(Text(), distinct=True),
         "n_vocabulary": Whole(1),
-        "ids": Several(Text(), distinct=True),
+        "ids": ListOf(Text(), distinct=True),
     }
 )
 _STATE_ARRAYS: dict[str, Array | Csr] = {
     "": Csr(("n_documents", "n_labels")),
     "sets": Array("int64", ("n_documents",), 0, below="n_documents"),
-    "points": Array("float32", ("n_concepts", "n_components"), -UNIT, UNIT),
+    "points": Array("float32", ("n_concepts", "n_components"), -UNIT_LIMIT, UNIT_LIMIT),
     "label_ids": Array("int64", ("n_concepts",), 0, below="n_labels"),
     "set_ids": Array("int64", ("n_concepts",), 0, below="n_documents"),
 }

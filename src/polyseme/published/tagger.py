@@ -53,7 +53,7 @@ from polyseme.documents.corpus import (
 )
 from polyseme.documents.label_sets import label_column, teaching_corpora
 from polyseme.documents.tags import complete_each, label_kinds, rank_blocks, tag_columns
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.media import extractor_of
 from polyseme.media.base import MediaFeatures
 from polyseme.published.embedding import ConceptEmbedding
@@ -63,18 +63,24 @@ from polyseme.storage.array_checks import (
     Anything,
     Choice,
     Fields,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
-    Several,
-    Table,
     Text,
     Whole,
     check_parts,
-    part,
+    name_part_in_errors,
     require,
 )
 from polyseme.storage.checkpoints import unless_refused
-from polyseme.storage.model_file import SavedEstimator, State, joined, plain, within
+from polyseme.storage.model_file import (
+    SavedEstimator,
+    State,
+    as_python_value,
+    join_states,
+    part_arrays,
+)
 
 Features = NDArray[np.float64] | sp.csr_matrix
 StrArray = NDArray[np.object_]
@@ -339,7 +345,7 @@ class PublishedTagger(SavedEstimator, Estimator):
                 "instances; use `complete`, or fit it with X."
             )
         # Columns by the names that `fit` got, or what the extractor makes of files.
-        table, _ = without_ids(X)
+        table, _ = split_ids(X)
         feature_names = getattr(self, "feature_names_in_", None)
         table = in_order(table, feature_names, owner=owner)
         if self.features_ is not None:
@@ -512,11 +518,11 @@ class PublishedTagger(SavedEstimator, Estimator):
         for name, component in components.items():
             if component is not None:
                 states[name] = component.get_state()
-        config, arrays = joined(states)
+        config, arrays = join_states(states)
         parameters: dict[str, Any] = {}
         for name in ("relatedness", "bandwidth", "memory_mb"):
             value = getattr(self, name)
-            parameters[name] = plain(value)
+            parameters[name] = as_python_value(value)
         feature_names = list(getattr(self, "feature_names_in_", ()))
         config |= {
             "method": "published",
@@ -535,18 +541,18 @@ class PublishedTagger(SavedEstimator, Estimator):
         _STATE_SCHEMA.check(config)
         check_parts(arrays, config, ("embedding", "mapper", "features", "store"), ())
         tagger = cls(**config["parameters"])
-        with part("embedding"):
-            embedding_arrays = within(arrays, "embedding")
+        with name_part_in_errors("embedding"):
+            embedding_arrays = part_arrays(arrays, "embedding")
             embedding = ConceptEmbedding.from_state(config["embedding"], embedding_arrays)
         tagger.embedding = embedding
         tagger.embedding_ = embedding
-        with part("store"):
-            store_arrays = within(arrays, "store")
+        with name_part_in_errors("store"):
+            store_arrays = part_arrays(arrays, "store")
             store = PrimingStore.from_state(config["store"], store_arrays)
         tagger.mapper_ = None
         if "mapper" in config:
-            with part("mapper"):
-                mapper_arrays = within(arrays, "mapper")
+            with name_part_in_errors("mapper"):
+                mapper_arrays = part_arrays(arrays, "mapper")
                 mapper = InstanceMapper.from_state(config["mapper"], mapper_arrays)
             mapper.set_params(device="cpu")
             tagger.mapper = mapper
@@ -565,10 +571,10 @@ class PublishedTagger(SavedEstimator, Estimator):
 # The format of a tagger's state beside that of its parts, which check their own.
 _STATE_SCHEMA = Fields(
     {
-        "embedding": Table(Anything()),
-        "store": Table(Anything()),
-        "mapper": Table(Anything()),
-        "features": Table(Anything()),
+        "embedding": MappingOf(Anything()),
+        "store": MappingOf(Anything()),
+        "mapper": MappingOf(Anything()),
+        "features": MappingOf(Anything()),
         "method": Choice(("published",)),
         "parameters": Fields(
             {
@@ -578,10 +584,10 @@ _STATE_SCHEMA = Fields(
             }
         ),
         "media": Maybe(Text()),
-        "seen": Several(Text()),
-        "dropped": Several(Text()),
+        "seen": ListOf(Text()),
+        "dropped": ListOf(Text()),
         "n_features_in": Whole(0),
-        "feature_names": Maybe(Several(Text())),
+        "feature_names": Maybe(ListOf(Text())),
     },
     optional=("mapper", "features"),
 )

@@ -48,21 +48,21 @@ from polyseme.storage.array_checks import (
     Choice,
     Csr,
     Fields,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
     Plain,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
     check_parts,
-    part,
-    reading,
+    name_folder_in_errors,
+    name_part_in_errors,
     require,
 )
 from polyseme.storage.checkpoints import other_training, read_checkpoint
-from polyseme.storage.model_file import joined, within, write_model
+from polyseme.storage.model_file import join_states, part_arrays, write_model
 
 Record = dict[str, Any]  # of an epoch: stage, epoch, learning_rate, loss and what a stage adds
 
@@ -522,7 +522,7 @@ class ConceptTrainer:
             best_weights = torch.tensor(arrays["best"])
             self.best_weights = best_weights.to(weights)
         self.optimizer = self._new_optimizer()
-        saved_moments = within(arrays, "optimizer")
+        saved_moments = part_arrays(arrays, "optimizer")
         for name, array in saved_moments.items():
             moment = torch.tensor(array)
             self._moments[name] = moment.to(weights)
@@ -688,7 +688,7 @@ _TRAINER_SCHEMA = Fields(
         "stage": Whole(0),
         "epoch": Whole(0),
         "n_stale": Whole(0),
-        "history": Several(Table(Plain())),
+        "history": ListOf(MappingOf(Plain())),
         "best_score": Maybe(Number()),
         "generator": Fields(
             {
@@ -700,7 +700,9 @@ _TRAINER_SCHEMA = Fields(
         ),
     }
 )
-_CHECKPOINT_SCHEMA = Fields({"fingerprint": Text(), "seed": Whole(0), "trainer": Table(Anything())})
+_CHECKPOINT_SCHEMA = Fields(
+    {"fingerprint": Text(), "seed": Whole(0), "trainer": MappingOf(Anything())}
+)
 
 
 def _check_arrays_of(arrays: Mapping[str, NDArray[Any]], n_weights: int, *, adam: bool) -> None:
@@ -788,7 +790,7 @@ class Checkpoint:
         if state is None:
             return
         self.config, self.arrays = state
-        with reading(self.path, "checkpoint"):
+        with name_folder_in_errors(self.path, "checkpoint"):
             _CHECKPOINT_SCHEMA.check(self.config)
             check_parts(self.arrays, self.config, ("trainer",), ())
         if self.config["fingerprint"] != self.fingerprint:
@@ -805,8 +807,8 @@ class Checkpoint:
         if not self.config:
             return
         assert self.path is not None
-        with reading(self.path, "checkpoint"), part("trainer"):
-            arrays = within(self.arrays, "trainer")
+        with name_folder_in_errors(self.path, "checkpoint"), name_part_in_errors("trainer"):
+            arrays = part_arrays(self.arrays, "trainer")
             trainer.set_state(self.config["trainer"], arrays)
 
     def write(self, trainer: ConceptTrainer, seed: int) -> None:
@@ -814,7 +816,7 @@ class Checkpoint:
         if self.path is None:
             return
         states = {"trainer": trainer.get_state()}
-        config, arrays = joined(states)
+        config, arrays = join_states(states)
         config["fingerprint"] = self.fingerprint
         config["seed"] = seed
         write_model(self.path, self.KIND, config, arrays)

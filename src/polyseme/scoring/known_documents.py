@@ -31,25 +31,25 @@ from polyseme.base.validation import IntArray
 from polyseme.documents.corpus import LabelCorpus, unique_rows
 from polyseme.documents.label_sets import (
     DocumentTable,
-    documents_of,
     labels_of,
     no_documents,
-    unmet_documents,
+    read_document_matrix,
+    select_unmatched_documents,
     with_documents,
     without_documents,
 )
 from polyseme.space.concept_space import ConceptSpace
 from polyseme.space.votes import TEMPERATURE, Voters
 from polyseme.storage.array_checks import (
-    UNIT,
+    UNIT_LIMIT,
     Array,
     Csr,
     Fields,
-    Several,
+    ListOf,
     Text,
     Whole,
     check_arrays,
-    check_places,
+    check_derived,
     require,
 )
 
@@ -155,7 +155,7 @@ class KnownDocuments:
         empty = cls(*no_table, no_points)
         documents, _, dropped = empty.add(space, label_sets)
         if corpus is not label_sets:
-            new_documents = unmet_documents(corpus, label_sets)
+            new_documents = select_unmatched_documents(corpus, label_sets)
             documents, _, dropped_items = documents.add(space, new_documents)
             dropped += dropped_items
         return documents, dropped
@@ -428,10 +428,10 @@ class KnownDocuments:
             n_documents=len(ids),
             n_labels=len(labels),
         )
-        matrix = documents_of(arrays, ids, labels)
+        matrix = read_document_matrix(arrays, ids, labels)
         # The numbers of sets follow from the documents, so that saved ones are only compared.
         distinct_sets, set_numbers = unique_rows(matrix)
-        check_places(arrays["sets"], set_numbers, "sets")
+        check_derived(arrays["sets"], set_numbers, "sets")
         points = np.array(arrays["points"])
         n_sets = distinct_sets.shape[0]
         require(len(points) == n_sets, "points", "as many as tag sets")
@@ -442,13 +442,13 @@ class KnownDocuments:
 # arrays `indices` and `indptr` among them.
 _CONFIG_FIELDS = Fields(
     {
-        "labels": Several(Text(), distinct=True),
+        "labels": ListOf(Text(), distinct=True),
         "n_learned": Whole(0),
-        "ids": Several(Text(), distinct=True),
+        "ids": ListOf(Text(), distinct=True),
     }
 )
 _ARRAY_FORMATS: dict[str, Array | Csr] = {
     "": Csr(("n_documents", "n_labels")),
     "sets": Array("int64", ("n_documents",), 0, below="n_documents"),
-    "points": Array("float32", ("n_sets", "n_axes"), longest=UNIT),
+    "points": Array("float32", ("n_sets", "n_axes"), longest=UNIT_LIMIT),
 }

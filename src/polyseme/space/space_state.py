@@ -23,20 +23,20 @@ from polyseme.space.linear_path import LinearPath
 from polyseme.space.members import Members, Shape
 from polyseme.space.training import SpacePlan
 from polyseme.storage.array_checks import (
-    UNIT,
+    UNIT_LIMIT,
     Array,
     Fields,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
-    parameters,
+    declare_parameters,
     require,
 )
-from polyseme.storage.model_file import plain, within
+from polyseme.storage.model_file import as_python_value, part_arrays
 
 if TYPE_CHECKING:
     from polyseme.space.concept_space import ConceptSpace
@@ -74,13 +74,13 @@ _CONFIG = Fields(
                 "context": Number(0, 1),
                 "priming": Number(0, 1),
                 "linear": Maybe(Number(0, 100)),
-                "plan": Maybe(parameters(SpacePlan)),
+                "plan": Maybe(declare_parameters(SpacePlan)),
             }
         ),
-        "plan": parameters(SpacePlan),
+        "plan": declare_parameters(SpacePlan),
         "n_seen": Whole(0),
-        "shape": Several(Whole(0), len(Shape._fields)),
-        "history": Several(Table(Number())),
+        "shape": ListOf(Whole(0), len(Shape._fields)),
+        "history": ListOf(MappingOf(Number())),
         "data_digest": Text(),
         "digest": Text(),
     }
@@ -97,15 +97,15 @@ _DECLARED_ARRAYS = {
     "mean": Array("float64", ("n_features",), -MOST_FEATURE, MOST_FEATURE),
     "scale": Array("float64", ("n_features",), LEAST_SCALE, 2 * MOST_FEATURE),
     "mean_code": Array("float64", ("item_dimensions",), -_MOST_CODE, _MOST_CODE),
-    "mean_tags": Array("float64", ("item_tags",), 0, UNIT),
-    "document_mean": Array("float64", ("n_members", "code"), -UNIT, UNIT),
-    "document_scatter": Array("float64", ("n_members", "code", "code"), -UNIT, UNIT),
-    "axes": Array("float32", ("n_members*code", "n_axes"), -UNIT, UNIT),
+    "mean_tags": Array("float64", ("item_tags",), 0, UNIT_LIMIT),
+    "document_mean": Array("float64", ("n_members", "code"), -UNIT_LIMIT, UNIT_LIMIT),
+    "document_scatter": Array("float64", ("n_members", "code", "code"), -UNIT_LIMIT, UNIT_LIMIT),
+    "axes": Array("float32", ("n_members*code", "n_axes"), -UNIT_LIMIT, UNIT_LIMIT),
     "calibration.slopes": Array("float64", ("n_labels",), 0, 1e3),
     "calibration.intercepts": Array("float64", ("n_labels",), -1e3, 1e3),
     "calibration.thresholds": Array("float64", ("n_thresholds",), 0, 1),
     "held_out_sample.codes": Array(
-        "float32", ("n_held_out", "members_per_fold*code"), -UNIT, UNIT, or_empty=True
+        "float32", ("n_held_out", "members_per_fold*code"), -UNIT_LIMIT, UNIT_LIMIT, or_empty=True
     ),
     "held_out_sample.folds": Array("int64", ("n_held_out",), 0, below="n_folds"),
     "held_out_sample.weights": Array("float64", ("n_held_out",), 1e-9),
@@ -113,7 +113,7 @@ _DECLARED_ARRAYS = {
         "float32", ("n_sampled", "n_dimensions"), -_MOST_CODE, _MOST_CODE, or_empty=True
     ),
     "reference_sample.projections": Array(
-        "float32", ("n_sampled", "projection_size"), longest=UNIT, or_empty=True
+        "float32", ("n_sampled", "projection_size"), longest=UNIT_LIMIT, or_empty=True
     ),
     "reference_sample.weights": Array("float64", ("n_sampled",), 1e-9),
     "linear.weights": Array("float32", ("n_inputs", "n_coordinates"), -_MOST_CODE, _MOST_CODE),
@@ -126,7 +126,7 @@ _DECLARED_ARRAYS = {
 
 def space_state(space: ConceptSpace) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return a fitted space as JSON values and arrays, which it shares with the space."""
-    parameter_values = {name: plain(getattr(space, name)) for name in _PARAMETER_NAMES}
+    parameter_values = {name: as_python_value(getattr(space, name)) for name in _PARAMETER_NAMES}
     parameter_values["plan"] = None
     if space.plan is not None:
         parameter_values["plan"] = _plan_values(space.plan)
@@ -170,14 +170,14 @@ def restore_space(
     space.history_ = list(config["history"])
     space.data_digest_ = config["data_digest"]
     space.digest_ = config["digest"]
-    weight_groups = within(copies, "members")
+    weight_groups = part_arrays(copies, "members")
     groups = [weight_groups[str(number)] for number in range(len(weight_groups))]
     shape = Shape(*config["shape"])
     space.members_ = Members(shape, *groups)
-    space.calibration_ = Calibration(**within(copies, "calibration"))
-    space.held_out_sample_ = HeldOutSample(**within(copies, "held_out_sample"))
-    space.reference_sample_ = ReferenceSample(**within(copies, "reference_sample"))
-    space.linear_ = LinearPath(**within(copies, "linear"))
+    space.calibration_ = Calibration(**part_arrays(copies, "calibration"))
+    space.held_out_sample_ = HeldOutSample(**part_arrays(copies, "held_out_sample"))
+    space.reference_sample_ = ReferenceSample(**part_arrays(copies, "reference_sample"))
+    space.linear_ = LinearPath(**part_arrays(copies, "linear"))
     for name in _ARRAY_NAMES:
         setattr(space, f"{name}_", copies[name])
     space.derive()

@@ -38,25 +38,25 @@ from polyseme.space.members import Shape, StartMembers, mean_predictions, pool_p
 from polyseme.storage.array_checks import (
     Fields,
     Kind,
+    ListOf,
+    MappingOf,
     Number,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
-    reading,
+    declare_like,
+    name_folder_in_errors,
     require,
-    same_as,
 )
 from polyseme.storage.checkpoints import other_training, read_checkpoint
-from polyseme.storage.model_file import within, write_model
+from polyseme.storage.model_file import part_arrays, write_model
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
 # The kind of folder that holds the state of a training, as the folder itself says.
-CHECKPOINT = "training"
+CHECKPOINT_KIND = "training"
 # Above this an item is not taken for more certain, so that none stands for more than ten others.
 _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
@@ -800,7 +800,7 @@ class SpaceTraining:
         """Go back to the end of a round; see `get_state`. Arrays are checked, and copied."""
         import torch
 
-        check_arrays(arrays, same_as(self.get_state()))
+        check_arrays(arrays, declare_like(self.get_state()))
         for number, group in enumerate(self.members.groups):
             weights = np.array(arrays[f"weights.{number}"])
             group.copy_(torch.from_numpy(weights))
@@ -809,7 +809,7 @@ class SpaceTraining:
         require(is_round, "round", "one of the plan's")
         self.round = round_
         self.history = list(history)
-        moments_by_name = within(arrays, "optimizer")
+        moments_by_name = part_arrays(arrays, "optimizer")
         start = 0
         for learner in self.learners:
             stop = start + len(learner.members)
@@ -833,15 +833,15 @@ class SpaceTraining:
             "history": self.history,
         }
         arrays = self.get_state()
-        write_model(path, CHECKPOINT, config, arrays)
+        write_model(path, CHECKPOINT_KIND, config, arrays)
 
     def resume(self, path: str | Path) -> None:
         """Go on from the state in a folder, where there is one; another training's is refused."""
-        state = read_checkpoint(path, CHECKPOINT)
+        state = read_checkpoint(path, CHECKPOINT_KIND)
         if state is None:
             return
         config, arrays = state
-        with reading(path, "checkpoint"):
+        with name_folder_in_errors(path, "checkpoint"):
             _CHECKPOINT_CONFIG.check(config)
             if config["fingerprint"] != self._fingerprint:
                 raise other_training(path)
@@ -850,17 +850,17 @@ class SpaceTraining:
 
 def checkpoint_seed(path: str | Path) -> int | None:
     """Return the seed of the training whose state a folder holds; None where it holds none."""
-    state = read_checkpoint(path, CHECKPOINT)
+    state = read_checkpoint(path, CHECKPOINT_KIND)
     if state is None:
         return None
     config, _ = state
-    with reading(path, "checkpoint"):
+    with name_folder_in_errors(path, "checkpoint"):
         _CHECKPOINT_CONFIG.check(config)
     return int(config["seed"])
 
 
 # What the state of a training holds beside its arrays, which are those of any such training.
-ROUNDS: dict[str, Kind] = {"round": Whole(0), "history": Several(Table(Number()))}
+ROUNDS: dict[str, Kind] = {"round": Whole(0), "history": ListOf(MappingOf(Number()))}
 _CHECKPOINT_CONFIG = Fields({"fingerprint": Text(), "seed": Whole(0), **ROUNDS})
 
 

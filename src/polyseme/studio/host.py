@@ -38,7 +38,7 @@ from polyseme.io import Table
 from polyseme.media.base import Extracted, MediaError, MediaFeatures
 from polyseme.model_state import tagger_from_state
 from polyseme.scoring.known_documents import KnownDocuments
-from polyseme.storage.model_file import MODEL
+from polyseme.storage.model_file import MODEL_FILE
 from polyseme.studio.batching import Batcher
 from polyseme.studio.collection import Collection, UnknownItemError
 from polyseme.studio.landscape import Anchor, Dots, Landscape, anchors, concept_positions
@@ -366,7 +366,7 @@ class ModelHost:
     def changed(self) -> str:
         """When the model on disk was last saved, in ISO 8601; the last that could be seen."""
         with suppress(OSError):
-            file = self.path / MODEL
+            file = self.path / MODEL_FILE
             self._saved_at = file.stat().st_mtime
         saved_at = datetime.fromtimestamp(self._saved_at, UTC)
         return saved_at.isoformat(timespec="seconds")
@@ -816,7 +816,7 @@ class ModelHost:
         Empty where there is none.
         """
         try:
-            info = (self.path / MODEL).stat()
+            info = (self.path / MODEL_FILE).stat()
         except OSError:
             return ()
         return info.st_ino, info.st_size, info.st_mtime_ns

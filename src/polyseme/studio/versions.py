@@ -18,7 +18,7 @@ from pathlib import Path
 
 from polyseme.base.validation import InputError
 from polyseme.storage.atomic_files import locked, replacing
-from polyseme.storage.model_file import MODEL, ModelFileError, State, read_digest, read_file
+from polyseme.storage.model_file import MODEL_FILE, ModelFileError, State, read_digest, read_file
 
 FOLDER = "versions"
 _NOTE = re.compile(r"([0-9]{4,9})\.json")
@@ -120,7 +120,7 @@ class Versions:
     def _write(self, version: Version) -> None:
         """Write a version's model, and then its note."""
         copy = self._file(version.number, "safetensors")
-        model_file = self.model / MODEL
+        model_file = self.model / MODEL_FILE
         with model_file.open("rb") as source, replacing(copy) as stream:
             shutil.copyfileobj(source, stream)
         fields = asdict(version)
