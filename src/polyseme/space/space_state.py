@@ -148,8 +148,8 @@ def space_state(space: ConceptSpace) -> tuple[dict[str, Any], dict[str, NDArray[
         "members": weight_groups,
     }
     arrays = {name: getattr(space, f"{name}_") for name in _ARRAY_NAMES}
-    for part_name, part_arrays in arrays_by_part.items():
-        for name, array in part_arrays.items():
+    for part_name, arrays_of_part in arrays_by_part.items():
+        for name, array in arrays_of_part.items():
             arrays[f"{part_name}.{name}"] = array
     return config, arrays
 
