@@ -25,7 +25,7 @@ from _synthetic import make_themes, synthetic_features, synthetic_matrix
 from polyseme.batch import RayEngine, RayTraining, open_engine, rank_shards
 from polyseme.documents.corpus import LabelCorpus
 from polyseme.io.shards import write_shards
-from polyseme.media.extraction import FeatureStore
+from polyseme.media.feature_store import FeatureStore, FileHash
 from polyseme.media.xmp import merge_tags
 from polyseme.published.descriptors import ContextDescriptor
 from polyseme.published.embedding import ConceptEmbedding
@@ -257,7 +257,11 @@ def _writing(amount: Amount, folder: Path) -> Table:
         rows.append([title, 1e6 * each, 1 / each])
 
     with FeatureStore(place / "cache.sqlite", "recipe") as store:
-        timed("note a content hash", number, lambda n: store.note(paths[n], "state", hashes[n]))
+        timed(
+            "note a content hash",
+            number,
+            lambda n: store.note(paths[n], FileHash("state", hashes[n])),
+        )
         timed("keep 1,280 numbers", number, lambda n: store.put(hashes[n], numbers))
         timed("fetch them for the table", number, lambda n: store.get(hashes[n]))
     timed("write a sidecar", amount.pieces, lambda n: merge_tags(paths[n], ["a", "b", "c"]))

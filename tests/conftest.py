@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +49,55 @@ class CommandResult(NamedTuple):
 
 # Test processes share two cores; one thread each keeps them out of each other's way.
 torch.set_num_threads(1)
+
+# Tests start hundreds of processes, which would all compile the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+# Files of half a minute and more. Test processes take them first, so that both end together.
+SLOW_FILES = (
+    "batch/test_ray.py",
+    "torture/test_torture.py",
+    "studio/test_studio.py",
+    "test_docs.py",
+    "batch/test_ray_training.py",
+    "experiments/test_reproduce.py",
+    "golden/test_golden.py",
+    "experiments/test_trials.py",
+    "cli/test_cli.py",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let test processes take files in the order of the tests, not those with most tests first."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of slow files first."""
+    tests = Path(__file__).parent
+    slow_files = [tests / file for file in SLOW_FILES]
+
+    def position(item: pytest.Item) -> int:
+        return slow_files.index(item.path) if item.path in slow_files else len(slow_files)
+
+    items.sort(key=position)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect the tests without looking for garbage.
+
+    Modules and tests last until the end: to look through all of them again and again would take a
+    third of the time of the collection, and of the tests whatever `freeze` spares them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

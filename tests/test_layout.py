@@ -219,7 +219,7 @@ def test_importing_the_package_loads_nothing_heavy(module):
         ("from polyseme import load", Import("polyseme.load"), "__init__"),
         ("from polyseme import metrics", Import("polyseme.metrics"), "metrics"),
         (
-            "def f():\n    from polyseme.storage.model_file import within",
+            "def f():\n    from polyseme.storage.model_file import part_arrays",
             Import("polyseme.storage.model_file", inside_function=True),
             "storage",
         ),

@@ -34,6 +34,15 @@ def test_documents_are_dots_and_labels_stand_in_the_middle_of_their_documents(to
     assert_allclose(axes.texts[0].xy, centre, atol=1e-6)
 
 
+def test_the_title_counts_documents_and_different_tag_sets(toy_tagger):
+    store = toy_tagger.store_
+    title = plot_space(toy_tagger).get_title()
+    n_documents = len(store.ids)
+    n_tag_sets = len(store.points)
+    assert n_tag_sets < n_documents
+    assert title == f"{n_documents} known documents, {n_tag_sets} different tag sets"
+
+
 def test_by_default_labels_are_shown_where_there_is_room(toy_tagger):
     axes = plot_space(toy_tagger)
     assert 4 <= len(axes.texts) < len(toy_tagger.classes_)

@@ -46,8 +46,11 @@ def copy_with_own_log(tagger):
 def verdicts_on(world, theme, label, n=4):
     """Return verdicts by row numbers: yes for items of a theme, no for items of other themes."""
     of_theme = items_of(world, theme)
-    rows = [*np.flatnonzero(of_theme)[:n], *np.flatnonzero(~of_theme)[:n]]
-    return [(str(row), label, bool(of_theme[row])) for row in rows]
+    positive_rows = np.flatnonzero(of_theme)[:n]
+    negative_rows = np.flatnonzero(~of_theme)[:n]
+    positive = [(str(row), label, True) for row in positive_rows]
+    negative = [(str(row), label, False) for row in negative_rows]
+    return positive + negative
 
 
 def folder_of(tagger):

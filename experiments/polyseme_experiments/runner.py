@@ -40,12 +40,15 @@ class Task(NamedTuple):
 
     setting: str
     trial: int
-    methods: tuple[str, ...] = ()
-    n_components: int | None = None
+    methods: tuple[str, ...] = ()  # none where a space is learned
+    n_components: int | None = None  # of the space
 
 
 def run_config(run: Run, config: RunConfig) -> dict[str, Any]:
-    """Return everything that decides a run's result."""
+    """Return everything that decides a run's result.
+
+    Its hash stands in records: a key that is renamed or added makes every record count as missing.
+    """
     corpora, checksums = _data(run.setting, config)
     method = get_method(run.method)
     described = model_config(run, config)
@@ -75,7 +78,7 @@ def model_config(run: Run, config: RunConfig) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _data(setting: str, config: RunConfig) -> tuple[tuple[str, str], dict[str, str]]:
-    """Return a setting's corpora and their digests."""
+    """Return the names of a setting's two corpora, and their digests by name."""
     pair = chosen_pair(get_setting(setting), config)
     checksums = {}
     for dataset in load_pair(get_setting(setting), config):
@@ -84,7 +87,11 @@ def _data(setting: str, config: RunConfig) -> tuple[tuple[str, str], dict[str, s
 
 
 def make_tasks(runs: Iterable[Run]) -> list[Task]:
-    """Group runs into tasks: each concept space that they need, then each trial."""
+    """Group runs into tasks: each concept space that they need, then each trial.
+
+    A space is learned once for all trials on the same partition of the documents, also of settings
+    that share theirs (`spaces_of`).
+    """
     methods_by_trial: dict[tuple[str, int], list[str]] = {}
     spaces: dict[tuple[str, int, int], Task] = {}
     for run in runs:

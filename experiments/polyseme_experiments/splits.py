@@ -26,7 +26,7 @@ from polyseme.base.validation import (
     first_few,
 )
 from polyseme.documents.corpus import LabelCorpus, Labels
-from polyseme.documents.label_sets import unmet_documents
+from polyseme.documents.label_sets import select_unmatched_documents
 from polyseme.metrics import evaluate
 
 Rows = NDArray[np.int64]
@@ -477,7 +477,7 @@ class ZeroShotSplit:
 
     def unmet_instances(self, name: InstanceSet) -> LabelCorpus:
         """Return those of `instances` that `known` does not hold yet, named as a tagger does."""
-        return unmet_documents(self.instances(name), self.known())
+        return select_unmatched_documents(self.instances(name), self.known())
 
     def own_documents(self) -> NDArray[np.bool_]:
         """Return which test instances have their own document among the known ones, (n_test,)."""

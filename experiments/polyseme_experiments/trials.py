@@ -41,6 +41,24 @@ class Trial:
     """One trial of a setting, numbered from 0.
 
     Its `source` teaches the semantics, instances of its `target` are mapped, `split` says which.
+    Methods of a trial share its parts (a concept space, say): a part is made once, and none may
+    change it.
+
+    Attributes
+    ----------
+    setting : Setting
+    number : int
+    seed : int
+        The configuration's, plus the number.
+    source, target : Dataset
+    split : ZeroShotSplit
+        Rows of the target to train on, to validate and to test, and which labels are unseen.
+    seconds : dict of float
+        What each part took to learn, now or when it was cached.
+    spent : float
+        Seconds that parts took in this process.
+    used : set of str
+        Parts that were used, also by other parts, since this was cleared.
     """
 
     def __init__(self, setting: Setting, number: int, config: RunConfig) -> None:
@@ -53,16 +71,17 @@ class Trial:
         self.source = source
         self.target = target
         self.split = draw_split(setting, number, config)
-        # What each shared part took to learn, now or when it was cached; in this process alone;
-        # and the parts that were used, also by other parts, since this was cleared.
         self.seconds: dict[str, float] = {}
         self.spent = 0.0
         self.used: set[str] = set()
-        self._parts: dict[str, tuple[Any, set[str]]] = {}
+        self._parts: dict[str, tuple[Any, set[str]]] = {}  # each with the parts that it used
 
     @cached_property
     def _usable(self) -> tuple[NDArray[np.float32] | None, tuple[str, ...] | None]:
-        """Features that may be used, without detectors of unseen labels, and their names."""
+        """Features that may be used, and the names of their columns.
+
+        Where features are detectors of labels, those of unseen labels would give them away.
+        """
         X = self.target.X
         names = self.target.feature_names
         if self.setting.extractor is not None:
@@ -71,8 +90,8 @@ class Trial:
             X = self.part("feature extractor", lambda: self.media_features(extractor))
         elif X is not None and names is not None and self.target.spec.detectors:
             key = self.split.target.key
-            hidden = {key(label) for label in self.split.labels.unseen}
-            columns = [column for column, name in enumerate(names) if key(name) not in hidden]
+            unseen_keys = {key(label) for label in self.split.labels.unseen}
+            columns = [column for column, name in enumerate(names) if key(name) not in unseen_keys]
             X = np.ascontiguousarray(X[:, columns])
             names = tuple(names[column] for column in columns)
         return X, names
@@ -132,7 +151,7 @@ class Trial:
         return FitInputs(self.train_features, self.train_documents, self.known_documents)
 
     def part(self, name: str, make: Callable[[], T]) -> T:
-        """Return a shared part; the first use makes it and records its seconds."""
+        """Return the part of a name; the first use makes it and records its seconds."""
         if name not in self._parts:
             # Parts that this one uses are collected in a set of its own.
             used_outside = self.used

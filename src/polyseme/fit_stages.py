@@ -50,7 +50,8 @@ from polyseme.fitting.warm_start import (
 )
 from polyseme.scoring.name_evidence import NameEvidence
 from polyseme.space.concept_space import ConceptSpace
-from polyseme.space.space_fit import Trainer, WarmStart
+from polyseme.space.members import WarmStart
+from polyseme.space.space_fit import Trainer
 from polyseme.space.training import VALIDATION_STEPS
 from polyseme.storage.checkpoints import check_room_for
 from polyseme.tagger import ZeroShotTagger
@@ -126,8 +127,8 @@ def warm_start(
     documents = data.tables.documents
     n_items = 0 if data.features is None else len(data.items)
     former_names: Any = getattr(former, "feature_names_in_", None)
-    have_names = former_names is not None and data.columns is not None
-    if have_names and tuple(former_names) != data.columns:
+    have_names = former_names is not None and data.feature_names is not None
+    if have_names and tuple(former_names) != data.feature_names:
         raise ColdStartError("features have other names, or another order")
     pooled = data.pool is not None and former.pooled_
     plan = template.planned(documents.shape[0], n_items, pool=pooled)
@@ -503,7 +504,7 @@ def without_changed_rows(
     former : ZeroShotTagger
         Fitted or not; its verdicts name the items.
     row_by_item : dict of str to int
-        As `TrainingSet.rows` returns it; it stays as it is.
+        As `TrainingSet.row_by_name` returns it; it stays as it is.
     data : TrainingSet
     """
     if not hasattr(former, "verdicts_") or data.features is None:
@@ -516,7 +517,7 @@ def without_changed_rows(
     same_items: set[str] = set()
     if data.n_features == former.n_features_in_:
         same_items = set(feedback.vectors(numbered_items))
-    for table, first_row in data.parts():
+    for table, first_row in data.feature_tables():
         n_rows = table.shape[0]
         table_rows: dict[str, int] = {}
         for item in same_items:

@@ -95,7 +95,7 @@ class FittedTagger(Estimator):
     _scorer: LabelScorer
 
     def _update(self, answered: Collection[str] | None = None, **attributes: Any) -> Self:
-        """Take over changes, with every score that follows; where that fails, nothing has changed.
+        """Apply changes, with every score that follows; if that fails, nothing has changed.
 
         Every change of documents, labels, names and verdicts goes this way. Attributes are
         replaced and never changed in place, so that shallow copies of the tagger stay as they are.
@@ -304,10 +304,10 @@ class FittedTagger(Estimator):
             if X.space_digest != self.space_.digest_:
                 raise InputError("These items were coded in another space; `encode` them again.")
             return X
-        from polyseme.io.join import without_ids
+        from polyseme.io.join import split_ids
 
         fitted_names = getattr(self, "feature_names_in_", None)
-        table_without_ids, _ = without_ids(X)
+        table_without_ids, _ = split_ids(X)
         features = in_order(table_without_ids, fitted_names, owner=owner)
         if self.features_ is not None:
             features = self.features_.transform(X)

@@ -44,9 +44,9 @@ from polyseme.documents.tags import carried_labels
 from polyseme.documents.vocabulary import Vocabulary
 
 Ties: TypeAlias = Literal["worst", "index"]
-Truth: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
+Truth: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix  # 0 and 1, (n, n_labels)
 BoolArray: TypeAlias = NDArray[np.bool_]
-Values: TypeAlias = NDArray[np.float64]
+Values: TypeAlias = NDArray[np.float64]  # of a metric, one for each row or label; or points
 
 BLOCK_ENTRIES = 1 << 20  # entries sorted at once, which takes some 60 MB of scratch
 BINS = 15  # of equal width, as reliability is usually drawn
@@ -284,7 +284,7 @@ class _SortedRows:
         totals = inside_precision.sum(axis=1)
         return _ratio(totals, self.n_relevant)
 
-    def eleven_point(self) -> Values:
+    def eleven_point_precision(self) -> Values:
         """Return the mean over 11 recall levels of the best precision from there on (eq. 12)."""
         has_relevant = self.n_relevant > 0
         n_relevant = self.n_relevant[has_relevant]
@@ -318,7 +318,7 @@ class _SortedRows:
         totals = hit_precision.sum(axis=1)
         return _ratio(totals, self.n_relevant)
 
-    def wrong_or_tied(self) -> Values:
+    def misordered_share(self) -> Values:
         """Return the share of (relevant, irrelevant) pairs in the wrong order, or tied."""
         n_entries = self.hits.shape[1]
         n_irrelevant_before = self.tie_ends - self.hits_at_tie_ends
@@ -336,7 +336,7 @@ class _SortedRows:
         has_relevant = last_ranks > 0
         return np.where(has_relevant, last_ranks, np.nan)
 
-    def area(self) -> Values:
+    def roc_area(self) -> Values:
         """Return the share of (relevant, irrelevant) pairs in the right order; ties are half."""
         n_irrelevant_before = self.tie_ends - self.hits_at_tie_ends
         wrong_or_tied = self.relevant * n_irrelevant_before
@@ -357,13 +357,13 @@ class _SortedRows:
 # By name: whether each label ranks the rows (else each row ranks the labels), and the formula.
 _METRICS: dict[str, tuple[bool, Callable[[_SortedRows], Values]]] = {
     "example_map": (False, _SortedRows.precision_to_depth),
-    "concept_map": (True, _SortedRows.eleven_point),
+    "concept_map": (True, _SortedRows.eleven_point_precision),
     "mean_average_precision": (True, _SortedRows.precision_at_hits),
     "f1_at_k": (False, _SortedRows.hits_at_k),
-    "ranking_loss": (False, _SortedRows.wrong_or_tied),
+    "ranking_loss": (False, _SortedRows.misordered_share),
     "coverage": (False, _SortedRows.last_rank),
     "label_ranking_average_precision": (False, _SortedRows.precision_at_hits),
-    "roc_auc": (True, _SortedRows.area),
+    "roc_auc": (True, _SortedRows.roc_area),
 }
 
 
@@ -758,7 +758,9 @@ def _check_points(**arrays: ArrayLike) -> list[Values]:
 def _to_numbers(name: str, values: object) -> NDArray[Any]:
     """Turn an array-like into a dense array of real numbers or booleans."""
     if isinstance(values, np.ma.MaskedArray):
-        raise InputError(f"`{name}` is a masked array; fill it first, as by `{name}.filled(0)`.")
+        raise InputError(
+            f"`{name}` is a masked array; fill it first, for example with `{name}.filled(0)`."
+        )
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -33,18 +33,18 @@ from polyseme.storage.array_checks import (
     Choice,
     Fields,
     Flag,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
     check_parts,
-    part,
+    name_part_in_errors,
     require,
 )
-from polyseme.storage.model_file import State, joined, within
+from polyseme.storage.model_file import State, join_states, part_arrays
 from polyseme.tagger import ZeroShotTagger
 
 
@@ -55,7 +55,7 @@ def tagger_state(tagger: ZeroShotTagger) -> State:
         states["names"] = tagger.names_.get_state()
     if tagger.features_ is not None:
         states["features"] = tagger.features_.get_state()
-    config, arrays = joined(states)
+    config, arrays = join_states(states)
     feature_names = getattr(tagger, "feature_names_in_", ())
     config |= {
         "method": "space",
@@ -94,11 +94,11 @@ def tagger_from_state(
     array_names = ("likeness", "named", *_KEY_ARRAYS)
     check_parts(arrays, config, ("space", "store", "names", "features"), array_names)
     tagger = ZeroShotTagger(normalize_labels=config["normalize_labels"])
-    with part("space"):
-        space_arrays = within(arrays, "space")
+    with name_part_in_errors("space"):
+        space_arrays = part_arrays(arrays, "space")
         space = ConceptSpace.from_state(config["space"], space_arrays)
-    with part("store"):
-        store_arrays = within(arrays, "store")
+    with name_part_in_errors("store"):
+        store_arrays = part_arrays(arrays, "store")
         store = KnownDocuments.from_state(config["store"], store_arrays)
     extractor = None
     if config["media"] is not None or "features" in config:
@@ -108,13 +108,13 @@ def tagger_from_state(
     _check_parts_fit(config, arrays, space, store)
     names = None
     if "names" in config:
-        with part("names"):
-            name_arrays = within(arrays, "names")
+        with name_part_in_errors("names"):
+            name_arrays = part_arrays(arrays, "names")
             n_features = config["n_features_in"]
             names = NameEvidence.from_state(config["names"], name_arrays, n_features)
     validation = None
     if config["validation"] is not None:
-        with part("validation"):
+        with name_part_in_errors("validation"):
             validation = Validation.from_state(config["validation"])
     vocabulary = Vocabulary.from_state(config["vocabulary"])
     indicator = None
@@ -145,7 +145,7 @@ def tagger_from_state(
     tagger.pooled_ = config["pooled"]
     n_items, n_labels = config["measured_on"]
     tagger.measured_on_ = (n_items, n_labels)
-    keys = within(arrays, "keys")
+    keys = part_arrays(arrays, "keys")
     tagger.document_keys_ = DocumentKeys(**keys)
     feedback = Feedback(VerdictLog(), space.digest_)
     tagger._corrections = Corrections(feedback)
@@ -155,26 +155,26 @@ def tagger_from_state(
 # The JSON values of a tagger; what is `Anything` here is checked by the part that it belongs to.
 _CONFIG_FIELDS = Fields(
     {
-        "space": Table(Anything()),
-        "store": Table(Anything()),
-        "names": Table(Anything()),
-        "features": Table(Anything()),
+        "space": MappingOf(Anything()),
+        "store": MappingOf(Anything()),
+        "names": MappingOf(Anything()),
+        "features": MappingOf(Anything()),
         "method": Choice(("space",)),
         "media": Maybe(Text()),
         "n_vocabulary": Whole(0),
         "n_fitted": Whole(0),
         "n_features_in": Whole(0),
-        "feature_names": Maybe(Several(Text())),
+        "feature_names": Maybe(ListOf(Text())),
         "normalize_labels": Flag(),
-        "validation": Maybe(Table(Anything())),
-        "vocabulary": Table(Anything()),
-        "seen": Several(Text()),
-        "dropped": Several(Text()),
-        "indicator": Maybe(Several(Text(), distinct=True)),
-        "named": Maybe(Several(Text(), distinct=True)),
+        "validation": Maybe(MappingOf(Anything())),
+        "vocabulary": MappingOf(Anything()),
+        "seen": ListOf(Text()),
+        "dropped": ListOf(Text()),
+        "indicator": Maybe(ListOf(Text(), distinct=True)),
+        "named": Maybe(ListOf(Text(), distinct=True)),
         "name_share": Number(0, 1),
         "pooled": Flag(),
-        "measured_on": Several(Whole(1), 2),
+        "measured_on": ListOf(Whole(1), 2),
     },
     optional=("names", "features"),
 )

@@ -136,6 +136,7 @@ def plot_reliability(tagger: ZeroShotTagger, ax: Axes | None = None) -> Axes:
     for kind, curve in validation.curves.items():
         if curve:
             colour = _COLOURS[kind]
+            # For each step of probabilities: how many, their mean, and the share that is true.
             _, predicted, observed = zip(*curve, strict=True)
             axes.plot(predicted, observed, marker=".", color=colour, label=kind)
     axes.legend()

@@ -55,7 +55,7 @@ from polyseme.scoring.encoded import EncodedItems, item_names
 from polyseme.scoring.scorer import METHODS, Items, n_rows
 from polyseme.space.calibration import sigmoid
 from polyseme.space.concept_space import ConceptSpace
-from polyseme.storage.model_file import ModelFileError, SavedEstimator, model_file, read_file
+from polyseme.storage.model_file import ModelFileError, SavedEstimator, find_model_file, read_file
 from polyseme.verdict_learning import VerdictLearning
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ class ZeroShotTagger(
             )
 
         # Add what people said of single labels of items.
-        row_by_item = data.rows()
+        row_by_item = data.row_by_name()
         if verdicts is None:
             row_by_item = fit_stages.without_changed_rows(former, row_by_item, data)
         column_by_key = {self._fit_key(label): column for column, label in enumerate(data.labels)}
@@ -365,9 +365,9 @@ class ZeroShotTagger(
                 verbose=self.verbose,
             )
             # Documents without a label are dropped; `check_corpus` has warned of them.
-            store, dropped = KnownDocuments.of(space, data.labels, data.sets, data.taught)
+            store, dropped = KnownDocuments.of(space, data.labels, data.sets, data.row_documents)
             feedback = Feedback(verdict_log, space.digest_)
-            feedback = data.place_answered(feedback, space, row_by_item)
+            feedback = data.store_answered_vectors(feedback, space, row_by_item)
         name_share = 0.0 if word_vectors is None else measured.name_share
         likeness = np.zeros((0, 0))
         if word_vectors is not None and name_share:
@@ -396,7 +396,7 @@ class ZeroShotTagger(
             named_=None,
             _corrections=Corrections(feedback),
         )
-        self._set_feature_names(data.columns)
+        self._set_feature_names(data.feature_names)
         if data.features is not None:
             warn_of_lost_features(data.features, space)
         return self
@@ -431,7 +431,7 @@ class ZeroShotTagger(
 
     @property
     def _n_features_out(self) -> int:
-        """How many dimensions `transform` returns; scikit-learn names them."""
+        """Return how many dimensions `transform` returns; scikit-learn makes names for them."""
         return self.space_.n_dimensions
 
     def _check_query(
@@ -880,14 +880,14 @@ def load(path: str | Path) -> Tagger:
     from polyseme.feedback.corrections import Corrections
     from polyseme.feedback.verdict_log import VerdictLog
     from polyseme.model_state import tagger_from_state
-    from polyseme.storage.array_checks import reading
+    from polyseme.storage.array_checks import name_folder_in_errors
 
     path = check_path(path, subject="The folder of a model")
-    saved = read_file(model_file(path), "tagger")
+    saved = read_file(find_model_file(path), "tagger")
     # By these `save` notices a model that somebody else has changed in the meantime.
     digests = {os.path.realpath(path): saved.digest}
     method = saved.config.get("method")
-    with reading(path):
+    with name_folder_in_errors(path):
         if method == "space":
             tagger = tagger_from_state(saved.config, saved.arrays)
             corrections = Corrections.load(VerdictLog(path), tagger.space_)

@@ -99,14 +99,14 @@ def test_ctrl_c_that_a_library_swallows_still_ends_the_command(tables, when):
 
 
 def test_an_interrupt_is_reported_once_a_command(capsys, monkeypatch):
-    monkeypatch.setattr(interrupts._State, "told", False)
+    monkeypatch.setattr(interrupts._State, "has_told", False)
     interrupts.tell("one")
     interrupts.tell("two")
     assert capsys.readouterr().err == "one\n"
     interrupts.begin()
     interrupts.tell("three")
     assert capsys.readouterr().err == "three\n"
-    monkeypatch.setattr(interrupts._State, "asked", True)
+    monkeypatch.setattr(interrupts._State, "is_interrupted", True)
     with pytest.raises(KeyboardInterrupt):
         interrupts.begin()
 

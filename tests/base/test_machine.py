@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 import torch
@@ -118,6 +119,32 @@ def test_the_last_to_leave_restores_the_setting_of_onednn(monkeypatch):
             assert setting.fp32_precision == "bf16"
         assert setting.fp32_precision == "bf16"
     assert setting.fp32_precision == before
+
+
+@pytest.mark.skipif(machine._onednn_setting() is None, reason="torch 2.9 has the setting")
+def test_threads_try_out_the_setting_of_onednn_one_after_the_other(monkeypatch):
+    n_running = 0
+    most_running = 0
+
+    def try_out():
+        nonlocal n_running, most_running
+        n_running += 1
+        most_running = max(most_running, n_running)
+        time.sleep(0.01)
+        n_running -= 1
+        return False
+
+    def enter():
+        with onednn_products():
+            pass
+
+    monkeypatch.setattr(machine, "_onednn_is_precise", try_out)
+    threads = [threading.Thread(target=enter) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most_running == 1
 
 
 @pytest.mark.skipif(machine._onednn_setting() is None, reason="torch 2.9 has the setting")

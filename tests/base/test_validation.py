@@ -27,7 +27,7 @@ from polyseme.base.validation import (
     unknown_name,
 )
 from polyseme.documents.corpus import as_corpus
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.training import TrainingPlan
 
@@ -235,17 +235,17 @@ def test_columns_are_known_by_their_names_and_not_by_attributes():
     X = np.arange(6.0).reshape(2, 3)
     frame = pd.DataFrame(X, columns=["ids", "column_names", "columns"])
     assert column_names(frame) == ("ids", "column_names", "columns")
-    assert without_ids(frame)[1] is None
-    features, ids = without_ids(frame.assign(id=["a", "b"]))
+    assert split_ids(frame)[1] is None
+    features, ids = split_ids(frame.assign(id=["a", "b"]))
     assert ids == ["a", "b"]
     assert_array_equal(check_features(features, owner="x"), X)
     row = pd.Series(X[0], index=["ids", "column_names", "columns"])
     assert_array_equal(as_row(row), X[:1])
-    assert without_ids(row)[1] is None
+    assert split_ids(row)[1] is None
     corpus = as_corpus(frame > 0)
     assert corpus.labels == ("ids", "column_names", "columns")
     with pytest.raises(InputError, match=r"X names column\(s\) twice: a; rename one"):
-        without_ids(pd.DataFrame(X, columns=["a", "a", "b"]))
+        split_ids(pd.DataFrame(X, columns=["a", "a", "b"]))
 
 
 def test_rows_that_are_no_numbers_are_refused_in_a_sentence():

@@ -10,7 +10,7 @@ import numpy as np
 from typer.testing import CliRunner, Result
 
 from polyseme.cli import app
-from polyseme.storage.atomic_files import MARK
+from polyseme.storage.atomic_files import MARK_FILE
 
 
 def run(*words: object, code: int = 0) -> Result:
@@ -22,7 +22,7 @@ def run(*words: object, code: int = 0) -> Result:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Read a folder, apart from its mark, and from a cache, whose pages lie in any order."""
-    files = [path for path in folder.iterdir() if path.name not in (MARK, "cache.sqlite")]
+    files = [path for path in folder.iterdir() if path.name not in (MARK_FILE, "cache.sqlite")]
     return {path.name: path.read_bytes() for path in files}
 
 

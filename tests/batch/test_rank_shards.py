@@ -26,7 +26,7 @@ from killed_writers import killed_while_writing
 from polyseme import load
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.batch import open_engine, rank_shards, ranking, ray_engine, tagging
-from polyseme.io.columns import Roles
+from polyseme.io.columns import ColumnRoles
 from polyseme.io.shards import Shard, write_shards
 from polyseme.media import ImageFeatures, extraction
 
@@ -407,7 +407,7 @@ def test_a_worker_refuses_another_model(suggestions):
 
 def test_a_worker_refuses_a_model_or_shard_that_it_cannot_see(suggestions, tmp_path):
     suggestions.model = tmp_path / "no"
-    shard = Shard(tmp_path / "no.npy", 0, 1, Roles({}, None, None, (), ()))
+    shard = Shard(tmp_path / "no.npy", 0, 1, ColumnRoles({}, None, None, (), ()))
     rank_piece = partial(ranking._rank_piece, suggestions)
     assert "cannot see" in refusal_of_worker(rank_piece, (shard, None))
     rank_shard = partial(ranking._rank_shard, suggestions, tmp_path / "out", "jsonl")
@@ -424,11 +424,11 @@ def test_a_worker_refuses_another_version_other_features_and_errors(suggestions)
 
 def test_suggestions_for_workers_are_small(suggestions):
     suggestions.tagger = SimpleNamespace(classes_=range(100_000))
-    assert suggestions.n_rows == 41, "tables of scores stay small"
+    assert suggestions.block_rows == 41, "tables of scores stay small"
     pickled = pickle.dumps(suggestions)
     copy = pickle.loads(pickled)
     assert "tagger" not in vars(copy)
-    assert "n_rows" not in vars(copy)
+    assert "block_rows" not in vars(copy)
 
 
 def test_a_head_node_that_is_gone_is_reported_once(monkeypatch, capsys):

@@ -25,7 +25,7 @@ from polyseme.cli.output import bar
 from polyseme.cli.postponed import Postponed, postpone
 from polyseme.documents.corpus import LabelCorpus
 from polyseme.published.training import Checkpoint, ConceptTrainer
-from polyseme.storage.model_file import MODEL
+from polyseme.storage.model_file import MODEL_FILE
 
 SMALL = ["--preset", "paper", "--components", 8, "--topics", 5, "--epochs", 2]
 SMALL += ["--mapper", "kernel-ridge"]
@@ -280,7 +280,7 @@ def test_a_damaged_checkpoint_is_learned_again(
     with monkeypatch.context() as patch:
         patch.setattr(polyseme.ZeroShotTagger, "save", interrupt)
         assert run("fit", tmp_path / "m", *inputs).code == 130
-    file = tmp_path / checkpoint / MODEL
+    file = tmp_path / checkpoint / MODEL_FILE
     file.write_bytes(file.read_bytes()[:-9] + b"\0" * 9)
     result = succeed("fit", tmp_path / "m", *inputs)
     assert ("The training begins anew" in result.stderr) == is_reported
@@ -376,7 +376,7 @@ def test_a_refused_fit_leaves_no_checkpoint_in_the_way_of_a_corrected_one(
     succeed, fail, inputs, small_space, tmp_path, monkeypatch, options, failing
 ):
     def refuse(*_, **__):
-        assert (tmp_path / "m.checkpoint" / MODEL).exists()
+        assert (tmp_path / "m.checkpoint" / MODEL_FILE).exists()
         raise InputError("These items cannot be used; mend them.")
 
     words = ["fit", tmp_path / "m", *inputs, *options]
@@ -769,7 +769,7 @@ def test_every_mistake_gets_one_sentence_and_exit_code_one(
 
 
 def test_a_tampered_model_is_refused(run, test_rows, own_model):
-    file = own_model / MODEL
+    file = own_model / MODEL_FILE
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(bytes(content))
@@ -933,8 +933,8 @@ def test_verdicts_change_the_rankings_and_not_the_model_file(
 ):
     before = rankings_of(succeed, model, test_rows)
     assert rankings_of(succeed, own_model, test_rows) != before
-    content = (own_model / MODEL).read_bytes()
-    assert content == (model / MODEL).read_bytes()
+    content = (own_model / MODEL_FILE).read_bytes()
+    assert content == (model / MODEL_FILE).read_bytes()
 
 
 def test_verdicts_are_undone_without_a_trace(succeed, model, own_model, test_rows, learned):

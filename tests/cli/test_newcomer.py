@@ -174,8 +174,10 @@ def corpus(frame):
     "convert", [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas], ids=range(3)
 )
 def test_python_joins_frames_and_corpora_by_id(frame, corpus, convert):
-    shuffled = frame.drop(columns="tags").sample(frac=1, random_state=1)
-    X, documents = polyseme.documents.corpus.in_order_of(convert(shuffled), corpus, corpus)
+    without_tags = frame.drop(columns="tags")
+    shuffled = without_tags.sample(frac=1, random_state=1)
+    features = convert(shuffled)
+    X, documents = polyseme.documents.corpus.in_order_of(features, corpus, corpus)
     assert len(X) == len(frame)
     assert documents.ids == tuple(shuffled["id"])
 
@@ -209,11 +211,15 @@ def test_an_estimator_refuses_an_index_in_another_order(frame):
 def test_rankings_have_ids_and_columns_are_matched_by_name(
     succeed, tmp_path, form, named_model, world
 ):
-    table = frame_of(world.X_test[:6], id=list("fedcba"))
-    path = write_frame(table[[*NAMES[::-1], "id"]], tmp_path / f"new.{form}")
+    ids = list("fedcba")
+    X = world.X_test[:6]
+    table = frame_of(X, id=ids)
+    reversed_table = table[[*NAMES[::-1], "id"]]
+    path = write_frame(reversed_table, tmp_path / f"new.{form}")
     rankings = succeed("rank", named_model, path, "-k", 3).records
-    assert column(rankings, "id") == list("fedcba")
-    labels, _ = polyseme.load(named_model).rank(world.X_test[:6], k=3)
+    assert column(rankings, "id") == ids
+    tagger = polyseme.load(named_model)
+    labels, _ = tagger.rank(X, k=3)
     assert column(rankings, "labels") == labels.tolist()
 
 
@@ -270,11 +276,14 @@ def test_tags_of_items_are_matched_by_id(succeed, fail, tmp_path, named_model, w
 
 def test_a_row_is_explained_by_its_id(succeed, tmp_path, named_model, world):
     table = frame_of(world.X_test[:3], id=list("abc"))
-    path = write_frame(table[[*NAMES[::-1], "id"]], tmp_path / "new.csv")
+    reversed_table = table[[*NAMES[::-1], "id"]]
+    path = write_frame(reversed_table, tmp_path / "new.csv")
     words = ["explain", named_model, path, "apple", "--row", "b", "-f", "jsonl"]
     (record,) = succeed(*words).records
-    evidence = polyseme.load(named_model).explain(world.X_test[1:2], "apple")
-    assert (record["id"], record["row"]) == ("b", 1)
+    tagger = polyseme.load(named_model)
+    evidence = tagger.explain(world.X_test[1:2], "apple")
+    assert record["id"] == "b"
+    assert record["row"] == 1
     assert record["logit"] == pytest.approx(evidence.logit, abs=1e-5)
 
 
@@ -307,9 +316,9 @@ def test_printed_lists_in_a_column_are_read_as_lists(make_column, cell):
 
 def test_escapes_quotes_and_commas_inside_printed_tags_stay():
     tags = ["it's", 'a "b"', "x, y", "caf\xa0e", "back\\slash", "[odd]"]
-    assert tag_cells.label_sets([str(tags), str(tags[:2])]) == [tags, tags[:2]]
+    assert tag_cells.parse_tag_cells([str(tags), str(tags[:2])]) == [tags, tags[:2]]
     cells = [json.dumps(tags), "[]", None, ""]
-    assert tag_cells.label_sets(cells) == [tags, [], [], []]
+    assert tag_cells.parse_tag_cells(cells) == [tags, [], [], []]
 
 
 @pytest.mark.parametrize(
@@ -337,7 +346,7 @@ def test_cells_that_are_no_tags_are_refused(monkeypatch, cells, message):
 def test_deeply_nested_cells_are_read_or_refused(piece):
     cell = f"[{piece * 20_000}]"
     with contextlib.suppress(InputError):
-        tag_cells.label_sets([cell])
+        tag_cells.parse_tag_cells([cell])
 
 
 @pytest.mark.parametrize(
@@ -361,8 +370,10 @@ def test_suspicious_tags_get_a_warning_with_a_remedy(tmp_path, tag_sets, message
 
 
 def test_usual_tags_are_not_suspicious(world):
-    assert tag_cells.suspicion([*map(list, world.documents)]) is None
-    assert tag_cells.suspicion([["rock [live]", "80's", "R&B"], ["(untitled)", "pop"]] * 9) is None
+    assert tag_cells.diagnose_tags([*map(list, world.documents)]) is None
+    assert (
+        tag_cells.diagnose_tags([["rock [live]", "80's", "R&B"], ["(untitled)", "pop"]] * 9) is None
+    )
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
@@ -612,8 +623,10 @@ def test_rows_of_the_same_id_in_arrays_are_merged(tmp_path):
 
 def test_npz_with_ids_is_a_table(tmp_path):
     path = tmp_path / "x.npz"
-    np.savez(path, features=np.eye(2), ids=np.array(["a", "b"]), other=np.eye(3))
-    assert read_table(path).ids == ["a", "b"]
+    ids = np.array(["a", "b"])
+    np.savez(path, features=np.eye(2), ids=ids, other=np.eye(3))
+    table = read_table(path)
+    assert table.ids == ["a", "b"]
 
 
 def test_safetensors_with_ids_is_a_table(tmp_path):

@@ -27,7 +27,7 @@ from polyseme.feedback.verdict_log import Verdict, VerdictLog
 from polyseme.io.shards import write_shards
 from polyseme.media.xmp import merge_tags
 from polyseme.storage import atomic_files
-from polyseme.storage.atomic_files import MARK, mark_folder, replacing
+from polyseme.storage.atomic_files import MARK_FILE, mark_folder, replacing
 from polyseme.studio.access import Tokens, new_token
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
@@ -430,7 +430,7 @@ def test_samples_overwrite_no_file_of_the_user(run, tmp_path):
     pytest.importorskip("polyseme_experiments")
     folder = tmp_path / "photos"
     sample(run, tmp_path, folder)
-    mark = json.loads((folder / MARK).read_bytes())
+    mark = json.loads((folder / MARK_FILE).read_bytes())
     assert mark["kind"] == "sample files"
     photo = folder / "mine.jpg"
     photo.write_bytes(b"mine")

@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 
 from polyseme.base.validation import InputError
 from polyseme.documents.corpus import LabelCorpus
-from polyseme.storage.atomic_files import MARK
+from polyseme.storage.atomic_files import MARK_FILE
 from polyseme_experiments.datasets import ClipCorpus, EmojiCorpus
 from polyseme_experiments.datasets import clips as clips_module
 from polyseme_experiments.datasets import emoji as emoji_module
@@ -195,7 +195,7 @@ def test_clips_are_written_beside_their_tags(music: ClipCorpus, tmp_path: Path) 
     contents = [path.read_bytes() for path in paths]
     assert contents == music.sounds[:8]
     written_names = {path.name for path in folder.iterdir()}
-    assert written_names == {*names, TAGS_FILE, LICENCE_FILE, MARK}
+    assert written_names == {*names, TAGS_FILE, LICENCE_FILE, MARK_FILE}
     tags = LabelCorpus.read(folder / TAGS_FILE)
     documents = [sorted(tags.document(row)) for row in range(8)]
     assert documents == music.documents[:8]

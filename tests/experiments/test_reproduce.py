@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from html_pages import Parsed
 from polyseme.base.validation import InputError
-from polyseme.storage.atomic_files import MARK
+from polyseme.storage.atomic_files import MARK_FILE
 from polyseme_experiments import EXPERIMENTS
 from polyseme_experiments.datasets import load_dataset
 from polyseme_experiments.figures import get_experiment
@@ -115,7 +115,7 @@ def copied_records(fig9, tmp_path):
     """A folder of results with the records of Figure 9 and nothing else."""
     folder, _ = fig9
     shutil.copytree(folder / "records", tmp_path / "records")
-    shutil.copy(folder / MARK, tmp_path)
+    shutil.copy(folder / MARK_FILE, tmp_path)
     return tmp_path
 
 

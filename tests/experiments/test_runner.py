@@ -125,7 +125,7 @@ def test_the_digest_follows_defaults_that_nobody_names(method, owner, parameter,
 
 @pytest.mark.parametrize(
     "constant",
-    ["space.concept_space.SLOPES", "space.votes.TEMPERATURE", "space.calibration._USUAL"],
+    ["space.concept_space.SLOPES", "space.votes.TEMPERATURE", "space.calibration._PRIOR_DOCUMENTS"],
 )
 @pytest.mark.parametrize("method", ["default", "default-no-soft", "calibration"])
 def test_the_digest_of_the_default_follows_its_constants(method, constant, monkeypatch):
@@ -138,7 +138,7 @@ def test_the_digest_of_the_default_follows_its_constants(method, constant, monke
 
 @pytest.mark.parametrize(
     "constant",
-    ["space.concept_space.SLOPES", "space.votes.TEMPERATURE", "space.calibration._USUAL"],
+    ["space.concept_space.SLOPES", "space.votes.TEMPERATURE", "space.calibration._PRIOR_DOCUMENTS"],
 )
 def test_the_digest_of_costa_does_not_follow_constants_of_the_default(constant, monkeypatch):
     monkeypatch.setattr(*NO_DATA)

@@ -24,10 +24,14 @@ READ = [
 
 
 def test_json_lines_are_read_gzipped_or_not(tmp_path):
-    text = "\n".join(json.dumps(row) for row in ROWS).encode()
-    (tmp_path / "v.jsonl").write_bytes(text)
-    (tmp_path / "v.jsonl.gz").write_bytes(gzip.compress(text))
-    assert read_verdicts(tmp_path / "v.jsonl") == READ == read_verdicts(tmp_path / "v.jsonl.gz")
+    lines = [json.dumps(row) for row in ROWS]
+    content = "\n".join(lines).encode()
+    plain = tmp_path / "v.jsonl"
+    plain.write_bytes(content)
+    compressed = tmp_path / "v.jsonl.gz"
+    compressed.write_bytes(gzip.compress(content))
+    assert read_verdicts(plain) == READ
+    assert read_verdicts(compressed) == READ
 
 
 @pytest.mark.parametrize("cell", ['"answer": null', '"answer": ""'])

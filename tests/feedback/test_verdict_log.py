@@ -41,8 +41,9 @@ def plain(verdicts):
 def vectors_of(log, space=SPACE):
     """Return the latest vector of each item."""
     keys = log.vector_keys(space)
-    vectors = log.vectors([key.number for key in keys.values()])
-    return dict(zip(keys, vectors.tolist(), strict=True))
+    numbers = [key.number for key in keys.values()]
+    vectors = log.vectors(numbers).tolist()
+    return dict(zip(keys, vectors, strict=True))
 
 
 @pytest.fixture
@@ -107,13 +108,14 @@ def test_the_time_is_set_in_utc_where_it_is_missing_and_turned_where_it_is_not(l
 
 
 def test_tuples_and_numbers_of_numpy_become_plain(log):
-    log.append(
-        [(np.str_("a"), "b", np.bool_(False), np.float32(0.5), np.int64(2)), ["a", "c", True]]
-    )
+    of_numpy = (np.str_("a"), "b", np.bool_(False), np.float32(0.5), np.int64(2))
+    as_list = ["a", "c", True]
+    log.append([of_numpy, as_list])
     events = [*log.events()]
     assert plain(events) == [("a", "b", False), ("a", "c", True)]
-    expected = [str, str, bool, float, int]
-    assert [type(value) for value in events[0][:5]] == expected
+    expected_types = [str, str, bool, float, int]
+    types = [type(value) for value in events[0]]
+    assert types[:5] == expected_types
 
 
 def test_events_after_a_number_are_given_alone(three):
@@ -123,7 +125,9 @@ def test_events_after_a_number_are_given_alone(three):
 
 def test_a_log_that_is_not_there_is_empty_and_stays_away(tmp_path):
     log = VerdictLog(tmp_path / "model")
-    assert (log.count, [*log.events()], log.standing()) == (0, [], [])
+    assert log.count == 0
+    assert [*log.events()] == []
+    assert log.standing() == []
     assert log.vector_keys(SPACE) == {}
     assert log.append([]) == range(1, 1)
     assert list(tmp_path.iterdir()) == []
@@ -342,7 +346,8 @@ def test_a_position_says_which_log_it_is_and_how_far_it_goes(three, tmp_path):
 
 
 def test_the_last_vector_of_each_item_comes_back_by_space(three):
-    three.append([], {"0": np.full(4, 3), "a": np.full(4, 2.5)}, SPACE)
+    vectors = {"0": np.full(4, 3), "a": np.full(4, 2.5)}
+    three.append([], vectors, SPACE)
     three.append([], {"a": np.ones(2)}, "another")
     expected = {"a": [2.5] * 4, "b": [1.0] * 4, "0": [3.0] * 4}
     assert vectors_of(three) == expected
@@ -351,7 +356,8 @@ def test_the_last_vector_of_each_item_comes_back_by_space(three):
 
 
 def test_vectors_are_found_by_items_or_among_the_last(three):
-    three.append([], {"0": np.full(4, 3), "a": np.full(4, 2.5)}, SPACE)
+    vectors = {"0": np.full(4, 3), "a": np.full(4, 2.5)}
+    three.append([], vectors, SPACE)
     three.append([], {"z": np.ones(2)}, "another")
 
     def numbers(*arguments, **options):
@@ -362,7 +368,8 @@ def test_vectors_are_found_by_items_or_among_the_last(three):
     assert numbers(["0", "z", "a"]) == {"a": 4, "0": 3}
     assert numbers(after=2) == {"0": 3, "a": 4}
     assert numbers(after=5) == {}
-    assert numbers(["b"], after=2) == {} == numbers([])
+    assert numbers(["b"], after=2) == {}
+    assert numbers([]) == {}
     assert three.vectors([4, 1, 2])[:, 0].tolist() == [2.5, 0, 1]
     assert three.vectors([]).shape == (0, 0)
     with pytest.raises(ModelFileError, match="vectors are missing or differ"):
@@ -460,11 +467,15 @@ def test_bytes_changed_at_random_never_crash(three, seed):
     rng = random.Random(seed)
     data = bytearray(three.file.read_bytes())
     for _ in range(20):
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        position = rng.randrange(len(data))
+        bit = rng.randrange(8)
+        data[position] ^= 1 << bit
     three.file.write_bytes(data)
     with contextlib.suppress(ModelFileError):
-        assert all(isinstance(event, Verdict | Undo) for event in three.events())
-        assert np.isfinite([*vectors_of(three).values()]).all()
+        for event in three.events():
+            assert isinstance(event, Verdict | Undo)
+        vectors = [*vectors_of(three).values()]
+        assert np.isfinite(vectors).all()
 
 
 @pytest.mark.parametrize("name", ["verdicts.sqlite", "verdicts.sqlite-wal", "verdicts.sqlite-shm"])

@@ -152,7 +152,8 @@ def draws(rng, slope, n=3000, n_labels=10):
     logits = 1.5 * rng.normal(size=(n, n_labels)) - 2
     label_offsets = 0.2 * rng.normal(size=n_labels)
     probabilities = sigmoid(slope * logits + label_offsets)
-    return logits, rng.random((n, n_labels)) < probabilities
+    truth = rng.random((n, n_labels)) < probabilities
+    return logits, truth
 
 
 @pytest.mark.parametrize("slope", [1.0, 0.5, 2.0])
@@ -403,9 +404,10 @@ class Clicked(Reader):
         Reader.fits.append((self.answers_, X))
 
     def decision_function(self, X):
-        signs = np.full(len(self.classes_), -1.0)
-        signs[np.isin(self.classes_, list(self.answers_))] = 1.0
-        return signs * super().decision_function(X)
+        is_answered = np.isin(self.classes_, list(self.answers_))
+        signs = np.where(is_answered, 1.0, -1.0)
+        scores = super().decision_function(X)
+        return signs * scores
 
 
 def test_the_gain_of_clicks_is_measured_on_items_that_were_not_asked_about(fits):

@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 
 from polyseme import LabelCorpus, ZeroShotTagger, load
 from polyseme.base.validation import InputError, PolysemeWarning
-from polyseme.documents.label_sets import join_corpora, met_documents
+from polyseme.documents.label_sets import find_label_set_rows, join_corpora
 from polyseme.metrics import example_map
 from polyseme.published.mapping import InstanceMapper
 from polyseme.published.tagger import PublishedTagger
@@ -128,7 +128,7 @@ def test_each_item_has_one_document_among_the_joined_ones(label_sets, ids, item_
     further = corpus_of(label_sets, ids)
     joined, documents = join_corpora(further, corpus)
     assert len(joined) == n_joined
-    rows = met_documents(documents, joined)
+    rows = find_label_set_rows(documents, joined)
     assert len(set(rows.tolist())) == len(ITEMS)
     for row, tags in zip(rows, ITEMS, strict=True):
         assert set(joined.document(row)) == set(tags)
@@ -158,7 +158,7 @@ def test_tag_sets_without_names_that_repeat_those_of_items_count_once_in_either_
 def test_a_group_of_items_stays_one_among_the_joined_documents():
     items = replace(corpus_of(ITEMS), groups=("g", "h", "g", "h"))
     joined, documents = join_corpora(corpus_of([("a", "c")]), items)
-    rows = met_documents(documents, joined)
+    rows = find_label_set_rows(documents, joined)
     groups = [joined.groups[row] for row in rows]
     assert groups == ["g", "h", "g", "h"]
     assert joined.groups.count("g") == 2

@@ -21,9 +21,9 @@ from media_files import make_odd_pictures
 from polyseme import AudioFeatures, ImageFeatures, extract_folder
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.io.join import match_files
-from polyseme.media import extraction, read_extraction
+from polyseme.media import extraction, feature_store, read_extraction
 from polyseme.media.base import MediaError, MediaFeatures
-from polyseme.media.extraction import FeatureStore, from_caches
+from polyseme.media.feature_store import FeatureStore, FileHash, from_caches
 from polyseme.media.xmp import merge_tags
 from polyseme.storage.atomic_files import sealed, summary_of, unsealed
 from sidecar_files import write_sidecar
@@ -282,7 +282,7 @@ def test_a_cache_that_is_being_written_is_passed_over(texts, out):
     path = texts / "a.txt"
     digest = Letters().digest()
     with FeatureStore(cache, digest) as store:
-        store.note(path, "state", b"content")
+        store.note(path, FileHash("state", b"content"))
         cached = from_caches([cache], digest, [path])
     assert cached == {}
 
@@ -550,8 +550,10 @@ def test_a_full_disk_gets_one_sentence_and_finished_work_is_kept(texts, out, mon
             patch.setattr(os, "fsync", full)
         else:
             most = 24 if moment == "cache" else 12
-            schema = f"{extraction._SCHEMA} PRAGMA max_page_count = {most}; PRAGMA cache_size = 1;"
-            patch.setattr(extraction, "_SCHEMA", schema)
+            schema = (
+                f"{feature_store._SCHEMA} PRAGMA max_page_count = {most}; PRAGMA cache_size = 1;"
+            )
+            patch.setattr(feature_store, "_SCHEMA", schema)
         if moment == "commit":
             patch.setattr(FeatureStore, "find", lambda store, content: None)
         with pytest.raises(InputError, match=r"Nothing can be written to '.*out'.*(full|No space)"):

@@ -308,7 +308,7 @@ def test_broken_sound_tags_never_end_the_work(tmp_path, junk):
 
 
 def test_more_than_a_limit_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(keywords._Bounded, "left", 100)
+    monkeypatch.setattr(keywords._BoundedReader, "bytes_left", 100)
     xmp = packet("sea")
     path = picture(tmp_path / "a.webp", xmp=xmp)
     result = keywords_of(path, "image")

@@ -43,8 +43,10 @@ def noise(n_samples: int) -> Signal:
 def band_corners() -> NDArray[np.float64]:
     """Return the frequencies where the bands of equal width in mel begin, peak and end."""
     hertz = np.concatenate([np.arange(0, 1000, 0.5), np.arange(1000, 10500, 0.5)])
-    mel_above = 15 + 27 * np.log(np.maximum(hertz, 1) / 1000) / np.log(6.4)
-    mel = np.where(hertz < 1000, hertz * 3 / 200, mel_above)
+    octaves = np.log(np.maximum(hertz, 1) / 1000)
+    mel_above = 15 + 27 * octaves / np.log(6.4)
+    mel_below = hertz * 3 / 200
+    mel = np.where(hertz < 1000, mel_below, mel_above)
     low, high = np.interp([module.LOWEST, module.HIGHEST], hertz, mel)
     corners = np.linspace(low, high, N_BANDS + 2)
     return np.interp(corners, mel, hertz)

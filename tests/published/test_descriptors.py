@@ -185,7 +185,7 @@ def plain_fold_in(labels, topics, prior):
 @pytest.mark.parametrize("block", [1, 40, 2**18])
 @pytest.mark.parametrize("hard", [False, True])
 def test_histograms_equal_the_plain_iteration(prior, block, hard, monkeypatch):
-    monkeypatch.setattr(descriptors, "_BLOCK", block)
+    monkeypatch.setattr(descriptors, "_BLOCK_NUMBERS", block)
     generator = np.random.default_rng(1)
     topics = generator.dirichlet(np.full(8, 0.3), size=4) + 1e-4
     if hard:  # twins, a label that says nothing, and tiny likelihoods

@@ -170,7 +170,7 @@ def test_threads_change_nothing(threads, monkeypatch):
     shared = []
     run_all = index_module.run_all
     monkeypatch.setattr(index_module, "n_threads", lambda: threads)
-    monkeypatch.setattr(index_module, "_ROWS", 9)
+    monkeypatch.setattr(index_module, "_BLOCK_QUERIES", 9)
     monkeypatch.setattr(
         index_module, "run_all", lambda calls, n: shared.append(n) or run_all(calls, n)
     )

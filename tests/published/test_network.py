@@ -164,7 +164,7 @@ def test_documents_are_embedded_label_by_label_and_averaged(monkeypatch):
     label_contexts = torch.from_numpy(contexts[rows])
     expected = tested.encode(label_ids, label_contexts)
 
-    monkeypatch.setattr(polyseme.published.network, "_AT_A_TIME", 7)
+    monkeypatch.setattr(polyseme.published.network, "_CONCEPTS_TOGETHER", 7)
     points = encode_documents(tested, matrix, contexts)
     assert_allclose(points, expected, atol=1e-6)
 

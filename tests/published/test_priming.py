@@ -115,7 +115,7 @@ def test_ranking_in_blocks_is_ranking_at_once(monkeypatch):
 
 @pytest.mark.parametrize("block", [1, 3, 10**6])
 def test_points_are_the_concepts_sorted_by_label(embedding, world, monkeypatch, block):
-    monkeypatch.setattr(priming, "_BLOCK", block)
+    monkeypatch.setattr(priming, "_SETS_TOGETHER", block)
     documents = [*world.documents[:12], ("apple", "zeppelin"), ("sea", "blimp", "apple")]
     documents.append(documents[0][::-1])  # which shares its concepts with the first
     store = store_of(embedding, documents)

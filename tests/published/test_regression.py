@@ -20,6 +20,7 @@ from sklearn.svm import NuSVR
 
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.published import regression
+from polyseme.published.admm import project
 from polyseme.published.kernels import (
     column_statistics,
     kernel_widths,
@@ -33,7 +34,6 @@ from polyseme.published.regression import (
     LandmarkKernel,
     SharedKernelSolver,
     landmarks_within,
-    project,
     solve_kernel_ridge,
 )
 

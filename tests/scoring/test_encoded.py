@@ -23,7 +23,9 @@ def many(world):
     """More items than are coded at a time."""
     rng = np.random.default_rng(1)
     rows = rng.integers(len(world.X), size=1300)
-    return world.X[rows] + 0.05 * rng.normal(size=(1300, world.X.shape[1]))
+    X = world.X[rows]
+    noise = rng.normal(size=X.shape)
+    return X + 0.05 * noise
 
 
 def assert_close(actual, expected):
@@ -31,10 +33,13 @@ def assert_close(actual, expected):
 
 
 def assert_same_questions(model, X, items, **options):
-    pairs = zip(model.ask(items, **options), model.ask(X, **options), strict=True)
-    for question, expected in pairs:
+    questions = model.ask(items, **options)
+    expected_questions = model.ask(X, **options)
+    assert len(questions) == len(expected_questions)
+    for question, expected in zip(questions, expected_questions, strict=True):
         assert question.probability == pytest.approx(expected.probability, abs=1e-5)
-        assert question[:3] + question[4:] == expected[:3] + expected[4:]
+        exact = question._replace(probability=expected.probability)
+        assert exact == expected
 
 
 def assert_same_scores(model, X, items):
@@ -130,6 +135,22 @@ def test_a_table_that_grows_beyond_what_it_may_take_is_not_kept():
     assert items.logits([np.ones(1)], 4, read) is None
     assert items.logits([np.zeros(1)], 3, read) is not None
     assert tables == [items, items]
+
+
+def test_what_is_cached_cannot_be_changed(own_tagger, many):
+    items = own_tagger.encode(many)
+    scorer = own_tagger._scorer
+    cached_logits = scorer._cached_logits(items)
+    scores = own_tagger.decision_function(items)
+    for array in (
+        items.codes,
+        items.projections,
+        cached_logits,
+        scorer.preference,
+        own_tagger.store_.counts,
+    ):
+        assert not array.flags.writeable
+    assert scores.flags.writeable
 
 
 def test_logits_are_read_once_and_not_for_every_answer(monkeypatch, own_tagger, many):

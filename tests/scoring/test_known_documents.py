@@ -16,10 +16,10 @@ from polyseme.base.validation import InputError
 from polyseme.documents import tags as tags_module
 from polyseme.documents.corpus import LabelCorpus, unique_rows
 from polyseme.documents.label_sets import (
+    find_label_set_rows,
     label_column,
-    met_documents,
+    select_unmatched_documents,
     training_tables,
-    unmet_documents,
 )
 from polyseme.documents.toy import THEMES
 from polyseme.published.descriptors import ContextDescriptor
@@ -75,17 +75,22 @@ _NAMED = st.dictionaries(
 @settings(deadline=None, max_examples=80)
 @given(_NAMED, _NAMED, st.booleans(), st.booleans())
 def test_met_documents_equal_a_comparison_one_by_one(ours, theirs, normalize, normalize_teaching):
-    corpus = LabelCorpus.from_documents(ours.values(), ids=list(ours), normalize=normalize)
+    ids = list(ours)
+    teaching_ids = list(theirs)
+    corpus = LabelCorpus.from_documents(ours.values(), ids=ids, normalize=normalize)
     teaching = LabelCorpus.from_documents(
-        theirs.values(), ids=list(theirs), normalize=normalize_teaching
+        theirs.values(),
+        ids=teaching_ids,
+        normalize=normalize_teaching,
     )
-    assert met_documents(corpus, teaching).tolist() == plain_met(corpus, teaching)
+    expected = plain_met(corpus, teaching)
+    assert find_label_set_rows(corpus, teaching).tolist() == expected
 
 
 def test_a_document_met_twice_counts_once_and_a_namesake_is_renamed():
     label_sets = corpus_of([("a", "b"), ("c", "b")], ["x", "y"])
     corpus = corpus_of([("B", "A"), ("c", "d"), ("a",)], ["x", "y", "z"])
-    new = unmet_documents(corpus, label_sets)
+    new = select_unmatched_documents(corpus, label_sets)
     assert new.ids == ("instance:y", "z")
     documents = [set(document) for document in new]
     assert documents == [{"c", "d"}, {"A"}]
@@ -202,25 +207,29 @@ def test_a_tag_set_of_two_documents_is_placed_once(few, space):
     assert grown.sets[12:].tolist() == [5, 10, 10]
     assert len(grown.points) == 11
     # A new label has no place in a code: the set lies where its learned labels lie.
-    alone = few.add(space, corpus_of([("sea",)]))[0]
+    sea = corpus_of([("sea",)])
+    alone, _, _ = few.add(space, sea)
     assert_allclose(grown.points[10], alone.points[10], atol=1e-6)
 
 
 @pytest.mark.parametrize("gone", ["m0", ["m0", "m2"], {"d3"}, ["d0", "d11", "m1"], []])
 def test_what_is_removed_was_never_there(few, space, gone):
-    new = corpus_of([("sea", "squid"), ("sea", "kraken"), ("oak", "squid")], ["m0", "m1", "m2"])
-    grown = few.add(space, new)[0]
+    new_documents = [("sea", "squid"), ("sea", "kraken"), ("oak", "squid")]
+    new = corpus_of(new_documents, ["m0", "m1", "m2"])
+    grown, _, _ = few.add(space, new)
     names = {gone} if isinstance(gone, str) else set(gone)
     remaining = grown.remove(gone)
     remaining_rows = [row for row, name in enumerate(grown.ids) if name not in names]
     documents = [grown.document(row) for row in remaining_rows]
-    left = corpus_of(documents, [grown.ids[row] for row in remaining_rows])
-    wanted = KnownDocuments.of(space, few.labels, left, left)[0]
-    for name in ("labels", "n_learned", "ids"):
-        assert getattr(remaining, name) == getattr(wanted, name)
-    assert_allclose(remaining.matrix.toarray(), wanted.matrix.toarray(), atol=1e-6)
-    assert_allclose(remaining.sets, wanted.sets, atol=1e-6)
-    assert_allclose(remaining.points, wanted.points, atol=1e-6)
+    remaining_ids = [grown.ids[row] for row in remaining_rows]
+    corpus = corpus_of(documents, remaining_ids)
+    expected, _ = KnownDocuments.of(space, few.labels, corpus, corpus)
+    assert remaining.labels == expected.labels
+    assert remaining.n_learned == expected.n_learned
+    assert remaining.ids == expected.ids
+    assert_allclose(remaining.matrix.toarray(), expected.matrix.toarray(), atol=1e-6)
+    assert_allclose(remaining.sets, expected.sets, atol=1e-6)
+    assert_allclose(remaining.points, expected.points, atol=1e-6)
 
 
 def test_all_documents_may_go(few, space):

@@ -67,9 +67,11 @@ def at_home(homely, tiny_space):
 
 def small(seed=0, n=30, n_labels=6):
     rng = np.random.default_rng(seed)
-    table = (rng.random((n, n_labels)) < 0.5).astype(float)
+    is_tagged = rng.random((n, n_labels)) < 0.5
+    table = is_tagged.astype(float)
     table[:, 0] = 1 - table[:, 1]
-    return sp.csr_matrix(table), rng.normal(size=(n, 3))
+    X = rng.normal(size=(n, 3))
+    return sp.csr_matrix(table), X
 
 
 def small_space(**parameters):
@@ -91,25 +93,29 @@ def changed(fitted, **values):
 
 def mean_logits(fitted, codes):
     """Return the mean of members' logits, member by member, in the order of columns."""
-    each = np.split(codes, len(fitted.members_), axis=1)
-    for number, mine in enumerate(each):
+    member_codes = np.split(codes, len(fitted.members_), axis=1)
+    member_logits = []
+    for number, codes_of_member in enumerate(member_codes):
         member = fitted.members_.select(slice(number, number + 1))
-        each[number] = member.read(mine[None])[0].astype(np.float64)
-    return np.mean(each, axis=0)[:, np.argsort(fitted.order_)]
+        (logits,) = member.read(codes_of_member[None])
+        member_logits.append(logits.astype(np.float64))
+    mean = np.mean(member_logits, axis=0)
+    columns = np.argsort(fitted.order_)
+    return mean[:, columns]
 
 
 # ------------------------------------------------------------------ codes
 
 
 def test_labels_of_items_come_first_in_the_order_of_members(fitted, world):
-    labels = (*LabelCorpus.from_documents(world.label_sets).labels, *world.oov)
-    seen = [labels[column] for column in fitted.order_[: fitted.n_seen_]]
-    expected_seen = {label for document in world.documents for label in document}
-    assert set(seen) == expected_seen
-    expected_order = list(range(len(labels)))
-    assert sorted(fitted.order_) == expected_order
-    order = {labels[column] for column in fitted.order_[fitted.n_seen_ :]}
-    assert order == set(world.unseen)
+    corpus = LabelCorpus.from_documents(world.label_sets)
+    labels = (*corpus.labels, *world.oov)
+    assert sorted(fitted.order_) == list(range(len(labels)))
+    ordered_labels = [labels[column] for column in fitted.order_]
+    seen = ordered_labels[: fitted.n_seen_]
+    unseen = ordered_labels[fitted.n_seen_ :]
+    assert set(seen) == set().union(*world.documents)
+    assert set(unseen) == set(world.unseen)
 
 
 @pytest.mark.parametrize("given_tags", [False, True], ids=["features", "features and tags"])
@@ -157,7 +163,7 @@ def test_codes_in_blocks_are_codes_at_once(fitted, tables, world, monkeypatch, n
         return items, fitted.encode_documents(tags), fitted.document_points(tags)
 
     wanted = coded()
-    monkeypatch.setattr(concept_space, "_BLOCK", 7)
+    monkeypatch.setattr(concept_space, "_BLOCK_ROWS", 7)
     for codes, at_once in zip(coded(), wanted, strict=True):
         assert len(codes) == n
         assert_allclose(codes, at_once, atol=1e-5)
@@ -214,14 +220,20 @@ def test_groups_stay_in_one_fold():
     groups = np.arange(40) % 13
 
     def folds(groups):
-        return prepare_training(small_space(n_folds=4), documents, X, None, groups, None)[0].folds
+        space = small_space(n_folds=4)
+        data, _ = prepare_training(space, documents, X, None, groups, None)
+        return data.folds
+
+    def folds_per_group(folds):
+        return [len(np.unique(folds[groups == group])) for group in range(13)]
 
     together = folds(groups)
     free = folds(None)
     assert len(np.unique(together)) == 4
-    assert all(len(np.unique(together[groups == group])) == 1 for group in range(13))
-    assert any(len(np.unique(free[groups == group])) > 1 for group in range(13))
-    assert np.unique(folds(groups % 3)).tolist() == [0, 1, 2], "no more folds than groups"
+    assert max(folds_per_group(together)) == 1
+    assert max(folds_per_group(free)) > 1
+    of_three_groups = folds(groups % 3)
+    assert np.unique(of_three_groups).tolist() == [0, 1, 2], "no more folds than groups"
 
 
 @pytest.mark.parametrize(
@@ -321,7 +333,8 @@ def test_what_evidence_starts_from_are_means_over_items(at_home, homely):
 
 
 def test_all_documents_but_its_own_vote_for_an_item_that_is_held_out(monkeypatch):
-    monkeypatch.setattr(space_fit, "_DOCUMENTS", 7)  # in blocks; axes are learned from as many
+    # In blocks; axes are learned from as many.
+    monkeypatch.setattr(space_fit, "_BLOCK_DOCUMENTS", 7)
     n = 20
     documents = sp.csr_matrix(np.hstack([np.eye(n), np.ones((n, 1))]))
     X = np.random.default_rng(0).normal(size=(n, 3))
@@ -372,7 +385,7 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
     frequencies = np.array([0.01, 0.2, 0.7])
     new, raw = fitted.readout_of_documents(codes, sp.csr_matrix(holding), frequencies)
     n_holding = holding.sum(axis=0)
-    slopes = 0.5 + 0.5 * concept_space._DOUBT / (n_holding + concept_space._DOUBT)
+    slopes = 0.5 + 0.5 * concept_space._PRIOR_HOLDERS / (n_holding + concept_space._PRIOR_HOLDERS)
     assert_allclose(new.weights, raw.weights * slopes)
     n_members, size = fitted.document_mean_.shape
     for label in range(3):
@@ -383,9 +396,9 @@ def test_directions_of_new_labels_are_those_of_discriminant_analysis(fitted, tab
             member_slice = slice(member * size, (member + 1) * size)
             scatter = fitted.document_scatter_[member]
             gap = codes[mine, member_slice].astype(np.float64).mean(axis=0) - mean
-            gap *= n / (n + concept_space._DOUBT)
+            gap *= n / (n + concept_space._PRIOR_HOLDERS)
             ridge = (
-                (concept_space._RIDGE + concept_space._FEW / n)
+                (concept_space._RIDGE + concept_space._RIDGE_DOCUMENTS / n)
                 * np.trace(scatter)
                 / size
                 * np.eye(size)
@@ -536,8 +549,10 @@ def test_same_seed_same_bits_and_every_round_is_reported():
 )
 def test_a_bad_parameter_is_named_before_any_training(name, value, monkeypatch):
     monkeypatch.setattr(space_fit.SpaceTraining, "run", lambda *_: pytest.fail("trained"))
+    space = small_space(**{name: value})
+    documents, X = small()
     with pytest.raises(InputError, match=f"`{name}` of `ConceptSpace`"):
-        small_space(**{name: value}).fit(*small())
+        space.fit(documents, X)
 
 
 def test_asking_before_fit_says_so():

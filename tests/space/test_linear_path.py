@@ -98,15 +98,20 @@ def test_with_many_labels_the_path_is_the_best_one_of_its_rank(monkeypatch):
     monkeypatch.setattr(linear_path, "MOST_COORDINATES", 60)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 100)).astype(np.float32)
-    truth = sp.csr_matrix(rng.random((900, 100)) < 0.1, dtype=np.float32)
-    ridge = Ridge(lambda rows: X[rows], truth, np.arange(900) % 2)
+    is_true = rng.random((900, 100)) < 0.1
+    truth = sp.csr_matrix(is_true, dtype=np.float32)
+    folds = np.arange(900) % 2
+    ridge = Ridge(lambda rows: X[rows], truth, folds)
     path = ridge.path(1.0, np.ones(100))
     centred = X - X.mean(axis=0)
-    exact = centred @ ridge.coefficients()[0]
+    coefficients = ridge.coefficients()[0]
+    exact = centred @ coefficients
     singular_values = np.linalg.svd(exact, compute_uv=False)
-    error = np.linalg.norm(exact - path.coordinates(X) @ path.labels)
+    least_error = np.linalg.norm(singular_values[60:])
+    logits = path.coordinates(X) @ path.labels
+    error = np.linalg.norm(exact - logits)
     assert path.n_coordinates == 60
-    assert error == pytest.approx(np.linalg.norm(singular_values[60:]), rel=0.05)
+    assert error == pytest.approx(least_error, rel=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -118,22 +123,27 @@ def kernel_ridge(problem):
 def test_kernel_ridge_predicts_a_fold_as_scikit_learn_does(problem, kernel_ridge):
     X, truth, folds = problem
     training_rows = folds != 2
-    deviations = truth.toarray() - truth.toarray().mean(axis=0)
+    table = truth.toarray()
+    deviations = table - table.mean(axis=0)
     plain = PlainKernelRidge(alpha=kernel_ridge.penalty, kernel="rbf", gamma=kernel_ridge.scale)
     plain.fit(X[training_rows], deviations[training_rows])
-    (predicted,) = kernel_ridge.predict((X[~training_rows],), without=2)
-    expected_predicted = plain.predict(X[~training_rows])
-    assert_allclose(predicted, expected_predicted, atol=1e-3)
+    held_out = X[~training_rows]
+    (predicted,) = kernel_ridge.predict((held_out,), without=2)
+    expected = plain.predict(held_out)
+    assert_allclose(predicted, expected, atol=1e-3)
 
 
 def test_the_path_of_kernel_ridge_adds_the_predictions_of_all_items(problem, kernel_ridge):
     X, truth, _ = problem
     spreads = np.linspace(1, 2, truth.shape[1])
     path = kernel_ridge.path(0.5, spreads)
-    deviations = truth.toarray() - truth.toarray().mean(axis=0)
+    table = truth.toarray()
+    deviations = table - table.mean(axis=0)
     plain = PlainKernelRidge(alpha=kernel_ridge.penalty, kernel="rbf", gamma=kernel_ridge.scale)
-    expected = 0.5 * plain.fit(X, deviations).predict(X[:9]) / spreads
-    assert_allclose(path.coordinates(X[:9]) @ path.labels, expected, atol=1e-3)
+    plain.fit(X, deviations)
+    expected = 0.5 * plain.predict(X[:9]) / spreads
+    logits = path.coordinates(X[:9]) @ path.labels
+    assert_allclose(logits, expected, atol=1e-3)
 
 
 def test_the_penalty_of_kernel_ridge_ranks_held_out_items_best(problem, kernel_ridge):
@@ -149,10 +159,12 @@ def test_the_penalty_of_kernel_ridge_ranks_held_out_items_best(problem, kernel_r
 def test_a_kernel_is_used_where_it_ranks_better(problem, shape, expected):
     X, truth, folds = problem
     if shape == "rings":
-        radii = np.linalg.norm(X[:, :2], axis=1)
-        truth = sp.csr_matrix(np.stack([radii < 1, radii > 2], axis=1), dtype=np.float32)
         X = np.ascontiguousarray(X[:, :2])
-    assert isinstance(fit_ridge(lambda rows: X[rows], truth, folds), expected)
+        radii = np.linalg.norm(X, axis=1)
+        is_in_ring = np.stack([radii < 1, radii > 2], axis=1)
+        truth = sp.csr_matrix(is_in_ring, dtype=np.float32)
+    ridge = fit_ridge(lambda rows: X[rows], truth, folds)
+    assert isinstance(ridge, expected)
 
 
 def test_with_many_items_no_kernel_is_computed(problem, monkeypatch):

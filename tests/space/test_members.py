@@ -12,7 +12,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.testing import assert_close
 
-from polyseme.space.members import Members, Shape, likely, mean_of
+from polyseme.space.members import Members, Shape, mean_of, probabilities_of
 from polyseme.space.steps import MemberOptimizer, SparseTags, TrainingBatch, start_members, step
 
 N_MEMBERS = 3
@@ -242,10 +242,10 @@ def test_arrays_compute_the_same_as_tensors(name, size, n_rows):
     rows_before = rows.copy()
     encode_tensors = getattr(tensors, f"encode_{name}")
     encode_arrays = getattr(arrays, f"encode_{name}")
-    expected_codes = encode_tensors(tensors.rows(rows))
-    codes = encode_arrays(arrays.rows(rows))
+    expected_codes = encode_tensors(tensors.as_inputs(rows))
+    codes = encode_arrays(arrays.as_inputs(rows))
     assert_allclose(codes, expected_codes, atol=1e-6)
-    for combine in (mean_of, likely):
+    for combine in (mean_of, probabilities_of):
         combined = combine(arrays.read(codes))
         expected = combine(tensors.read(expected_codes))
         assert_allclose(combined, expected, atol=1e-5)

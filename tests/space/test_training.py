@@ -18,13 +18,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from polyseme import ConceptSpace, SpacePlan
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.space import training
-from polyseme.space.calibration import sigmoid
+from polyseme.space.calibration import pool_targets, sigmoid
 from polyseme.space.features import standardise
 from polyseme.space.space_fit import prepare_training
 from polyseme.space.steps import read_columns
 from polyseme.space.trainer_gpu import GpuLearner
-from polyseme.space.training import HeldOutPredictions, SpaceTraining, pool_targets
-from polyseme.storage.model_file import MODEL, read_model, write_model
+from polyseme.space.training import HeldOutPredictions, SpaceTraining
+from polyseme.storage.model_file import MODEL_FILE, read_model, write_model
 
 N_LABEL_SETS = 40
 N_ITEMS = 36
@@ -186,7 +186,7 @@ def train_in_shares(n_shares, **world):
 def test_shares_of_members_train_apart_to_the_same_bits(whole):
     runs = train_in_shares(3)
     for share, run in enumerate(runs):
-        assert run.numbers.tolist() == list(range(share, 6, 3))
+        assert run.member_numbers.tolist() == list(range(share, 6, 3))
         expected = [group[share::3] for group in whole.members.groups]
         assert_same_bits(run.members.groups, expected)
     for number, losses in enumerate(whole.history):
@@ -249,7 +249,7 @@ def test_a_damaged_checkpoint_causes_a_warning_and_is_learned_again(finished, tm
     run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         space_of(run).fit(**world, progress=interrupted_after(1))
-    file = run / MODEL
+    file = run / MODEL_FILE
     damaged = DAMAGES[damage](file.read_bytes())
     file.write_bytes(damaged)
     space = space_of(run)
@@ -267,7 +267,7 @@ def test_a_damaged_checkpoint_causes_a_warning_and_is_learned_again(finished, tm
 def test_a_model_is_never_taken_for_a_checkpoint_whatever_its_state(tmp_path, damage):
     run = tmp_path / "run"
     write_model(run, "tagger", {"seed": 1}, {"a": np.ones(20)})
-    file = run / MODEL
+    file = run / MODEL_FILE
     content = file.read_bytes()
     if damage in DAMAGES:
         content = DAMAGES[damage](content)
@@ -387,7 +387,7 @@ class Watched:
         """Draw a batch and note the part of each member."""
         batch = learner.batches.draw()
         for place in range(len(learner.members)):
-            member = learner.batches.number + place
+            member = learner.batches.first_number + place
             self.batches.append((member, number, self.seen(batch, place)))
 
     def seen(self, batch, place):
@@ -558,7 +558,7 @@ def test_members_answer_with_their_own_probabilities(whole):
     truth[:, n_seen:] = 0
     folds = data.folds[data.item_documents]
     no_pool = np.zeros(0, dtype=np.int64)
-    answers = whole.answers(
+    answers = whole.predict_held_out(
         features,
         truth[:, :n_seen],
         folds,
@@ -918,7 +918,7 @@ def test_a_member_learns_from_the_pool_of_other_folds_only_and_when_it_has_begun
     for run.round in range(4):
         items = run._begin_round(exchange)
         begun = run.round >= 2
-        assert items.pooled == begun
+        assert items.has_pool_targets == begun
         assert (items.weights[N_ITEMS:] == 2.0 * begun).all()
         for learner in run.learners:
             learner.batches.begin(items)
@@ -931,7 +931,8 @@ def test_a_member_learns_from_the_pool_of_other_folds_only_and_when_it_has_begun
                 pool_features = batch.features[:, n_items:].cpu().numpy()
                 weights = batch.weights[:, -pool_features.shape[1] :]
                 assert bool(weights[..., : data.n_labels].any()) == begun
-                for number, member_features in enumerate(pool_features, learner.batches.number):
+                first_number = learner.batches.first_number
+                for number, member_features in enumerate(pool_features, first_number):
                     seen_rows[number] |= {rows[row.tobytes()] for row in member_features}
 
     for number in range(6):

@@ -18,18 +18,18 @@ from polyseme.storage.array_checks import (
     Csr,
     Fields,
     Flag,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
     Plain,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
+    declare_parameters,
     matrix_of,
-    parameters,
-    part,
-    reading,
+    name_folder_in_errors,
+    name_part_in_errors,
 )
 from polyseme.storage.model_file import ModelFileError, read_model, write_model
 
@@ -43,9 +43,9 @@ from polyseme.storage.model_file import ModelFileError, read_model, write_model
         (Text(), ["", "a", "ü"], ["a\0", "\ud800", 1, None, b"a"]),
         (Choice(("a", "b")), ["a"], ["c", 1, None, ["a"]]),
         (Maybe(Whole()), [None, 1], [1.5, "1"]),
-        (Several(Whole(), 2), [[1, 2]], [[1], [1, 2, 3], [1, "2"], 1, "12", {"a": 1}]),
-        (Several(Text(), distinct=True), [["a", "b"]], [["a", "a"], [["a"]]]),
-        (Table(Number()), [{}, {"a": 1}], [{"a": "1"}, {"\ud800": 1}, [1], None]),
+        (ListOf(Whole(), 2), [[1, 2]], [[1], [1, 2, 3], [1, "2"], 1, "12", {"a": 1}]),
+        (ListOf(Text(), distinct=True), [["a", "b"]], [["a", "a"], [["a"]]]),
+        (MappingOf(Number()), [{}, {"a": 1}], [{"a": "1"}, {"\ud800": 1}, [1], None]),
         (Fields({"a": Flag()}), [{"a": True}], [{}, {"a": True, "b": 1}, {"a": 1}, []]),
         (Plain(), [None, {"a": [1, "b", 0.5]}], [math.inf, [math.nan], {"a": "\0"}]),
     ],
@@ -59,13 +59,13 @@ def test_values_are_of_their_kind_or_refused(kind, good, bad):
 
 
 def test_parameters_are_declared_by_what_a_constructor_says_of_them():
-    declared = parameters(SpacePlan)
+    declared = declare_parameters(SpacePlan)
     assert set(declared.kinds) == set(SpacePlan.__dataclass_fields__)
     declared.kinds["dropout"].check([0.5] * 4, "x")
     with pytest.raises(ModelFileError, match="a list of 4"):
         declared.kinds["dropout"].check([0.5] * 3, "x")
     with pytest.raises(ModelFileError, match=r"'x\.hidden' must be a whole number"):
-        parameters(SpacePlan, "hidden").check({"hidden": "1"}, "x")
+        declare_parameters(SpacePlan, "hidden").check({"hidden": "1"}, "x")
 
 
 FLOATS = np.zeros((2, 3), dtype=np.float32)
@@ -152,7 +152,11 @@ def test_a_sound_sparse_matrix_is_given_back_with_its_data():
 
 def test_an_error_names_folder_part_and_value():
     named = r"^The model at 'here' cannot be used: 'space\.x' must be a whole number"
-    with pytest.raises(ModelFileError, match=named), reading("here"), part("space"):
+    with (
+        pytest.raises(ModelFileError, match=named),
+        name_folder_in_errors("here"),
+        name_part_in_errors("space"),
+    ):
         Whole(0).check(-1, "x")
 
 

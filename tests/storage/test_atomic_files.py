@@ -14,12 +14,12 @@ import pytest
 from killed_writers import killed_while_writing
 from polyseme.base.validation import InputError
 from polyseme.storage.atomic_files import (
-    MARK,
+    MARK_FILE,
     check_file,
     check_room,
+    folder_kind,
     is_intact,
     is_temporary,
-    kind_of,
     mark_folder,
     own_folder,
     replacing,
@@ -90,16 +90,16 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path):
 def test_a_mark_is_made_in_a_new_folder(tmp_path):
     folder = tmp_path / "new" / "below"
     mark_folder(folder, "rankings")
-    assert kind_of(folder) == "rankings"
+    assert folder_kind(folder) == "rankings"
 
 
 def test_a_mark_is_made_once_in_an_empty_folder(tmp_path):
-    killed_while_writing(tmp_path / MARK)
+    killed_while_writing(tmp_path / MARK_FILE)
     mark_folder(tmp_path, "rankings")
-    assert names(tmp_path) == {MARK}
-    content = (tmp_path / MARK).read_bytes()
+    assert names(tmp_path) == {MARK_FILE}
+    content = (tmp_path / MARK_FILE).read_bytes()
     mark_folder(tmp_path, "rankings")
-    assert (tmp_path / MARK).read_bytes() == content
+    assert (tmp_path / MARK_FILE).read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_no_mark_is_made_where_something_else_lies(tmp_path, kind, place, compla
     [b"", b"{}", b"[]", b"no", b'{"format": "another"}', b"[" * 60_000],
 )
 def test_a_mark_that_is_not_ours_is_refused(tmp_path, mark):
-    (tmp_path / MARK).write_bytes(mark)
+    (tmp_path / MARK_FILE).write_bytes(mark)
     with pytest.raises(InputError, match=r"The mark '.polyseme' in .* is damaged or not ours"):
         mark_folder(tmp_path, "rankings")
-    content = (tmp_path / MARK).read_bytes()
+    content = (tmp_path / MARK_FILE).read_bytes()
     assert content == mark
-    assert kind_of(tmp_path) is None
+    assert folder_kind(tmp_path) is None
 
 
 def test_one_writer_at_a_time_has_a_folder(tmp_path):
@@ -141,7 +141,7 @@ def test_one_writer_at_a_time_has_a_folder(tmp_path):
     ):
         pytest.fail("two at a time")
     with own_folder(tmp_path / "out", "rankings"):
-        assert names(tmp_path / "out") == {MARK}
+        assert names(tmp_path / "out") == {MARK_FILE}
 
 
 @pytest.mark.parametrize("write", [mark_folder, own_folder])
@@ -160,7 +160,7 @@ def test_links_to_nothing_and_loops_get_a_sentence(tmp_path, write):
     (tmp_path / "real").mkdir()
     (tmp_path / "good").symlink_to(tmp_path / "real")
     mark_folder(tmp_path / "good", "rankings")
-    assert kind_of(tmp_path / "real") == "rankings"
+    assert folder_kind(tmp_path / "real") == "rankings"
 
 
 def test_places_that_cannot_be_written_are_found_out_before(tmp_path, monkeypatch):

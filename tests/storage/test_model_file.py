@@ -25,8 +25,8 @@ from killed_writers import killed_while_writing
 from polyseme import load
 from polyseme.base import machine as memory
 from polyseme.storage.model_file import (
-    MODEL,
-    VERDICTS,
+    MODEL_FILE,
+    VERDICTS_FILE,
     DamagedModelError,
     ModelFileError,
     check_destination,
@@ -44,11 +44,18 @@ def write(path, model):
     return write_model(path, "tagger", *model)
 
 
-def same(actual, expected):
-    def frozen(arrays):
-        return {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
+def frozen(arrays):
+    """Return arrays in a form that can be compared bit for bit."""
+    return {name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()}
 
-    return actual[0] == expected[0] and frozen(actual[1]) == frozen(expected[1])
+
+def same(actual, expected):
+    """Return whether two states have the same values, and the same arrays bit for bit."""
+    config, arrays = actual
+    expected_config, expected_arrays = expected
+    if config != expected_config:
+        return False
+    return frozen(arrays) == frozen(expected_arrays)
 
 
 def contents(path):
@@ -105,16 +112,20 @@ def test_nested_values_come_back_equal_and_of_equal_type(tmp_path_factory, confi
 
 def test_the_same_state_gives_the_same_file_and_any_reader_of_safetensors_opens_it(tmp_path):
     arrays = {"z": np.ones(3), "y": np.ones(2, np.int8)}
-    first = write_model(tmp_path / "1", "tagger", {"a": "0" * 64}, arrays)
-    second = write_model(tmp_path / "2", "tagger", {"a": "0" * 64}, dict(reversed(arrays.items())))
-    expected = contents(tmp_path / "2")
-    assert contents(tmp_path / "1") == expected
-    assert first == second == read_digest(tmp_path / "1")
-    assert same(({}, load_file(tmp_path / "1" / MODEL)), ({}, arrays))
+    reversed_arrays = dict(reversed(arrays.items()))
+    config = {"a": "0" * 64}
+    first = tmp_path / "1"
+    second = tmp_path / "2"
+    first_digest = write_model(first, "tagger", config, arrays)
+    second_digest = write_model(second, "tagger", config, reversed_arrays)
+    assert contents(first) == contents(second)
+    assert first_digest == second_digest == read_digest(first)
+    loaded = load_file(first / MODEL_FILE)
+    assert frozen(loaded) == frozen(arrays)
 
 
 def test_the_digest_is_that_of_the_file_with_zeros_in_its_place(model):
-    data = (model / MODEL).read_bytes()
+    data = (model / MODEL_FILE).read_bytes()
     digest = read_digest(model)
     zeroed = data.replace(digest.encode(), b"0" * 64)
     assert hashlib.sha256(zeroed).hexdigest() == digest
@@ -141,13 +152,17 @@ def test_what_cannot_be_stored_is_refused_and_the_old_model_stays(model, config,
 
 
 def test_overwriting_spares_every_other_file(model):
-    user_files = {"notes.txt": b"mine", VERDICTS: b"precious", f"{VERDICTS}-wal": b"precious"}
+    user_files = {
+        "notes.txt": b"mine",
+        VERDICTS_FILE: b"precious",
+        f"{VERDICTS_FILE}-wal": b"precious",
+    }
     for name, content in user_files.items():
         (model / name).write_bytes(content)
-    killed_while_writing(model / MODEL)
+    killed_while_writing(model / MODEL_FILE)
     write(model, NEW)
     assert same(read_model(model, "tagger"), NEW)
-    assert contents(model).keys() == {MODEL, *user_files}
+    assert contents(model).keys() == {MODEL_FILE, *user_files}
     assert contents(model).items() >= user_files.items()
     remove_model(model)
     assert contents(model) == user_files
@@ -157,9 +172,9 @@ def test_overwriting_spares_every_other_file(model):
     ("name", "content"),
     [
         ("notes.txt", b"precious"),
-        (MODEL, b"precious"),
-        (MODEL, save({"w": np.ones(3)}, {"format": "pt"})),
-        (MODEL, b""),
+        (MODEL_FILE, b"precious"),
+        (MODEL_FILE, save({"w": np.ones(3)}, {"format": "pt"})),
+        (MODEL_FILE, b""),
     ],
 )
 def test_a_folder_of_somebody_else_is_left_untouched(tmp_path, name, content):
@@ -173,13 +188,15 @@ def test_a_folder_of_somebody_else_is_left_untouched(tmp_path, name, content):
 
 def test_a_link_or_a_folder_in_the_place_of_the_file_is_refused(model):
     outside = model.parent / "outside"
-    (model / MODEL).rename(outside)
-    for put in (lambda: (model / MODEL).symlink_to(outside), (model / MODEL).mkdir):
+    (model / MODEL_FILE).rename(outside)
+    for put in (lambda: (model / MODEL_FILE).symlink_to(outside), (model / MODEL_FILE).mkdir):
         put()
         for use in (lambda: read_model(model, "tagger"), lambda: write(model, NEW)):
             with pytest.raises(ModelFileError, match="must be a regular file"):
                 use()
-        (model / MODEL).unlink() if (model / MODEL).is_symlink() else (model / MODEL).rmdir()
+        (model / MODEL_FILE).unlink() if (model / MODEL_FILE).is_symlink() else (
+            model / MODEL_FILE
+        ).rmdir()
     assert outside.exists()
 
 
@@ -193,7 +210,7 @@ def test_a_file_or_nothing_is_no_model(tmp_path):
         read_model(tmp_path / "file", "tagger")
     with pytest.raises(ModelFileError, match=r"no polyseme model at .*: no such folder"):
         read_model(tmp_path / "absent", "tagger")
-    with pytest.raises(ModelFileError, match=f"is not a polyseme model: it has no {MODEL}"):
+    with pytest.raises(ModelFileError, match=f"is not a polyseme model: it has no {MODEL_FILE}"):
         read_model(tmp_path, "tagger")
     for path in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "absent"):
         remove_model(path)
@@ -201,14 +218,14 @@ def test_a_file_or_nothing_is_no_model(tmp_path):
 
 
 def test_a_folder_with_nothing_but_what_lies_beside_a_model_takes_one(tmp_path):
-    killed_while_writing(tmp_path / MODEL)
-    (tmp_path / VERDICTS).write_bytes(b"kept")
+    killed_while_writing(tmp_path / MODEL_FILE)
+    (tmp_path / VERDICTS_FILE).write_bytes(b"kept")
     write(tmp_path, NEW)
-    assert contents(tmp_path).keys() == {MODEL, VERDICTS}
+    assert contents(tmp_path).keys() == {MODEL_FILE, VERDICTS_FILE}
 
 
 def test_removal_takes_what_a_kill_has_left_and_the_folder(model):
-    killed_while_writing(model / MODEL)
+    killed_while_writing(model / MODEL_FILE)
     remove_model(str(model))
     assert list(model.parent.iterdir()) == []
 
@@ -240,15 +257,17 @@ def test_a_model_that_was_changed_since_it_was_loaded_is_not_overwritten(toy_tag
 
 
 def test_every_changed_byte_and_every_cut_is_noticed(model):
-    data = (model / MODEL).read_bytes()
+    data = (model / MODEL_FILE).read_bytes()
     for place in range(len(data)):
-        (model / MODEL).write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        (model / MODEL_FILE).write_bytes(
+            data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        )
         with pytest.raises(ModelFileError):
             read_model(model, "tagger")
-        (model / MODEL).write_bytes(data[:place])
+        (model / MODEL_FILE).write_bytes(data[:place])
         with pytest.raises(ModelFileError):
             read_model(model, "tagger")
-    (model / MODEL).write_bytes(data + b"\0")
+    (model / MODEL_FILE).write_bytes(data + b"\0")
     with pytest.raises(DamagedModelError, match="is damaged or was changed after it was saved"):
         read_model(model, "tagger")
 
@@ -257,9 +276,12 @@ def sealed(text, data=b"", header=None):
     """Return a file with a digest that fits, whatever is in it."""
     header = {} if header is None else header
     entries = json.dumps(header)[1:]
-    start = '{"__metadata__":{"polyseme":' + json.dumps(text) + ("}," if header else "}") + entries
-    start += " " * (-len(start.encode()) % 8)
-    content = len(start.encode()).to_bytes(8, "little") + start.encode() + data
+    separator = "}," if header else "}"
+    start = '{"__metadata__":{"polyseme":' + json.dumps(text) + separator + entries
+    start_bytes = start.encode()
+    start_bytes += b" " * (-len(start_bytes) % 8)
+    size = len(start_bytes).to_bytes(8, "little")
+    content = size + start_bytes + data
     digest = hashlib.sha256(content).hexdigest()
     return content.replace(b"0" * 64, digest.encode(), 1)
 
@@ -274,7 +296,7 @@ def tensor(dtype="F64", shape=(1,), offsets=(0, 8)):
 
 
 def test_a_file_made_by_hand_with_a_digest_that_fits_is_read(tmp_path):
-    (tmp_path / MODEL).write_bytes(sealed(values(), bytes(8), tensor()))
+    (tmp_path / MODEL_FILE).write_bytes(sealed(values(), bytes(8), tensor()))
     expected = ({"a": 1}, {"a": np.zeros(1)})
     assert same(read_model(tmp_path, "tagger"), expected)
 
@@ -305,8 +327,8 @@ def test_a_file_made_by_hand_with_a_digest_that_fits_is_read(tmp_path):
     ],
 )
 def test_what_is_forged_is_refused_in_one_sentence(tmp_path, content, message):
-    (tmp_path / MODEL).write_bytes(content)
-    with pytest.raises(ModelFileError, match=rf"{MODEL}.*{message}|holds {message}"):
+    (tmp_path / MODEL_FILE).write_bytes(content)
+    with pytest.raises(ModelFileError, match=rf"{MODEL_FILE}.*{message}|holds {message}"):
         read_model(tmp_path, "tagger")
 
 
@@ -372,13 +394,13 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_model(tmp_path, dead, firs
         if first is not None:
             write(path, first)
         n_before = len(attempt(path, place, Killed(), dead)[0])
-        if (path / MODEL).exists():
+        if (path / MODEL_FILE).exists():
             is_new = same(read_model(path, "tagger"), NEW)
             assert is_new or same(read_model(path, "tagger"), OLD)
             assert first is not None or is_new
-        assert first is None or (path / MODEL).exists() or not n_before
+        assert first is None or (path / MODEL_FILE).exists() or not n_before
         write(path, NEW)
-        assert contents(path).keys() == {MODEL}
+        assert contents(path).keys() == {MODEL_FILE}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
@@ -392,7 +414,7 @@ def test_a_disk_that_fails_at_any_step_is_one_sentence_and_leaves_a_whole_model(
         assert error is None or re.search(r"[^\n]*could not|cannot|Could not", str(error))
         model = read_model(path, "tagger")
         assert same(model, NEW) or (error is not None and same(model, OLD))
-        assert contents(path).keys() == {MODEL}
+        assert contents(path).keys() == {MODEL_FILE}
 
 
 def test_a_file_system_that_cannot_sync_folders_is_good_enough(model):
@@ -437,7 +459,7 @@ def test_a_writer_that_is_really_killed_leaves_a_whole_model(tmp_path):
             assert (arrays["a"] == config["number"]).all()
         parent.stdin.close()
     write(path, NEW)
-    assert contents(path).keys() == {MODEL}
+    assert contents(path).keys() == {MODEL_FILE}
 
 
 def test_two_writers_and_a_reader_at_once_see_whole_models_only(tmp_path):
@@ -453,4 +475,4 @@ def test_two_writers_and_a_reader_at_once_see_whole_models_only(tmp_path):
             model_read = read_model(tmp_path, "tagger")
             assert same(model_read, OLD) or same(model_read, NEW)
         assert [writer.result() for writer in writers] == [None, None]
-    assert contents(tmp_path).keys() == {MODEL}
+    assert contents(tmp_path).keys() == {MODEL_FILE}

@@ -19,15 +19,32 @@ from polyseme.studio.access import Tokens, new_token
 from polyseme.studio.app import Settings, create_app
 from polyseme.studio.collection import Collection
 from polyseme.studio.host import ModelHost
+from polyseme.studio.landscape import Landscape
 
 
 @pytest.fixture(scope="session")
-def saved_model(tmp_path_factory, world, tiny_space) -> Path:
+def save_with_map() -> Callable[[ZeroShotTagger, Path], None]:
+    """Save a tagger and the layout of its map.
+
+    A service lays out the map of a model that has none, which takes longer than most tests.
+    """
+
+    def save(tagger: ZeroShotTagger, folder: Path) -> None:
+        tagger.save(folder)
+        points = tagger.store_.points
+        landscape = Landscape.learn(points, tagger.space_.digest_)
+        landscape.save(folder)
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def saved_model(tmp_path_factory, world, tiny_space, save_with_map) -> Path:
     folder = tmp_path_factory.mktemp("serve")
     path = folder / "toy"
     tagger = ZeroShotTagger(tiny_space(), n_validations=1, random_state=0)
     tagger.fit(world.X, world.documents, world.label_sets, label_sets_only=True)
-    tagger.save(path)
+    save_with_map(tagger, path)
     return path
 
 

@@ -51,7 +51,7 @@ def test_a_quick_row_is_scored_at_once_and_several_or_slow_rows_by_the_worker(mo
         return rows
 
     async def submit(quick):
-        monkeypatch.setattr(batching, "_QUICK", quick)
+        monkeypatch.setattr(batching, "_QUICK_SECONDS", quick)
         batcher = Batcher(score)
         for row in range(3):
             answer = await batcher.submit(row)

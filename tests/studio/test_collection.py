@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from media_files import DRAWING, make_odd_pictures, quadrants, svg_bomb
 from polyseme import ZeroShotTagger
 from polyseme.base.validation import InputError
 from polyseme.io import Table
+from polyseme.media import AudioFeatures, ImageFeatures
 from polyseme.media.audio import SUFFIXES
 from polyseme.media.base import Extracted
 from polyseme.media.pictures import read_thumbnail
@@ -77,7 +79,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_features_gives_rows_by_the_names_of_items(features, form):
     collection = Collection([f"item {row}" for row in range(25)], FORMS[form](features))
-    row = collection.row("item 3")
+    row = collection.features_of("item 3")
     assert_allclose(row, features[3], rtol=1e-6)
     assert row.dtype == np.float32
     selection = collection.select(["item 4", "item 2"])
@@ -210,7 +212,7 @@ def test_names_features_and_tags_must_fit_together(arguments, message):
         Collection(*arguments)
 
 
-@pytest.mark.parametrize("method", ["row", "tags_of", "has_media", "file_of"])
+@pytest.mark.parametrize("method", ["features_of", "tags_of", "has_media", "file_of"])
 def test_an_unknown_item_is_refused(named, method):
     with pytest.raises(UnknownItemError, match=r"no item '\.\./secret'"):
         getattr(named, method)("../secret")
@@ -296,7 +298,7 @@ def test_thumbnails_are_cached_up_to_a_size_and_computed_again_when_files_change
         computed_sizes.append(size)
         return b"1234"
 
-    monkeypatch.setattr(module, "_small_picture", small_picture)
+    monkeypatch.setattr(ImageFeatures, "preview", small_picture)
     file = tmp_path / "a.png"
     Image.fromarray(quadrants()).save(file)
     collection = collection_of({"a": file}, cache_bytes=11)
@@ -334,10 +336,25 @@ def test_a_sound_is_sent_unchanged_with_the_type_of_its_suffix(tmp_path, monkeyp
     assert collection.picture("b.mp3", 10) == (b"anything", "audio/mpeg")
     assert not collection.has_media("c.h5")
     assert not collection.has_media("d.png")
-    monkeypatch.setattr(module, "_SOUND_BYTES", 4)
+    monkeypatch.setattr(module, "_FILE_BYTES", 4)
     with pytest.raises(InputError, match="has more than 0 MiB"):
         collection.picture("b.mp3", 10)
 
 
 def test_every_suffix_of_sounds_has_a_type():
-    assert set(module.SOUNDS) == SUFFIXES
+    assert set(AudioFeatures.preview_types) == SUFFIXES
+
+
+def test_a_kind_of_media_of_another_package_is_shown_by_its_own_preview(tmp_path, monkeypatch):
+    class LetterFeatures(AudioFeatures):
+        kind = "text"
+        preview_types: ClassVar = {".txt": "text/plain"}
+
+    classes = {"image": ImageFeatures, "text": LetterFeatures}
+    monkeypatch.setattr(module, "extractor_classes", lambda: classes)
+    monkeypatch.setattr(module, "extractor_class", classes.get)
+    letter = tmp_path / "letter.txt"
+    letter.write_text("Dear reader")
+    collection = collection_of({"letter.txt": letter})
+    assert collection.media == "text"
+    assert collection.picture("letter.txt", 10) == (b"Dear reader", "text/plain")

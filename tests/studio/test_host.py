@@ -12,7 +12,7 @@ from polyseme import ZeroShotTagger, load
 from polyseme.base.validation import InputError
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.io import Table
-from polyseme.storage.model_file import MODEL, ModelFileError
+from polyseme.storage.model_file import MODEL_FILE, ModelFileError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, SuggestRequest, UnknownLabelError
 
@@ -184,7 +184,7 @@ def test_a_change_applies_to_the_model_on_disk(host, model):
 
 def test_a_damaged_model_is_refused_and_the_former_one_serves_on(host, model):
     before = host.snapshot
-    file = model / MODEL
+    file = model / MODEL_FILE
     content = file.read_bytes()
     file.write_bytes(content[:-1])
     with pytest.raises(InputError, match="former model goes on"):
@@ -203,7 +203,7 @@ def test_a_model_with_another_number_of_features_is_refused(
     tagger = ZeroShotTagger(space=tiny_space(n_steps=20), n_validations=0, random_state=0)
     tagger.fit(np.hstack([world.X, world.X]), world.documents)
     tagger.save(tmp_path / "wide")
-    shutil.copy(tmp_path / "wide" / MODEL, model)
+    shutil.copy(tmp_path / "wide" / MODEL_FILE, model)
     with pytest.raises(InputError, match="takes 10 features, and callers send 5"):
         host.reload()
 
@@ -216,11 +216,11 @@ def test_a_change_of_its_own_is_not_loaded_again(host, monkeypatch):
 
 def test_a_model_that_is_copied_slowly_serves_when_it_is_complete(host, model, tmp_path):
     load(model).block(["sand"]).save(tmp_path / "new")
-    content = (tmp_path / "new" / MODEL).read_bytes()
-    (model / MODEL).write_bytes(content[: len(content) // 2])
+    content = (tmp_path / "new" / MODEL_FILE).read_bytes()
+    (model / MODEL_FILE).write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="former model goes on"):
         host.refresh()
-    (model / MODEL).write_bytes(content)
+    (model / MODEL_FILE).write_bytes(content)
     assert host.refresh()
     assert host.notices.reload_error is None
     assert "sand" in blocked(host)
@@ -228,7 +228,7 @@ def test_a_model_that_is_copied_slowly_serves_when_it_is_complete(host, model, t
 
 @pytest.mark.parametrize("content", [b"{}", None], ids=["broken", "missing"])
 def test_trouble_is_over_when_the_former_model_is_back(host, model, content):
-    file = model / MODEL
+    file = model / MODEL_FILE
     whole = file.read_bytes()
     file.unlink()
     if content is not None:

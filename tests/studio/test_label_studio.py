@@ -135,7 +135,7 @@ def test_health_and_metrics_answer(client):
 def test_predictions_are_the_likely_choices_under_their_values(client, host, beach):
     (prediction,) = predict(client, CHOICES, {"image": beach}, threshold=0.3)
     tagger = host.snapshot.tagger
-    features = host.collection.row(beach)
+    features = host.collection.features_of(beach)
     scores = dict(zip(tagger.classes_, tagger.predict_proba(features[None])[0], strict=True))
     likely = [label for label in ("sand", "sea", "pie") if scores[label] >= 0.3]
     likely.sort(key=scores.get, reverse=True)
@@ -171,7 +171,7 @@ def test_a_taxonomy_gets_paths_and_labels_that_it_lacks(client, beach):
 
 
 def test_a_task_may_be_features_or_an_item_or_its_address(client, host, beach):
-    row = host.collection.row(beach).tolist()
+    row = host.collection.features_of(beach).tolist()
     tasks = [
         {"image": beach},
         {"features": row},

@@ -21,7 +21,7 @@ from polyseme.scoring.known_documents import KnownDocuments
 from polyseme.studio import landscape as module
 from polyseme.studio.host import ModelHost
 from polyseme.studio.landscape import (
-    FILE,
+    LANDSCAPE_FILE,
     LEVELS,
     Anchor,
     Companion,
@@ -123,7 +123,7 @@ def test_a_point_between_landmarks_is_the_weighted_mean_of_the_nearest(landscape
     expected = []
     for point in points:
         distances = 1 - landscape.landmarks @ point
-        nearest = np.argsort(distances, kind="stable")[: module._NEAREST]
+        nearest = np.argsort(distances, kind="stable")[: module._N_NEAREST]
         weights = distances[nearest] ** -2.0
         mean = np.average(landscape.places[nearest], axis=0, weights=weights)
         expected.append(mean)
@@ -137,7 +137,9 @@ def test_added_points_move_no_other_point(points, landscape):
     assert_array_equal(after[: len(points)], before)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, module._FEW - 1, module._FEW, 45])
+@pytest.mark.parametrize(
+    "n", [0, 1, 2, 3, module._LEAST_LANDMARKS - 1, module._LEAST_LANDMARKS, 45]
+)
 @pytest.mark.parametrize("n_axes", [1, 2, 16])
 def test_any_number_of_points_lies_within_the_edges(n, n_axes):
     points = islands(n, n_axes=n_axes)
@@ -147,7 +149,7 @@ def test_any_number_of_points_lies_within_the_edges(n, n_axes):
     assert placed.dtype == np.float32
     assert np.isfinite(placed).all()
     assert np.abs(placed).max(initial=0) <= 1
-    is_large = n >= module._FEW and n_axes > 1
+    is_large = n >= module._LEAST_LANDMARKS and n_axes > 1
     assert landscape.layout == ("neighbours" if is_large else "axes")
 
 
@@ -180,10 +182,12 @@ def test_a_saved_landscape_loads_as_it_was(tmp_path, landscape):
     assert_array_equal(loaded.landmarks, landscape.landmarks)
     assert_array_equal(loaded.places, landscape.places)
     (file,) = tmp_path.iterdir()
-    assert file.name == FILE
+    assert file.name == LANDSCAPE_FILE
 
 
-def test_a_service_computes_the_landscape_of_a_space_once(host, model, monkeypatch):
+def test_a_service_computes_the_landscape_of_a_space_once(model, collection, monkeypatch):
+    (model / LANDSCAPE_FILE).unlink()
+    host = ModelHost(model, collection)
     assert host.map().landscape.layout == "axes"
     host.lay_out()
     learned = host.map().landscape
@@ -222,7 +226,7 @@ def saved_file(tmp_path_factory, landscape):
     """A saved landscape, and its content."""
     folder = tmp_path_factory.mktemp("landscape")
     landscape.save(folder)
-    file = folder / FILE
+    file = folder / LANDSCAPE_FILE
     return file, file.read_bytes()
 
 
@@ -238,7 +242,7 @@ def test_a_truncated_file_is_not_loaded(saved_file, length):
 
 
 def test_a_folder_in_place_of_the_file_is_not_loaded(tmp_path):
-    (tmp_path / FILE).mkdir()
+    (tmp_path / LANDSCAPE_FILE).mkdir()
     assert Landscape.read(tmp_path, "abc", 16) is None
 
 
@@ -258,7 +262,7 @@ def test_a_folder_in_place_of_the_file_is_not_loaded(tmp_path):
 def test_a_file_with_wrong_arrays_is_not_loaded(tmp_path, landscape, wrong_arrays):
     config, arrays = landscape.get_state()
     arrays |= wrong_arrays
-    save_file(arrays, tmp_path / FILE, config)
+    save_file(arrays, tmp_path / LANDSCAPE_FILE, config)
     assert Landscape.read(tmp_path, "abc", 16) is None
     with pytest.raises(InputError, match="learn it anew"):
         Landscape.from_state(config, arrays)
@@ -267,7 +271,7 @@ def test_a_file_with_wrong_arrays_is_not_loaded(tmp_path, landscape, wrong_array
 def test_a_file_with_a_wrong_header_is_not_loaded(tmp_path, landscape):
     config, arrays = landscape.get_state()
     for header in (None, {"digest": "abc"}, config | {"layout": "other"}):
-        (tmp_path / FILE).write_bytes(save(arrays, header))
+        (tmp_path / LANDSCAPE_FILE).write_bytes(save(arrays, header))
         assert Landscape.read(tmp_path, "abc", 16) is None
 
 
@@ -321,7 +325,7 @@ def test_dots_of_equal_documents_and_of_tag_sets_at_one_place_do_not_touch():
 def test_coinciding_dots_are_moved_by_a_hair():
     coordinates = [[0, 0], [-0.0, 0], [0, 0], [0.5, 0.5], [0.5, 0.5]]
     xy = np.array(coordinates, dtype=np.float32)
-    separated = module._apart(xy.copy())
+    separated = module._move_apart(xy.copy())
     assert len(np.unique(separated, axis=0)) == 5
     assert_allclose(separated, xy, atol=1e-6)
 
@@ -394,11 +398,11 @@ def test_captions_of_a_zoom_level_do_not_overlap(crowded_dots, level):
 
 def overlap(first: Anchor, second: Anchor, zoom: float) -> bool:
     n_letters = len(first.label + second.label)
-    width = module._MARGIN + module._LETTER * n_letters / 2
+    width = module._CAPTION_MARGIN + module._LETTER_WIDTH * n_letters / 2
     distance_x = abs(first.x - second.x)
     distance_y = abs(first.y - second.y)
     overlaps_x = distance_x * zoom < 0.999 * width
-    overlaps_y = distance_y * zoom < 0.999 * module._HEIGHT
+    overlaps_y = distance_y * zoom < 0.999 * module._CAPTION_HEIGHT
     return overlaps_x and overlaps_y
 
 

@@ -118,7 +118,7 @@ def test_an_unknown_item_of_photoprism_is_404(photos, serving):
 def test_verdicts_may_be_about_items_sent_listed_or_reviewed_before(photos, serving):
     client = serving(photos)
     model = ModelClient(client, PHOTOS)
-    features = {"mine": photos.collection.row("blue.png").tolist()}
+    features = {"mine": photos.collection.features_of("blue.png").tolist()}
     mine = verdict("mine", "cold")
     model.learn(mine, verdict("blue.png", "cold"), features=features)
     model.learn(mine)

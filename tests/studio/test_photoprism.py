@@ -135,7 +135,7 @@ def test_by_default_labels_reach_a_precision_of_one_half(client, host, world):
     row = world.themes_test.index("beach")
     response = client.post(f"{LABELS}/toy", json={"url": f"item-{row}"})
     tagger = host.snapshot.tagger
-    features = host.collection.row(f"item-{row}")
+    features = host.collection.features_of(f"item-{row}")
     scores = dict(zip(tagger.classes_, tagger.predict_proba(features[None])[0], strict=True))
     thresholds = host.snapshot.thresholds(0.5)
     assert set(names(response)) == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -50,7 +51,7 @@ def looks(world) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def saved_pictures(tmp_path_factory, world, looks, tiny_space) -> Path:
+def saved_pictures(tmp_path_factory, world, looks, tiny_space, save_with_map) -> Path:
     """A saved tagger of pictures, and a folder for each theme with pictures of one colour."""
     from PIL import Image
 
@@ -62,7 +63,7 @@ def saved_pictures(tmp_path_factory, world, looks, tiny_space) -> Path:
     space = tiny_space()
     tagger = ZeroShotTagger(features=extractor, space=space, n_validations=1, random_state=0)
     tagger.fit(items, world.documents, label_sets=world.label_sets, label_sets_only=True)
-    tagger.save(place / "toy")
+    save_with_map(tagger, place / "toy")
     for theme, colour in COLOURS.items():
         (place / "photos" / theme).mkdir(parents=True)
         for number in range(EACH):
@@ -404,15 +405,17 @@ def test_the_ask_view_completes_tags_explains_scores_and_names_unknown_tags(stud
 def drop(page: Any, path: Path) -> None:
     """Drop a file on the view."""
     media_type = "image/png" if path.suffix == ".png" else "application/json"
-    data = page.evaluate_handle(
-        """([bytes, name, type]) => {
-            const data = new DataTransfer();
-            data.items.add(new File([new Uint8Array(bytes)], name, { type }));
-            return data;
+    content = base64.b64encode(path.read_bytes()).decode()
+    transfer = page.evaluate_handle(
+        """([content, name, type]) => {
+            const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+            const transfer = new DataTransfer();
+            transfer.items.add(new File([bytes], name, { type }));
+            return transfer;
         }""",
-        [list(path.read_bytes()), path.name, media_type],
+        [content, path.name, media_type],
     )
-    page.dispatch_event(".view-ask", "drop", {"dataTransfer": data})
+    page.dispatch_event(".view-ask", "drop", {"dataTransfer": transfer})
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
@@ -759,6 +762,33 @@ def test_the_model_view_shows_quality_restores_versions_and_reports_a_refused_re
     file.write_text("{}")
     app.find("button", "Reload").click()
     expect(page.get_by_role("alert").get_by_text("A reload was refused")).to_be_visible()
+
+
+def test_the_model_view_compares_the_model_with_simple_methods(studio, place):
+    """The figures are those of `validation_.baselines`, for seen and for unseen labels."""
+    baselines = load(place / "toy").validation_.baselines
+    ridge = baselines["ridge regression"]
+    frequent = baselines["most frequent labels"]
+    app = studio()
+    app.open("#/model")
+    measures = app.page.get_by_role("region", name="Measures")
+    expect(measures).to_contain_text("what simple methods reach on the same items")
+    simple = measures.get_by_role("row", name="a linear model (ridge regression)")
+    guessed = measures.get_by_role("row", name="the most frequent tags, for every item")
+    for row, (example_map, _, unseen_example_map, _) in ((simple, ridge), (guessed, frequent)):
+        expect(row).to_have_count(2)  # below E-MAP and below C-MAP
+        cells = row.first.get_by_role("cell")
+        expect(cells.first).to_have_text(percent_text(example_map))
+        expect(cells.last).to_have_text(percent_text(unseen_example_map))
+    _, concept_map, _, unseen_concept_map = ridge
+    cells = simple.last.get_by_role("cell")
+    expect(cells.first).to_have_text(percent_text(concept_map))
+    expect(cells.last).to_have_text(percent_text(unseen_concept_map))
+
+
+def percent_text(share: float) -> str:
+    """Return a share as the studio shows it."""
+    return f"{round(100 * share)} %"
 
 
 def test_a_refit_is_refused_with_a_sentence_or_shows_its_progress(studio, monkeypatch):

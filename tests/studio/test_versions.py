@@ -10,7 +10,7 @@ import pytest
 
 from polyseme import load
 from polyseme.base.validation import InputError
-from polyseme.storage.model_file import MODEL, ModelFileError
+from polyseme.storage.model_file import MODEL_FILE, ModelFileError
 from polyseme.studio.host import ModelHost
 from polyseme.studio.versions import FOLDER, Versions
 
@@ -40,8 +40,8 @@ def test_every_saved_state_is_a_version_with_the_action_that_led_to_it(model):
 def test_a_version_is_a_copy_that_no_change_of_the_model_reaches(model):
     versions = Versions(model)
     keep(versions)
-    content = (model / MODEL).read_bytes()
-    (model / MODEL).write_bytes(content)  # in its place, as `cp` does
+    content = (model / MODEL_FILE).read_bytes()
+    (model / MODEL_FILE).write_bytes(content)  # in its place, as `cp` does
     load(model).block(["sand"]).save(model)
     assert (model / FOLDER / "0001.safetensors").read_bytes() == content
 

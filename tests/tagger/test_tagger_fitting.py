@@ -156,10 +156,13 @@ def test_documents_of_both_lists_are_known_once(world, new_items):
     once = tiny_tagger().fit(world.X, world.documents)
     twice = tiny_tagger().fit(world.X, world.documents, world.documents)
     assert twice.store_.ids == once.store_.ids
-    assert_array_equal(*(model.predict_proba(new_items) for model in (once, twice)))
-    ids = [f"item {i}" for i in range(len(world.documents))]
+    expected = once.predict_proba(new_items)
+    assert_array_equal(twice.predict_proba(new_items), expected)
+    ids = [f"item {number}" for number in range(len(world.documents))]
     corpus = LabelCorpus.from_documents(world.documents, ids=ids)
-    named = tiny_tagger().fit(world.X[:100], corpus.select(np.arange(100)), corpus)
+    first_rows = np.arange(100)
+    first_documents = corpus.select(first_rows)
+    named = tiny_tagger().fit(world.X[:100], first_documents, corpus)
     assert named.store_.ids == tuple(ids)
 
 
@@ -399,7 +402,7 @@ def test_a_fit_that_fails_leaves_scores_and_verdicts(own_tagger, world, new_item
     before = own_tagger.decision_function(new_items)
     log = own_tagger.verdicts_
     monkeypatch.setattr(
-        "polyseme.fitting.training_set.TrainingSet.place_answered", raise_memory_error
+        "polyseme.fitting.training_set.TrainingSet.store_answered_vectors", raise_memory_error
     )
     with pytest.raises(MemoryError):
         own_tagger.fit(world.X, world.documents, verdicts=[])

@@ -186,10 +186,13 @@ def test_items_are_expected_to_have_a_name_as_often_as_labels_usually_are(own_ta
     own_tagger.add_labels(["beach", "street"], theme_words)
     new = toy_world(random_state=9).X  # of the themes that training items have, one by one
     weights = own_tagger.space_.held_out_sample_.weights
-    frequencies = weights @ own_tagger.predict_proba(new)[:, -2:] / weights.sum()
+    probabilities = own_tagger.predict_proba(new)[:, -2:]
+    frequencies = weights @ probabilities / weights.sum()
     assert_allclose(frequencies, own_tagger.space_.typical_frequency, rtol=0.1)
-    by_tags = own_tagger.predict_proba(None, [["sea", "sand"], ["bus", "lamp"]])[:, -2:]
-    assert by_tags[0, 0] > by_tags[0, 1] and by_tags[1, 1] > by_tags[1, 0], "tags suggest names"
+    tags = [["sea", "sand"], ["bus", "lamp"]]
+    by_beach_tags, by_street_tags = own_tagger.predict_proba(None, tags)[:, -2:]
+    assert by_beach_tags[0] > by_beach_tags[1], "tags suggest names"
+    assert by_street_tags[1] > by_street_tags[0], "tags suggest names"
 
 
 def test_a_name_is_explained_by_the_tags_it_goes_with_but_completes_nothing(

@@ -43,11 +43,12 @@ def test_scores_move_towards_answers_and_those_of_others_stay(own_tagger, world,
 
 
 def test_a_new_label_by_two_answers_is_ranked_on_like_items(own_tagger, world, new_items):
-    rows = np.flatnonzero(items_of(world, "beach"))[:2]
-    own_tagger.learn([(row, "parasol", True) for row in rows], new_items)
-    assert own_tagger.kinds_[column_of(own_tagger, "parasol")] == "oov"
-    scores = own_tagger.predict_proba(new_items)[:, column_of(own_tagger, "parasol")]
     on_beach = items_of(world, "beach")
+    rows = np.flatnonzero(on_beach)[:2]
+    own_tagger.learn([(row, "parasol", True) for row in rows], new_items)
+    parasol = column_of(own_tagger, "parasol")
+    assert own_tagger.kinds_[parasol] == "oov"
+    scores = own_tagger.predict_proba(new_items)[:, parasol]
     assert scores[on_beach].min() > scores[~on_beach].max()
 
 
@@ -229,11 +230,13 @@ def test_questions_about_one_label_or_any_leave_out_what_is_known(own_tagger, ne
     (first, *further_queries) = own_tagger.ask(new_items, "sea", k=5, strategy="likeliest")
     assert {question.label for question in further_queries} == {"sea"}
     scores = own_tagger.predict_proba(new_items)
-    assert first.probability == pytest.approx(scores[:, column_of(own_tagger, "sea")].max())
+    sea = column_of(own_tagger, "sea")
+    assert first.probability == pytest.approx(scores[:, sea].max())
     own_tagger.learn([(first.item, "SEA", True)], new_items)
     queries = own_tagger.ask(new_items, k=10**6, strategy="likeliest")
     assert len(queries) == scores.size - 1
-    assert (first.item, "sea") not in {(each.item, each.label) for each in queries}
+    questions = {(query.item, query.label) for query in queries}
+    assert (first.item, "sea") not in questions
     tags = [["sea"]] * len(new_items)
     with_tags = own_tagger.ask(new_items, k=10**6, strategy="likeliest", tags=tags)
     assert "sea" not in {each.label for each in with_tags}
@@ -244,7 +247,9 @@ def test_missing_and_wrong_tags_are_found(own_tagger, world, new_items):
     row = next(row for row, tags in enumerate(wrong) if "sea" in tags and "desk" not in tags)
     wrong[row] = [tag for tag in wrong[row] if tag != "sea"] + ["desk"]
     queries = own_tagger.ask(new_items, "desk", k=3, strategy="errors", tags=wrong)
-    assert (queries[0].row, queries[0].reason) == (row, "doubtful")
+    (likeliest, *_) = queries
+    assert likeliest.row == row
+    assert likeliest.reason == "doubtful"
     queries = own_tagger.ask(new_items, k=30, strategy="errors", tags=wrong)
     reasons = {(query.row, query.label): query.reason for query in queries}
     expected_reasons = {(row, "desk"): "doubtful", (row, "sea"): "missing"}
@@ -255,8 +260,13 @@ def test_missing_and_wrong_tags_are_found(own_tagger, world, new_items):
 
 
 def test_questions_of_an_indicator_matrix_are_about_its_columns(world, tiny_space):
-    frame = pd.DataFrame({"phone": [1, 0] * 20, "sea": [0, 1] * 20, "sun": [0, 1] * 20})
-    X = np.eye(2)[[0, 1] * 20] + np.random.default_rng(0).normal(size=(40, 2)) / 9
-    tagger = tiny_tagger(n_steps=60, n_validations=0).fit(X, frame)
+    even_rows = [1, 0] * 20
+    odd_rows = [0, 1] * 20
+    frame = pd.DataFrame({"phone": even_rows, "sea": odd_rows, "sun": odd_rows})
+    noise = np.random.default_rng(0).normal(size=(40, 2))
+    X = np.eye(2)[odd_rows] + noise / 9
+    tagger = tiny_tagger(n_steps=60, n_validations=0)
+    tagger.fit(X, frame)
     queries = tagger.ask(X, "sea", k=4, strategy="likeliest")
-    assert {(query.label, query.row % 2) for query in queries} == {("sea", 1)}
+    assert {query.label for query in queries} == {"sea"}
+    assert {query.row % 2 for query in queries} == {1}

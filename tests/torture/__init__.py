@@ -60,6 +60,9 @@ def attack(name: str) -> Attack:
 
 def environment() -> dict[str, str]:
     """Let processes use the package and the attacks that are used here, in whatever folder."""
-    before = map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
-    paths = [str(Path(str(file)).parents[1]) for file in (polyseme.__file__, __file__)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, *before])}
+    former_names = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    former_folders = map(os.path.abspath, filter(None, former_names))
+    package = Path(str(polyseme.__file__)).parents[1]
+    attacks = Path(__file__).parents[1]
+    folders = [str(package), str(attacks), *former_folders]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}

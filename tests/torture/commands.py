@@ -186,26 +186,30 @@ class State:
         """Look at a folder; nothing in it is changed, not even a log that waits to be mended."""
         state = cls({}, {})
         for root, _, names in os.walk(folder):
-            here = {name: _digest(Path(root, name)) for name in names}
-            lasting = {name: digest for name, digest in here.items() if not _BESIDE.fullmatch(name)}
-            for name, digest in lasting.items():
+            digests = {name: _digest(Path(root, name)) for name in names}
+            siblings = frozenset(digests.items())
+            for name, digest in digests.items():
+                if _BESIDE.fullmatch(name):
+                    continue
                 path = Path(root, name)
                 key = path.relative_to(folder).as_posix()
                 state.files[key] = "there" if _OWN_BYTES.fullmatch(name) else digest
-                for kind, read in _READERS.items():
-                    if re.fullmatch(kind, name):
-                        state.seen[key] = _read(read, path, frozenset(here.items()))
+                for pattern, read in _READERS.items():
+                    if re.fullmatch(pattern, name):
+                        state.seen[key] = _read(read, path, siblings)
         return state
 
     def differences(self, other: State) -> dict[str, tuple[str, str]]:
-        """Return what is here, and what is there, by path, where these differ."""
-        found = {}
-        for here, there in ((self.files, other.files), (self.seen, other.seen)):
-            for name in sorted({*here, *there}):
-                pair = here.get(name, _ABSENT), there.get(name, _ABSENT)
-                if pair[0] != pair[1]:
-                    found[name] = pair
-        return found
+        """Return what this state has and what another has, by path, where these differ."""
+        pair_by_name = {}
+        mappings = ((self.files, other.files), (self.seen, other.seen))
+        for digests, other_digests in mappings:
+            for name in sorted({*digests, *other_digests}):
+                digest = digests.get(name, _ABSENT)
+                other_digest = other_digests.get(name, _ABSENT)
+                if digest != other_digest:
+                    pair_by_name[name] = (digest, other_digest)
+        return pair_by_name
 
 
 def _digest(file: Path) -> str:
@@ -238,10 +242,10 @@ def _manifest(file: Path) -> Any:
     rankings = unsealed(file.read_bytes())
     if rankings is None:
         raise ValueError(f"'{file}' is damaged")
-    for one in rankings["files"]:
-        summary = {"sha256": one["sha256"], "bytes": one["bytes"]}
-        if not is_intact(file.parent / one["file"], summary):
-            raise ValueError(f"'{one['file']}' is not what the manifest says")
+    for entry in rankings["files"]:
+        summary = {"sha256": entry["sha256"], "bytes": entry["bytes"]}
+        if not is_intact(file.parent / entry["file"], summary):
+            raise ValueError(f"'{entry['file']}' is not what the manifest says")
     return rankings
 
 
@@ -258,17 +262,19 @@ def _model(file: Path) -> Any:
 
 def _bytes(array: Any) -> str:
     data = np.ascontiguousarray(array)
-    return f"{data.dtype} {data.shape} {hashlib.sha256(data.tobytes()).hexdigest()}"
+    digest = hashlib.sha256(data.tobytes()).hexdigest()
+    return f"{data.dtype} {data.shape} {digest}"
 
 
 def _log(file: Path) -> Any:
     from polyseme.feedback.verdict_log import VerdictLog
 
     with tempfile.TemporaryDirectory(prefix="seen-") as place:
-        for one in file.parent.glob("verdicts.sqlite*"):
-            shutil.copy(one, place)
+        for database_file in file.parent.glob("verdicts.sqlite*"):
+            shutil.copy(database_file, place)
         with VerdictLog(place) as log:
-            standing = [[one.item, one.label, one.answer] for one in log.standing()]
+            verdicts = log.standing()
+            standing = [[verdict.item, verdict.label, verdict.answer] for verdict in verdicts]
             # One without events is as good as none.
             return [log.count, sorted(standing)] if log.count else None
 
@@ -276,8 +282,8 @@ def _log(file: Path) -> Any:
 def _extraction(file: Path) -> Any:
     from polyseme.media import read_extraction
 
-    found = read_extraction(file.parent)
-    return found.ids, found.tags, _bytes(found.raw), found.skipped
+    extraction = read_extraction(file.parent)
+    return extraction.ids, extraction.tags, _bytes(extraction.raw), extraction.skipped
 
 
 def _sidecar(file: Path) -> Any:
@@ -295,8 +301,8 @@ def _change(file: Path) -> Any:
 def _tokens(file: Path) -> Any:
     from polyseme.studio.access import Tokens
 
-    known = Tokens.read(file)
-    return sorted(str(caller) for caller in known._callers.values())
+    callers = Tokens.read(file)._callers.values()
+    return sorted(str(caller) for caller in callers)
 
 
 _READERS: Mapping[str, Callable[[Path], Any]] = {
@@ -330,42 +336,49 @@ class Reference:
 
         `states` are those in which every file may be: one or the other, never anything between.
         """
-        now, known = State.of(folder), self.states[states]
-        for there, *those in (
-            (now.files, *(state.files for state in known)),
-            (now.seen, *(state.seen for state in known)),
-        ):
-            for name in {*there}.union(*those):
-                is_now = there.get(name, _ABSENT)
-                may_be = [one.get(name, _ABSENT) for one in those]
-                if is_now.startswith("refused"):
-                    return f"{name} is {is_now}"
-                if is_now not in may_be and not (len(known) > 1 and _is_passing(name, is_now)):
-                    return f"{name} is {is_now}, in place of {' or '.join(may_be)}"
+        now = State.of(folder)
+        allowed_states = self.states[states]
+        is_under_way = len(allowed_states) > 1
+        mappings = (
+            (now.files, [state.files for state in allowed_states]),
+            (now.seen, [state.seen for state in allowed_states]),
+        )
+        for digests, allowed_mappings in mappings:
+            for name in {*digests}.union(*allowed_mappings):
+                digest = digests.get(name, _ABSENT)
+                allowed = [mapping.get(name, _ABSENT) for mapping in allowed_mappings]
+                if digest.startswith("refused"):
+                    return f"{name} is {digest}"
+                if digest in allowed or (is_under_way and _is_passing(name, digest)):
+                    continue
+                return f"{name} is {digest}, in place of {' or '.join(allowed)}"
         return ""
 
-    def harm_after(self, folder: Path, again: Ended) -> str:
+    def harm_after(self, folder: Path, rerun: Ended) -> str:
         """Return what is wrong after the command was run again to its end; empty: nothing."""
         now = State.of(folder)
-        if again.code:
+        before, after, _ = self.states
+        if rerun.code:
             # Refused, since it had been done before, it has nothing to write.
-            for name in now.files.keys() - self.states[1].files.keys():
-                if name in self.states[0].files or _UNFINISHED.fullmatch(Path(name).name):
+            for name in now.files.keys() - after.files.keys():
+                if name in before.files or _UNFINISHED.fullmatch(Path(name).name):
                     del now.files[name]
         outcomes = list(zip(self.states[1:], self.ended, strict=True))
-        if any(now == state and again.code == ended.code for state, ended in outcomes):
+        if any(now == state and rerun.code == ended.code for state, ended in outcomes):
             return ""
-        told = f"run again it ended with {again.code}: {again.err.strip()[-300:]}"
-        if again.code not in {ended.code for ended in self.ended}:
-            return told
-        return f"{told}; beside what an undisturbed one leaves: {now.differences(self.states[1])}"
+        error = rerun.err.strip()[-300:]
+        description = f"run again it ended with {rerun.code}: {error}"
+        if rerun.code not in {ended.code for ended in self.ended}:
+            return description
+        differences = now.differences(after)
+        return f"{description}; beside what an undisturbed one leaves: {differences}"
 
 
-def _is_passing(name: str, is_now: str) -> bool:
+def _is_passing(name: str, digest: str) -> bool:
     """Return whether a file shows how far a command has come, and nothing else."""
     if name in ("ranked/manifest.json", "ranked/part-1.jsonl"):
-        return is_now == _ABSENT  # a shard that has changed; the manifest is there when all are
-    return any(_UNFINISHED.fullmatch(part) for part in name.split("/"))
+        return digest == _ABSENT  # a shard that has changed; the manifest is there when all are
+    return any(_UNFINISHED.fullmatch(step) for step in name.split("/"))
 
 
 # ---------------------------------------------------------------------- one place for all attacks
@@ -397,11 +410,10 @@ class Workshop:
                 if first.code or not (second.code == 0 or second.sentence()):
                     raise RuntimeError(f"{name}: {first} {second}")
                 states = (before, after, State.of(folder))
-                if (
-                    lost := {one for one in before.files if Path(one).name in _MINE}
-                    - after.files.keys()
-                ):
-                    raise RuntimeError(f"{name} removes what somebody else wrote: {lost}")
+                foreign = {file for file in before.files if Path(file).name in _MINE}
+                removed = foreign - after.files.keys()
+                if removed:
+                    raise RuntimeError(f"{name} removes what somebody else wrote: {removed}")
                 ended = (first, second)
                 self._references[name] = Reference(name, words, states, ended, seconds)
         return self._references[name]
@@ -413,11 +425,12 @@ class Workshop:
         folder.mkdir()
         try:
             for word in {*_MINE}.union(*commands):
+                source = self.base / word
                 # Times are kept: by them files are known that were looked at before.
-                if (self.base / word).is_dir():
-                    shutil.copytree(self.base / word, folder / word)
-                elif (self.base / word).exists():
-                    shutil.copy2(self.base / word, folder)
+                if source.is_dir():
+                    shutil.copytree(source, folder / word)
+                elif source.exists():
+                    shutil.copy2(source, folder)
             yield folder
         finally:
             shutil.rmtree(folder)

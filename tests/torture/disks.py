@@ -77,14 +77,17 @@ def _unsynced(ended: Ended, position: int) -> str:
 
     One that was thrown away does no harm; SQLite keeps its log until the database is synced.
     """
-    places = [place for place, instant in enumerate(ended.instants) if instant.startswith("sync ")]
-    file = Path(ended.instants[places[position - 1]].removeprefix("sync "))
-    later = ended.instants[places[position - 1] :]
-    if any(instant.startswith("unlink ") and Path(instant).name == file.name for instant in later):
-        return ""
+    instants = ended.instants
+    syncs = [number for number, instant in enumerate(instants) if instant.startswith("sync ")]
+    failed_sync = syncs[position - 1]
+    file = Path(instants[failed_sync].removeprefix("sync "))
+    for instant in instants[failed_sync:]:
+        if instant.startswith("unlink ") and Path(instant).name == file.name:
+            return ""
     # It syncs its folder after its log, and does not mind.
-    of_sqlite = ended.instants[places[max(position - 2, 0)]] if file.is_dir() else file.name
-    return "" if ".sqlite" in of_sqlite else f"done, and {file.name} was not synced"
+    previous_sync = syncs[max(position - 2, 0)]
+    synced_name = instants[previous_sync] if file.is_dir() else file.name
+    return "" if ".sqlite" in synced_name else f"done, and {file.name} was not synced"
 
 
 @contextmanager

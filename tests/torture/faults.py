@@ -69,16 +69,23 @@ class Ended(NamedTuple):
 
     def count(self, fault: Fault) -> int:
         """Return at how many instants a fault can come."""
-        kinds = (instant.partition(" ")[0] for instant in self.instants)
-        halves = fault.kind == _KILL
-        return sum(bool(_KINDS[kind] & fault.mask) and (halves or kind != "half") for kind in kinds)
+        n_instants = 0
+        for instant in self.instants:
+            kind = instant.partition(" ")[0]
+            if kind == "half" and fault.kind != _KILL:
+                continue
+            if _KINDS[kind] & fault.mask:
+                n_instants += 1
+        return n_instants
 
     def sentence(self) -> str:
         """Return the one sentence with which a command was refused; empty where it said none."""
         sentences = [line for line in self.err.splitlines() if line.startswith("polyseme: ")]
         errors = [line for line in sentences if not line.startswith("polyseme: note: ")]
-        wrong = len(errors) != 1 or "unexpected" in errors[0] or "Traceback" in self.err
-        return "" if wrong else errors[0]
+        if len(errors) != 1 or "Traceback" in self.err:
+            return ""
+        (error,) = errors
+        return "" if "unexpected" in error else error
 
 
 def library(place: Path) -> Path:

@@ -73,9 +73,12 @@ def _fitted(priming: float) -> Path:
 def _vectors() -> dict[str, np.ndarray]:
     """Return vectors of names; another name of a label means the same."""
     rng = np.random.default_rng(1)
-    first = {label: rng.normal(size=4) for label in [*_LEARNED, *_UNSEEN, *_BY_NAME]}
-    renamed = {f"{label} renamed {n}": first[label] for label in first for n in range(3)}
-    return first | renamed
+    labels = [*_LEARNED, *_UNSEEN, *_BY_NAME]
+    vectors = {label: rng.normal(size=4) for label in labels}
+    for label in labels:
+        for number in range(3):
+            vectors[f"{label} renamed {number}"] = vectors[label]
+    return vectors
 
 
 class Life(RuleBasedStateMachine):
@@ -141,8 +144,11 @@ class Life(RuleBasedStateMachine):
         """Return the scores of all labels, by label and row."""
         tagger = self.tagger if tagger is None else tagger
         scores: dict[tuple[str, int], float] = {}
-        for label, column in zip(tagger.classes_.tolist(), tagger.predict_proba(_X).T, strict=True):
-            scores |= {(label, row): score for row, score in enumerate(column.tolist())}
+        labels = tagger.classes_.tolist()
+        columns = tagger.predict_proba(_X).T.tolist()
+        for label, column in zip(labels, columns, strict=True):
+            for row, score in enumerate(column):
+                scores[label, row] = score
         return scores
 
     def _table(self) -> Any:

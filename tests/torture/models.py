@@ -348,25 +348,25 @@ def sealed(data: bytes) -> bytes:
     """Return the bytes of a model file with a digest that fits them, whatever they are."""
     from polyseme.storage import model_file
 
-    identity = model_file._START.match(data)
+    identity = model_file._FILE_START.match(data)
     if identity is None:
         return data
     start, stop = identity.span("digest")
-    return data[:start] + model_file._digest(data, identity).encode() + data[stop:]
+    return data[:start] + model_file._compute_digest(data, identity).encode() + data[stop:]
 
 
 def craft(folder: Path, kind: str, state: State) -> None:
     """Write a state as a model, with a digest that fits it."""
     from safetensors.numpy import save
 
-    from polyseme.storage.model_file import MODEL
+    from polyseme.storage.model_file import MODEL_FILE
 
     # JSON has no infinity, but numbers so large that Python reads one.
     config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999")
     start = f'{{"format":1,"kind":"{kind}","sha256":"{"0" * 64}","polyseme":"0"'
     data = save(state[1], {"polyseme": f'{start},"config":{config}}}'})
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / MODEL).write_bytes(sealed(data))
+    (folder / MODEL_FILE).write_bytes(sealed(data))
 
 
 # ---------------------------------------------------------------------- use

@@ -80,8 +80,11 @@ def _moved(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> byte
 def _spliced(rng: random.Random, data: bytearray, donors: Sequence[bytes]) -> bytes | bytearray:
     donor = rng.choice(donors) if donors else b""
     if rng.random() < 0.5:
-        return bytes(data[: rng.randrange(len(data) + 1)]) + donor[rng.randrange(len(donor) + 1) :]
-    data[_part(rng, data)] = donor[_part(rng, donor)]
+        end = rng.randrange(len(data) + 1)
+        start = rng.randrange(len(donor) + 1)
+        return bytes(data[:end]) + donor[start:]
+    donated = donor[_part(rng, donor)]
+    data[_part(rng, data)] = donated
     return data
 
 

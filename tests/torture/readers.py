@@ -44,13 +44,13 @@ class Attempts:
         from polyseme.base.validation import InputError
 
         try:
-            found = read()
+            content = read()
         except InputError as error:
             sentence(error)
             self.refused.append(error)
             return None
         self.n_worked += 1
-        return found
+        return content
 
     def words(self) -> str:
         """Return what was refused; raise that where nothing worked."""
@@ -59,9 +59,9 @@ class Attempts:
         return "; ".join(map(str, self.refused))
 
 
-def _check(holds: object, what: str) -> None:
+def _check(holds: object, message: str) -> None:
     if not holds:
-        raise AssertionError(what)
+        raise AssertionError(message)
 
 
 # ---------------------------------------------------------------------- files
@@ -94,12 +94,14 @@ def _read_table(path: Path) -> str:
             X = attempt(partial(check_features, table.features, owner=path.name))
             numbers = None if X is None else getattr(X, "data", X)
             _check(numbers is None or np.isfinite(np.asarray(numbers)).all(), "no numbers")
-    found = attempt(partial(read_features, path))
-    _check(found is None or found.ndim == 2, "features of another shape")
+    features = attempt(partial(read_features, path))
+    _check(features is None or features.ndim == 2, "features of another shape")
     if is_sharded(path):
-        for shard in (attempt(partial(find_shards, path)) or ([],))[0]:
+        shards, *_ = attempt(partial(find_shards, path)) or ([],)
+        for shard in shards:
             attempt(shard.ids)
-            for _, block in attempt(lambda one=shard: list(read_blocks(one, 2))) or ():
+            blocks = attempt(lambda shard=shard: list(read_blocks(shard, 2)))
+            for _, block in blocks or ():
                 _check(np.isfinite(block).all(), "blocks that hold no numbers")
     return attempt.words()
 
@@ -109,10 +111,10 @@ def _check_keywords(path: Path, kind: str) -> None:
     from polyseme import LabelCorpus
     from polyseme.media.keywords import keywords_of
 
-    found = keywords_of(path, kind)
-    for reason in found.unread:
+    keywords = keywords_of(path, kind)
+    for reason in keywords.unread:
         phrase(reason)
-    LabelCorpus.from_documents([found.tags])
+    LabelCorpus.from_documents([keywords.tags])
 
 
 def _read_picture(path: Path) -> str:
@@ -210,11 +212,15 @@ def _read_tokens(path: Path) -> str:
 def _read_model(folder: Path) -> str:
     from polyseme.studio.landscape import FILE, Landscape
 
-    told = json.loads((folder / "told.json").read_text())
-    (folder / "told.json").unlink()
-    found = Landscape.read(folder, told["digest"], told["n_axes"])
-    if found is not None:
-        _check(np.isfinite(found.place(np.ones((2, told["n_axes"]), np.float32))).all(), FILE)
+    description_file = folder / "told.json"
+    description = json.loads(description_file.read_text())
+    description_file.unlink()
+    n_axes = description["n_axes"]
+    landscape = Landscape.read(folder, description["digest"], n_axes)
+    if landscape is not None:
+        points = np.ones((2, n_axes), np.float32)
+        places = landscape.place(points)
+        _check(np.isfinite(places).all(), FILE)
     return "; ".join(use("space", folder))
 
 
@@ -240,14 +246,18 @@ def _read_extraction(folder: Path) -> str:
     from polyseme import AudioFeatures, extract_folder
     from polyseme.media import read_extraction
 
-    attempt, extractor = Attempts(), AudioFeatures(n_words=2, n_jobs=1, random_state=0)
-    found = attempt(lambda: read_extraction(folder / "numbers"))
-    if found is not None:
-        attempt(lambda: extractor.fit(found).transform(found))
-        repr(found[:1])
-    if attempt(lambda: extract_folder(folder / "sounds", folder / "numbers", extractor)):
-        again = read_extraction(folder / "numbers")
-        _check(len(again) == 2 and np.isfinite(np.concatenate(list(again.raw))).all(), "lost")
+    attempt = Attempts()
+    extractor = AudioFeatures(n_words=2, n_jobs=1, random_state=0)
+    numbers = folder / "numbers"
+    damaged = attempt(lambda: read_extraction(numbers))
+    if damaged is not None:
+        attempt(lambda: extractor.fit(damaged).transform(damaged))
+        repr(damaged[:1])
+    if attempt(lambda: extract_folder(folder / "sounds", numbers, extractor)):
+        extraction = read_extraction(numbers)
+        _check(len(extraction) == 2, "lost")
+        values = np.concatenate(list(extraction.raw))
+        _check(np.isfinite(values).all(), "lost")
     return attempt.words()
 
 
@@ -256,10 +266,11 @@ def _read_pictures(folder: Path) -> str:
     from polyseme import ImageFeatures
     from polyseme.media import read_extraction
 
-    found = read_extraction(folder)
-    features = ImageFeatures().fit_transform(found)
-    _check(features.shape[0] == len(found) and np.isfinite(features).all(), "no features")
-    return repr(found)
+    extraction = read_extraction(folder)
+    features = ImageFeatures().fit_transform(extraction)
+    _check(len(features) == len(extraction), "features of other pictures")
+    _check(np.isfinite(features).all(), "no features")
+    return repr(extraction)
 
 
 def _read_ranking(folder: Path) -> str:
@@ -301,9 +312,10 @@ def make_folders(place: Path) -> None:
         BASES[base][1](place / name / "made")
     model = place / "model" / "made"
     tagger: Any = polyseme.load(model)
-    said = [(str(n), label, n % 2 == 0) for n in range(4) for label in ("tag a", "tag b")]
     ids = [str(n) for n in range(4)]
-    tagger.learn(said, Table(features=np.eye(4, 5), ids=ids, columns=None))
+    table = Table(features=np.eye(4, 5), ids=ids, columns=None)
+    verdicts = [(str(n), label, n % 2 == 0) for n in range(4) for label in ("tag a", "tag b")]
+    tagger.learn(verdicts, table)
     tagger.save(model)
     polyseme.load(model)  # keeps what it learned again
     points = np.eye(6, dtype=np.float32)
@@ -350,21 +362,23 @@ def _fit_checksums(file: Path) -> None:
     """Make the checksums of a folder fit one file of it that was changed."""
     from polyseme.storage.atomic_files import summary_of
 
-    beside = file.parent
+    folder = file.parent
+    extraction_file = folder / "extraction.json"
     if file.name == "model.safetensors":
-        file.write_bytes(sealed(file.read_bytes()))
-    elif (beside / "extraction.json").exists():
-        names = [one.name for one in beside.iterdir() if one.suffix in (".npy", ".jsonl")]
-        files = {name: summary_of(beside / name) for name in names}
-        _sealed_anew(beside / "extraction.json", lambda told: told.update(files=files))
-    elif (beside / "plan.json").exists():
+        content = file.read_bytes()
+        file.write_bytes(sealed(content))
+    elif extraction_file.exists():
+        names = [path.name for path in folder.iterdir() if path.suffix in (".npy", ".jsonl")]
+        files = {name: summary_of(folder / name) for name in names}
+        _sealed_anew(extraction_file, lambda extraction: extraction.update(files=files))
+    elif (folder / "plan.json").exists():
 
-        def note(told: dict[str, Any]) -> None:
-            for one in told.get("files", []):
-                if one["file"] == file.name:
-                    one.update(summary_of(file) or {})
+        def note(manifest: dict[str, Any]) -> None:
+            for entry in manifest.get("files", []):
+                if entry["file"] == file.name:
+                    entry.update(summary_of(file) or {})
 
-        _sealed_anew(beside / "manifest.json", note)
+        _sealed_anew(folder / "manifest.json", note)
 
 
 def _change_values(rng: random.Random, file: Path) -> None:
@@ -376,39 +390,47 @@ def _change_values(rng: random.Random, file: Path) -> None:
 
 def _change_cell(rng: random.Random, file: Path) -> None:
     """Change a cell of a database, and make the digests of its rows fit."""
-    from polyseme.media import extraction
+    from polyseme.media import feature_store
 
     with closing(sqlite3.connect(file)) as database:
         database.executescript("PRAGMA locking_mode = NORMAL; PRAGMA journal_mode = DELETE;")
-        tables = [
-            t for (t,) in database.execute("SELECT name FROM sqlite_master WHERE type='table'")
-        ]
+        names = database.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        tables = [name for (name,) in names]
         table = rng.choice(tables)
         rows = [list(row) for row in database.execute(f"SELECT * FROM {table}")]
         if rows:
             row = rng.choice(rows)
-            at = rng.randrange(max(len(row) - 1, 1))
-            old = row[at]
-            row[at] = rng.choice(_ODD_CELLS)
-            if isinstance(old, (str, bytes)) and rng.random() < 0.5:
-                data = changed(rng, old if isinstance(old, bytes) else old.encode())
-                row[at] = data if isinstance(old, bytes) else data.decode("utf-8", "replace")
+            column = rng.randrange(max(len(row) - 1, 1))
+            former = row[column]
+            row[column] = rng.choice(_ODD_CELLS)
+            if isinstance(former, (str, bytes)) and rng.random() < 0.5:
+                row[column] = _changed_cell(rng, former)
             database.execute(f"DELETE FROM {table}")
             marks = ", ".join("?" * len(row))
-            for one in rows:
+            for row in rows:
                 if table in ("numbers", "files"):
-                    one[-1] = extraction._digested(*one[:-1])
-                database.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", one)
+                    row[-1] = feature_store._row_digest(*row[:-1])
+                database.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
         database.commit()
 
 
-def _make_wrong(rng: random.Random, place: Path, others: Sequence[bytes]) -> str:
+def _changed_cell(rng: random.Random, cell: str | bytes) -> str | bytes:
+    """Return a cell with some of its bytes changed, as text where it was one."""
+    if isinstance(cell, bytes):
+        return changed(rng, cell)
+    data = changed(rng, cell.encode())
+    return data.decode("utf-8", "replace")
+
+
+def _make_wrong(rng: random.Random, place: Path, donors: Sequence[bytes]) -> str:
     """Change one file at a place, or two; give what they are called."""
-    every = [place] if place.is_file() else sorted(one for one in place.rglob("*") if one.is_file())
+    paths = [place] if place.is_file() else sorted(place.rglob("*"))
+    files = [path for path in paths if path.is_file()]
     # What a reader is only told by, or reads by itself, stays as it is.
-    every = [one for one in every if one.name != "told.json" and one.parent.name != "sounds"]
-    told = []
-    for file in rng.sample(every, min(len(every), rng.choice([1, 1, 1, 2]))):
+    files = [file for file in files if file.name != "told.json" and file.parent.name != "sounds"]
+    names = []
+    n_changed = min(len(files), rng.choice([1, 1, 1, 2]))
+    for file in rng.sample(files, n_changed):
         if not file.exists():
             continue
         if file.suffix == ".sqlite" and rng.random() < 0.7:
@@ -419,12 +441,12 @@ def _make_wrong(rng: random.Random, place: Path, others: Sequence[bytes]) -> str
         elif file.name in ("extraction.json", "plan.json") and rng.random() < 0.7:
             _change_values(rng, file)
         else:
-            file.write_bytes(mutated(rng, file.name, file.read_bytes(), others))
+            file.write_bytes(mutated(rng, file.name, file.read_bytes(), donors))
             if rng.random() < 0.7:
                 with suppress(ValueError, TypeError, KeyError, OSError):
                     _fit_checksums(file)
-        told.append(file.name)
-    return ", ".join(told)
+        names.append(file.name)
+    return ", ".join(names)
 
 
 # ---------------------------------------------------------------------- processes
@@ -432,44 +454,51 @@ def _make_wrong(rng: random.Random, place: Path, others: Sequence[bytes]) -> str
 
 def _seeds(place: Path) -> list[str]:
     """Return what there is to read in the corpus, or of what was made, as reader/name."""
-    return sorted(f"{one.parent.name}/{one.name}" for one in place.glob("*/*"))
+    return sorted(f"{path.parent.name}/{path.name}" for path in place.glob("*/*"))
 
 
-def _copied(seed: str, made: Path, place: Path) -> Path:
+def _copied(seed: str, made_folders: Path, place: Path) -> Path:
     """Copy what a seed names to a place."""
-    source = next(root / seed for root in (CORPUS, made) if (root / seed).exists())
+    source = CORPUS / seed
+    if not source.exists():
+        source = made_folders / seed
     target = place / source.name
-    return Path(shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target))
+    copy = shutil.copytree if source.is_dir() else shutil.copy
+    return Path(copy(source, target))
 
 
 def _beside(seed: str) -> list[bytes]:
     """Return other files of the same reader, to splice with."""
-    return [one.read_bytes() for one in sorted((CORPUS / seed).parent.glob("*")) if one.is_file()]
+    folder = (CORPUS / seed).parent
+    paths = sorted(folder.glob("*"))
+    return [path.read_bytes() for path in paths if path.is_file()]
 
 
-def _attacked(seed: str, number: int, made: Path) -> Outcome:
+def _attacked(seed: str, number: int, made_folders: Path) -> Outcome:
     """Make one file wrong, read it, and say what came of it."""
     from polyseme.base.validation import PolysemeWarning
 
-    rng, read = random.Random(number), _READ[seed.partition("/")[0]]
+    rng = random.Random(number)
+    reader_name = seed.partition("/")[0]
+    read = _READ[reader_name]
     with tempfile.TemporaryDirectory(prefix="fuzzed-") as folder:
-        place = _copied(seed, made, Path(folder))
+        place = _copied(seed, made_folders, Path(folder))
         if number >= 0:
             _make_wrong(rng, place, _beside(seed))
 
-        def told() -> str:
+        def read_and_check_warnings() -> str:
             with warnings.catch_warnings(record=True) as remarks:
                 warnings.simplefilter("always", PolysemeWarning)
                 words = read(place)
-            for one in remarks:
-                if issubclass(one.category, PolysemeWarning):
-                    phrase(str(one.message))
+            for remark in remarks:
+                if issubclass(remark.category, PolysemeWarning):
+                    phrase(str(remark.message))
             return words
 
-        return judged(told)
+        return judged(read_and_check_warnings)
 
 
-def _work(made: Path) -> None:
+def _work(made_folders: Path) -> None:
     """Read files made wrong, in a process of its own."""
     import torch
 
@@ -477,9 +506,9 @@ def _work(made: Path) -> None:
     from polyseme.io import unpacking
 
     torch.set_num_threads(1)
-    polyseme.load(made / "model" / "made")
+    polyseme.load(made_folders / "model" / "made")
     with unpacking(0.05):
-        work(lambda job: _attacked(job[0], job[1], made))
+        work(lambda job: _attacked(job[0], job[1], made_folders))
 
 
 def attack(place: Path, rng: random.Random) -> Iterator[Tried]:
@@ -499,10 +528,11 @@ def main() -> None:
         _work(Path(sys.argv[2]))
         return
     seed, _, number = sys.argv[1].partition(":")
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as folder:
+        made_folders = Path(folder)
         if not (CORPUS / seed).exists():
-            make_folders(Path(made))
-        place = _copied(seed, Path(made), Path(sys.argv[2]))
+            make_folders(made_folders)
+        place = _copied(seed, made_folders, Path(sys.argv[2]))
     print(_make_wrong(random.Random(int(number)), place, _beside(seed)), flush=True)
     print(_READ[seed.partition("/")[0]](place))
 

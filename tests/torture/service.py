@@ -20,7 +20,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Self
 
-from polyseme.storage.model_file import MODEL
+from polyseme.storage.model_file import MODEL_FILE
 from torture import Tried
 from torture.commands import State, Workshop, workshop
 from torture.faults import FULL, KILL, NOTHING, Ended, Fault
@@ -107,9 +107,11 @@ class Service:
 
     def refused(self, status: int, content: Any) -> None:
         """See that a refusal is one sentence that says nothing of our insides."""
-        detail = content.get("detail", "") if isinstance(content, dict) else ""
         require(status in (409, 422, 503), f"status {status}: {content}")
-        require(detail.endswith(".") and "Traceback" not in detail, f"no sentence: {content}")
+        require(isinstance(content, dict), f"no sentence: {content}")
+        detail = content.get("detail", "")
+        require(detail.endswith("."), f"no sentence: {content}")
+        require("Traceback" not in detail, f"no sentence: {content}")
 
     def end(self, number: int) -> Ended:
         """Send a signal and wait for the end."""
@@ -126,12 +128,13 @@ class Service:
         from polyseme.feedback.verdict_log import VerdictLog
 
         state = State.of(self.model)
-        broken = {name: fact for name, fact in state.seen.items() if fact.startswith("refused")}
-        require(not broken, f"damaged: {broken}")
+        for name, digest in state.seen.items():
+            require(not digest.startswith("refused"), f"damaged: {name} is {digest}")
         with VerdictLog(self.model) as log:
-            logged_items = {event.number: getattr(event, "item", None) for event in log.events()}
-        lost_items = {n: item for n, item in self.told.items() if logged_items.get(n) != item}
-        require(not lost_items, f"lost: {lost_items}")
+            events = list(log.events())
+        logged_items = {event.number: getattr(event, "item", None) for event in events}
+        for number, item in self.told.items():
+            require(logged_items.get(number) == item, f"lost: {number}, {item}")
 
 
 # ---------------------------------------------------------------------- what goes wrong
@@ -268,14 +271,17 @@ def model_broken_on_disk(work: Workshop, folder: Path, rng: random.Random) -> st
 
 
 def _cut(model: Path, rng: random.Random) -> None:
-    data = (model / MODEL).read_bytes()
-    (model / MODEL).write_bytes(data[: rng.randrange(len(data))])
+    data = (model / MODEL_FILE).read_bytes()
+    (model / MODEL_FILE).write_bytes(data[: rng.randrange(len(data))])
 
 
 def _flipped(model: Path, rng: random.Random) -> None:
-    data = bytearray((model / MODEL).read_bytes())
-    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    (model / MODEL).write_bytes(bytes(data))
+    file = model / MODEL_FILE
+    data = bytearray(file.read_bytes())
+    position = rng.randrange(len(data))
+    bit = rng.randrange(8)
+    data[position] ^= 1 << bit
+    file.write_bytes(bytes(data))
 
 
 def _crafted(model: Path, rng: random.Random) -> None:
@@ -290,12 +296,12 @@ def _crafted(model: Path, rng: random.Random) -> None:
 
 def _half_copied(model: Path, rng: random.Random) -> None:
     """The first part of another model, whose rest is on its way."""
-    data = (model.with_name("plain") / MODEL).read_bytes()
-    (model / MODEL).write_bytes(data[: len(data) // 2])
+    data = (model.with_name("plain") / MODEL_FILE).read_bytes()
+    (model / MODEL_FILE).write_bytes(data[: len(data) // 2])
 
 
 def _without(model: Path, rng: random.Random) -> None:
-    (model / MODEL).unlink()
+    (model / MODEL_FILE).unlink()
 
 
 def copied_slowly(work: Workshop, folder: Path, rng: random.Random) -> str:
@@ -304,7 +310,7 @@ def copied_slowly(work: Workshop, folder: Path, rng: random.Random) -> str:
         before = service.good(_SUGGEST, _ASK)["version"].partition("-")[0]
         _half_copied(service.model, rng)
         service.until(lambda: service.good(_MODEL).get("trouble"), "trouble")
-        shutil.copy(service.model.with_name("plain") / MODEL, service.model)
+        shutil.copy(service.model.with_name("plain") / MODEL_FILE, service.model)
 
         def is_new() -> bool:
             return service.good(_SUGGEST, _ASK)["version"].partition("-")[0] != before

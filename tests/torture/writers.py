@@ -110,9 +110,12 @@ def _wrong(names: tuple[str, ...], ended: list[Ended], left: State) -> str:
         if command.code and not command.sentence():
             return f"exit code {command.code}: {command.err[-600:]}"
     done = tuple(not command.code for command in ended)
-    serial_results = (_in_order(names, order) for order in _orders(done))
-    if any(left == state for well, state in serial_results if well == done):
-        return ""
+    for order in _orders(done):
+        done_in_order, state = _in_order(names, order)
+        if done_in_order == done and left == state:
+            return ""
     errors = " | ".join(command.err.strip()[-150:] for command in ended)
-    differences = left.differences(_in_order(names, tuple(range(len(names))))[1])
+    given_order = tuple(range(len(names)))
+    _, expected_state = _in_order(names, given_order)
+    differences = left.differences(expected_state)
     return f"left as by no order ({done}): {differences}; {errors}"

@@ -1,14 +1,18 @@
-"""The contract that baselines share with the tagger, and how they choose their settings.
+"""The contract that baselines share with the tagger.
 
 In: features, tag sets and label sets. Out: scores per label and rankings; a baseline fills in
-`_fit` and `_scores`.
+`_fit` and `_scores`. How baselines choose their settings, `tuning.py` says.
+
+Terms, used by all baselines: X are features (n, n_features) of the instances; Y the labels of the
+instances, sparse 0 or 1, (n, n_labels), the columns those of `classes_`; Z the label sets likewise,
+(m, n_labels). `truth` is Y for some labels as a mask. *Seen* labels are those that instances carry.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from polyseme.base.estimator import Estimator
-from polyseme.base.folds import group_numbers, hidden_groups
+from polyseme.base.folds import group_numbers
 from polyseme.base.validation import (
     InputError,
     IntArray,
@@ -29,15 +33,14 @@ from polyseme.base.validation import (
     in_order,
 )
 from polyseme.documents.corpus import Documents, LabelCorpus, as_corpus, check_corpus, in_order_of
-from polyseme.documents.label_sets import met_documents, teaching_corpora
+from polyseme.documents.label_sets import find_label_set_rows, teaching_corpora
 from polyseme.documents.tags import label_preference, rank_labels
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.published.mapping import InstanceMapper
 
 Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Features = Matrix | sp.csr_matrix
-C = TypeVar("C")
 
 
 class Baseline(Estimator, ABC):
@@ -111,7 +114,7 @@ class Baseline(Estimator, ABC):
         Z, _ = sets.align(labels)
         instance_counts = counts_of(Y)
         set_counts = counts_of(Z)
-        new_rows = met_documents(corpus, sets) < 0
+        new_rows = find_label_set_rows(corpus, sets) < 0
         self.classes_ = np.array(labels, dtype=object)
         kinds = np.where(instance_counts > 0, "seen", "unseen")
         self.kinds_ = np.where(set_counts == 0, "oov", kinds)
@@ -134,7 +137,7 @@ class Baseline(Estimator, ABC):
         check_fitted(self, "classes_")
         owner = type(self).__name__
         n_features = self.n_features_in_
-        values, _ = without_ids(X)
+        values, _ = split_ids(X)
         names = getattr(self, "feature_names_in_", None)
         table = in_order(values, names, owner=owner)
         features = check_features(table, owner=owner, n_features=n_features)
@@ -151,16 +154,23 @@ class Baseline(Estimator, ABC):
 
     @abstractmethod
     def _fit(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix) -> None:
-        """Learn from features, their labels Y (n, n_labels) and the label sets Z (m, n_labels)."""
+        """Learn from features, their labels Y (n, n_labels) and the label sets Z (m, n_labels).
+
+        `classes_`, `kinds_` and the other attributes of every baseline are set before.
+        """
 
     @abstractmethod
     def _scores(self, X: Features) -> Matrix:
-        """Score every label for each instance, (n, n_labels)."""
+        """Score every label for each of checked instances, (n, n_labels), larger is better."""
 
     def _fit_ridge(
         self, X: Features, targets: Matrix, seed: RandomState, rows: IntArray | None = None
     ) -> InstanceMapper:
-        """Fit kernel ridge regression from (some) instances to their targets (n_rows, d)."""
+        """Fit kernel ridge regression from instances, or those of some rows, to targets.
+
+        Targets are (n_rows, d). Its width and penalty are cross-validated by the mapper, on these
+        targets and in folds that keep groups whole.
+        """
         groups = self.groups_
         if rows is not None:
             X = X[rows]
@@ -175,30 +185,11 @@ def counts_of(matrix: sp.csr_matrix) -> IntArray:
     return np.asarray(matrix.sum(axis=0), dtype=np.int64).ravel()
 
 
-def best_candidate(
-    candidates: Sequence[C],
-    qualities: Callable[[Mask], Sequence[float]],
-    n_labels: int,
-    n_groups: int,
-    generator: np.random.Generator,
-) -> C:
-    """Choose the first of the best settings on labels that take turns as pseudo-unseen ones.
-
-    `qualities` gives the quality of every candidate when some labels are hidden, (n_labels,).
-    """
-    n_candidates = len(candidates)
-    total = np.zeros(n_candidates)
-    groups = hidden_groups(n_labels, n_groups, generator)
-    for hidden in groups:
-        total += qualities(hidden)
-    best = int(np.argmax(total))
-    return candidates[best]
-
-
 def out_of_fold(mapper: InstanceMapper, X: Features, targets: Matrix, folds: IntArray) -> Matrix:
     """Predict each instance's targets (n, d) by a kernel ridge mapper that has not seen it.
 
-    A fitted mapper gives the settings. With a single fold all predictions are 0.
+    A mapper that was fitted to all instances supplies width and penalty. `folds` (n,) is the number
+    of each instance's fold; with a single fold all predictions are 0.
     """
     if not folds.any():
         return np.zeros_like(targets)

@@ -48,7 +48,6 @@ from polyseme_experiments.baselines.base import (
     Features,
     Mask,
     Matrix,
-    best_candidate,
     counts_of,
     out_of_fold,
 )
@@ -61,20 +60,31 @@ from polyseme_experiments.baselines.pool import (
     self_targets,
     stacked,
 )
+from polyseme_experiments.baselines.tuning import (
+    COSTA_PENALTIES,
+    SVM_BOUNDS,
+    TUNED_COSTA_PENALTIES,
+    best_candidate,
+)
 
 TRANSFERS = ("regression", "normalised", "dice", "square-root")
-# The first of equals wins.
-PENALTIES = (1e-3, 1e-4, 1e-2, 1e-1, 1.0)
-C_GRID = (1.0, 0.1, 10.0)
 
-_N_FOLDS = 3
-_FLOOR = 1e-6
-_SEARCH_ROWS, _SEARCH_LABELS, _ENOUGH_CARRIERS = 1500, 16, 10
-_BLOCK_BYTES = 2**28
-# Learning from a pool, chosen on labels and items of training sets alone: rounds; how much of a
-# target is whether an item is among the likeliest; how much of an unseen label's score is its own
-# classifier's, the rest being transferred from seen labels.
-_N_ROUNDS, _HARD_SEEN, _HARD, _POOL_SHARE = 4, 0.25, 0.5, 0.5
+_N_FOLDS = 3  # of label sets, to choose the penalty of `Costa`
+_LOWEST_SCORE = 1e-6  # of a seen or unseen label in `Costa`, before priors
+# To choose C and gamma: instances and labels that are compared with at most, and how many of these
+# instances should carry a label.
+_SEARCH_ROWS = 1500
+_SEARCH_LABELS = 16
+_ENOUGH_CARRIERS = 10
+_BLOCK_BYTES = 2**28  # of a block of the kernel: bounds the memory
+# Learning from a pool, chosen on labels made pseudo-unseen among training items of four corpora:
+# rounds; how much of a seen and of another label's target is whether an item is among the
+# likeliest; how much of an unseen label's score is its own classifier's, the rest being transferred
+# from seen labels.
+_N_ROUNDS = 4
+_HARD_SHARE_SEEN = 0.25
+_HARD_SHARE = 0.5
+_POOL_SHARE = 0.5
 
 
 class SeenClassifiers(Estimator):
@@ -214,7 +224,7 @@ class SeenClassifiers(Estimator):
     ) -> tuple[float, float]:
         """Choose C and gamma where they are None."""
         widths = kernel_widths(rows, self.gamma, generator)
-        bounds = C_GRID if self.C is None else (float(self.C),)
+        bounds = SVM_BOUNDS if self.C is None else (float(self.C),)
         settings = [(bound, width) for width in widths for bound in bounds]
         sample = generator.permutation(len(truth))[:_SEARCH_ROWS]
         columns = _search_labels(truth[sample], generator)
@@ -384,14 +394,15 @@ class Costa(Baseline):
         self._columns = self._classifier_columns(Y)
         self.priors_ = np.asarray(Z.mean(axis=0)).ravel()
         self.penalty_: float | None = None
-        if self.transfer != "regression" or not len(self._unseen) or not len(self._seen):
+        can_regress = len(self._unseen) > 0 and len(self._seen) > 0
+        if self.transfer != "regression" or not can_regress:
             self.weights_ = _transfer_weights(Z, self._seen, self._unseen, self.transfer)
             self.intercept_ = np.zeros(len(self._unseen))
             return
         inputs = np.asarray(Z[:, self._seen].toarray(), dtype=np.float64)
         targets = np.asarray(Z[:, self._unseen].toarray(), dtype=np.float64)
         folds = fold_numbers(len(inputs), _N_FOLDS, generator, self.label_set_groups_)
-        self.penalty_ = _choose_penalty(inputs, targets, PENALTIES, folds)
+        self.penalty_ = _choose_penalty(inputs, targets, COSTA_PENALTIES, folds)
         self.weights_, self.intercept_ = ridge(inputs, targets, self.penalty_)
 
     def _fit_classifiers(self, X: Features, Y: sp.csr_matrix, seed: int) -> None:
@@ -414,11 +425,12 @@ class Costa(Baseline):
         seen_scores = self.classifiers_.predict_proba(X)[:, self._columns]
         unseen_scores = seen_scores @ self.weights_ + self.intercept_
         scores = np.zeros((X.shape[0], len(self.classes_)))
-        scores[:, self._seen] = np.clip(seen_scores, _FLOOR, 1.0)
-        scores[:, self._unseen] = np.clip(unseen_scores, _FLOOR, 1.0)
+        scores[:, self._seen] = np.clip(seen_scores, _LOWEST_SCORE, 1.0)
+        scores[:, self._unseen] = np.clip(unseen_scores, _LOWEST_SCORE, 1.0)
         if self.use_priors:
             totals = scores.sum(axis=1, keepdims=True)
-            scores *= self.priors_ / np.where(totals > 0, totals, 1.0)
+            divisors = np.where(totals > 0, totals, 1.0)
+            scores *= self.priors_ / divisors
         return scores
 
     def _classifier_columns(self, Y: sp.csr_matrix) -> IntArray:
@@ -444,18 +456,26 @@ class Costa(Baseline):
 
 
 def _transfer_weights(Z: sp.csr_matrix, seen: IntArray, unseen: IntArray, statistic: str) -> Matrix:
-    """Weigh seen labels by what they have in common with each unseen one, (n_seen, n_unseen)."""
-    sets = Z.astype(np.float64)
+    """Weigh seen labels by what they have in common with each unseen one, (n_seen, n_unseen).
+
+    `seen` and `unseen` are columns of the label sets Z; `statistic` is one of `TRANSFERS`, where
+    "regression" counts as "normalised". The weights of an unseen label sum to 1, or are all 0.
+    """
+    label_sets = Z.astype(np.float64)
     counts = counts_of(Z).astype(np.float64)
-    pair_counts = (sets[:, seen].T @ sets[:, unseen]).toarray()
+    seen_sets = label_sets[:, seen]
+    unseen_sets = label_sets[:, unseen]
+    pair_counts = (seen_sets.T @ unseen_sets).toarray()
     if statistic == "square-root":
         weights = np.sqrt(pair_counts)
     else:
-        seen_counts = counts[seen][:, None] if statistic == "dice" else 0.0
-        divisors = np.maximum(counts[unseen] + seen_counts, 1.0)
-        weights = pair_counts / divisors
+        sizes = counts[unseen]
+        if statistic == "dice":
+            sizes = sizes + counts[seen][:, None]
+        weights = pair_counts / np.maximum(sizes, 1.0)
     totals = weights.sum(axis=0)
-    return np.asarray(weights / np.where(totals > 0, totals, 1.0))
+    divisors = np.where(totals > 0, totals, 1.0)
+    return np.asarray(weights / divisors)
 
 
 class TunedCosta(PoolBaseline):
@@ -504,7 +524,7 @@ class TunedCosta(PoolBaseline):
 
     def __init__(
         self,
-        penalties: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0),
+        penalties: Sequence[float] = TUNED_COSTA_PENALTIES,
         n_folds: int = 4,
         random_state: RandomState = None,
     ) -> None:
@@ -531,9 +551,11 @@ class TunedCosta(PoolBaseline):
         def qualities(hidden: Mask) -> list[float]:
             hidden_truth = truth[:, hidden].astype(bool)
             visible_predicted = predicted[:, ~hidden]
+            visible_sets = inputs[:, ~hidden]
+            hidden_sets = inputs[:, hidden]
             penalty_qualities = []
             for penalty in self.penalties:
-                weights, intercept = ridge(inputs[:, ~hidden], inputs[:, hidden], penalty)
+                weights, intercept = ridge(visible_sets, hidden_sets, penalty)
                 scores = visible_predicted @ weights + intercept
                 quality = mean_average_precision(hidden_truth, scores)
                 penalty_qualities.append(quality)
@@ -554,35 +576,42 @@ class TunedCosta(PoolBaseline):
             instance_targets[:, ~self.direct_] = np.clip(expected, 0, 1)
 
         shares = label_shares(Y, Z)
-        hard = np.where(self.direct_, _HARD_SEEN, _HARD)
+        hard_shares = np.where(self.direct_, _HARD_SHARE_SEEN, _HARD_SHARE)
         verdicts = pool.verdicts.toarray()
+        # Which targets weigh more: verdicts on the pool, and none of the instances'.
         unweighted = no_verdicts(*instance_targets.shape)
         heavy = sp.vstack([unweighted, abs(pool.verdicts)], "csr")
         rows = stacked(X, pool.X)
         learner = WeightedRidge(self.classifier_, rows, as_generator(self.random_state))
         scores = self._scores(pool.X)
         for _ in range(_N_ROUNDS):
-            pseudo_labels = self_targets(scores, shares, hard)
+            pseudo_labels = self_targets(scores, shares, hard_shares)
             pool_targets = np.where(verdicts == 0, pseudo_labels, verdicts > 0)
             targets = np.vstack([instance_targets, pool_targets])
             predicted = learner.fit(targets, heavy)
-            scores = self._joined(predicted[n:])
+            scores = self._add_transfer(predicted[n:])
         learner.forget_training()
         self.pool_classifier_ = learner
 
-    def _joined(self, predicted: Matrix) -> Matrix:
-        """Average the pool's predictions of other labels with the transfer from seen labels."""
-        if not self.direct_.all():
-            weights, intercept = self.regression_
-            transferred = predicted[:, self.direct_] @ weights + intercept
-            from_pool = _POOL_SHARE * predicted[:, ~self.direct_]
-            predicted[:, ~self.direct_] = from_pool + (1 - _POOL_SHARE) * transferred
+    def _add_transfer(self, predicted: Matrix) -> Matrix:
+        """Average predictions (m, n_labels) of other labels with the transfer from seen labels.
+
+        `predicted` are those of the pool's regressions, and are changed in place.
+        """
+        if self.direct_.all():
+            return predicted
+        weights, intercept = self.regression_
+        transferred = predicted[:, self.direct_] @ weights + intercept
+        from_pool = _POOL_SHARE * predicted[:, ~self.direct_]
+        from_seen = (1 - _POOL_SHARE) * transferred
+        predicted[:, ~self.direct_] = from_pool + from_seen
         return predicted
 
     def _scores(self, X: Features) -> Matrix:
         """Predict seen labels from the features and the others from the seen ones."""
         if self.pool_classifier_ is not None:
-            return self._joined(self.pool_classifier_.predict(X))
+            pool_predicted = self.pool_classifier_.predict(X)
+            return self._add_transfer(pool_predicted)
         scores = np.empty((X.shape[0], len(self.classes_)))
         predicted = self.classifier_.predict(X)
         scores[:, self.direct_] = predicted
@@ -618,9 +647,10 @@ def _choose_penalty(
     n_folds = int(folds.max()) + 1
     for fold in range(n_folds):
         test = folds == fold
-        for place, penalty in enumerate(penalties):
+        for candidate, penalty in enumerate(penalties):
             weights, intercept = ridge(inputs[~test], targets[~test], penalty)
-            residuals = inputs[test] @ weights + intercept - targets[test]
-            errors[place] += (residuals**2).sum()
+            predicted = inputs[test] @ weights + intercept
+            residuals = predicted - targets[test]
+            errors[candidate] += (residuals**2).sum()
     best = int(np.argmin(errors))
     return float(penalties[best])

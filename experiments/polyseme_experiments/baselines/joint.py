@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import logit
 
-from polyseme.base.folds import hidden_groups
 from polyseme.base.validation import RandomState, as_generator, draw_seed
 from polyseme.metrics import mean_average_precision
 from polyseme_experiments.baselines.base import Features, Mask, Matrix, counts_of
@@ -25,10 +24,13 @@ from polyseme_experiments.baselines.pool import (
     level_shifts,
     stacked,
 )
+from polyseme_experiments.baselines.tuning import N_HIDDEN_GROUPS, best_candidate
 
-_N_GROUPS, _SEARCH_ROWS, _SEARCH_ITER = 4, 600, 5
-_BLOCK_LABELS = 32
-_LEAST_SHARE = 1e-4
+# To choose the setting: instances at most, and rounds.
+_SEARCH_ROWS = 600
+_SEARCH_ITER = 5
+_BLOCK_LABELS = 32  # labels' vectors that are updated at once, given all others
+_LEAST_SHARE = 1e-4  # of label sets with a label, and expected count of a pair
 
 
 class Setting(NamedTuple):
@@ -41,7 +43,8 @@ class Setting(NamedTuple):
     dispersion: float  # of the negative binomial distribution of counts
 
 
-# The first of equals wins.
+# Compared by the mean average precision of pseudo-unseen labels, on at most 600 instances; the
+# first of equals wins. See `tuning` for the grids of other baselines.
 SETTINGS = (
     Setting(32, 1.0, 10.0, 1.0, 1.0),
     Setting(16, 1.0, 10.0, 1.0, 1.0),
@@ -121,9 +124,10 @@ class JointFactors(PoolBaseline):
         shares = label_shares(Y, Z)
         self._shares = np.clip(shares, _LEAST_SHARE, 1 - _LEAST_SHARE)
         self._offsets = logit(self._shares)
-        sets = Z.T.astype(np.float64)
-        counts = np.asarray((sets @ Z).toarray())
-        self._pairs = Pairs(counts, Z.shape[0])
+        sets_by_label = Z.T.astype(np.float64)
+        pair_counts = (sets_by_label @ Z).toarray()
+        n_sets = Z.shape[0]
+        self._pairs = Pairs(np.asarray(pair_counts), n_sets)
         self._mapper = self._fit_ridge(X, labels[:, direct], draw_seed(generator))
         self.setting_ = Setting(*self.settings[0])
         if len(self.settings) > 1 and direct.sum() > 1 and len(labels) > 1:
@@ -170,17 +174,18 @@ class JointFactors(PoolBaseline):
         regression = WeightedRidge(self._mapper, X[rows], generator)
         truth = labels[rows]
         columns = np.flatnonzero(direct)
-        qualities = np.zeros(len(self.settings))
-        for hidden in hidden_groups(len(columns), _N_GROUPS, generator):
+
+        def qualities(hidden: Mask) -> list[float]:
             hidden_columns = columns[hidden]
             observed = np.broadcast_to(direct, truth.shape).copy()
             observed[:, hidden_columns] = False
             carried = truth[:, hidden_columns].any(axis=0)
             tested = hidden_columns[carried]
             if not len(tested):
-                continue
+                return [0.0] * len(self.settings)
             tested_truth = truth[:, tested] > 0
-            for place, setting in enumerate(self.settings):
+            setting_qualities = []
+            for setting in self.settings:
                 vectors, predicted = factorise(
                     truth,
                     observed,
@@ -191,9 +196,13 @@ class JointFactors(PoolBaseline):
                     _SEARCH_ITER,
                 )
                 scores = predicted @ vectors[tested].T + self._offsets[tested]
-                qualities[place] += mean_average_precision(tested_truth, scores)
-        best = int(np.argmax(qualities))
-        return Setting(*self.settings[best])
+                quality = mean_average_precision(tested_truth, scores)
+                setting_qualities.append(quality)
+            return setting_qualities
+
+        n_seen = len(columns)
+        best = best_candidate(self.settings, qualities, n_seen, N_HIDDEN_GROUPS, generator)
+        return Setting(*best)
 
     def _scores(self, X: Features) -> Matrix:
         """Return the logits of all labels."""
@@ -202,7 +211,17 @@ class JointFactors(PoolBaseline):
 
 
 class Pairs:
-    """How often labels occur together (n_labels, n_labels), and would if they were independent."""
+    """How often labels occur together, and would if they were independent.
+
+    Attributes
+    ----------
+    counts : float64 array, shape (n_labels, n_labels)
+        Label sets with both labels; on the diagonal, with the one.
+    expected : float64 array, shape (n_labels, n_labels)
+        What `counts` would be of independent labels, above 0.
+    known : bool array, shape (n_labels, n_labels)
+        Pairs of different labels that label sets hold; only they count.
+    """
 
     def __init__(self, counts: Matrix, n_sets: int) -> None:
         self.counts = counts
@@ -216,14 +235,20 @@ class Pairs:
         np.fill_diagonal(self.known, False)
 
     def start(self, n_components: int) -> Matrix:
-        """Return vectors (n_labels, n_components) whose products are the excess of counts."""
+        """Return vectors (n_labels, n_components) whose products come nearest to the excess.
+
+        That is the logarithm of how much more often labels occur together than independent ones.
+        """
         ratios = (self.counts + 1) / (self.expected + 1)
         excess = np.log(ratios) * self.known
-        values, directions = np.linalg.eigh(excess)
-        leading = np.argsort(-values)[:n_components]
-        lengths = np.sqrt(np.maximum(values[leading], 1e-3))
-        vectors = np.zeros((len(excess), n_components))
-        vectors[:, : len(leading)] = directions[:, leading] * lengths
+        eigenvalues, directions = np.linalg.eigh(excess)
+        leading = np.argsort(-eigenvalues)[:n_components]
+        leading_values = np.maximum(eigenvalues[leading], 1e-3)
+        lengths = np.sqrt(leading_values)
+        n_labels = len(excess)
+        n_leading = len(leading)
+        vectors = np.zeros((n_labels, n_components))
+        vectors[:, :n_leading] = directions[:, leading] * lengths
         return vectors
 
 
@@ -236,10 +261,29 @@ def factorise(
     setting: Setting,
     n_iter: int,
 ) -> tuple[Matrix, Matrix]:
-    """Find labels' vectors (n_labels, d) and items' predicted ones (n, d), each without itself.
+    """Find the vectors of labels and items by expectation maximisation; see `JointFactors`.
 
-    Labels are (n, n_labels), 0 or 1, and count where they are observed (n, n_labels); offsets are
-    those of the labels, (n_labels,).
+    Parameters
+    ----------
+    labels : ndarray of shape (n, n_labels)
+        0 or 1, of items.
+    observed : bool ndarray of shape (n, n_labels)
+        Where `labels` count.
+    offsets : ndarray of shape (n_labels,)
+    pairs : Pairs
+    regression : WeightedRidge
+        Over the items' features; it is fitted anew in each round, and stays as the last one left
+        it.
+    setting : Setting
+    n_iter : int
+        Rounds.
+
+    Returns
+    -------
+    vectors : ndarray of shape (n_labels, n_components)
+        Of labels.
+    predicted : ndarray of shape (n, n_components)
+        Of items, predicted from the features by a regression that leaves the item out.
     """
     vectors = pairs.start(setting.n_components)
     predicted = np.zeros((len(labels), setting.n_components))
@@ -247,7 +291,8 @@ def factorise(
     items = predicted
     for _ in range(n_iter):
         # Items' vectors, given the labels'.
-        weights = np.where(observed, _expected_weight(items @ vectors.T + offsets), 0.0)
+        logits = items @ vectors.T + offsets
+        weights = np.where(observed, _expected_weight(logits), 0.0)
         pulls = signs - weights * offsets
         systems = weights @ _squares(vectors)
         right = pulls @ vectors + setting.item_precision * predicted
@@ -257,7 +302,8 @@ def factorise(
         predicted = regression.fit(items)
 
         # Labels' vectors, a block at a time, given the items' and all other labels'.
-        weights = np.where(observed, _expected_weight(items @ vectors.T + offsets), 0.0)
+        logits = items @ vectors.T + offsets
+        weights = np.where(observed, _expected_weight(logits), 0.0)
         pulls = signs - weights * offsets
         systems = weights.T @ _squares(items)
         right = pulls.T @ items
@@ -273,14 +319,21 @@ def factorise(
 def _pair_terms(
     block: slice, vectors: Matrix, pairs: Pairs, setting: Setting
 ) -> tuple[Matrix, Matrix]:
-    """Return weights and pulls of all labels' vectors on those of a block, (n_block, n_labels)."""
+    """Return weights and pulls of all labels' vectors on those of a block of labels.
+
+    Both are (n_block, n_labels): what pairs add to the system and the right-hand side of the ridge
+    regression for each label's vector, under ``NegativeBinomial(r, σ(v_l · v_k + o_lk))`` with the
+    setting's dispersion r.
+    """
     counts = pairs.counts[block]
-    r = setting.dispersion
+    dispersion = setting.dispersion
     pair_weights = setting.cooccurrence_weight * pairs.known[block]
-    shifts = np.log(pairs.expected[block] / r)
-    logits = vectors[block] @ vectors.T + shifts
-    weights = pair_weights * (counts + r) * _expected_weight(logits)
-    pulls = pair_weights * (counts - r) / 2 - weights * shifts
+    offsets = np.log(pairs.expected[block] / dispersion)
+    logits = vectors[block] @ vectors.T + offsets
+    trials = pair_weights * (counts + dispersion)
+    weights = trials * _expected_weight(logits)
+    signs = pair_weights * (counts - dispersion) / 2
+    pulls = signs - weights * offsets
     return weights, pulls
 
 

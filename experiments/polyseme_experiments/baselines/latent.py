@@ -23,11 +23,10 @@ from polyseme_experiments.baselines.base import (
     counts_of,
     out_of_fold,
 )
+from polyseme_experiments.baselines.tuning import COMPONENT_COUNTS, N_HIDDEN_GROUPS
 
-N_COMPONENTS = (8, 16, 32, 64, 128)
-# Folds of instances, and groups of labels that take turns as pseudo-unseen ones.
-_N_FOLDS, _N_GROUPS = 3, 4
-_RANK_TOLERANCE = 1e-9
+_N_FOLDS = 3  # of instances, to choose the number of components
+_RANK_TOLERANCE = 1e-9  # eigenvalues below this share of the largest one count as 0
 
 
 class LatentSemantic(Baseline):
@@ -74,7 +73,7 @@ class LatentSemantic(Baseline):
         set_counts = counts_of(Z)
         self.idf_ = 1.0 + np.log((1 + Z.shape[0]) / (1 + set_counts))
         idf_diagonal = sp.diags_array(self.idf_)
-        most = int(self.n_components or max(N_COMPONENTS))
+        most = int(self.n_components or max(COMPONENT_COUNTS))
         weighted = sp.csr_matrix(Z @ idf_diagonal)
         directions, rank = _directions(weighted, most)
         known_counts = np.asarray(Y[:, set_counts > 0].sum(axis=1)).ravel()
@@ -85,7 +84,7 @@ class LatentSemantic(Baseline):
                 "space; check that both use the same labels."
             )
 
-        sizes = [size for size in N_COMPONENTS if size < rank] or [rank]
+        sizes = [size for size in COMPONENT_COUNTS if size < rank] or [rank]
         if self.n_components is not None:
             sizes = [min(most, rank)]
         directions = directions[:, : max(sizes)]
@@ -99,8 +98,9 @@ class LatentSemantic(Baseline):
             seen = self.kinds_ == "seen"
             truth = labels[:, seen].toarray().astype(np.float64)
             predicted = out_of_fold(self.mapper_, X[placed], truth, folds)
-            nested = [directions[seen, :size] for size in sizes]
-            qualities = _qualities(nested, self.idf_[seen, None], predicted, truth > 0, generator)
+            nested_directions = [directions[seen, :size] for size in sizes]
+            idf = self.idf_[seen, None]
+            qualities = _qualities(nested_directions, idf, predicted, truth > 0, generator)
             best = int(np.argmax(qualities))
             self.n_components_ = sizes[best]
         self.directions_ = directions[:, : self.n_components_]
@@ -115,40 +115,61 @@ class LatentSemantic(Baseline):
 
 
 def _qualities(
-    nested: list[Matrix],
+    nested_directions: list[Matrix],
     idf: Matrix,
     predicted: Matrix,
     truth: Mask,
     generator: np.random.Generator,
 ) -> Matrix:
-    """Measure directions (n_seen, size) by held-out predictions of the labels themselves."""
+    """Measure spaces of several sizes by held-out predictions of seen labels, (n_sizes,).
+
+    Parameters
+    ----------
+    nested_directions : list of ndarray, each of shape (n_seen, size)
+    idf : ndarray of shape (n_seen, 1)
+    predicted : ndarray of shape (n, n_seen)
+        Labels as kernel ridge regressions predict them that have not seen the instance.
+    truth : bool ndarray of shape (n, n_seen)
+    generator : numpy Generator
+        Draws the groups of pseudo-unseen labels.
+    """
     # Kernel ridge regression is linear in its targets: points are predicted labels times
     # directions, whichever labels the documents are taken to lack.
-    spaces = [(directions * idf, directions / idf) for directions in nested]
-    qualities = np.zeros(len(nested))
-    for place, (weights, vectors) in enumerate(spaces):
-        scores = predicted @ weights @ vectors.T
-        qualities[place] = example_map(truth, scores)
+    spaces = [(directions * idf, directions / idf) for directions in nested_directions]
+    qualities = np.zeros(len(nested_directions))
+    for candidate, (label_weights, label_vectors) in enumerate(spaces):
+        points = predicted @ label_weights
+        scores = points @ label_vectors.T
+        qualities[candidate] = example_map(truth, scores)
 
-    groups = list(hidden_groups(truth.shape[1], _N_GROUPS, generator))
+    n_seen = truth.shape[1]
+    groups = list(hidden_groups(n_seen, N_HIDDEN_GROUPS, generator))
     for hidden in groups:
-        for place, (weights, vectors) in enumerate(spaces):
-            points = predicted[:, ~hidden] @ weights[~hidden]
-            scores = points @ vectors[hidden].T
-            qualities[place] += example_map(truth[:, hidden], scores) / len(groups)
+        hidden_truth = truth[:, hidden]
+        for candidate, (label_weights, label_vectors) in enumerate(spaces):
+            points = predicted[:, ~hidden] @ label_weights[~hidden]
+            scores = points @ label_vectors[hidden].T
+            hidden_quality = example_map(hidden_truth, scores)
+            qualities[candidate] += hidden_quality / len(groups)
     return qualities
 
 
 def _directions(weighted: sp.csr_matrix, most: int) -> tuple[Matrix, int]:
-    """Find the right singular vectors (n_labels, at most `most`) and, up to one more, the rank."""
-    gram = np.asarray((weighted.T @ weighted).toarray())
+    """Find the largest right singular vectors of weighted label sets (m, n_labels), and the rank.
+
+    The vectors are (n_labels, at most `most`), from the largest singular value down; the rank is
+    counted up to `most` + 1.
+    """
+    products = (weighted.T @ weighted).toarray()
+    gram = np.asarray(products)
     n_labels = len(gram)
     first = max(n_labels - most - 1, 0)
-    values, vectors = scipy.linalg.eigh(gram, subset_by_index=(first, n_labels - 1))
+    eigenvalues, vectors = scipy.linalg.eigh(gram, subset_by_index=(first, n_labels - 1))
     # From the largest to the smallest.
-    values = values[::-1]
+    eigenvalues = eigenvalues[::-1]
     vectors = vectors[:, ::-1]
-    least_value = _RANK_TOLERANCE * max(values[0], 1e-300)
-    rank = int((values > least_value).sum())
+    least_eigenvalue = _RANK_TOLERANCE * max(eigenvalues[0], 1e-300)
+    rank = int((eigenvalues > least_eigenvalue).sum())
     size = min(rank, most)
-    return np.ascontiguousarray(vectors[:, :size]), rank
+    directions = np.ascontiguousarray(vectors[:, :size])
+    return directions, rank

@@ -24,14 +24,16 @@ from polyseme_experiments.baselines.base import Baseline, Features, Matrix, coun
 # A verdict weighs as much as so many targets that were guessed.
 VERDICT_WEIGHT = 3.0
 
-# Scores this near to 0 and 1, or beyond, are no probabilities.
+# Scores this near to 0 and 1, or beyond, are no probabilities; farther ones count as this far.
 _EDGE = 0.01
 _FARTHEST = 100.0
-_N_HALVINGS, _SURE = 60, 30.0
+# The bisection of a label's shift: its rounds, and logits that are as good as certain.
+_N_HALVINGS = 60
+_CERTAIN_LOGIT = 30.0
 # Of so many rows or fewer, all are landmarks, and the kernel is exact.
 _MOST_LANDMARKS = 3000
-_JITTER = 1e-6
-_BLOCK_BYTES = 2**28
+_JITTER = 1e-6  # on the kernel's diagonal, so that it can be factorised
+_BLOCK_BYTES = 2**28  # of a block of the kernel: bounds the memory
 
 
 class Pool(NamedTuple):
@@ -148,8 +150,11 @@ def check_verdicts(verdicts: Any, shape: tuple[int, int], *, owner: str) -> sp.c
 
 
 def level_shifts(logits: Matrix, shares: Matrix) -> Matrix:
-    """Find what to add to logits (m, n_labels) so that each label is as likely as its share."""
-    high = np.abs(logits).max(axis=0) + _SURE
+    """Find what to add to logits (m, n_labels) so that labels are as frequent as their shares.
+
+    Shares and shifts are (n_labels,): the mean of a label's probabilities becomes its share.
+    """
+    high = np.abs(logits).max(axis=0) + _CERTAIN_LOGIT
     low = -high
     for _ in range(_N_HALVINGS):
         middle = (low + high) / 2
@@ -164,27 +169,32 @@ def logits_of(scores: Matrix) -> Matrix:
     """Return the logits of scores near [0, 1], on straight lines beyond 0.01 and 0.99."""
     clipped = np.clip(scores, -_FARTHEST, _FARTHEST)
     inner = np.clip(clipped, _EDGE, 1.0 - _EDGE)
+    # The logit's slope at both edges is one over this.
     slope_divisor = _EDGE * (1.0 - _EDGE)
     beyond = (clipped - inner) / slope_divisor
-    return np.asarray(logit(inner) + beyond)
+    inner_logits = logit(inner)
+    return np.asarray(inner_logits + beyond)
 
 
-def self_targets(scores: Matrix, shares: Matrix, hard: float | Matrix = 0.5) -> Matrix:
+def self_targets(scores: Matrix, shares: Matrix, hard_share: float | Matrix = 0.5) -> Matrix:
     """Turn scores (m, n_labels) of a pool into pseudo-labels, as frequent as documents hold them.
 
-    A target is `hard` times whether the item is among the likeliest of its label, as many as the
-    label's share (n_labels,) of the pool, plus 1 - `hard` times its probability, shifted to be
-    expected as often. `hard` may differ by label, (n_labels,).
+    A target is `hard_share` times whether the item is among the likeliest of its label, as many as
+    the label's share (n_labels,) of the pool, plus 1 - `hard_share` times its probability, shifted
+    to be expected as often. `hard_share` may differ by label, (n_labels,).
     """
-    n = len(scores)
+    n_items = len(scores)
     order = np.argsort(-scores, axis=0, kind="stable")
+    item_ranks = np.arange(n_items)[:, None]
     ranks = np.empty(scores.shape, dtype=np.int64)
-    np.put_along_axis(ranks, order, np.arange(n)[:, None], 0)
-    likeliest = ranks < np.rint(shares * n)
+    np.put_along_axis(ranks, order, item_ranks, 0)
+    n_likeliest = np.rint(shares * n_items)
+    is_likeliest = ranks < n_likeliest
     logits = logits_of(scores)
     shifts = level_shifts(logits, shares)
     probabilities = expit(logits + shifts)
-    return np.asarray(hard * likeliest + (1.0 - hard) * probabilities)
+    soft_share = 1.0 - hard_share
+    return np.asarray(hard_share * is_likeliest + soft_share * probabilities)
 
 
 class WeightedRidge:
@@ -220,7 +230,10 @@ class WeightedRidge:
         self.leverages = np.minimum(leverages, 1.0 - 1e-6)
 
     def fit(self, targets: Matrix, heavy: sp.csr_matrix | None = None) -> Matrix:
-        """Fit targets (n, d), some of which (n, d) weigh more; predict each row from the others."""
+        """Fit targets (n, d), and return what the other rows predict of each row, (n, d).
+
+        Where `heavy` (n, d) is not 0, a target weighs as much as a verdict.
+        """
         self.intercept = targets.mean(axis=0)
         centred = targets - self.intercept
         residuals = centred - self._smoothed(centred)
@@ -230,7 +243,9 @@ class WeightedRidge:
         projected = self.half @ centred
         weights = scipy.linalg.solve_triangular(self.factor.T, projected, lower=False)
         self.coefficients = scipy.linalg.solve_triangular(self.root.T, weights, lower=False)
-        left_out_residuals = residuals / (1.0 - self.leverages)[:, None]
+        # A row's residual without the row is its residual over one less its leverage.
+        divisors = 1.0 - self.leverages
+        left_out_residuals = residuals / divisors[:, None]
         return np.asarray(centred + self.intercept - left_out_residuals)
 
     def predict(self, X: Features) -> Matrix:

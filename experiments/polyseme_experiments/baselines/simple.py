@@ -18,9 +18,9 @@ from polyseme.base.validation import RandomState, as_generator, draw_seed
 from polyseme.metrics import example_map
 from polyseme.published.kernels import Rows, column_statistics, scale_rows
 from polyseme_experiments.baselines.base import Baseline, Features, Matrix, counts_of
+from polyseme_experiments.baselines.tuning import NEIGHBOUR_COUNTS
 
-N_NEIGHBOURS = (5, 10, 20, 40, 80)
-_N_FOLDS = 3
+_N_FOLDS = 3  # of instances, to choose the number of neighbours
 
 
 class Popularity(Baseline):
@@ -63,14 +63,14 @@ class Chance(Baseline):
         """Draw scores between 0 and 1 for each instance."""
         n_labels = len(self.classes_)
         scores = np.empty((X.shape[0], n_labels))
-        for number in range(len(scores)):
-            row = X[number].toarray() if sp.issparse(X) else X[number]
+        for row in range(len(scores)):
+            features = X[row].toarray() if sp.issparse(X) else X[row]
             # Adding 0 makes -0.0 and 0.0, which are equal, the same bytes.
-            content = np.ascontiguousarray(row + 0.0).tobytes()
-            digest = blake2b(content, digest_size=16).digest()
-            words = np.frombuffer(digest, dtype="<u4").tolist()
-            generator = np.random.default_rng([self.seed_, *words])
-            scores[number] = generator.random(n_labels)
+            feature_bytes = np.ascontiguousarray(features + 0.0).tobytes()
+            digest = blake2b(feature_bytes, digest_size=16).digest()
+            digest_numbers = np.frombuffer(digest, dtype="<u4").tolist()
+            generator = np.random.default_rng([self.seed_, *digest_numbers])
+            scores[row] = generator.random(n_labels)
         return scores
 
 
@@ -110,23 +110,25 @@ class NearestInstances(Baseline):
         self._mean, self._scale = column_statistics(X, "standard")
         self._rows = scale_rows(X, "standard", self._mean, self._scale, np.float64)
         self._labels = Y.astype(np.float64)
-        self._carried = counts_of(Y) > 0
-        sets = Z.astype(np.float64)
-        carried_sets = sets[:, self._carried]
-        uncarried_sets = sets[:, ~self._carried]
-        counts = (carried_sets.T @ uncarried_sets).toarray()
-        carried_counts = counts_of(Z)[self._carried]
-        self._shares = counts / np.maximum(carried_counts, 1.0)[:, None]
+        self._seen = counts_of(Y) > 0
+        label_sets = Z.astype(np.float64)
+        seen_sets = label_sets[:, self._seen]
+        unseen_sets = label_sets[:, ~self._seen]
+        pair_counts = (seen_sets.T @ unseen_sets).toarray()
+        seen_counts = counts_of(Z)[self._seen]
+        # P(z | t) of unseen labels z given seen ones t, (n_seen, n_unseen).
+        self._conditional = pair_counts / np.maximum(seen_counts, 1.0)[:, None]
         self.n_neighbours_ = int(self.n_neighbours or self._choose())
 
     def _scores(self, X: Features) -> Matrix:
         """Let the neighbours vote, and pass the votes on to the labels they do not carry."""
         queries = scale_rows(X, "standard", self._mean, self._scale, np.float64)
         (scores,) = _vote(queries, self._rows, self._labels, [self.n_neighbours_])
-        votes = scores[:, self._carried]
+        votes = scores[:, self._seen]
         totals = votes.sum(axis=1, keepdims=True)
-        vote_shares = votes / np.where(totals > 0, totals, 1.0)
-        scores[:, ~self._carried] = vote_shares @ self._shares
+        divisors = np.where(totals > 0, totals, 1.0)
+        vote_shares = votes / divisors
+        scores[:, ~self._seen] = vote_shares @ self._conditional
         return scores
 
     def _choose(self) -> int:
@@ -135,41 +137,53 @@ class NearestInstances(Baseline):
         n = self._rows.shape[0]
         folds = fold_numbers(n, _N_FOLDS, generator, self.groups_)
         if not folds.any():
-            return N_NEIGHBOURS[0]
+            return NEIGHBOUR_COUNTS[0]
         labelled = np.diff(self._labels.indptr) > 0
-        qualities = np.zeros(len(N_NEIGHBOURS))
+        qualities = np.zeros(len(NEIGHBOUR_COUNTS))
         for fold in range(int(folds.max()) + 1):
             test = np.flatnonzero((folds == fold) & labelled)
             train = folds != fold
             if not len(test):
                 continue
-            truth = self._labels[test][:, self._carried].toarray() > 0
-            votes = _vote(self._rows[test], self._rows[train], self._labels[train], N_NEIGHBOURS)
-            for place, scores in enumerate(votes):
-                quality = example_map(truth, scores[:, self._carried])
-                qualities[place] += len(test) * quality
+            truth = self._labels[test][:, self._seen].toarray() > 0
+            test_rows = self._rows[test]
+            train_rows = self._rows[train]
+            train_labels = self._labels[train]
+            votes = _vote(test_rows, train_rows, train_labels, NEIGHBOUR_COUNTS)
+            for candidate, scores in enumerate(votes):
+                quality = example_map(truth, scores[:, self._seen])
+                # Folds differ in size: the sum is over instances.
+                qualities[candidate] += len(test) * quality
         best = int(np.argmax(qualities))
-        return N_NEIGHBOURS[best]
+        return NEIGHBOUR_COUNTS[best]
 
 
-def _vote(queries: Rows, rows: Rows, labels: sp.csr_matrix, sizes: Sequence[int]) -> list[Matrix]:
-    """Return each label's share (m, n_labels) of the votes of so many nearest rows, by size."""
+def _vote(
+    queries: Rows, rows: Rows, labels: sp.csr_matrix, neighbour_counts: Sequence[int]
+) -> list[Matrix]:
+    """Return each label's share (n_queries, n_labels) of the nearest rows' votes.
+
+    There is a matrix for each number of neighbours. `rows` are scaled as `queries` are, and
+    `labels` are theirs, (n_rows, n_labels).
+    """
     n_rows = rows.shape[0]
-    most = min(max(sizes), n_rows)
+    most = min(max(neighbour_counts), n_rows)
     search = NearestNeighbors(n_neighbors=most).fit(rows)
     distances, neighbours = search.kneighbors(queries)
     n_queries = len(neighbours)
     # A row at no distance outweighs all others, but by a finite weight.
     least_distances = np.maximum(1e-6 * distances[:, -1:], 1e-12)
     weights = 1.0 / np.maximum(distances, least_distances)
-    shares = []
-    for size in sizes:
-        nearest_weights = weights[:, :size]
+    label_shares = []
+    for n_neighbours in neighbour_counts:
+        nearest_weights = weights[:, :n_neighbours]
         totals = nearest_weights.sum(axis=1, keepdims=True)
         vote_weights = nearest_weights / totals
-        nearest = neighbours[:, :size]
-        indptr = np.arange(n_queries + 1) * nearest.shape[1]
+        nearest = neighbours[:, :n_neighbours]
+        n_nearest = nearest.shape[1]
+        indptr = np.arange(n_queries + 1) * n_nearest
         entries = (vote_weights.ravel(), nearest.ravel(), indptr)
         votes = sp.csr_matrix(entries, shape=(n_queries, n_rows))
-        shares.append((votes @ labels).toarray())
-    return shares
+        shares = votes @ labels
+        label_shares.append(shares.toarray())
+    return label_shares

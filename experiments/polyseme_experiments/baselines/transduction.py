@@ -41,9 +41,9 @@ from polyseme_experiments.baselines.pool import (
 
 Prior = Baseline | Callable[[Any], Any]
 
-_FLOOR = 1e-3
-_N_INNER = 5
-_LEAST_VARIANCE = 1e-6
+_LEAST_TOTAL = 1e-3  # of the weights that a mean is divided by
+_N_INNER = 5  # updates of the probabilities in each round, as neighbours depend on each other
+_LEAST_VARIANCE = 1e-6  # of features in standard deviations
 
 
 class Transduction(PoolBaseline):
@@ -79,8 +79,9 @@ class Transduction(PoolBaseline):
     probabilities_ : float64 array, shape (n + n_pool, n_labels)
         Of instances, then of the pool.
     means_ : float64 array, shape (2, n_labels, n_features)
-        Of scaled features, without and with each label.
+        Of standardised features, without and with each label.
     variances_ : float64 array, shape (n_features,)
+        Of standardised features, shared by all labels.
 
     Notes
     -----
@@ -151,7 +152,10 @@ class Transduction(PoolBaseline):
         self._estimate(X, Y, Z, pool)
 
     def _estimate(self, X: Features, Y: sp.csr_matrix, Z: sp.csr_matrix, pool: Pool) -> None:
-        """Alternate between probabilities of items and the distributions of their features."""
+        """Alternate between probabilities of items and the distributions of their features.
+
+        Items are the instances (X, with labels Y) and then those of the pool.
+        """
         features = stacked(X, pool.X)
         self._mean, self._scale = column_statistics(features, "standard")
         rows = scale_rows(features, "standard", self._mean, self._scale, np.float64)
@@ -161,10 +165,11 @@ class Transduction(PoolBaseline):
             self._shifts = level_shifts(unshifted, label_shares(Y, Z))
         prior = self._prior_logits(features)
 
-        # What is observed, and its weight.
+        # What is observed, and its weight, each (n_items, n_labels).
         verdicts = pool.verdicts.toarray()
-        direct = np.broadcast_to(counts_of(Y) > 0, Y.shape)
-        observed = np.vstack([direct, verdicts != 0])
+        seen = counts_of(Y) > 0
+        observed_instances = np.broadcast_to(seen, Y.shape)
+        observed = np.vstack([observed_instances, verdicts != 0])
         labels = np.vstack([Y.toarray(), verdicts > 0]).astype(np.float64)
         verdict_weights = np.where(verdicts == 0, 1.0, VERDICT_WEIGHT)
         weights = np.vstack([np.ones(Y.shape), verdict_weights])
@@ -173,7 +178,8 @@ class Transduction(PoolBaseline):
         n_neighbours = min(self.n_neighbours, max(n - 1, 1))
         search = NearestNeighbors(n_neighbors=n_neighbours, metric="cosine", algorithm="brute")
         self._neighbours = search.fit(rows)
-        affinity = self._affinity(None if n > 1 else rows)
+        queries = None if n > 1 else rows  # a single item has no other neighbour than itself
+        affinity = self._affinity(queries)
         affinity = (affinity + affinity.T) / 2
 
         # Expectation and maximisation.
@@ -188,38 +194,59 @@ class Transduction(PoolBaseline):
         self.probabilities_ = probabilities
 
     def _maximise(self, rows: Rows, probabilities: Matrix, weights: Matrix) -> None:
-        """Update means and variances from items' probabilities (n, n_labels)."""
+        """Set means and variances by standardised features (n, n_features) of the items.
+
+        Probabilities that items have labels, and the weights of these, are (n, n_labels).
+        """
         means = []
-        explained = np.zeros(rows.shape[1])
-        for shares in (weights * (1 - probabilities), weights * probabilities):
-            totals = np.maximum(shares.sum(axis=0), _FLOOR)[:, None]
-            mean = np.asarray(rows.T @ shares).T / totals
+        explained_squares = np.zeros(rows.shape[1])
+        weights_without = weights * (1 - probabilities)
+        weights_with = weights * probabilities
+        for class_weights in (weights_without, weights_with):
+            totals = np.maximum(class_weights.sum(axis=0), _LEAST_TOTAL)
+            totals = totals[:, None]
+            sums = np.asarray(rows.T @ class_weights).T
+            mean = sums / totals
             means.append(mean)
-            explained += (totals * mean**2).sum(axis=0)
+            explained_squares += (totals * mean**2).sum(axis=0)
+        self.means_ = np.stack(means)
         squares = rows.multiply(rows) if sp.issparse(rows) else rows**2
         row_weights = weights.sum(axis=1)
         total_squares = np.asarray(squares.T @ row_weights).ravel()
-        self.means_ = np.stack(means)
-        variances = (total_squares - explained) / weights.sum()
+        residual_squares = total_squares - explained_squares
+        variances = residual_squares / weights.sum()
         self.variances_ = np.maximum(variances, _LEAST_VARIANCE)
 
     def _log_ratios(self, rows: Rows) -> Matrix:
-        """Weigh how much likelier rows are with each label than without it, (n, n_labels)."""
-        without, having = self.means_
-        slopes = (having - without) / self.variances_
-        square_differences = (having**2 - without**2) / self.variances_
-        levels = square_differences.sum(axis=1) / 2
-        ratios = np.asarray(rows @ slopes.T) - levels
-        return np.asarray(self.mixture_weight / rows.shape[1] * ratios)
+        """Return the mixture's part of the logits of items, (n, n_labels).
+
+        How much likelier standardised features (n, n_features) are with each label than without it,
+        divided by their number and times the mixture's weight.
+        """
+        mean_without, mean_with = self.means_
+        differences = mean_with - mean_without
+        slopes = differences / self.variances_
+        square_differences = mean_with**2 - mean_without**2
+        scaled_squares = square_differences / self.variances_
+        levels = scaled_squares.sum(axis=1) / 2
+        log_ratios = np.asarray(rows @ slopes.T) - levels
+        n_features = rows.shape[1]
+        weight = self.mixture_weight / n_features
+        return np.asarray(weight * log_ratios)
 
     def _affinity(self, rows: Rows | None) -> sp.csr_matrix:
-        """Return the cosines of rows and their nearest items, sparse; None: the items' own."""
+        """Return cosines of rows and their nearest items, divided by their number, (n, n_items).
+
+        Negative ones count as 0. For None the rows are the items, none its own neighbour.
+        """
         distances, columns = self._neighbours.kneighbors(rows)
         n, n_neighbours = distances.shape
-        cosines = np.maximum(1.0 - distances, 0.0) / n_neighbours
-        indptr = np.arange(0, cosines.size + 1, n_neighbours)
-        entries = (cosines.ravel(), columns.ravel(), indptr)
-        return sp.csr_matrix(entries, shape=(n, self._neighbours.n_samples_fit_))
+        cosines = np.maximum(1.0 - distances, 0.0)
+        shares = cosines / n_neighbours
+        indptr = np.arange(0, shares.size + 1, n_neighbours)
+        entries = (shares.ravel(), columns.ravel(), indptr)
+        n_items = self._neighbours.n_samples_fit_
+        return sp.csr_matrix(entries, shape=(n, n_items))
 
     def _prior_logits(self, X: Features) -> Matrix:
         """Return the logits of the prior, (n, n_labels)."""
@@ -239,10 +266,13 @@ class Transduction(PoolBaseline):
     def _scores(self, X: Features) -> Matrix:
         """Return logits that weigh prior, distributions and nearest items."""
         rows = scale_rows(X, "standard", self._mean, self._scale, np.float64)
-        votes = self._affinity(rows) @ (2 * self.probabilities_ - 1)
-        prior = self._prior_logits(X)
-        support = self.prior_weight * prior + self._log_ratios(rows)
-        return np.asarray(support + self.neighbour_weight * votes)
+        affinity = self._affinity(rows)
+        signed_probabilities = 2 * self.probabilities_ - 1
+        votes = affinity @ signed_probabilities
+        weighted_prior = self.prior_weight * self._prior_logits(X)
+        support = weighted_prior + self._log_ratios(rows)
+        weighted_votes = self.neighbour_weight * votes
+        return np.asarray(support + weighted_votes)
 
 
 def _corpus(labels: tuple[str, ...], matrix: sp.csr_matrix, groups: IntArray | None) -> LabelCorpus:

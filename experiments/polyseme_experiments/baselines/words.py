@@ -31,24 +31,27 @@ from polyseme_experiments.baselines.base import (
     Features,
     Mask,
     Matrix,
-    best_candidate,
     counts_of,
     out_of_fold,
 )
+from polyseme_experiments.baselines.tuning import (
+    CONSE_N_TOP,
+    FAST0TAG_PENALTIES,
+    N_HIDDEN_GROUPS,
+    best_candidate,
+)
 
-# What is compared where nothing is given; the first of equals wins.
-N_TOP = (1, 3, 5, 10, 20)
-PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-# Folds of instances, and groups of labels that take turns as pseudo-unseen ones.
+# To choose a setting: folds of instances, and how many instances `Fast0Tag` compares with at most.
 N_FOLDS = 4
 SEARCH_SIZE = 1000
 # Accepted errors of directions relative to their length; the search need not be as exact.
-TOLERANCE, SEARCH_TOLERANCE = 0.01, 0.1
+TOLERANCE = 0.01
+SEARCH_TOLERANCE = 0.1
 
-# So many labels are combined at once; the others are walked through one pattern at a time.
+# `Composition` combines so many labels at once; it walks through patterns of the others.
 _LOW_LABELS = 12
-_BLOCK_ROWS = 512
-_TIE_BREAK = 1e-6
+_BLOCK_ROWS = 512  # instances at a time: bounds the memory
+_TIE_BREAK = 1e-6  # weight of a label's own cosine beside the distance
 
 
 class WordBaseline(Baseline):
@@ -209,13 +212,13 @@ class ConSE(WordBaseline):
             visible_vectors = vectors[~hidden]
             visible_shares = self.shares_[~hidden]
             top_qualities = []
-            for n_top in N_TOP:
+            for n_top in CONSE_N_TOP:
                 points = _combine_top(visible_predicted, visible_vectors, visible_shares, n_top)
                 quality = zero_shot_quality(truth, points @ vectors.T, hidden)
                 top_qualities.append(quality)
             return top_qualities
 
-        self.n_top_ = best_candidate(N_TOP, qualities, n_labels, N_FOLDS, generator)
+        self.n_top_ = best_candidate(CONSE_N_TOP, qualities, n_labels, N_HIDDEN_GROUPS, generator)
 
     def _similarities(self, predicted: Matrix) -> Matrix:
         """Return the cosine of every label with the instance's combination."""
@@ -450,28 +453,31 @@ class Fast0Tag(WordBaseline):
             rankable = _can_be_ranked(truth[sample][:, ~hidden])
             rows = sample[rankable]
             if not len(rows):
-                return [0.0] * len(PENALTIES)
+                return [0.0] * len(FAST0TAG_PENALTIES)
             visible_truth = truth[rows][:, ~hidden]
             paths = self._path_directions(vectors[~hidden], visible_truth)
             mapper = self._fit_ridge(X, paths[:, 0], draw_seed(generator), rows)
-            _, numbers = np.unique(folds[rows], return_inverse=True)
+            # Folds that no row is left of have no number.
+            _, row_folds = np.unique(folds[rows], return_inverse=True)
             targets = paths.reshape(len(rows), -1)
-            predicted = out_of_fold(mapper, X[rows], targets, numbers)
+            predicted = out_of_fold(mapper, X[rows], targets, row_folds)
             penalty_qualities = []
-            for directions in np.split(predicted, len(PENALTIES), axis=1):
-                quality = zero_shot_quality(truth[rows], directions @ vectors.T, hidden)
+            for directions in np.split(predicted, len(FAST0TAG_PENALTIES), axis=1):
+                scores = directions @ vectors.T
+                quality = zero_shot_quality(truth[rows], scores, hidden)
                 penalty_qualities.append(quality)
             return penalty_qualities
 
-        return best_candidate(PENALTIES, qualities, n_labels, N_FOLDS, generator)
+        return best_candidate(FAST0TAG_PENALTIES, qualities, n_labels, N_HIDDEN_GROUPS, generator)
 
     def _path_directions(self, vectors: Matrix, truth: Mask) -> Matrix:
         """Find the directions of documents for every penalty, (n, n_penalties, d)."""
-        paths = np.empty((len(truth), len(PENALTIES), vectors.shape[1]))
+        n_components = vectors.shape[1]
+        paths = np.empty((len(truth), len(FAST0TAG_PENALTIES), n_components))
         start = None
         # From the largest penalty down: each starts at the solution before.
-        for place in np.argsort(PENALTIES)[::-1]:
-            penalty = PENALTIES[place]
+        for place in np.argsort(FAST0TAG_PENALTIES)[::-1]:
+            penalty = FAST0TAG_PENALTIES[place]
             start, _, _ = _ranking_directions(
                 vectors, truth, penalty, SEARCH_TOLERANCE, self.max_iter, start
             )
@@ -508,7 +514,9 @@ def _ranking_directions(
     rows_of_documents = np.argsort(order)[copies.ravel()]
     problem = _RankingProblem(vectors, sets[order], penalty)
     n_sets = len(sets)
-    current = np.zeros((n_sets, vectors.shape[1])) if start is None else start[first][order]
+    current = np.zeros((n_sets, vectors.shape[1]))
+    if start is not None:
+        current = start[first][order]
     directions = current.copy()
     converged = np.zeros(n_sets, dtype=bool)
     active = np.arange(n_sets)
@@ -584,19 +592,23 @@ class _RankingProblem:
         return np.asarray(gradient + self.penalty * directions)
 
     def curvature(self) -> Matrix:
-        """Bound the largest curvature of each document's objective, (n,)."""
+        """Return a bound of the largest curvature of each document's objective, (n,)."""
         # With every pair active it is the sum of the spreads of both sides and of the squared
         # distance of their means; the spread of the labels that a document lacks is at most that
         # of all labels, times n_labels / |N|.
+        lacks_label = ~self.truth
         n_labels = self.truth.shape[1]
         n_lacking = n_labels - self.sizes
         mean = self.truth @ self.vectors / self.sizes[:, None]
-        lacking_mean = (~self.truth) @ self.vectors / n_lacking[:, None]
-        squares = (self.vectors**2).sum(axis=1)
-        mean_square = self.truth @ squares / self.sizes
-        spread = mean_square - (mean**2).sum(axis=1)
+        lacking_mean = lacks_label @ self.vectors / n_lacking[:, None]
+        square_lengths = (self.vectors**2).sum(axis=1)
+        mean_square_length = self.truth @ square_lengths / self.sizes
+        squared_mean = (mean**2).sum(axis=1)
+        spread = np.maximum(mean_square_length - squared_mean, 0.0)
         centred = self.vectors - self.vectors.mean(axis=0)
         total_spread = np.linalg.norm(centred, ord=2) ** 2
-        mean_distance = ((mean - lacking_mean) ** 2).sum(axis=1)
-        bound = np.maximum(spread, 0.0) + total_spread / n_lacking + mean_distance
+        lacking_spread = total_spread / n_lacking
+        differences = mean - lacking_mean
+        mean_distance = (differences**2).sum(axis=1)
+        bound = spread + lacking_spread + mean_distance
         return np.asarray(bound + self.penalty)

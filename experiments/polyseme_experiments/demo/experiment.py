@@ -190,26 +190,38 @@ def run_experiment(
 def _measure(
     split: EmojiSplit, tagger: ZeroShotTagger, scores: Mapping[str, NDArray[np.float64]]
 ) -> tuple[Scores, Scores, dict[str, Cell]]:
-    """Measure every method, and the first one's lead over the second on the same emoji."""
+    """Measure every method, and the first one's lead over the second on the same emoji.
+
+    `scores` are those of the test pictures, (n_pictures, n_labels), by method. Returned are E-MAP
+    and C-MAP by method and kind of label, and the leads by kind of label.
+    """
     _, documents = split.pictures(split.test)
-    truth = documents.align(tagger.classes_)[0][:, : len(tagger.classes_)].toarray()
+    n_labels = len(tagger.classes_)
+    aligned, _ = documents.align(tagger.classes_)
+    truth = aligned[:, :n_labels].toarray()
     groups = split.emoji.group[split.rows(split.test)]
     example: Scores = {name: {} for name in scores}
     concept: Scores = {name: {} for name in scores}
-    differences = {}
+    leads = {}
     for column in COLUMNS:
-        chosen = tagger.kinds_ == column if column != "all" else np.full(len(tagger.kinds_), True)
-        by_emoji = {}
-        for name, table in scores.items():
-            by_picture = 100 * example_precision(truth[:, chosen], table[:, chosen])
-            by_emoji[name] = group_means(by_picture, groups)
-            example[name][column] = Cell.of(by_emoji[name].tolist(), digits=1)
-            by_label = 100 * concept_precision(truth[:, chosen], table[:, chosen])
+        is_measured = np.full(n_labels, True)
+        if column != "all":
+            is_measured = tagger.kinds_ == column
+        column_truth = truth[:, is_measured]
+        quality_by_method = {}
+        for name, method_scores in scores.items():
+            column_scores = method_scores[:, is_measured]
+            by_picture = 100 * example_precision(column_truth, column_scores)
+            by_emoji = group_means(by_picture, groups)
+            quality_by_method[name] = by_emoji
+            example[name][column] = Cell.of(by_emoji.tolist(), digits=1)
+            by_label = 100 * concept_precision(column_truth, column_scores)
             mean = Cell.of(by_label.tolist(), digits=1)
             concept[name][column] = replace(mean, error=None)
-        first, second = [*by_emoji.values()][:2]
-        differences[column] = Cell.of((first - second).tolist(), digits=1)
-    return example, concept, differences
+        first, second, *_ = quality_by_method.values()
+        lead = first - second
+        leads[column] = Cell.of(lead.tolist(), digits=1)
+    return example, concept, leads
 
 
 def group_means(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -223,31 +235,36 @@ def _cards(
 ) -> tuple[Card, ...]:
     """Tag one drawing of every test emoji; those with a hidden label first, in random order."""
     rows = split.rows(split.test)
-    ranked, scores = tagger.rank(split.emoji.features[rows], k=len(tagger.classes_))
-    kinds = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
+    groups = split.emoji.group[rows]
+    features = split.emoji.features[rows]
+    ranked_labels, probabilities = tagger.rank(features, k=len(tagger.classes_))
+    kind_by_label = dict(zip(tagger.classes_, tagger.kinds_.tolist(), strict=True))
     cards = []
     for emoji in generator.permutation(split.test).tolist():
-        place = int(generator.choice(np.flatnonzero(split.emoji.group[rows] == emoji)))
+        places = np.flatnonzero(groups == emoji)
+        place = int(generator.choice(places))
         truth = set(split.emoji.documents[emoji])
-        order = [
-            Tag(label, kinds[label], label in truth, probability)
-            for label, probability in zip(
-                ranked[place].tolist(), scores[place].tolist(), strict=True
-            )
-        ]
-        first = order[:N_TAGS]
-        missed = sorted(truth - {tag.label for tag in first})
-        cards.append(
-            Card(
-                emoji,
-                split.emoji.drawing[rows[place]],
-                split.emoji.names[emoji],
-                tuple(first),
-                tuple([tag for tag in order if tag.kind == "unseen"][:N_UNSEEN]),
-                # A label that no training emoji carries is in no list and counts as unseen.
-                tuple(Tag(label, kinds.get(label, "unseen"), True) for label in missed),
-            )
+        ranked_tags = []
+        ranking = zip(ranked_labels[place].tolist(), probabilities[place].tolist(), strict=True)
+        for label, probability in ranking:
+            tag = Tag(label, kind_by_label[label], label in truth, probability)
+            ranked_tags.append(tag)
+        first_tags = ranked_tags[:N_TAGS]
+        unseen_tags = [tag for tag in ranked_tags if tag.kind == "unseen"]
+        missed_tags = []
+        for label in sorted(truth - {tag.label for tag in first_tags}):
+            # A label that no training emoji carries is in no list and counts as unseen.
+            kind = kind_by_label.get(label, "unseen")
+            missed_tags.append(Tag(label, kind, True))
+        card = Card(
+            emoji,
+            split.emoji.drawing[rows[place]],
+            split.emoji.names[emoji],
+            tuple(first_tags),
+            tuple(unseen_tags[:N_UNSEEN]),
+            tuple(missed_tags),
         )
+        cards.append(card)
     return tuple(sorted(cards, key=lambda card: not card.hidden))
 
 
@@ -286,13 +303,13 @@ def _evidence(tagger: ZeroShotTagger, split: EmojiSplit, card: Card, label: str)
     row = np.flatnonzero(is_card)[0]
     features = split.emoji.features[row]
     evidence = tagger.explain(features, label, k=N_EVIDENCE)
-    named = tuple(tag for tag in evidence.tags if abs(tag.part) >= LEAST_PART)
+    named_tags = [tag for tag in evidence.tags if abs(tag.part) >= LEAST_PART]
     sum_of_all = sum(tag.part for tag in evidence.tags)
-    sum_of_named = sum(tag.part for tag in named)
+    sum_of_named = sum(tag.part for tag in named_tags)
     # Summed before it is added: the order decides the last digit.
     remainder = sum_of_all - sum_of_named
     other_tags = evidence.other_tags + remainder
-    return replace(evidence, tags=named, other_tags=other_tags)
+    return replace(evidence, tags=tuple(named_tags), other_tags=other_tags)
 
 
 def _completions(

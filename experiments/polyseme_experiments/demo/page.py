@@ -197,23 +197,27 @@ def sense_plot(layout: JudgedSenses) -> dict[str, list[list[float] | tuple[str, 
 
 
 def push_apart(places: Points, n_rounds: int = 600) -> Points:
-    """Move pictures (n, 2) apart until none hides another, the same for the same input."""
+    """Move pictures' centres (n, 2) apart until none hides another, the same for the same input."""
     positions = places.copy()
     # Identical places need a direction to part in: the golden angle spreads any number of them.
     angles = np.arange(len(positions)) * 2.399963
-    positions += 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    positions += 0.5 * directions
     limit = np.array([WIDTH, HEIGHT]) - MARGIN
     for _ in range(n_rounds):
-        gaps = positions[:, None] - positions[None]
-        lacking = np.maximum(SIZE + GAP - np.abs(gaps), 0.0)
-        hiding = (lacking > 0).all(axis=2)
-        np.fill_diagonal(hiding, False)
-        if not hiding.any():
+        offsets = positions[:, None] - positions[None]
+        overlaps = np.maximum(SIZE + GAP - np.abs(offsets), 0.0)
+        is_hiding = (overlaps > 0).all(axis=2)
+        np.fill_diagonal(is_hiding, False)
+        if not is_hiding.any():
             break
         # The shorter way out, along one axis.
-        shorter = lacking <= lacking[:, :, ::-1]
-        pushes = np.where(hiding[:, :, None] & shorter, np.sign(gaps) * lacking, 0.0)
-        positions = np.clip(positions + 0.35 * pushes.sum(axis=1), MARGIN, limit)
+        is_shorter = overlaps <= overlaps[:, :, ::-1]
+        is_pushed = is_hiding[:, :, None] & is_shorter
+        pushes = np.where(is_pushed, np.sign(offsets) * overlaps, 0.0)
+        # A share of the way, as all of them move at once.
+        moves = 0.35 * pushes.sum(axis=1)
+        positions = np.clip(positions + moves, MARGIN, limit)
     return positions
 
 
@@ -230,19 +234,26 @@ def _hull(members: Points) -> Points:
 
 
 def _place_words(text: str, members: Points, obstacles: list[Box]) -> Box:
-    """Find the freest box for words over or under their sense's pictures."""
-    half = LETTER * len(text) / 2
+    """Find the freest box for words over or under their sense's pictures (n, 2).
+
+    The obstacles are boxes that should not be covered; of equals the first one wins.
+    """
+    half_width = LETTER * len(text) / 2
     low = members.min(axis=0) - SIZE / 2 - 5
     high = members.max(axis=0) + SIZE / 2 + 5
+    middle = (low[0] + high[0]) / 2
     boxes = []
     for shift in (0.0, -40.0, 40.0, -80.0, 80.0):
-        centre = (low[0] + high[0]) / 2 + shift
-        centre = max(centre, half + 4)
-        centre = min(centre, WIDTH - half - 4)
+        centre = middle + shift
+        centre = max(centre, half_width + 4)
+        centre = min(centre, WIDTH - half_width - 4)
+        left = centre - half_width
+        right = centre + half_width
         for top in (low[1] - LINE, high[1]):
             top = max(top, 2.0)
             top = min(top, HEIGHT - LINE - 2.0)
-            boxes.append((centre - half, top, centre + half, top + LINE))
+            bottom = top + LINE
+            boxes.append((left, top, right, bottom))
 
     def covered_area(box: Box) -> float:
         return sum(_shared_area(box, neighbour) for neighbour in obstacles)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from polyseme.media import Extracted, ImageFeatures
-from polyseme.storage.model_file import MODEL
+from polyseme.storage.model_file import MODEL_FILE
 from polyseme.studio import needs_extra
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments.datasets import load_emoji
@@ -52,7 +52,7 @@ def studio_app(folder: Path, *, seed: int, log: Callable[[str], None], **paramet
     split = draw_split(emoji, SplitSettings(), np.random.default_rng(split_seed))
     model = folder / "emoji"
     pictures = folder / "pictures"
-    if not (model / MODEL).exists():
+    if not (model / MODEL_FILE).exists():
         log("learning one space from tag lists and pictures; it takes half a minute")
         _fitted(split, seed, parameters).save(model)
     rows = split.rows(split.test)

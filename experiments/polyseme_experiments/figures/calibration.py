@@ -33,21 +33,24 @@ class CalibrationFigure(Experiment):
 
     def section(self, results: Results) -> Section:
         """Make its section of the report; see `Experiment.section`."""
-        tables, figures = [], []
+        tables = []
+        figures = []
         for setting in self.settings:
-            former = [
-                (both[1], column, f"{name}, {FORMER_TITLE}")
-                for method, column, name in self.rows
-                if len(both := results.with_former(setting, method, column, ERROR)) > 1
-            ]
+            former_rows = []
+            for method, column, name in self.rows:
+                methods = results.with_former(setting, method, column, ERROR)
+                if len(methods) > 1:
+                    former_rows.append((methods[1], column, f"{name}, {FORMER_TITLE}"))
+            # Former results stand behind the methods whose curves are drawn.
             n_curves = len(self.curves)
-            rows: list[Row] = [
-                (
-                    name,
-                    *(Cell.of(results.values(setting, method, column, m)) for m in self.measures),
-                )
-                for method, column, name in (*self.rows[:n_curves], *former, *self.rows[n_curves:])
-            ]
+            all_rows = (*self.rows[:n_curves], *former_rows, *self.rows[n_curves:])
+            rows: list[Row] = []
+            for method, column, name in all_rows:
+                cells = []
+                for measure in self.measures:
+                    values = results.values(setting, method, column, measure)
+                    cells.append(Cell.of(values))
+                rows.append((name, *cells))
             header = ("probabilities of", *self.measures.values())
             tables.append(self.table(results, header, rows, setting=setting))
             curves = {name: _curve(results, setting, *key) for name, key in self.curves.items()}
@@ -62,9 +65,15 @@ class CalibrationFigure(Experiment):
         for setting in self.settings:
             for column, name in self.ways.items():
                 for method in results.with_former(setting, NEW, column, ERROR):
-                    words = f"{name}, {FORMER_TITLE}" if method.startswith(FORMER) else name
-                    values = (results.values(setting, method, column, m) for m in self.new_measures)
-                    rows.append((get_setting(setting).title, words, *map(Cell.of, values)))
+                    words = name
+                    if method.startswith(FORMER):
+                        words = f"{name}, {FORMER_TITLE}"
+                    cells = []
+                    for measure in self.new_measures:
+                        values = results.values(setting, method, column, measure)
+                        cells.append(Cell.of(values))
+                    title = get_setting(setting).title
+                    rows.append((title, words, *cells))
         names = (self.measures.get(measure, measure) for measure in self.new_measures)
         title = "A third of the unseen labels, all held-out instances"
         header = ("setting", "what is known of them", *names)
@@ -95,15 +104,19 @@ class PrecisionFigure(Experiment):
 
 def _curve(results: Results, setting: str, method: str, column: str) -> Bins:
     """Add up the bins of all trials."""
-    bins: dict[int, NDArray[np.float64]] = {}
-    for curve in filter(None, results.values(setting, method, column, "curve")):
+    # By the number of a bin: its count, and the sums of probabilities and of true labels.
+    sums_by_bin: dict[int, NDArray[np.float64]] = {}
+    curves = results.values(setting, method, column, "curve")
+    for curve in filter(None, curves):
         columns = (curve["counts"], curve["predicted"], curve["observed"])
-        for count, predicted, observed in zip(*columns, strict=True):
+        for count, mean_predicted, mean_observed in zip(*columns, strict=True):
             # Mean probabilities lie inside their bins, so that they say which one it is.
-            place = min(int(predicted * BINS), BINS - 1)
-            added = count * np.array([1.0, predicted, observed])
-            bins[place] = bins.get(place, np.zeros(3)) + added
-    counts, predicted, observed = np.array([bins[place] for place in sorted(bins)]).T
+            bin_number = min(int(mean_predicted * BINS), BINS - 1)
+            former_sums = sums_by_bin.get(bin_number, np.zeros(3))
+            means = np.array([1.0, mean_predicted, mean_observed])
+            sums_by_bin[bin_number] = former_sums + count * means
+    sums = [sums_by_bin[bin_number] for bin_number in sorted(sums_by_bin)]
+    counts, predicted, observed = np.array(sums).T
     return {
         "counts": counts.tolist(),
         "predicted": (predicted / counts).tolist(),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from polyseme.base.validation import IntArray, PolysemeWarning
 from polyseme.documents.corpus import LabelCorpus, Labels
-from polyseme.documents.word_vectors import NOISE, SPREAD
+from polyseme.documents.word_vectors import COSINE_SPREAD, LABEL_NOISE
 from polyseme.fitting import holdout_validation
 from polyseme.metrics import concept_map, example_map, log_loss, reliability
 from polyseme.space import calibration
@@ -155,7 +155,7 @@ class NewLabelCalibration(Method):
         if not config.quick:
             vectors = word_vectors(config.data)
             described["words"] = vectors.checksum
-        described["late"] = {"few": FEW, "words": (SPREAD, NOISE)}
+        described["late"] = {"few": FEW, "words": (COSINE_SPREAD, LABEL_NOISE)}
         return described
 
     def run(self, trial: Trial) -> Outcome:

@@ -72,8 +72,10 @@ def label_frequencies(trial: Trial, costa: TunedCosta) -> Matrix:
     # Of labels that no instance carries only semantics documents tell.
     n_documents = tables.documents.shape[0]
     sizes = np.where(costa.direct_, n_documents, tables.n_label_sets)
-    frequencies = (counts + 0.5) / (sizes + 1)
-    ceilings = 1 - 0.5 / (sizes + 1)
+    # Half a document more keeps them above 0 and, with the ceiling, below 1.
+    divisors = sizes + 1
+    frequencies = (counts + 0.5) / divisors
+    ceilings = 1 - 0.5 / divisors
     return np.asarray(np.minimum(frequencies, ceilings))
 
 
@@ -90,30 +92,38 @@ def as_probabilities(scores: Matrix, frequencies: Matrix) -> Matrix:
 
 
 def _intercepts(trial: Trial, costa: TunedCosta, frequencies: Matrix) -> Matrix:
-    """Find what makes labels as frequent as in documents, on held-out instances, (n_labels,)."""
+    """Find what makes labels as frequent as in documents, on held-out instances, (n_labels,).
+
+    What instances are known to carry, or guessed by the label regression, says how frequent labels
+    are among these instances; importance weights turn them into a natural mix.
+    """
     corpus = trial.train_documents
+    n = len(corpus)
     seen = np.asarray(costa.direct_)
-    X = check_instances(trial.train_features, len(corpus), owner="TunedCosta")
+    n_labels = len(seen)
+    X = check_instances(trial.train_features, n, owner="TunedCosta")
     aligned, _ = corpus.align(costa.classes_)
-    truth = aligned.toarray()[:, seen].astype(np.float64)
-    draws = np.random.default_rng(trial.seed)
-    folds = fold_numbers(len(truth), costa.n_folds, draws, costa.groups_)
-    scores = np.empty((len(truth), len(seen)))
-    guesses = np.empty((len(truth), len(seen)))
+    all_truth = aligned.toarray()
+    truth = all_truth[:, seen].astype(np.float64)
+    generator = np.random.default_rng(trial.seed)
+    folds = fold_numbers(n, costa.n_folds, generator, costa.groups_)
+    scores = np.empty((n, n_labels))
+    guesses = np.empty((n, n_labels))
     scores[:, seen] = out_of_fold(costa.classifier_, X, truth, folds)
     guesses[:, seen] = truth
-    weights = np.ones(len(truth))
+    weights = np.ones(n)
     tables = training_tables(corpus, trial.known_documents, costa.classes_)
     if not seen.all():
-        slopes, constant = costa.regression_
-        scores[:, ~seen] = scores[:, seen] @ slopes + constant
-        regressed = truth @ slopes + constant
-        guesses[:, ~seen] = np.clip(regressed, 0, 1)
+        slopes, intercepts = costa.regression_
+        scores[:, ~seen] = scores[:, seen] @ slopes + intercepts
+        expected = truth @ slopes + intercepts
+        guesses[:, ~seen] = np.clip(expected, 0, 1)
+        # How likely an instance with such seen labels would carry an unseen one.
         label_sets = tables.documents[: tables.n_label_sets]
         documents = np.asarray(label_sets.toarray())
         has_unseen = documents[:, ~seen].max(axis=1, keepdims=True)
-        slopes, constant = ridge(documents[:, seen], has_unseen, costa.penalty_)
-        certainty = (truth @ slopes + constant).ravel()
+        slopes, intercepts = ridge(documents[:, seen], has_unseen, costa.penalty_)
+        certainty = (truth @ slopes + intercepts).ravel()
         certainty = np.clip(certainty, 0, MOST_CERTAIN)
         # Training instances hold no unseen label: importance weights make a natural mix of them.
         weights = 1 / (1 - certainty)
@@ -121,6 +131,6 @@ def _intercepts(trial: Trial, costa: TunedCosta, frequencies: Matrix) -> Matrix:
     is_new = tables.item_documents >= tables.n_label_sets
     share_elsewhere = float(is_new.mean())
     observed = weights @ guesses / weights.sum()
-    wanted = expected_frequencies(frequencies, observed, len(truth), share_elsewhere)
+    expected_shares = expected_frequencies(frequencies, observed, n, share_elsewhere)
     probabilities = as_probabilities(scores, frequencies)
-    return match_frequencies(logit(probabilities), weights, wanted)
+    return match_frequencies(logit(probabilities), weights, expected_shares)

@@ -79,10 +79,30 @@ def default_config(config: RunConfig, **parameters: Any) -> dict[str, Any]:
 # of the linear path; and former names.
 _LIMITS = (
     *("MOST_FEATURE", "UNIT", "PROJECTION_SIZE", "_LEAST_SPREAD", "LEAST_SCALE", "_MOST_CODE"),
-    *("MEASURED", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS", "WARM_RATES"),
-    *("_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL", "_BLOCK_ITEMS"),
+    *("RANKED_ITEMS", "MOST_FEATURES", "SHRINKAGES", "VALIDATION_STEPS", "WARM_STEPS"),
+    *("WARM_RATES", "_MOST_HOLDING", "_ROUNDING", "_COLUMNS_TOGETHER", "_SMALLEST_TOTAL"),
+    "_BLOCK_ITEMS",
+    # Of the promise of a precision, which `methods.calibration` describes by itself.
+    *("_FEWEST_GIVEN", "_FEWEST_WRONG", "_EXPECTED_COUNT", "_FEWEST_SHARING"),
+    *("_STANDARD_ERRORS", "_MOST_READ", "_N_SIZES"),
 )
-_KNOWN_AS = {"MOST_THREADS": "_MOST_THREADS", "_BLOCK_VOTES": "_VOTES"}
+_KNOWN_AS = {
+    "MOST_THREADS": "_MOST_THREADS",
+    "_BLOCK_VOTES": "_VOTES",
+    "_MOST_SHIFT": "_FARTHEST",
+    "_MOST_SPREADS": "_FARTHEST",
+    "LOADING_ITEMS": "APPROXIMATED",
+    "_BLOCK_ROWS": "_BLOCK",
+    "_RIDGE_DOCUMENTS": "_FEW",
+    "_PRIOR_HOLDERS": "_DOUBT",
+    "_N_AXES": "_AXES",
+    "_N_TURNS": "_TURNS",
+    "_BLOCK_DOCUMENTS": "_DOCUMENTS",
+    "_CALIBRATION_ITEMS": "_CALIBRATED",
+    "_KEPT_ITEMS": "_REFERENCE",
+    "_LEAST_PROBABILITY": "_SMALLEST",
+    "_PRIOR_DOCUMENTS": "_USUAL",
+}
 _OF_POOLS = ("pool_steps", "pool_from", "pool_weight", "pool_hard", "verdict_weight")
 
 

@@ -26,9 +26,8 @@ from polyseme.metrics import concept_map, example_map, reliability
 from polyseme.scoring import correction_fit
 from polyseme.scoring.correction_fit import fit_correction
 from polyseme.space import features
-from polyseme.space.calibration import sigmoid
+from polyseme.space.calibration import pool_targets, sigmoid
 from polyseme.space.space_fit import SpaceCalibration
-from polyseme.space.training import pool_targets
 from polyseme.tagger import ZeroShotTagger
 from polyseme_experiments import baselines
 from polyseme_experiments.embedding_cache import make_space
@@ -39,7 +38,7 @@ from polyseme_experiments.methods.default import default_config
 from polyseme_experiments.sampling import RunConfig
 from polyseme_experiments.trials import Trial
 
-TAGGED = 0.6
+TAGGED = 0.6  # share of the training instances that keep their tags
 # Answers for each unseen label at which quality is measured, and how many are given at a time.
 CLICKS = (3, 10, 30, 100)
 BATCH = 10
@@ -68,6 +67,7 @@ def split_of(trial: Trial) -> Split:
     row_by_name = {name: row for row, name in enumerate(trial.split.target.ids)}
     known_rows = [row_by_name[name] for name in trial.known_documents.ids]
     known_documents = np.array(known_rows, dtype=np.int64)
+    # 17 keeps these draws apart from others of the trial; recorded results rest on it.
     generator = np.random.default_rng((trial.seed, 17))
     train = generator.permutation(trial.split.train)
     n_tagged = int(TAGGED * len(train))
@@ -323,7 +323,24 @@ class Clicks(Method):
 
 
 class Game:
-    """The pool's truth, which answers questions, and what the tagger says of pool and test."""
+    """The pool's truth, which answers questions, and what the tagger says of pool and test.
+
+    Attributes
+    ----------
+    pool : int64 array, shape (n_pool,)
+        Rows of the pool's items in the target.
+    unseen : int64 array, shape (n_unseen,)
+        Columns of the labels that are asked about.
+    pool_truth, truth : bool arrays, shapes (n_pool, n_labels) and (n_test, n_labels)
+    with_unseen : bool array, shape (n_test,)
+        Test instances with an unseen label.
+    pool_logits, test_logits, reference_logits : float64 arrays, one row for each item
+        Before any answer: of the pool, of the test instances and of the reference sample.
+    projections, test_projections : float64 arrays
+        What corrections see of the pool's items and of the test instances.
+    answers : dict
+        Rows of the pool that were answered for each column, by the active strategy.
+    """
 
     def __init__(self, trial: Trial, tagger: ZeroShotTagger) -> None:
         labels = [str(label) for label in tagger.classes_]
@@ -341,7 +358,7 @@ class Game:
         sample = self.space.reference_sample_
         # Logits of the reference sample before any verdict.
         plain_logits = tagger._scorer.plain_logits(sample.codes)
-        self.usual = tagger._scorer.in_class_order(plain_logits, -np.inf)
+        self.reference_logits = tagger._scorer.in_class_order(plain_logits, -np.inf)
         self.projections = self.space.project(X.astype(np.float64))
         self.test_projections = self.space.project(self.X_test.astype(np.float64))
         self.generator = np.random.default_rng(trial.seed)
@@ -367,7 +384,7 @@ class Game:
             self.pool_logits[rows, column],
             self.pool_truth[rows, column],
             sample.projections,
-            self.usual[:, column],
+            self.reference_logits[:, column],
             sample.weights,
         )
 
@@ -393,10 +410,12 @@ class Game:
         if len(rows) and strategy != "random":
             correction = self.correction(column, rows)
             logits += self.projections @ correction.weights + correction.intercept
-        is_answered = np.zeros((len(logits), 1), dtype=bool)
+        # One block with one label: its logits, what was answered, and what is tagged (nothing).
+        n_pool = len(logits)
+        is_answered = np.zeros((n_pool, 1), dtype=bool)
         is_answered[rows] = True
-        nothing = np.zeros_like(is_answered)
-        blocks = [Block(0, logits[:, None], is_answered, nothing)]
+        is_tagged = np.zeros_like(is_answered)
+        blocks = [Block(0, logits[:, None], is_answered, is_tagged)]
         queries = choose(blocks.copy, n_chosen, strategy, self.generator)
         return [row for row, *_ in queries]
 

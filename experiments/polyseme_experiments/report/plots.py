@@ -198,14 +198,21 @@ def differences(
 
 
 def _add_difference(axes: Axes, group: str, label: str, test: PairedTest, y: float) -> str:
-    """Draw one difference and give its numbers as text."""
+    """Draw one difference with its confidence interval at a height, and return both as text.
+
+    One whose interval holds 0 is drawn hollow, others in the colour of the better side.
+    """
     assert test.difference is not None
     text = f"{test.difference:+.2f}"
-    colour, face = SOFT, CARD
+    colour = SOFT
+    face = CARD
     if test.low is not None and test.high is not None:
         text += f" [{test.low:+.2f}, {test.high:+.2f}]"
-        if test.low > 0 or test.high < 0:
-            colour = face = colour_of(0 if test.low > 0 else 1)
+        is_better = test.low > 0
+        is_worse = test.high < 0
+        if is_better or is_worse:
+            colour = colour_of(0 if is_better else 1)
+            face = colour
         axes.plot([test.low, test.high], [y, y], color=colour, linewidth=1.8)
     tip = TIP + words(f"{group}, {label}: {text}")
     look: Look = {"color": colour, "markerfacecolor": face, "markeredgewidth": 1.3, "zorder": 4}
@@ -315,21 +322,34 @@ def _name_senses(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
 ) -> None:
-    """Write each sense's company above its concepts, and lower where words stand already."""
+    """Write each sense's company above its concepts, and lower where words stand already.
+
+    `places` (n, 2) are the concepts' and `kinds` (n,) the numbers of their senses; `low` and `high`
+    are the corners of the axes.
+    """
     # In the units of the axes, and rather too large than too small.
-    letter, line = np.array([0.0125, 0.055]) * (high - low)
-    occupied: list[tuple[float, float, float]] = []
+    letter_width, line_height = np.array([0.0125, 0.055]) * (high - low)
+    occupied: list[tuple[float, float, float]] = []  # x and y of centres, and half widths
+
+    def is_occupied(x: float, y: float, half_width: float) -> bool:
+        for other_x, other_y, other_half_width in occupied:
+            same_line = abs(y - other_y) < line_height
+            if same_line and abs(x - other_x) < half_width + other_half_width:
+                return True
+        return False
+
     for kind in np.unique(kinds).tolist():
-        members, text = places[kinds == kind], texts[kind]
-        half = len(text) * letter / 2
-        leftmost = low[0] + half
-        rightmost = max(high[0] - half, leftmost)
+        members = places[kinds == kind]
+        text = texts[kind]
+        half_width = len(text) * letter_width / 2
+        leftmost = low[0] + half_width
+        rightmost = max(high[0] - half_width, leftmost)
         centre = members[:, 0].mean()
         x = float(np.clip(centre, leftmost, rightmost))
-        y = float(members[:, 1].max()) + 0.6 * line
-        while any(abs(y - b) < line and abs(x - a) < half + c for a, b, c in occupied):
-            y -= line
-        occupied.append((x, y, half))
+        y = float(members[:, 1].max()) + 0.6 * line_height
+        while is_occupied(x, y, half_width):
+            y -= line_height
+        occupied.append((x, y, half_width))
         look: Look = {"ha": "center", "va": "center", "weight": "bold", "color": colour_of(kind)}
         axes.text(x, y, text, fontsize=9, gid=HALO, **look)
 

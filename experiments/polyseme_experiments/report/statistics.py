@@ -82,10 +82,14 @@ def paired_test(ours: Values, theirs: Values) -> PairedTest:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust the p-values of a family of tests by Holm's step-down method, in the same order."""
     raw = np.asarray(p_values, dtype=np.float64)
+    n_tests = len(raw)
     order = np.argsort(raw, kind="stable")
-    steps = raw[order] * np.arange(len(raw), 0, -1)
+    # The smallest is multiplied by the number of tests, the next one by one less, and so on.
+    factors = np.arange(n_tests, 0, -1)
+    products = raw[order] * factors
+    rising = np.maximum.accumulate(products)
     adjusted = np.empty_like(raw)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    adjusted[order] = np.minimum(rising, 1.0)
     return list(map(float, adjusted))
 
 

@@ -12,18 +12,21 @@ from polyseme.base.estimator import copy_of
 
 @runtime_checkable
 class FeatureExtractor(Protocol):
-    """Whatever turns items (files, pictures, sounds) into features."""
+    """Whatever turns items (files, pictures, sounds) into features.
 
-    kind: str  # of media, by which a saved tagger finds its own
+    `X` is a sequence of items, of the form that the extractor documents, such as paths of files.
+    """
+
+    kind: str  # of media; saved taggers hold it, and find their extractor by it
 
     def fit_transform(self, X: object) -> Any:
-        """Learn from items and return their features, (n, n_features)."""
+        """Learn from items and return their features, (n_items, n_features)."""
 
     def transform(self, X: object) -> Any:
-        """Return the features of items, (n, n_features)."""
+        """Return the features of items, (n_items, n_features)."""
 
     def single(self, item: object) -> object:
-        """Return one item as `transform` takes several."""
+        """Return one item as an X of `transform` that holds it alone."""
 
     def get_params(self) -> dict[str, Any]:
         """Return the parameters by name."""
@@ -32,16 +35,21 @@ class FeatureExtractor(Protocol):
         """Set parameters by name."""
 
     def get_state(self) -> Any:
-        """Return what was learned as JSON values and arrays."""
+        """Return what was learned as JSON values and arrays, for a saved tagger."""
 
 
 E = TypeVar("E")
 
 
 def fitted_copy(extractor: E, X: object, seed: int) -> tuple[E, Any]:
-    """Return a copy of an extractor fitted to X, seeded where it has no seed, and X's features."""
+    """Return a copy of an extractor fitted to X, and X's features, (n_items, n_features).
+
+    The copy is seeded where it has a `random_state` that is None; the extractor stays unfitted.
+    """
     # An extractor of another package need not be an estimator of ours by its types.
     copied: Any = copy_of(extractor)  # type: ignore[type-var]
-    if getattr(copied, "random_state", seed) is None:
+    random_state = getattr(copied, "random_state", seed)
+    if random_state is None:
         copied.set_params(random_state=seed)
-    return copied, copied.fit_transform(X)
+    features = copied.fit_transform(X)
+    return copied, features

@@ -19,47 +19,52 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
-CODE = 130
-_SECONDS = 3.0
-_LINE = "polyseme: interrupted."
+CODE = 130  # the exit code that shells give to a process which Ctrl-C ended: 128 + SIGINT
+_GRACE_SECONDS = 3.0  # for what does not heed `KeyboardInterrupt`
+_MESSAGE = "polyseme: interrupted."
 
 
 class _State:
-    """What has been asked of this process, and what it has said."""
+    """What has happened in this process."""
 
-    asked = False
-    told = False
+    is_interrupted = False  # somebody has pressed Ctrl-C
+    has_told = False  # and has been told so
 
 
 def heed() -> None:
     """Let Ctrl-C end this process, unless whoever started it has it ignored."""
-    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    handler = _signal.getsignal(_signal.SIGINT)
+    if handler is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _interrupted)
         sys.unraisablehook = _unraised
 
 
 def end() -> None:
-    """Let a command that is done end as it would have: nothing is left to interrupt."""
-    if _signal.getsignal(_signal.SIGINT) is _interrupted:
+    """Ignore Ctrl-C from here on: the command is done, and nothing is left to interrupt."""
+    handler = _signal.getsignal(_signal.SIGINT)
+    if handler is _interrupted:
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
 
 
 def begin() -> None:
-    """Begin a command: what an earlier one of this process was told is its own affair."""
-    if _State.asked:
+    """Begin a command, in a process that may have had others; raise if it was interrupted already.
+
+    Whatever an earlier command has printed, this one prints its own message.
+    """
+    if _State.is_interrupted:
         raise KeyboardInterrupt  # somebody swallowed it while we were loaded
-    _State.told = False
+    _State.has_told = False
 
 
 def asked() -> bool:
     """Return whether somebody has pressed Ctrl-C."""
-    return _State.asked
+    return _State.is_interrupted
 
 
-def tell(line: str = _LINE) -> None:
-    """Print that it was interrupted, once."""
-    if not _State.told:
-        _State.told = True
+def tell(line: str = _MESSAGE) -> None:
+    """Print on standard error that the command was interrupted, once for each command."""
+    if not _State.has_told:
+        _State.has_told = True
         try:
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
@@ -68,27 +73,33 @@ def tell(line: str = _LINE) -> None:
 
 
 def leave() -> NoReturn:
-    """End the process as it is."""
+    """End the process as it is, without waiting for threads or closing anything."""
     try:
-        if not _State.told:
-            os.write(2, f"{_LINE}\n".encode())
+        if not _State.has_told:
+            os.write(2, f"{_MESSAGE}\n".encode())
     finally:
         os._exit(CODE)
 
 
 def _unraised(swallowed: sys.UnraisableHookArgs) -> None:
-    """End the process where nobody could be told that it was interrupted."""
+    """End the process where Python swallowed an interrupt, as in a destructor.
+
+    A hook of `sys.unraisablehook`; other exceptions are printed as ever.
+    """
     if isinstance(swallowed.exc_value, KeyboardInterrupt):
         leave()
     sys.__unraisablehook__(swallowed)
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Interrupt what is being done; end it where it does not heed that."""
-    if _State.asked:
+    """Raise `KeyboardInterrupt`; end the process at the second call, or after the time of grace.
+
+    A handler of SIGINT, which calls it with the number of the signal and the stack frame.
+    """
+    if _State.is_interrupted:
         leave()
-    _State.asked = True
+    _State.is_interrupted = True
     if hasattr(_signal, "setitimer"):
         _signal.signal(_signal.SIGALRM, lambda *_: leave())
-        _signal.setitimer(_signal.ITIMER_REAL, _SECONDS)
+        _signal.setitimer(_signal.ITIMER_REAL, _GRACE_SECONDS)
     raise KeyboardInterrupt

@@ -1,4 +1,9 @@
-"""Threads and memory of this machine: how many there are, and how work is shared out among them."""
+"""Threads and memory of this machine: how many there are, and how work is shared out among them.
+
+In: calls to make, and jobs that need threads or memory. Out: their results, and limits on what
+libraries take. Limits are global to the process: each context manager below counts how many of it
+are open, in any thread, and the last one to close restores what there was.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +28,13 @@ R = TypeVar("R")
 # From about here on a training step is large enough for several threads to pay.
 MANY_LABELS = 500
 
-# How many `one_thread` are open; how many `one_blas_thread`, and what the last of them gives back.
-_n_single = 0
-_limiting, _n_limiting, _limit = Lock(), 0, None
+# How many `one_thread` are open.
+_n_one_thread = 0
+
+# How many `one_blas_thread` are open, and the limit that the last of them removes.
+_blas_lock = Lock()
+_n_one_blas_thread = 0
+_blas_limit: Any = None
 
 # How many `onednn_products` are open, and what the setting was before the first of them.
 _onednn_lock = Lock()
@@ -42,73 +51,87 @@ def n_cores() -> int:
 
 def n_threads() -> int:
     """Count the threads of a search: OMP_NUM_THREADS, else all cores; 1 inside `one_thread`."""
-    if _n_single:
+    if _n_one_thread:
         return 1
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    first_number = setting.partition(",")[0].strip()
-    cores = n_cores()
+    # OpenMP allows several numbers, for nested levels: "4,2".
+    first_number, _, _ = setting.partition(",")
+    first_number = first_number.strip()
+    most = n_cores()
     if not first_number.isdecimal():
-        return cores
-    n_wanted = min(cores, int(first_number))
+        return most
+    n_wanted = min(most, int(first_number))
     return max(1, n_wanted)
 
 
 def one_thread_below(n_labels: int) -> AbstractContextManager[None]:
-    """Keep to one thread while a network with few labels is trained; see `one_thread`."""
-    return one_thread() if n_labels < MANY_LABELS else nullcontext()
+    """Limit libraries to one thread while a network with few labels is trained; see `one_thread`.
+
+    With `MANY_LABELS` or more nothing is limited.
+    """
+    if n_labels < MANY_LABELS:
+        return one_thread()
+    return nullcontext()
 
 
 @contextmanager
 def one_thread(*, training: bool = True) -> Iterator[None]:
-    """Keep searches and the numerical libraries to one thread, and give back what they had.
+    """Limit searches and the numerical libraries to one thread, and restore what they had.
 
     Small matrices gain next to nothing from more threads; where the machine is busy, the threads
-    of torch and of BLAS wait for each other and training takes several times as long. Who trains
-    nothing need not wait for the libraries that only training uses.
+    of torch and of BLAS wait for each other and training takes several times as long.
+
+    Parameters
+    ----------
+    training : bool
+        Whether the libraries that only training uses are limited, too, and therefore loaded.
     """
-    global _n_single
+    global _n_one_thread
     from threadpoolctl import threadpool_limits
 
-    for name in ("scipy.linalg", *(("sklearn.cluster", "tomotopy", "torch") if training else ())):
+    libraries = ["scipy.linalg"]
+    if training:
+        libraries += ["sklearn.cluster", "tomotopy", "torch"]
+    for name in libraries:
         import_module(name)  # a library that is loaded later would not be limited
     torch = sys.modules.get("torch")
     n_before = torch.get_num_threads() if torch else 0
     with threadpool_limits(limits=1):
-        _n_single += 1
+        _n_one_thread += 1
         if torch:
             torch.set_num_threads(1)
         try:
             yield
         finally:
-            _n_single -= 1
+            _n_one_thread -= 1
             if torch:
                 torch.set_num_threads(n_before)
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep the linear algebra library to one thread, where threads of our own call it.
+    """Limit the linear algebra library to one thread, where threads of our own call it.
 
-    Any number of threads may do so at a time; the last one to leave gives back what there was.
+    Any number of threads may do so at a time; the last one to leave restores what there was.
     """
-    global _n_limiting, _limit
-    with _limiting:
-        if _n_limiting == 0:
-            _limit = _controller().limit(limits=1, user_api="blas")
-        _n_limiting += 1
+    global _n_one_blas_thread, _blas_limit
+    with _blas_lock:
+        if _n_one_blas_thread == 0:
+            _blas_limit = _controller().limit(limits=1, user_api="blas")
+        _n_one_blas_thread += 1
     try:
         yield
     finally:
-        with _limiting:
-            _n_limiting -= 1
-            if _n_limiting == 0 and _limit is not None:
-                _limit.restore_original_limits()
-                _limit = None
+        with _blas_lock:
+            _n_one_blas_thread -= 1
+            if _n_one_blas_thread == 0 and _blas_limit is not None:
+                _blas_limit.restore_original_limits()
+                _blas_limit = None
 
 
 @contextmanager
 def onednn_products() -> Iterator[None]:
-    """Let oneDNN, not MKL, take the products of single-precision tensors on the processor.
+    """Have oneDNN, not MKL, compute the products of single-precision tensors on the processor.
 
     On processors that are not Intel's, oneDNN takes half of MKL's time at the sizes of a training
     step. torch asks it only where it may round to bfloat16; oneDNN itself rounds only on
@@ -117,7 +140,10 @@ def onednn_products() -> Iterator[None]:
     """
     global _n_onednn, _precision_before
     setting = _onednn_setting()
-    if setting is None or not _onednn_is_precise():
+    # The check changes the setting for a moment: two threads at once would restore each other's.
+    with _onednn_lock:
+        is_used = setting is not None and _onednn_is_precise()
+    if setting is None or not is_used:
         yield
         return
     with _onednn_lock:
@@ -138,16 +164,21 @@ def _onednn_setting() -> Any | None:
     """Return torch's setting of oneDNN's products; None before torch 2.9, which has none."""
     import torch
 
-    onednn: Any = torch.backends.mkldnn  # not typed by torch
-    setting = getattr(onednn, "matmul", None)
-    if setting is None or not onednn.is_available():
+    setting = getattr(torch.backends.mkldnn, "matmul", None)
+    if setting is None:
+        return None
+    is_available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if not is_available:
         return None
     return setting if hasattr(setting, "fp32_precision") else None
 
 
 @cache
 def _onednn_is_precise() -> bool:
-    """Whether products that may be rounded to bfloat16 have single precision on this processor."""
+    """Return whether oneDNN's products have single precision here though it may round them.
+
+    Changes torch's setting for a moment: threads call it one after the other.
+    """
     import torch
 
     setting = _onednn_setting()
@@ -155,7 +186,8 @@ def _onednn_is_precise() -> bool:
         return False
     generator = torch.Generator().manual_seed(0)
     factors = torch.randn(1, 64, 64, generator=generator)
-    exact = torch.bmm(factors.double(), factors.double())
+    doubles = factors.double()
+    exact = torch.bmm(doubles, doubles)
     precision_before = setting.fp32_precision
     setting.fp32_precision = "bf16"
     try:
@@ -168,7 +200,7 @@ def _onednn_is_precise() -> bool:
 
 @cache
 def _controller() -> ThreadpoolController:
-    """Find the loaded libraries once: it takes milliseconds."""
+    """Return what limits the loaded libraries; they are looked for once: it takes milliseconds."""
     from threadpoolctl import ThreadpoolController
 
     import_module("scipy.linalg")  # a library that is loaded later would not be limited
@@ -181,29 +213,35 @@ def run_all(calls: Sequence[Callable[[], object]], n_threads: int) -> None:
     Parameters
     ----------
     calls : sequence of callables
-        They must not call `run_all` themselves.
+        They must not call `run_all` themselves: its threads could wait for each other.
     n_threads : int
         Threads at the most, this one included.
     """
-    remaining = iter(calls)
+    remaining_calls = iter(calls)  # all threads take from it
 
     def work() -> None:
-        for call in remaining:
+        for call in remaining_calls:
             call()
 
+    n_workers = min(n_threads, len(calls))
+    n_others = n_workers - 1
     futures: list[Future[None]] = []
     with suppress(RuntimeError):  # the system gives no more threads: those that are there do it
-        for _ in range(min(n_threads, len(calls)) - 1):
-            futures.append(_pool().submit(work))
+        for _ in range(n_others):
+            future = _pool().submit(work)
+            futures.append(future)
     work()
     for future in futures:
-        if not future.cancel():
+        if not future.cancel():  # one that has not begun would find no calls
             future.result()
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    """Start the threads once: a new thread waits for a free core longer than a search takes."""
+    """Return threads that are started once.
+
+    A new thread waits for a free core longer than a search takes.
+    """
     return ThreadPoolExecutor(n_cores(), thread_name_prefix="polyseme")
 
 
@@ -212,7 +250,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def ordered_map(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
-    """Apply a function in threads and give the results in the order of the items, as they come.
+    """Apply a function in threads and yield the results in the order of the items, as they come.
 
     Parameters
     ----------
@@ -225,35 +263,45 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T], n_threads: int) 
     Yields
     ------
     object
-        What the function gives; what it raises is raised here.
+        What the function returns; what it raises is raised here.
     """
     pool = ThreadPoolExecutor(n_threads)
-    waiting: deque[Future[R]] = deque()
+    futures: deque[Future[R]] = deque()
+    most_ahead = 2 * n_threads
     try:
         for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > 2 * n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            future = pool.submit(function, item)
+            futures.append(future)
+            if len(futures) > most_ahead:
+                first = futures.popleft()
+                yield first.result()
+        while futures:
+            first = futures.popleft()
+            yield first.result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 # ---------------------------------------------------------------------- memory
 
-# Where a container says how much memory it may have.
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+# Files in which Linux says how much memory a container may have: a number of bytes, or "max".
+_CONTAINER_LIMIT_FILES = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
 
 
 def machine_bytes() -> int:
-    """Return the memory that this machine, or this container, has; very much where nobody says."""
+    """Return the bytes of memory of this machine, or of this container; 2⁶² where nobody says."""
     limits = []
     with suppress(AttributeError, ValueError, OSError):
-        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for place in _LIMITS:
+        n_pages = os.sysconf("SC_PHYS_PAGES")
+        page_bytes = os.sysconf("SC_PAGE_SIZE")
+        limits.append(n_pages * page_bytes)
+    for file_name in _CONTAINER_LIMIT_FILES:
         with suppress(OSError, ValueError):
-            limits.append(int(Path(place).read_text()))
+            text = Path(file_name).read_text()
+            limits.append(int(text))
     return min(limits, default=2**62)
 
 
@@ -281,4 +329,7 @@ def check_memory(needed: float, subject: str, advice: str) -> None:
 
 def in_bytes(count: float) -> str:
     """Return a number of bytes for people."""
-    return f"{count / 1e9:,.0f} GB" if count >= 1e10 else f"{max(count / 1e9, 0.1):.1f} GB"
+    gigabytes = count / 1e9
+    if gigabytes >= 10:
+        return f"{gigabytes:,.0f} GB"
+    return f"{max(gigabytes, 0.1):.1f} GB"

@@ -33,15 +33,20 @@ def load_extractors() -> dict[str, Any]:
 
 
 def plugin_names(group: str) -> list[str]:
-    """Return the names under which other packages offer something, without loading it."""
+    """Return the sorted names of a group's entry points, without loading what they offer."""
     return sorted(point.name for point in entry_points(group=group))
 
 
 def load_plugins(group: str) -> dict[str, Any]:
-    """Load what other packages offer under a name such as "polyseme.datasets", by its own names.
+    """Return what other packages offer as entry points of a group, by their names.
 
     What cannot be imported is passed over with a warning, so that a package that was half removed
     takes nothing else with it.
+
+    Parameters
+    ----------
+    group : str
+        Such as "polyseme.datasets"; `docs/extend.md` lists the groups and what each holds.
     """
     loaded = {}
     for point in entry_points(group=group):

@@ -23,7 +23,7 @@ class Quiet:
         self.encoding = getattr(stream, "encoding", None) or "utf-8"
 
     def write(self, text: str) -> int:
-        """Write, if anybody is there."""
+        """Write, if anybody is there, and return the number of characters as though all were."""
         if self._stream is not None:
             with suppress(OSError, ValueError):
                 self._stream.write(text)
@@ -40,7 +40,7 @@ class Quiet:
         return self._stream is not None and bool(self._stream.isatty())
 
     def fileno(self) -> int:
-        """Return the number of the file."""
+        """Return the file descriptor; that of standard error where the stream was closed."""
         return 2 if self._stream is None else int(self._stream.fileno())
 
     def __getattr__(self, name: str) -> Any:
@@ -60,7 +60,8 @@ def working(message: str, *, verbose: bool) -> Iterator[None]:
     start = time.perf_counter()
     with console.status(f"{message} …"):
         yield
-    console.print(f"{message}: {time.perf_counter() - start:.0f} s")
+    seconds = time.perf_counter() - start
+    console.print(f"{message}: {seconds:.0f} s")
 
 
 class FileProgress:
@@ -70,19 +71,26 @@ class FileProgress:
 
     Parameters
     ----------
-    doing : str
-        What is done with the files.
-    shown : bool
+    message : str
+        What is done with the files, in front of the bar or line.
+    verbose : bool
         Whether anything is shown at all.
+
+    Attributes
+    ----------
+    bar : rich.progress.Progress or None
+        None where there is no terminal, and before it is opened.
     """
 
-    SECONDS = 10.0
+    SECONDS = 10.0  # between two lines, where there is no bar
 
     def __init__(self, message: str, verbose: bool = True) -> None:
         self.message = message
         self.verbose = verbose
         self.bar: Any = None
-        self._start = self._written = time.monotonic()
+        now = time.monotonic()
+        self._start = now
+        self._last_line = now  # when the last line was written
 
     def __enter__(self) -> Self:
         """Open the bar."""
@@ -90,9 +98,15 @@ class FileProgress:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-            counts = ("{task.completed:,}/{task.total:,}", "{task.fields[note]}")
-            columns = ("{task.description}", BarColumn(), *counts, TimeRemainingColumn())
-            self.bar = Progress(*columns, console=Console(stderr=True))
+            columns = (
+                "{task.description}",
+                BarColumn(),
+                "{task.completed:,}/{task.total:,}",
+                "{task.fields[note]}",
+                TimeRemainingColumn(),
+            )
+            console = Console(stderr=True)
+            self.bar = Progress(*columns, console=console)
             self.task = self.bar.add_task(self.message, total=0, note="")
             self.bar.start()
         return self
@@ -105,7 +119,8 @@ class FileProgress:
     def tell(self, done: int, total: int, skipped: int) -> None:
         """Show how many files are done, of how many, and how many of them could not be used."""
         now = time.monotonic()
-        seconds = max(now - self._start, 1e-9)
+        elapsed = now - self._start
+        seconds = max(elapsed, 1e-9)
         rate = done / seconds
         decimals = 0 if rate >= 10 else 1
         note = f"{rate:.{decimals}f}/s"
@@ -114,9 +129,11 @@ class FileProgress:
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=total, note=note)
             return
-        is_due = now - self._written > self.SECONDS
-        if self.verbose and is_due and done < total and sys.stderr:
-            self._written = now
-            seconds_left = (total - done) / rate
+        silence = now - self._last_line
+        is_due = silence > self.SECONDS and done < total
+        if self.verbose and is_due and sys.stderr:
+            self._last_line = now
+            n_left = total - done
+            seconds_left = n_left / rate
             progress = f"{done:,} of {total:,}, {note}"
             sys.stderr.write(f"{self.message}: {progress}, about {seconds_left:.0f} s left\n")

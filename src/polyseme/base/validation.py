@@ -2,6 +2,10 @@
 
 Each check takes what a user passed and returns what the rest of the package works on, or raises an
 `InputError` whose message is one sentence that says what to do.
+
+Terms: `owner` is the class or function that a message names as the one that was called, `subject`
+the beginning of a message's sentence, `description` what a list holds, in the plural. Users and
+tests rely on the wording of messages.
 """
 
 from __future__ import annotations
@@ -28,10 +32,11 @@ IntArray: TypeAlias = NDArray[np.int64]
 RandomState: TypeAlias = int | np.random.Generator | None
 
 # The largest numbers that parameters may have, and the largest features: their squares are finite.
+# Saved models are checked against them, too.
 MOST_WHOLE = 2**31 - 1
 MOST_NUMBER = 1e300
 MOST_FEATURE = 1e100
-# What file systems take, in bytes.
+# What file systems take, in bytes: a name, and a whole path.
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4095
 
@@ -43,9 +48,12 @@ class InputError(ValueError):
     """
 
     def __init__(self, *messages: object) -> None:
-        arguments = []
+        arguments: list[object] = []
         for message in messages:
-            arguments.append(printable(message) if isinstance(message, str) else message)
+            argument = message
+            if isinstance(message, str):
+                argument = printable(message)
+            arguments.append(argument)
         super().__init__(*arguments)
 
 
@@ -62,7 +70,10 @@ class PolysemeWarning(UserWarning):
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
-    """Turn the one `random_state` of an estimator into the generator that is passed down."""
+    """Return the generator that an estimator passes down, from its one `random_state`.
+
+    A Generator is returned itself, so that draws change it; None is seeded by the system.
+    """
     if isinstance(random_state, np.random.RandomState):
         seed = random_state.randint(0, 2**31 - 1)
         return np.random.default_rng(seed)
@@ -98,7 +109,8 @@ def unknown_name(kind: str, name: object, known_names: Iterable[str]) -> InputEr
 def check_option(name: str, value: object, allowed: Iterable[str], *, owner: str) -> None:
     """Raise unless a string parameter is one of the allowed words."""
     options = list(allowed)
-    if isinstance(value, str) and value in options:
+    is_text = isinstance(value, str)
+    if is_text and value in options:
         return
     names = map(repr, options)
     listed = ", ".join(names)
@@ -118,14 +130,26 @@ def check_number(
 ) -> None:
     """Raise unless a parameter of `owner` is a finite (or whole) number from low to high.
 
-    Both ends are included; with `above`, `low` itself is refused. Without `high`, a number must be
-    small enough for the libraries that take it.
+    Parameters
+    ----------
+    name, value, owner
+        The parameter's name and value, and the class that has it.
+    low, high : float
+        Both are included. Without `high`, a number must be small enough for the libraries that
+        take it.
+    above : bool
+        Whether `low` itself is refused.
+    whole : bool
+        Whether fractions are refused, also 2.0.
     """
     types: tuple[type, ...] = (int, np.integer)
     if not whole:
         types = (int, float, np.integer, np.floating)
-    is_number = isinstance(value, types) and not isinstance(value, bool)
-    number: Any = value.item() if isinstance(value, np.generic) else value
+    is_bool = isinstance(value, bool)  # a whole number for Python
+    is_number = isinstance(value, types) and not is_bool
+    number: Any = value
+    if isinstance(value, np.generic):
+        number = value.item()
     # Python's whole numbers have any size, but those of the libraries below do not.
     if high == np.inf:
         high = MOST_WHOLE if whole else MOST_NUMBER
@@ -142,38 +166,48 @@ def check_number(
         bounds.append(f"at most {high:.10g}")
     expected = "a whole number" if whole else "a number"
     if bounds:
-        expected += " " + " and ".join(bounds)
-    raise InputError(f"`{name}` of `{owner}` must be {expected}; got {shown(value)}.")
+        listed_bounds = " and ".join(bounds)
+        expected = f"{expected} {listed_bounds}"
+    got = shown(value)
+    raise InputError(f"`{name}` of `{owner}` must be {expected}; got {got}.")
 
 
 def check_kind(name: str, value: object, expected: type, *, owner: str) -> None:
     """Raise unless a component is None or of its class."""
-    if value is not None and not isinstance(value, expected):
-        raise InputError(
-            f"`{name}` of `{owner}` must be a {expected.__name__} or None; got {shown(value)}."
-        )
+    if value is None:
+        return
+    if not isinstance(value, expected):
+        kind = expected.__name__
+        got = shown(value)
+        raise InputError(f"`{name}` of `{owner}` must be a {kind} or None; got {got}.")
 
 
 def check_path(path: object, *, subject: str) -> Path:
     """Return the path of a file or folder, or raise unless the system could have such a name."""
-    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
-        raise InputError(f"{subject} is named by a path; got {shown(path)}.")
+    got = shown(path)
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"{subject} is named by a path; got {got}.")
+    if isinstance(os.fspath(path), bytes):
+        raise InputError(f"{subject} is named by a path; got {got}.")
     checked = Path(path)
-    problem = _path_problem(str(checked))
+    text = str(checked)
+    problem = _path_problem(text)
     if problem is not None:
-        raise InputError(f"The path {shown(str(checked), 60)} {problem}; choose another.")
+        name = shown(text, most=60)
+        raise InputError(f"The path {name} {problem}; choose another.")
     return checked
 
 
 def _path_problem(path: str) -> str | None:
-    """Return why the system cannot have a path; None where it can."""
+    """Return why the system cannot have a path, as the end of a sentence; None where it can."""
     if "\0" in path:
         return "holds a NUL"
     try:
         encoded = os.fsencode(path)
     except UnicodeEncodeError:
         return "holds half of a character"
-    longest_name = max(map(len, encoded.split(b"/")))
+    name_lengths = map(len, encoded.split(b"/"))
+    longest_name = max(name_lengths)
     if longest_name > _LONGEST_NAME or len(encoded) > _LONGEST_PATH:
         return f"is too long: a name has {_LONGEST_NAME} bytes at the most"
     return None
@@ -182,40 +216,50 @@ def _path_problem(path: str) -> str | None:
 def check_iterable(values: object, description: str) -> None:
     """Raise unless the values are an iterable that is neither a text nor a table."""
     is_mapping_or_text = isinstance(values, (str, bytes, Mapping))
-    is_scalar = getattr(values, "ndim", 1) == 0
-    is_list = isinstance(values, Iterable)
-    if is_mapping_or_text or is_scalar or not is_list:
-        raise InputError(f"Give {description} as a list; got {shown(values)}.")
+    n_dimensions = getattr(values, "ndim", 1)
+    is_scalar = n_dimensions == 0  # an array without dimensions passes for an iterable
+    is_iterable = isinstance(values, Iterable)
+    if is_mapping_or_text or is_scalar or not is_iterable:
+        got = shown(values)
+        raise InputError(f"Give {description} as a list; got {got}.")
 
 
 def as_names(names: object, description: str) -> list[str]:
     """Return names, or a single one, as a list, or raise unless they are texts."""
     if isinstance(names, str):
         return [names]
-    if isinstance(names, (bytes, Mapping)) or not isinstance(names, Iterable):
-        raise InputError(f"Give {description} as a list of texts; got {shown(names)}.")
+    is_refused = isinstance(names, (bytes, Mapping))
+    if is_refused or not isinstance(names, Iterable):
+        got = shown(names)
+        raise InputError(f"Give {description} as a list of texts; got {got}.")
     listed = list(names)
     for name in listed:
         if not isinstance(name, str):
-            raise InputError(f"Give {description} as texts; got {shown(name)} among them.")
+            got = shown(name)
+            raise InputError(f"Give {description} as texts; got {got} among them.")
     return listed
 
 
 def check_ranges(estimator: object, ranges: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check parameters of an estimator by `check_number`; None passes where it is the default."""
+    """Check parameters of an estimator by `check_number`; None passes where it is the default.
+
+    `ranges` has the named arguments of `check_number` by the parameter's name.
+    """
     owner = type(estimator)
+    owner_name = owner.__name__
     parameters = inspect.signature(owner).parameters
     for name, bounds in ranges.items():
         value = getattr(estimator, name)
         may_be_none = parameters[name].default is None
         if value is None and may_be_none:
             continue
-        check_number(name, value, owner=owner.__name__, **bounds)
+        check_number(name, value, owner=owner_name, **bounds)
 
 
 def first_few(names: Sequence[object], *, most: int = 5) -> str:
-    """Name the first few of many things, and say how many more there are."""
-    listed = ", ".join(map(in_words, names[:most]))
+    """Return the first few of many names in words, and how many more there are."""
+    first_names = map(in_words, names[:most])
+    listed = ", ".join(first_names)
     n_more = len(names) - most
     if n_more > 0:
         return f"{listed} and {n_more} more"
@@ -235,7 +279,8 @@ def warn_dropped(names: Sequence[str], n_documents: int) -> None:
 
 def check_fitted(estimator: object, attribute: str) -> None:
     """Raise `NotFittedError` unless the estimator has the learned attribute."""
-    if not hasattr(estimator, attribute):
+    is_fitted = hasattr(estimator, attribute)
+    if not is_fitted:
         name = type(estimator).__name__
         raise NotFittedError(f"This {name} is not fitted yet; call `fit` first.")
 
@@ -243,11 +288,26 @@ def check_fitted(estimator: object, attribute: str) -> None:
 def check_features(
     X: object, *, owner: str, n_features: int | None = None, keep_single: bool = False
 ) -> NDArray[np.float64] | sp.csr_matrix:
-    """Check features (n, n_features), an array-like, a frame, or sparse, which stays sparse.
+    """Return features from outside, checked: two dimensions, finite numbers.
 
-    A column of vectors, as frames have them, becomes a matrix. Numbers become float64; with
-    `keep_single` float32 stays, for callers that widen block by block. This is not scikit-learn's
-    `check_array`, which loads pandas (half a second of a command) and names no rows.
+    This is not scikit-learn's `check_array`, which loads pandas (half a second of a command) and
+    names no rows.
+
+    Parameters
+    ----------
+    X : array-like, frame or sparse matrix, shape (n_items, n_features)
+        A column of vectors, as frames have them, becomes a matrix.
+    owner : str
+        The class that a message names.
+    n_features : int, optional
+        How many there must be; by default one at least.
+    keep_single : bool
+        Whether float32 stays, for callers that widen block by block.
+
+    Returns
+    -------
+    float64 array or csr_matrix, shape (n_items, n_features)
+        The caller's own array, where it was as wanted: it must not be changed.
     """
     array = _as_array(X, owner=owner)
     if np.iscomplexobj(array):
@@ -285,7 +345,8 @@ def check_features(
 
 def _as_array(X: Any, *, owner: str) -> Any:
     """Return the features of any form as an array or as a sound CSR matrix."""
-    if hasattr(X, "column_names") and not is_pandas(X):  # a table of pyarrow
+    has_column_names = hasattr(X, "column_names")
+    if has_column_names and not is_pandas(X):  # a table of pyarrow
         X = X.to_pandas()
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
@@ -298,8 +359,10 @@ def _as_array(X: Any, *, owner: str) -> Any:
         return check_sparse(X, "X", owner=owner)
     try:
         array = np.asarray(X)
-        if array.dtype == object and array.ndim == 1 and len(array) and np.ndim(array[0]):
-            array = np.stack([np.asarray(vector) for vector in array])  # a column of vectors
+        is_column = array.dtype == object and array.ndim == 1
+        if is_column and len(array) and np.ndim(array[0]):  # a column of vectors
+            vectors = [np.asarray(vector) for vector in array]
+            array = np.stack(vectors)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise _not_numbers(error, owner) from error
     if array.dtype.kind in "mM":
@@ -363,17 +426,22 @@ def in_order(X: Any, names: Sequence[str] | None, *, owner: str) -> Any:
         Whose columns they are.
     """
     present = column_names(X)
-    if present is None or names is None or present == tuple(names):
+    if present is None or names is None:
         return X
+    if present == tuple(names):
+        return X
+    present_names = set(present)
+    fitted_names = set(names)
     problems = {
-        "lacks the column(s)": [name for name in names if name not in set(present)],
-        "has column(s) that are unknown:": [name for name in present if name not in set(names)],
+        "lacks the column(s)": [name for name in names if name not in present_names],
+        "has column(s) that are unknown:": [name for name in present if name not in fitted_names],
         "names column(s) twice:": repeated(present),
     }
     for problem, columns in problems.items():
         if columns:
+            listed = first_few(columns)
             raise InputError(
-                f"A frame {problem} {first_few(columns)}; `{owner}` has {len(names)} columns: "
+                f"A frame {problem} {listed}; `{owner}` has {len(names)} columns: "
                 f"{first_few(names)}."
             )
     if hasattr(X, "loc"):
@@ -386,21 +454,27 @@ def as_row(x: Any) -> Any:
 
     A frame keeps the names of its columns.
     """
-    is_table = len(getattr(x, "shape", ())) == 2
+    shape = getattr(x, "shape", ())
+    is_table = len(shape) == 2
     if is_table and column_names(x) is not None:
         return x
     if hasattr(x, "to_numpy"):
         x = x.to_numpy()
     if sp.issparse(x):
         sparse: Any = x
-        return sparse.reshape(1, -1) if sparse.ndim == 1 else sparse
+        if sparse.ndim == 1:
+            return sparse.reshape(1, -1)
+        return sparse
     try:
         # A masked array stays one: `check_features` refuses it.
-        array = x if isinstance(x, np.ma.MaskedArray) else np.asarray(x)
+        array = x
+        if not isinstance(x, np.ma.MaskedArray):
+            array = np.asarray(x)
         return np.atleast_2d(array)
     except (TypeError, ValueError, RuntimeError) as error:
-        message = " ".join(str(error).split())
-        reason = in_words(message.rstrip("."), 200)
+        words = str(error).split()
+        message = " ".join(words).rstrip(".")
+        reason = in_words(message, most=200)
         raise InputError(f"One item is a row of numbers; {reason}.") from error
 
 
@@ -420,19 +494,23 @@ def check_instances(
 def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: str) -> None:
     """Raise when a feature is NaN or infinite, naming the first rows that hold one."""
     values = matrix.data if sp.issparse(matrix) else matrix
-    # Every comparison with NaN is false. Single precision ends before `MOST_FEATURE`.
-    is_single = values.dtype.kind == "f" and values.dtype.itemsize < 8
-    limit = np.finfo(values.dtype).max if is_single else MOST_FEATURE
+    dtype = values.dtype
+    limit = MOST_FEATURE
+    if dtype.kind == "f" and dtype.itemsize < 8:  # single precision ends before that
+        limit = np.finfo(dtype).max
     largest = values.max(initial=0)
     smallest = values.min(initial=0)
+    # Every comparison with NaN is false.
     if max(largest, -smallest) <= limit:
         return
     in_range = np.abs(values) <= limit
     if sp.issparse(matrix):
         entry_rows = matrix.tocoo().row
-        rows = np.unique(entry_rows[~in_range])
+        wrong_rows = entry_rows[~in_range]
+        rows = np.unique(wrong_rows)
     else:
-        rows = np.flatnonzero(~in_range.all(axis=1))
+        is_row_in_range = in_range.all(axis=1)
+        rows = np.flatnonzero(~is_row_in_range)
     listed = first_few(rows.tolist())
     if np.isfinite(values).all():
         raise InputError(
@@ -447,7 +525,8 @@ def _refuse_non_finite(matrix: NDArray[np.float64] | sp.csr_matrix, *, owner: st
 def check_sparse(matrix: Any, name: str, *, owner: str) -> sp.csr_matrix:
     """Return a sparse matrix from outside as CSR, or raise where its structure is wrong.
 
-    Compiled code trusts indices and row pointers: wrong ones read and write foreign memory.
+    The arrays may be the caller's own: they must not be changed. Compiled code trusts indices and
+    row pointers: wrong ones read and write foreign memory.
     """
     if getattr(matrix, "ndim", 2) != 2:
         raise InputError(
@@ -474,7 +553,7 @@ def _checked_compressed(matrix: Any, subject: str) -> sp.csr_matrix:
     indices = np.asarray(matrix.indices)
     indptr = np.asarray(matrix.indptr)
     constructor: Any = sp.csr_matrix
-    if matrix.format == "csc":
+    if matrix.format == "csc":  # rows and columns change their roles
         constructor = sp.csc_matrix
         n_rows, n_columns = n_columns, n_rows
     check_compressed(indices, indptr, n_rows, n_columns, subject)
@@ -482,24 +561,30 @@ def _checked_compressed(matrix: Any, subject: str) -> sp.csr_matrix:
         raise InputError(
             f"{subject} has {data.size} values for {indices.size} places; build it anew."
         )
-    return sp.csr_matrix(constructor((data, indices, indptr), shape=matrix.shape))
+    compressed = constructor((data, indices, indptr), shape=matrix.shape)
+    return sp.csr_matrix(compressed)
 
 
 def _checked_triples(matrix: Any, subject: str) -> sp.csr_matrix:
-    """Return a matrix of any other format as CSR, or raise where its structure is wrong."""
+    """Return a matrix of any other format as CSR, or raise where its structure is wrong.
+
+    Triples are row, column and value of each stored number, scipy's COO format.
+    """
     problem = None
+    n_rows, n_columns = matrix.shape
     if matrix.format == "bsr":
         matrix.check_format(full_check=True)
     elif matrix.format == "lil":
-        n_places = [len(row) for row in matrix.rows]
-        n_values = [len(row) for row in matrix.data]
-        if n_places != n_values or len(n_places) != matrix.shape[0]:
+        n_places = [len(columns) for columns in matrix.rows]
+        n_values = [len(values) for values in matrix.data]
+        if n_places != n_values or len(n_places) != n_rows:
             problem = "rows with other places than values"
-    elif matrix.format == "dia" and len(matrix.data) != len(matrix.offsets):
-        problem = "diagonals without a place"
+    elif matrix.format == "dia":
+        n_diagonals = len(matrix.data)
+        if n_diagonals != len(matrix.offsets):
+            problem = "diagonals without a place"
     if problem is None:
         triples = matrix.tocoo()
-        n_rows, n_columns = matrix.shape
         rows_in_range = _are_below(triples.row, n_rows)
         columns_in_range = _are_below(triples.col, n_columns)
         if rows_in_range and columns_in_range:
@@ -508,32 +593,54 @@ def _checked_triples(matrix: Any, subject: str) -> sp.csr_matrix:
     raise InputError(f"{subject} has {problem}; build it anew.")
 
 
-def _are_below(places: NDArray[Any], limit: int) -> bool:
-    """Return whether all places lie between 0 and a limit."""
-    if not len(places):
+def _are_below(indices: NDArray[Any], limit: int) -> bool:
+    """Return whether all indices are 0 or more, and below a limit; True without any."""
+    if not len(indices):
         return True
-    first = places.min()
-    last = places.max()
-    return bool(first >= 0 and last < limit)
+    lowest = indices.min()
+    highest = indices.max()
+    return bool(lowest >= 0 and highest < limit)
 
 
 def check_compressed(
     indices: NDArray[Any], indptr: NDArray[Any], n_rows: int, n_columns: int, subject: str
 ) -> None:
-    """Raise unless indices and row pointers are those of n_rows rows of n_columns columns."""
+    """Raise unless indices and row pointers are those of a CSR matrix.
+
+    Parameters
+    ----------
+    indices : array, shape (n_stored,)
+        The column of each stored number, row after row.
+    indptr : array, shape (n_rows + 1,)
+        Where each row begins in `indices`, and where the last one ends.
+    n_rows, n_columns : int
+    subject : str
+        What a message names.
+    """
     problem = None
     are_whole = indices.dtype.kind == "i" and indptr.dtype.kind == "i"
     are_flat = indices.ndim == 1 and indptr.ndim == 1
     if not are_whole:
         problem = "indices or row pointers that are no whole numbers"
     elif not are_flat or len(indptr) != n_rows + 1:
-        problem = f"row pointers for {indptr.size - 1} rows in place of {n_rows}"
-    elif indptr[0] != 0 or indptr[-1] > len(indices) or (indptr[1:] < indptr[:-1]).any():
+        n_pointed = indptr.size - 1
+        problem = f"row pointers for {n_pointed} rows in place of {n_rows}"
+    elif not _rises(indptr, len(indices)):
         problem = "row pointers that do not rise from 0 to the number of its indices"
     elif not _are_below(indices, n_columns):
         problem = f"indices outside its {n_columns} columns"
     if problem is not None:
         raise InputError(f"{subject} has {problem}; build it anew.")
+
+
+def _rises(indptr: NDArray[Any], n_indices: int) -> bool:
+    """Return whether row pointers, one at least, rise from 0 to the number of indices or less."""
+    if indptr[0] != 0 or indptr[-1] > n_indices:
+        return False
+    starts = indptr[:-1]
+    stops = indptr[1:]
+    falls = stops < starts
+    return not bool(falls.any())
 
 
 def check_device(device: object, *, owner: str) -> str:

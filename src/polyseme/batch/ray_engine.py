@@ -2,6 +2,9 @@
 
 In: a function and pieces of work. Out: the result for each piece, in order. Pieces of a worker that
 dies are done again by another.
+
+Terms: the *driver* is this process; a *worker* is a process of the cluster, maybe on another
+machine; the *head* is the cluster's process that all others are registered with.
 """
 
 from __future__ import annotations
@@ -25,35 +28,55 @@ from polyseme.base.machine import n_cores
 from polyseme.base.validation import InputError, check_number, check_option
 
 RETRIES = 3  # how often a piece is tried again after the worker that had it died
-_REACH_SECONDS = 10.0
+_REACH_SECONDS = 10.0  # that a head may take to answer
 _LOOK_SECONDS = 5.0  # between two looks at whether the head is there
 # Only pieces under way lie in the store of objects; more than this would be memory for nothing.
 _STORE_BYTES = 128 * 2**20
-_OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+# Of `ray.init`: workers' messages stay in Ray's files; what matters we report ourselves.
+_INIT_OPTIONS: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+# What a client of HTTP/2 begins with: the preface and a frame of settings (type 4) without any.
+_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+_HTTP2_HEADER_BYTES = 9
+_HTTP2_SETTINGS = b"\4"  # the fourth byte of a frame's header
 
 
 class _Worker:
-    """A worker process for Ray Data's `map_batches`: it applies the function to pieces of work."""
+    """A worker process for Ray Data's `map_batches`: it applies a function to pieces of work.
 
-    def __init__(self, function: Callable[[Any], Any], pieces: Any, of_version: str) -> None:
+    Parameters
+    ----------
+    function : callable
+    pieces : ray.ObjectRef
+        Of the list of all pieces, in Ray's store.
+    driver_version : str
+        polyseme's version where the work comes from.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], pieces: Any, driver_version: str) -> None:
         import ray
 
         self.function = function
         self.pieces = ray.get(pieces)
-        self.of_version = of_version
+        self.driver_version = driver_version
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Apply the function to the piece of a batch; return its result or an error message."""
+        """Apply the function to the piece whose number is all that a batch has, as "piece".
+
+        Return, as "outcome", a pair in an array: the result and an empty text, or None and an error
+        message. A text, since Ray would bury an error's own words.
+        """
         outcomes = np.empty(1, dtype=object)  # or numpy would make a table of the tuple
         host = socket.gethostname()
-        ours = own_version()
+        worker_version = own_version()
         try:
-            if self.of_version != ours:
+            if self.driver_version != worker_version:
                 raise InputError(
-                    f"The machine '{host}' has polyseme {ours} in place of {self.of_version}; "
-                    "install the same version on all machines."
+                    f"The machine '{host}' has polyseme {worker_version} in place of "
+                    f"{self.driver_version}; install the same version on all machines."
                 )
-            outcomes[0] = self.function(self.pieces[int(batch["piece"][0])]), ""
+            number = int(batch["piece"][0])
+            result = self.function(self.pieces[number])
+            outcomes[0] = result, ""
         except InputError as error:
             outcomes[0] = None, str(error)
         except OSError as error:
@@ -69,48 +92,58 @@ class RayEngine:
     workers: int | None = None  # pieces done at a time; by default one for each processor
 
     def map(self, function: Callable[[Any], Any], pieces: Sequence[Any]) -> Iterator[Any]:
-        """Apply a function, which travels to the workers; yield its values in order of pieces."""
+        """Apply a function to pieces; yield its results in the order of the pieces.
+
+        The function travels to the workers, with all that it holds, and so do pieces and results.
+        """
         if not pieces:
             return
         import ray.data
 
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # we report failures ourselves
         # Pieces lie in the store once; Ray Data distributes their numbers.
-        shared = self.ray.put(list(pieces))
-        numbers = [{"piece": number} for number in range(len(pieces))]
-        data = ray.data.from_items(numbers, override_num_blocks=len(numbers))
+        n_pieces = len(pieces)
+        stored_pieces = self.ray.put(list(pieces))
+        numbers = [{"piece": number} for number in range(n_pieces)]
+        data = ray.data.from_items(numbers, override_num_blocks=n_pieces)
         data.context.enable_progress_bars = False
         data.context.execution_options.preserve_order = True
         n_processors = int(self.ray.cluster_resources().get("CPU", 1))
-        most = min(self.workers or max(1, n_processors), len(pieces))
+        n_workers = self.workers or max(1, n_processors)
+        n_workers = min(n_workers, n_pieces)
         with warnings.catch_warnings():
             # That retries are bounded in this way is to change; there is no other way yet.
             warnings.simplefilter("ignore", DeprecationWarning)
             outcomes = data.map_batches(
                 _Worker,
-                fn_constructor_args=(function, shared, own_version()),
+                fn_constructor_args=(function, stored_pieces, own_version()),
                 batch_size=1,
                 num_cpus=1,
-                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=most, initial_size=most),
+                compute=ray.data.ActorPoolStrategy(
+                    min_size=1,
+                    max_size=n_workers,
+                    initial_size=n_workers,
+                ),
                 ray_remote_args_fn=lambda: {"max_task_retries": RETRIES},
             )
-        done = 0
+        n_done = 0
         batches = iter(outcomes.iter_batches(batch_size=None, prefetch_batches=0))
         try:
             for batch in batches:
-                for value, sentence in batch["outcome"]:
-                    if sentence:
-                        raise InputError(sentence)
-                    done += 1
-                    yield value
+                for result, message in batch["outcome"]:
+                    if message:
+                        raise InputError(message)
+                    n_done += 1
+                    yield result
         except self.ray.exceptions.RayError as error:
-            if lacking := re.search(r"No module named '([^']*)'", str(error)):
+            missing_module = re.search(r"No module named '([^']*)'", str(error))
+            if missing_module:
                 raise InputError(
-                    f"A worker lacks the module '{lacking[1]}'; install polyseme with the same "
-                    "extras on all machines."
+                    f"A worker lacks the module '{missing_module[1]}'; install polyseme with the "
+                    "same extras on all machines."
                 ) from error
             raise InputError(
-                f"Workers died again and again, at {_describe_piece(pieces[done])} or soon after "
+                f"Workers died again and again, at {_describe_piece(pieces[n_done])} or soon after "
                 f"({_first_line(error)}); what is finished is kept: look at that part, or use "
                 "fewer workers, and run again."
             ) from error
@@ -164,39 +197,41 @@ def open_engine(
         raise InputError(
             "The engine 'ray' needs the extra `ray`; pip install '.[ray]' in a checkout."
         ) from None
-    connected = ray.is_initialized()
-    if not connected and address in (None, "local"):
+    was_connected = ray.is_initialized()
+    if not was_connected and address in (None, "local"):
         n_workers = workers or n_cores()
         if log is not None:
             log(f"starting Ray on this machine with {n_workers} workers, until the work is done")
-        options = _OPTIONS | {"num_cpus": n_workers, "include_dashboard": False}
+        options = _INIT_OPTIONS | {"num_cpus": n_workers, "include_dashboard": False}
         ray.init(address="local", object_store_memory=_STORE_BYTES, **options)
-    elif not connected:
+    elif not was_connected:
         _connect(ray, str(address))
     try:
-        with _watch_head(ray.get_runtime_context().gcs_address):
+        head_address = ray.get_runtime_context().gcs_address
+        with _watch_head(head_address):
             yield RayEngine(ray, workers)
     finally:
-        if not connected:
+        if not was_connected:
             ray.shutdown()
 
 
 @contextmanager
-def _watch_head(head: str) -> Iterator[None]:
+def _watch_head(head_address: str) -> Iterator[None]:
     """Warn when the head of the cluster is gone: Ray ends the process then, without a word."""
-    done = threading.Event()
-    host, _, port = head.rpartition(":")
+    is_over = threading.Event()
+    endpoint = _endpoint_of(head_address)
 
     def watch() -> None:
-        while not done.wait(_LOOK_SECONDS):
+        while not is_over.wait(_LOOK_SECONDS):
             try:
-                socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+                connection = socket.create_connection(endpoint, _REACH_SECONDS)
+                connection.close()
             except OSError:
-                if not done.is_set() and sys.stderr is not None:
+                if not is_over.is_set() and sys.stderr is not None:
                     sys.stderr.write(
-                        f"polyseme: The head of the Ray cluster at {head} is gone, and Ray ends "
-                        "this process unless it is back within a minute; what is finished is kept: "
-                        "run the same command again.\n"
+                        f"polyseme: The head of the Ray cluster at {head_address} is gone, and Ray "
+                        "ends this process unless it is back within a minute; what is finished is "
+                        "kept: run the same command again.\n"
                     )
                     sys.stderr.flush()
                 return
@@ -205,7 +240,13 @@ def _watch_head(head: str) -> Iterator[None]:
     try:
         yield
     finally:
-        done.set()
+        is_over.set()
+
+
+def _endpoint_of(address: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT, as `socket` takes them; IPv6 hosts are in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _connect(ray: Any, address: str) -> None:
@@ -213,7 +254,7 @@ def _connect(ray: Any, address: str) -> None:
     if address != "auto":
         _check_reachable(address)
     try:
-        ray.init(address=address, **_OPTIONS)
+        ray.init(address=address, **_INIT_OPTIONS)
     except Exception as error:  # Ray raises a dozen kinds
         raise InputError(
             f"The Ray cluster at '{address}' cannot be used ({_first_line(error)}); start one with "
@@ -229,12 +270,14 @@ def _check_reachable(address: str) -> None:
             "`address` must be 'auto', 'local' or HOST:PORT, such as 10.0.0.1:6379; got "
             f"'{address}'."
         )
+    endpoint = _endpoint_of(address)
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS) as line:
+        with socket.create_connection(endpoint, _REACH_SECONDS) as connection:
             if os.environ.get("RAY_USE_TLS", "0") == "0":
                 # Ray speaks HTTP/2: to a greeting with empty settings it answers with its own.
-                line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
-                if line.recv(9)[3:4] != b"\4":
+                connection.sendall(_HTTP2_GREETING)
+                header = connection.recv(_HTTP2_HEADER_BYTES)
+                if header[3:4] != _HTTP2_SETTINGS:
                     raise ConnectionError("what answers is not Ray")
     except (OSError, OverflowError) as error:
         raise InputError(
@@ -244,15 +287,18 @@ def _check_reachable(address: str) -> None:
 
 
 def _describe_piece(piece: object) -> str:
-    """Name a piece of work, by its file where it has one."""
-    return f"{getattr(piece, 'path', piece)!s:.200}"
+    """Return the name of a piece of work: its file where it has one; 200 letters at most."""
+    name = getattr(piece, "path", piece)
+    return f"{name!s:.200}"
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first sentence of a library's error message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if lines:
-        return lines[0].partition(". ")[0].rstrip(".")
+    """Return the first sentence of a library's error message, or the error's type without one."""
+    for line in str(error).splitlines():
+        text = line.strip()
+        if text:
+            sentence, _, _ = text.partition(". ")
+            return sentence.rstrip(".")
     return type(error).__name__
 
 

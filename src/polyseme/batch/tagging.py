@@ -2,6 +2,9 @@
 
 In: a saved model, and files that all machines see under the same path. Out: a record of tags for
 each file, in order. Workers read the media; the calling process writes sidecars.
+
+Terms: a *record* has a file's "labels", "kinds" and "scores", from the best label on; a *sidecar*
+is the XMP file beside a media file; a *cache* is what an extraction wrote of files' raw features.
 """
 
 from __future__ import annotations
@@ -20,14 +23,13 @@ from polyseme.batch.ranking import SavedRanker
 from polyseme.batch.ray_engine import RayEngine
 from polyseme.media import Extracted, MediaError
 from polyseme.media.extraction import (
-    CACHE,
     caches_beside,
     find_media,
-    from_caches,
     is_extraction,
     look_at,
     map_files,
 )
+from polyseme.media.feature_store import CACHE_FILE, from_caches
 from polyseme.media.keywords import keywords_of
 from polyseme.media.xmp import among, lacking, merge_tags, read_sidecar, sidecar_of, sidecars_of
 
@@ -36,14 +38,35 @@ TAGGED_AT_ONCE = 64
 
 
 class Tagging:
-    """Files on their way to tags, here or by the workers of an engine.
+    """The tagging of media files, here or by the workers of an engine.
 
-    `model` is the folder of a tagger that was fitted with a feature extractor; `places` are media
-    files and folders that hold some. For `k`, `precision` and `kind` see `SavedRanker`.
-    `extraction` is a folder that `extract_folder` wrote, by default those beside the model: what
-    they have of a file is taken from there. `n_jobs` and `device` are the extractor's. `skipped`
-    lists the files that could not be used so far, and why; `n_unwritten` counts those among them
-    whose sidecars the system would not take, such as on a full disk.
+    Parameters
+    ----------
+    model : str or Path
+        Folder of a tagger that was fitted with a feature extractor.
+    places : sequence of Path
+        Media files, and folders that hold some.
+    k, precision, kind
+        See `SavedRanker`.
+    extraction : Path, optional
+        A folder that `extract_folder` wrote, by default those beside the model: what they have of a
+        file is taken from there.
+    n_jobs, device
+        The extractor's.
+    engine : RayEngine, optional
+        Where files are tagged; by default here.
+
+    Attributes
+    ----------
+    ranker : SavedRanker
+    files : list
+        The media files of all places, in order.
+    kind : str
+        The kind of media that the extractor takes.
+    skipped : list of (str, str)
+        The files that could not be used so far, and why.
+    n_unwritten : int
+        How many of these have sidecars that the system would not take, such as on a full disk.
     """
 
     def __init__(
@@ -69,18 +92,23 @@ class Tagging:
         check_device(device, owner=type(extractor).__name__)
         self.kind = extractor.kind
         self.engine = engine
-        # Workers use one thread each.
-        self.parameters = {"n_jobs": n_jobs if engine is None else 1, "device": device}
+        # Of the extractor; workers use one thread each.
+        extractor_jobs = n_jobs if engine is None else 1
+        self.parameters = {"n_jobs": extractor_jobs, "device": device}
         if extraction is not None and not is_extraction(extraction):
             raise InputError(f"'{extraction}' is no folder that `polyseme extract` wrote.")
-        self.caches = [extraction / CACHE] if extraction else caches_beside(Path(model))
+        if extraction:
+            self.caches = [extraction / CACHE_FILE]
+        else:
+            self.caches = caches_beside(Path(model))
         self.skipped: list[tuple[str, str]] = []
         self.n_unwritten = 0
-        self.files = find_media(places, extractor.suffixes)[0]
+        self.files, *_ = find_media(places, extractor.suffixes)
         if not self.files:
+            place_names = ", ".join(map(str, places))
+            suffixes = ", ".join(sorted(extractor.suffixes))
             raise InputError(
-                f"There is no {extractor.kind} file in {', '.join(map(str, places))}; names must "
-                f"end in {', '.join(sorted(extractor.suffixes))}."
+                f"There is no {extractor.kind} file in {place_names}; names must end in {suffixes}."
             )
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -89,24 +117,29 @@ class Tagging:
             yield record
 
     def _tag_files(self) -> Iterator[tuple[Path, dict[str, Any]]]:
-        """Yield each file that can be used, with its record."""
+        """Yield each file that can be used, with its record, without tags that were refused."""
         tag = partial(_tag, self.ranker, self.parameters, self.caches)
         paths = [file.path for file in self.files]
-        outcomes = map_files(self.engine, tag, paths, TAGGED_AT_ONCE)
-        n_files = len(self.files)
-        pairs = zip(self.files, outcomes, strict=True)
+        n_files = len(paths)
+        outcomes = map_files(
+            self.engine,
+            tag,
+            paths,
+            TAGGED_AT_ONCE,
+        )
+        pairs = zip(paths, outcomes, strict=True)
         with FileProgress("tagging") as progress:
-            for n_done, (file, outcome) in enumerate(pairs, start=1):
+            for n_done, (path, outcome) in enumerate(pairs, start=1):
                 is_skipped = isinstance(outcome, MediaError)
                 if is_skipped:
                     reason = str(outcome)
-                    self.skipped.append((str(file.path), reason))
+                    self.skipped.append((str(path), reason))
                 n_skipped = len(self.skipped)
                 progress.tell(n_done, n_files, n_skipped)
                 if not is_skipped:
-                    record = {"file": _printable_path(file.path)}
-                    record |= _drop_refused(outcome, file.path)
-                    yield file.path, record
+                    record = {"file": _printable_path(path)}
+                    record |= _drop_refused(outcome, path)
+                    yield path, record
 
     def sidecars(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
         """Write the tags of each file to its sidecar, and yield the added ones with scores.
@@ -125,15 +158,18 @@ class Tagging:
                     dry_run=dry_run,
                 )
             except (InputError, OSError) as error:
-                self.skipped.append((record["file"], str(error)))
+                reason = str(error)
+                self.skipped.append((record["file"], reason))
+                # The system's own errors may be the cause of ours.
                 is_system_error = isinstance(error, OSError)
                 self.n_unwritten += is_system_error or isinstance(error.__cause__, OSError)
                 continue
+            added_record = _restrict(record, added)
             yield {
                 "file": record["file"],
                 "sidecar": _printable_path(sidecar),
                 "added": added,
-                "scores": _restrict(record, added)["scores"],
+                "scores": added_record["scores"],
             }
 
 
@@ -175,26 +211,38 @@ def _tag(
     caches: Sequence[Path],
     paths: Sequence[str],
 ) -> list[Any]:
-    """Return a record of tags for each file, or a `MediaError`; extract files that no cache has."""
+    """Tag some files on a worker, or here: a record or a `MediaError` for each file, in order.
+
+    `parameters` are set on the extractor. Files that no cache has are extracted; a cache counts
+    only where the same extractor wrote it.
+    """
     extractor: Any = ranker.tagger.features_
     extractor.set_params(**parameters)
     digest = extractor.digest()
     with one_thread(training=False):
-        cached = from_caches(caches, digest, [Path(path) for path in paths])
-        uncached = [path for path in paths if Path(path) not in cached]
-        extracted = iter(look_at(extractor, digest, uncached))
+        # Raw features of each file, or an error; in place of these then its record.
+        all_paths = [Path(path) for path in paths]
+        cached_raw = from_caches(caches, digest, all_paths)
+        uncached = [path for path in paths if Path(path) not in cached_raw]
+        extracted_raw = iter(look_at(extractor, digest, uncached))
         outcomes: list[Any] = []
-        for path in paths:
-            raw = cached.get(Path(path))
-            outcomes.append(next(extracted) if raw is None else raw)
+        for path in all_paths:
+            outcome: Any = cached_raw.get(path)
+            if outcome is None:
+                outcome = next(extracted_raw)
+            outcomes.append(outcome)
         usable: list[int] = []
         for number, outcome in enumerate(outcomes):
             if not isinstance(outcome, MediaError):
                 usable.append(number)
         if usable:
-            ids = tuple(paths[number] for number in usable)
-            usable_raw = [outcomes[number] for number in usable]
-            items = Extracted(extractor.kind, extractor.preprocessing(), ids, usable_raw)
-            for number, record in zip(usable, ranker.records(items), strict=True):
+            items = Extracted(
+                extractor.kind,
+                extractor.preprocessing(),
+                tuple(paths[number] for number in usable),
+                [outcomes[number] for number in usable],
+            )
+            records = ranker.records(items)
+            for number, record in zip(usable, records, strict=True):
                 outcomes[number] = record
     return outcomes

@@ -89,7 +89,9 @@ def learn(
     words = answers or []
     if undo or undo_last is not None:
         has_other_options = bool(yes or no or features or reviewer)
-        if has_other_options or bool(words) == (undo_last is not None):
+        has_numbers = bool(words)
+        has_count = undo_last is not None
+        if has_other_options or has_numbers == has_count:
             refuse(
                 "`--undo` takes numbers of answers, and `--undo-last` how many; no other option "
                 "goes with them."
@@ -100,7 +102,9 @@ def learn(
         refuse("Give a file of answers, or items with --yes or --no and a tag.")
     tagger = load_default_tagger(model, "learn")
     if not tagger.n_features_in_:
-        refuse("This model was fitted without features, so it knows no items to learn from.")
+        refuse(
+            "This model was fitted without features, so it cannot learn from answers about items."
+        )
     verdicts = _read_verdicts(words, yes or [], no or [])
     reader = TableReader(TableOptions(), features_column)
     items = [verdict.item for verdict in verdicts]
@@ -147,23 +151,26 @@ def _read_verdicts(words: Sequence[str], yes: Sequence[str], no: Sequence[str]) 
 
 
 def _undo(model: Path, words: Sequence[str], n_last: int | None) -> None:
-    """Take answers back: those whose numbers the words have, or the last ones that stand."""
+    """Take answers back: those with the numbers in `words`, or the last `n_last` that stand."""
     tagger = load_default_tagger(model, "learn")
     log = tagger.verdicts_
-    standing: dict[int, Verdict] = {}
+    standing_by_number: dict[int, Verdict] = {}
     for verdict in log.standing():
         if verdict.number is not None:
-            standing[verdict.number] = verdict
-    if not standing:
+            standing_by_number[verdict.number] = verdict
+    if not standing_by_number:
         refuse(f"'{model}' has no answers that could be taken back.")
     if n_last is None:
         numbers = _read_numbers(words)
     else:
-        numbers = sorted(standing)[-n_last:]
+        numbers = sorted(standing_by_number)[-n_last:]
     log.undo(numbers)
-    undone = [standing[number] for number in numbers if number in standing]
+    undone_verdicts = []
+    for number in numbers:
+        if number in standing_by_number:
+            undone_verdicts.append(standing_by_number[number])
     n_left = len(log.standing())
-    say(f"taken back {summarize_verdicts(undone)}; {counted(n_left, 'answer')} left")
+    say(f"taken back {summarize_verdicts(undone_verdicts)}; {counted(n_left, 'answer')} left")
     typer.echo(_undo_words(numbers))
 
 
@@ -188,7 +195,8 @@ def _read_numbers(words: Sequence[str]) -> list[int]:
         are_numbers = first_digits.isdecimal() and last_digits.isdecimal()
         if len(word) > _MOST_LETTERS or not are_numbers:
             refuse(
-                f"`--undo` takes numbers such as 12 or 12-15, as `learn` gave them; got '{word}'."
+                "`--undo` takes numbers such as 12 or 12-15, as `learn` printed them; got "
+                f"'{word}'."
             )
         first = int(first_digits)
         last = min(int(last_digits), first + _MOST_NUMBERS)

@@ -187,6 +187,7 @@ def _common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
+    """Apply the options that stand before the name of a command."""
     if max_unpacked is not None:
         from polyseme.io import unpacking
 

@@ -154,8 +154,8 @@ def _describe_log(log: VerdictLog) -> dict[str, Any]:
 
 def _time_of_save(path: Path) -> str:
     """Return when a model was saved, in local time as 2025-01-31T12:00:00+01:00."""
-    from polyseme.storage.model_file import MODEL
+    from polyseme.storage.model_file import MODEL_FILE
 
-    seconds = (path / MODEL).stat().st_mtime
+    seconds = (path / MODEL_FILE).stat().st_mtime
     saved_at = datetime.fromtimestamp(seconds).astimezone()
     return saved_at.isoformat(timespec="seconds")

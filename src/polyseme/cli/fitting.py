@@ -178,7 +178,9 @@ def _read_data(sources: _Sources, previous: ZeroShotTagger | None, reader: Table
     pool = None
     if sources.unlabelled is not None:
         if items.X is None:
-            refuse("`--unlabelled` goes beside items with tags; give theirs with --features.")
+            refuse(
+                "`--unlabelled` needs items with tags as well; give their features with --features."
+            )
         pool = read_pool(sources.unlabelled, items.X, extractor, reader)
     return _Data(items.X, items.documents, label_sets, extractor, pool)
 
@@ -248,20 +250,20 @@ def _check_answered_rows(pool: Any, X: Any, sources: tuple[Path | None, ...]) ->
     Answers name such rows by their numbers in the pool, or in the items where there is no pool.
     """
     from polyseme.cli.inputs import check_rows
-    from polyseme.storage.model_file import MODEL
+    from polyseme.storage.model_file import MODEL_FILE
 
     numbered_items = X if pool is None else pool
     if numbered_items is None:
         return
     for source in sources:
-        if source is None or not (source / MODEL).exists():
+        if source is None or not (source / MODEL_FILE).exists():
             continue
         answered_tagger = load_default_tagger(source, "learn")
         check_rows(answered_tagger, numbered_items)
 
 
 def _extractor_to_update(
-    previous: ZeroShotTagger, X: Any, extractor: MediaFeatures | None, words: int | None
+    previous: ZeroShotTagger, X: Any, extractor: MediaFeatures | None, n_words: int | None
 ) -> MediaFeatures | None:
     """Return the unfitted extractor of an update; refuse items that the previous model cannot take.
 
@@ -271,7 +273,7 @@ def _extractor_to_update(
     X : as `_Data.X`
     extractor : MediaFeatures or None
         With the parameters that the items were extracted with, and the codebook that is asked for.
-    words : int or None
+    n_words : int or None
         The size of the codebook, where one is asked for: then it is learned anew. Otherwise the
         extractor has the parameters of the previous model's.
     """
@@ -295,14 +297,14 @@ def _extractor_to_update(
         )
     if isinstance(X, Extracted) and previous.features_ is not None:
         previous.features_.raw(X)  # raises where they were extracted in another way
-        return copy_of(previous.features_) if words is None else extractor
+        return copy_of(previous.features_) if n_words is None else extractor
     if X is not None:
         fitted_names = getattr(previous, "feature_names_in_", None)
         in_order(X, fitted_names, owner="fit --update")
         if X.shape[1] != previous.n_features_in_:
             refuse(
                 f"These items have {X.shape[1]} features, and the model of --update was fitted "
-                f"with {previous.n_features_in_}; leave out --update, or mend the features."
+                f"with {previous.n_features_in_}; leave out --update, or correct the features."
             )
     return extractor
 

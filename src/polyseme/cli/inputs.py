@@ -199,14 +199,14 @@ def _items_of_table(
         listed = first_few(table.unused, most=3)
         say(
             f"columns of numbers in '{path}' are not used ({listed}); --features with the same "
-            "table makes them features"
+            "table takes them as features"
         )
     X = None
     if table.features is not None:
         rows = np.flatnonzero(is_in_split)
         X = table[rows]
         if not has_number_columns:
-            say(f"features: {X.shape[1]} numbers of the column of vectors")
+            say(f"features: the column of vectors, {X.shape[1]} numbers each")
     if not is_in_split.all():
         corpus = corpus.select(is_in_split)
     return Items(X, corpus)
@@ -568,7 +568,9 @@ def verdicts_for(model: Path, verdicts: Path | None, update: Path | None) -> Ite
         for source in sources:
             with closing(VerdictLog(source)) as source_log:
                 if source == log_source and not source_log.count:
-                    raise InputError(f"There are no verdicts in '{source}'; `learn` makes some.")
+                    raise InputError(
+                        f"There are no verdicts in '{source}'; `polyseme learn` adds some."
+                    )
                 try:
                     source_log.copy_to(log.file)
                 except ModelFileError as error:

@@ -285,7 +285,7 @@ def review(
 
     records: list[dict[str, Any]] = []
     for file in files:
-        # A star stands for all tags that the other answer does not name.
+        # A star stands for all pending tags that the other answer does not name.
         to_accept = accepted_tags
         if "*" in accepted_tags:
             to_accept = lacking(refused_tags, file.pending)

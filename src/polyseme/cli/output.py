@@ -214,7 +214,7 @@ def _print_table(
 
 
 def _cell(value: Any) -> Text:
-    """Write one value for people."""
+    """Return a value as people read it: 4 digits, lists with commas, nothing for None."""
     from rich.text import Text
 
     if isinstance(value, Text):

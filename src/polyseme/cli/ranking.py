@@ -263,7 +263,7 @@ def senses(model: Path, tag: str, form: Form = Form.auto) -> None:
     tagger = load_default_tagger(model, "senses")
     sense_map = label_senses(tagger.store_, tag, normalize=tagger.normalize_labels_)
     if sense_map is None:
-        say(f"the tag sets that hold '{tag}' do not fall apart: it has one sense here")
+        say(f"the tag sets that hold '{tag}' form no separate groups: it has one sense here")
         return
     n_documents = len(sense_map.senses)
     records = []

@@ -57,16 +57,17 @@ def serve(
         )
     for model in models:
         check_link(model)
-    names = [model.resolve().name for model in models]
-    if len(set(names)) < len(names):
-        refuse("Models are known by their folders' names, which must differ.")
+    folders = [model.resolve() for model in models]
+    names = {folder.name for folder in folders}
+    if len(names) < len(folders):
+        refuse("Models are known by the names of their folders, which must differ.")
     fitted_features: dict[str, Path] = {}
-    for model in models:
+    for model, folder in zip(models, folders, strict=True):
         if not model.exists():
-            fitted_features[str(model.resolve())] = _fit_missing(model, items, documents)
+            fitted_features[str(folder)] = _fit_missing(model, items, documents)
     # Replicas on other machines receive these and make the application themselves.
     app_arguments: dict[str, Any] = {
-        "models": [str(model.resolve()) for model in models],
+        "models": list(map(str, folders)),
         "items": items,
         "media": media,
         "documents": documents,
@@ -129,11 +130,13 @@ def make_app(
 
     known_tokens = None if tokens is None else Tokens.read(tokens)
     words = None if word_vectors is None else WordVectors.read(word_vectors)
+    features_by_model = fitted_features or {}
     hosts = []
     for model in models:
         host = ModelHost(model, words=words)
         if items is not None:
-            features = (fitted_features or {}).get(model, items)
+            # Where the items were extracted just now, they are themselves the media to show.
+            features = features_by_model.get(model, items)
             media_folder = media if features == items else items
             tagger = host.snapshot.tagger
             host.collection = read_collection(

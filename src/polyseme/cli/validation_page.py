@@ -142,6 +142,7 @@ def _reliability_curves(validation: Validation) -> str:
     shapes = [f"<path d='M0 {size}L{size} 0' stroke='#9aa7b5' stroke-dasharray='4'/>"]
     for number, (kind, curve) in enumerate(validation.curves.items()):
         points = []
+        # A step of probabilities: how many there are, their mean, and the share that is true.
         for _, predicted, observed in curve:
             x = size * predicted
             y = size * (1 - observed)

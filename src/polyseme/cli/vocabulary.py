@@ -64,7 +64,7 @@ def _label_records(tagger: ZeroShotTagger, kind: LabelKind | None) -> Iterator[d
 
 @command(VOCABULARY)
 def block(model: Path, labels: list[str], undo: bool = False, out: Path | None = None) -> None:
-    """Never suggest some tags."""
+    """Block tags, so that they are never suggested."""
     change_model(model, out, "block", lambda tagger: tagger.block(labels, undo=undo))
 
 
@@ -82,5 +82,5 @@ def merge(model: Path, label: str, into: str, out: Path | None = None) -> None:
 
 @command(VOCABULARY)
 def remove(model: Path, labels: list[str], out: Path | None = None) -> None:
-    """Forget tags for good."""
+    """Remove tags for good."""
     change_model(model, out, "remove", lambda tagger: tagger.remove_labels(labels))

@@ -1,4 +1,4 @@
-"""Labels in context as points, of either tagger.
+"""Concepts, that is labels in context, as points, of either tagger.
 
 In: what an embedding computes. Out: one record of points with their labels and documents.
 """

@@ -2,6 +2,10 @@
 
 In: collections of labels, columns of tags, files, or an indicator matrix. Out: a `LabelCorpus`,
 which holds a sparse document-label matrix, the vocabulary in column order and the documents' ids.
+
+Terms: a *document* is the labels that occur together on one item. An *indicator* is a 0/1 matrix
+with a row for each document and a column for each label. A *spelling* is a label as somebody wrote
+it; its *key* is the form by which spellings are compared, so that several may be one label.
 """
 
 from __future__ import annotations
@@ -32,17 +36,18 @@ from polyseme.base.validation import (
     check_sparse,
     first_few,
     is_pandas,
+    repeated,
 )
 
 if TYPE_CHECKING:
     from polyseme.io import Table
 
+# What functions take: one document, labels in the order of columns, documents in any form.
 Document: TypeAlias = Collection[str]
 Labels: TypeAlias = Sequence[str] | NDArray[np.object_]
 Documents: TypeAlias = (
     "LabelCorpus | Iterable[Document] | NDArray[np.generic] | sp.spmatrix | sp.sparray | str | Path"
 )
-
 
 # A label is a word or a short phrase; longer ones are several that were not split.
 MOST_LETTERS = 1000
@@ -52,7 +57,8 @@ def normalize_label(label: str) -> str:
     """Return the form by which two spellings count as one label.
 
     Unicode is composed (NFC), letters are case-folded, white space at the ends is cut and inner
-    runs of it become one space. `"  New   York"` and `"new york"` are one label.
+    runs of it become one space. `"  New   York"` and `"new york"` are one label. Models on disk
+    hold such forms: another rule would not find their labels.
     """
     # Folding can take a composed letter apart, so it is composed again.
     folded = unicodedata.normalize("NFC", label).casefold()
@@ -60,7 +66,7 @@ def normalize_label(label: str) -> str:
 
 
 def _key(label: str, normalize: bool) -> str:
-    """Return the form by which a label is compared."""
+    """Return the key of a label: its normalised form, or the label itself."""
     return normalize_label(label) if normalize else label
 
 
@@ -69,7 +75,7 @@ class LabelCorpus:
     """Label documents over one vocabulary (in the paper: a collection Δ over Γ).
 
     Build one with `from_documents`, `from_indicator` or `read`; every method that takes documents
-    also takes any of these forms directly.
+    also takes any of these forms directly. Nobody changes a corpus: methods return another one.
 
     Attributes
     ----------
@@ -77,7 +83,8 @@ class LabelCorpus:
         The vocabulary in column order, each label in its most frequent spelling (of equally
         frequent ones the first in sorted order), white space tidied.
     matrix : csr_matrix of bool, shape (n_documents, n_labels)
-        Which document holds which label; sparse, never densified whole.
+        Which document holds which label; sparse, never densified whole. No entry is stored twice,
+        and none is False.
     ids : tuple of str, length n_documents
         A name for each document, unique.
     groups, splits : tuple of str or None
@@ -101,17 +108,22 @@ class LabelCorpus:
     spellings: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a matrix that is not sound, or has not a row for each id and a column a label."""
+        """Raise for a matrix that is not sound, or not of a row for each id and a column a label.
+
+        Compiled code trusts its indices, and callers may have built it by themselves.
+        """
         matrix: Any = self.matrix
         if getattr(matrix, "format", None) != "csr":
             raise InputError("`matrix` of `LabelCorpus` must be a CSR matrix.")
         n_rows, n_columns = matrix.shape
         subject = "`matrix` of `LabelCorpus`"
         check_compressed(matrix.indices, matrix.indptr, n_rows, n_columns, subject)
-        if (n_rows, n_columns) != (len(self.ids), len(self.labels)):
+        n_ids = len(self.ids)
+        n_labels = len(self.labels)
+        if n_rows != n_ids or n_columns != n_labels:
             raise InputError(
                 f"{subject} holds {n_rows} documents of {n_columns} labels, but there are "
-                f"{len(self.ids)} ids and {len(self.labels)} labels."
+                f"{n_ids} ids and {n_labels} labels."
             )
 
     # ------------------------------------------------------------------ making one
@@ -140,24 +152,23 @@ class LabelCorpus:
             What stands between two labels, where each document is a text.
         """
         if delimiter is not None:
-            from polyseme.io.tag_cells import label_sets
+            from polyseme.io.tag_cells import parse_tag_cells
 
-            documents = label_sets(documents, delimiter)
+            documents = parse_tag_cells(documents, delimiter)
         check_iterable(documents, "documents")
-        columns: dict[str, int] = {}
+        # A CSR matrix with a column for each spelling, as first met.
+        column_by_spelling: dict[str, int] = {}
         indices = array("q")
         indptr = array("q", [0])
-        n_entries = 0
         for number, document in enumerate(documents):
-            where = f"Document {number}"
-            for name in _labels_of(document, where):
-                n_columns = len(columns)
-                column = columns.setdefault(name, n_columns)
+            place = f"Document {number}"
+            for spelling in _checked_labels(document, place):
+                next_column = len(column_by_spelling)
+                column = column_by_spelling.setdefault(spelling, next_column)
                 indices.append(column)
-                n_entries += 1
-            indptr.append(n_entries)
-        names = list(columns)
-        return cls._join_columns(names, indices, indptr, ids, normalize, in_order=True)
+            indptr.append(len(indices))
+        spellings = list(column_by_spelling)
+        return cls._join_columns(spellings, indices, indptr, ids, normalize, in_order=True)
 
     @classmethod
     def from_indicator(
@@ -186,50 +197,64 @@ class LabelCorpus:
         n_columns = indicator.shape[1]
         if labels is None:
             labels = [str(column) for column in range(n_columns)]
-        names = list(_labels_of(labels, "`labels`"))
-        n_labels = len(names)
+        spellings = list(_checked_labels(labels, "`labels`"))
+        n_labels = len(spellings)
         if n_labels != n_columns:
             raise InputError(
                 f"The indicator matrix has {n_columns} columns but {n_labels} labels were given; "
                 "give one label per column."
             )
-        return cls._join_columns(names, indices, indptr, ids, normalize)
+        return cls._join_columns(spellings, indices, indptr, ids, normalize)
 
     @classmethod
     def _join_columns(
         cls,
-        names: list[str],
+        column_spellings: list[str],
         indices: Any,
         indptr: Any,
         ids: Sequence[str] | None,
         normalize: bool,
         in_order: bool = False,
     ) -> LabelCorpus:
-        """Join the columns of a CSR matrix whose names are spellings of one label."""
-        keys = [_key(name, normalize) for name in names]
+        """Return the corpus of a CSR matrix whose columns may be spellings of one label.
+
+        Parameters
+        ----------
+        column_spellings : list of str, length n_columns
+            The label of each column, as written.
+        indices, indptr : arrays of int, shapes (n_entries,) and (n_documents + 1,)
+            The matrix; a document may hold a column several times.
+        ids : sequence of str, length n_documents, or None
+        normalize : bool
+        in_order : bool
+            Whether labels come in sorted order of their keys; else as columns do.
+        """
+        keys = [_key(spelling, normalize) for spelling in column_spellings]
         distinct_keys = sorted(set(keys)) if in_order else list(dict.fromkeys(keys))
         n_labels = len(distinct_keys)
-        column_by_key = {key: column for column, key in enumerate(distinct_keys)}
-        columns = np.array([column_by_key[key] for key in keys], dtype=np.int64)
-        name_numbers = np.asarray(indices, dtype=np.int64)
-        starts = np.asarray(indptr, dtype=np.int64)
-        n_documents = len(starts) - 1
-        values = np.ones(len(name_numbers), dtype=bool)
-        entries = (values, columns[name_numbers], starts)
+        number_by_key = {key: number for number, key in enumerate(distinct_keys)}
+        label_numbers = np.array([number_by_key[key] for key in keys], dtype=np.int64)
+        entry_columns = np.asarray(indices, dtype=np.int64)
+        row_starts = np.asarray(indptr, dtype=np.int64)
+        n_documents = len(row_starts) - 1
+        values = np.ones(len(entry_columns), dtype=bool)
+        entries = (values, label_numbers[entry_columns], row_starts)
         matrix = sp.csr_matrix(entries, shape=(n_documents, n_labels))
         matrix.sum_duplicates()
 
         # Each label gets its most frequent spelling; ties go by sorted order.
-        uses_by_column: list[Counter[str]] = [Counter() for _ in distinct_keys]
-        counts = np.bincount(name_numbers, minlength=len(names)).tolist()
-        for name, column, count in zip(names, columns, counts, strict=True):
-            spelling = " ".join(name.split()) if normalize else name
-            uses_by_column[column][spelling] += count
-        labels = tuple(map(_most_frequent, uses_by_column))
+        uses_by_label: list[Counter[str]] = [Counter() for _ in distinct_keys]
+        column_uses = np.bincount(entry_columns, minlength=len(column_spellings)).tolist()
+        columns = zip(column_spellings, label_numbers, column_uses, strict=True)
+        for written, number, n_uses in columns:
+            tidied = " ".join(written.split()) if normalize else written
+            uses_by_label[number][tidied] += n_uses
+        labels = tuple(map(_most_frequent, uses_by_label))
         spellings = {}
-        for name, column in zip(names, columns, strict=True):
-            if name != labels[column]:
-                spellings[name] = labels[column]
+        for written, number in zip(column_spellings, label_numbers, strict=True):
+            label = labels[number]
+            if written != label:
+                spellings[written] = label
         return cls(
             labels,
             matrix,
@@ -265,8 +290,14 @@ class LabelCorpus:
         """
         from polyseme.io import read_documents
 
-        table = read_documents(path, tags_column=tags_column, delimiter=delimiter, strict=strict)
-        return cls.of_table(table, Path(path).name, normalize=normalize)
+        table = read_documents(
+            path,
+            tags_column=tags_column,
+            delimiter=delimiter,
+            strict=strict,
+        )
+        name = Path(path).name
+        return cls.of_table(table, name, normalize=normalize)
 
     @classmethod
     def of_table(cls, table: Table, name: str, *, normalize: bool = True) -> LabelCorpus:
@@ -275,18 +306,18 @@ class LabelCorpus:
         Parameters
         ----------
         table : Table
-            As `polyseme.io.read_table` gives it, with tags.
+            As `polyseme.io.read_table` returns it, with tags.
         name : str
             What it is called in warnings.
         normalize : bool
             As in `from_documents`.
         """
         table = table.merged(name)
-        label_lists = table.label_sets
+        label_sets = table.label_sets
         options: dict[str, Any] = {"ids": table.ids, "normalize": normalize}
-        if label_lists is not None:
-            _warn_suspicious(label_lists, name)
-            corpus = cls.from_documents(label_lists, **options)
+        if label_sets is not None:
+            _warn_misread(label_sets, name)
+            corpus = cls.from_documents(label_sets, **options)
         else:
             corpus = cls.from_indicator(table.indicator, table.labels, **options)
         groups = None
@@ -301,10 +332,9 @@ class LabelCorpus:
 
     def __repr__(self) -> str:
         """Return its size and first labels, in a line."""
-        return (
-            f"LabelCorpus({len(self)} documents, {len(self.labels)} labels: "
-            f"{first_few(self.labels, most=3)})"
-        )
+        listed = first_few(self.labels, most=3)
+        n_labels = len(self.labels)
+        return f"LabelCorpus({len(self)} documents, {n_labels} labels: {listed})"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -314,12 +344,12 @@ class LabelCorpus:
     def __getitem__(self, rows: Any) -> Any:
         """Return one document by its number, or `select` some; scikit-learn splits by this."""
         if isinstance(rows, tuple):
-            rows = rows[0]
+            rows = rows[0]  # scikit-learn may index by rows and columns
         if isinstance(rows, (int, np.integer)):
             return self.document(int(rows))
         if isinstance(rows, slice):
-            numbers = np.arange(len(self))
-            rows = numbers[rows]
+            all_rows = np.arange(len(self))
+            rows = all_rows[rows]
         return self.select(rows)
 
     def __len__(self) -> int:
@@ -332,97 +362,107 @@ class LabelCorpus:
             yield self.document(row)
 
     def document(self, row: int) -> tuple[str, ...]:
-        """Return the labels of one document, in column order."""
+        """Return the labels of one document, in column order; negative rows count from the end."""
         n_documents = len(self)
         is_number = isinstance(row, (int, np.integer))
         if not is_number or not -n_documents <= row < n_documents:
             raise RowError(f"Document {shown(row)} is out of range: there are {n_documents}.")
-        number = range(n_documents)[row]
+        row_from_start = range(n_documents)[row]
         indptr = self.matrix.indptr
-        start = indptr[number]
-        stop = indptr[number + 1]
+        next_row = row_from_start + 1
+        start = indptr[row_from_start]
+        stop = indptr[next_row]
         columns = self.matrix.indices[start:stop]
         labels = [self.labels[column] for column in columns]
         return tuple(labels)
 
     def key(self, label: str) -> str:
-        """Return the form by which this corpus compares labels."""
+        """Return the key of a label, the form by which this corpus compares spellings."""
         return _key(label, self.normalize)
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Documents that hold each label, (n_labels,)."""
-        return np.asarray(self.matrix.sum(axis=0), dtype=np.int64).ravel()
+        """How many documents hold each label, (n_labels,)."""
+        column_sums = self.matrix.sum(axis=0)
+        return np.asarray(column_sums, dtype=np.int64).ravel()
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Labels of each document, (n_documents,)."""
+        """How many labels each document has, (n_documents,)."""
         return np.diff(self.matrix.indptr)
 
     def select(self, rows: NDArray[np.generic] | Sequence[int]) -> LabelCorpus:
-        """Return the corpus of some documents, over the same vocabulary.
+        """Return the corpus of some documents, in the order of `rows`, over the same vocabulary.
 
         Parameters
         ----------
         rows : array of int or bool, shape (n_selected,) or (n_documents,)
             Row numbers, each at most once, or which rows to keep.
         """
-        numbers = self._rows(rows)
-        if len(np.unique(numbers)) != len(numbers):
+        row_numbers = self._row_numbers(rows)
+        n_distinct = len(np.unique(row_numbers))
+        if n_distinct != len(row_numbers):
             raise InputError("`rows` of `LabelCorpus.select` name a document twice; drop repeats.")
 
-        def selected(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-            if values is None:
+        def select(texts: tuple[str, ...] | None) -> tuple[str, ...] | None:
+            if texts is None:
                 return None
-            return tuple(values[number] for number in numbers)
+            return tuple(texts[row] for row in row_numbers)
 
         return replace(
             self,
-            matrix=sp.csr_matrix(self.matrix[numbers]),
-            ids=selected(self.ids) or (),
-            groups=selected(self.groups),
-            splits=selected(self.splits),
+            matrix=sp.csr_matrix(self.matrix[row_numbers]),
+            ids=select(self.ids) or (),
+            groups=select(self.groups),
+            splits=select(self.splits),
         )
 
-    def _rows(self, rows: Any) -> NDArray[np.int64]:
-        """Return the numbers of rows that are named by numbers or by which to keep."""
+    def _row_numbers(self, rows: Any) -> NDArray[np.int64]:
+        """Return the numbers, from 0, of rows that are named by numbers or by a mask."""
+        all_rows = np.arange(len(self))
         try:
             index = np.asarray(rows)
             if not index.size:
-                index = index.astype(np.int64)
-            numbers = np.arange(len(self))[index]
+                index = index.astype(np.int64)  # an empty list becomes floats
+            row_numbers = all_rows[index]
         except (IndexError, TypeError, ValueError, OverflowError):
-            numbers = None
-        if numbers is None or numbers.ndim != 1:
+            row_numbers = None
+        if row_numbers is None or row_numbers.ndim != 1:
             raise RowError(
                 f"Rows are chosen by a list of numbers from 0 to {len(self) - 1}, or by which to "
                 f"keep; got {shown(rows)}."
             )
-        return np.asarray(numbers)
+        return np.asarray(row_numbers)
 
     def restrict(self, labels: Collection[str]) -> LabelCorpus:
         """Return the corpus over some of the labels only, in this corpus' column order.
 
         Documents keep their rows; one that holds none of the labels becomes empty.
         """
-        keys = {self.key(label) for label in labels}
+        wanted_keys = {self.key(label) for label in labels}
         columns: list[int] = []
         remaining: list[str] = []
         for column, label in enumerate(self.labels):
-            if self.key(label) in keys:
+            key = self.key(label)
+            if key in wanted_keys:
                 columns.append(column)
                 remaining.append(label)
         spellings = {}
-        for name, label in self.spellings.items():
-            if self.key(label) in keys:
-                spellings[name] = label
-        matrix = self.matrix[:, np.array(columns, dtype=np.int64)]
+        for spelling, label in self.spellings.items():
+            key = self.key(label)
+            if key in wanted_keys:
+                spellings[spelling] = label
+        remaining_columns = np.array(columns, dtype=np.int64)
+        matrix = self.matrix[:, remaining_columns]
         return replace(
-            self, labels=tuple(remaining), matrix=sp.csr_matrix(matrix), spellings=spellings
+            self,
+            labels=tuple(remaining),
+            matrix=sp.csr_matrix(matrix),
+            spellings=spellings,
         )
 
     def used(self, labels: Labels) -> frozenset[str]:
-        """Return those of the given labels that some document holds."""
+        """Return those of the given labels that some document holds, in their given spelling."""
         used_keys = {self.key(label) for label in self._used_labels()}
         return frozenset(label for label in labels if self.key(label) in used_keys)
 
@@ -444,7 +484,8 @@ class LabelCorpus:
         Returns
         -------
         matrix : csr_matrix of bool, shape (n_documents, n_labels + n_extra)
-            The other vocabulary's columns first, then one per label that it lacks.
+            The other vocabulary's columns first, then one per label that it lacks. Column indices
+            of a row rise.
         extra : tuple of str
             The labels that only this corpus has (and some document uses), in its column order.
         """
@@ -462,7 +503,7 @@ class LabelCorpus:
             key = self.key(label)
             if key not in column_by_key:
                 if not is_used[column]:
-                    continue
+                    continue  # no entry has this column, so its new one is never read
                 column_by_key[key] = n_labels + len(extra)
                 extra.append(label)
             new_columns[column] = column_by_key[key]
@@ -476,14 +517,24 @@ class LabelCorpus:
 def as_corpus(
     y: Documents | Table | Any, labels: Sequence[str] | None = None, *, normalize: bool = True
 ) -> LabelCorpus:
-    """Return documents in any accepted form as a corpus; `labels` name an indicator's columns."""
-    documents: Any = y  # frames of three libraries, none of which need be installed
+    """Return documents in any accepted form as a corpus; one that is a corpus is returned itself.
+
+    Parameters
+    ----------
+    y : Documents, Table, or a frame or column of pandas, polars or pyarrow
+        None of the libraries need be installed.
+    labels : sequence of str, optional
+        The names of an indicator's columns; refused for other forms, which name their own.
+    normalize : bool
+        As in `LabelCorpus.from_documents`.
+    """
+    documents: Any = y
     if isinstance(documents, LabelCorpus):
         return documents
 
     from polyseme.io import Table
-    from polyseme.io.join import without_ids
-    from polyseme.io.tag_cells import label_sets
+    from polyseme.io.join import split_ids
+    from polyseme.io.tag_cells import parse_tag_cells
 
     if isinstance(documents, (str, os.PathLike)):
         place = check_path(documents, subject="A table of documents")
@@ -495,19 +546,21 @@ def as_corpus(
     if hasattr(documents, "column_names") and not is_pandas(documents):  # a table of pyarrow
         documents = documents.to_pandas()
     if is_indicator(documents):
-        table, ids = without_ids(documents)
-        if hasattr(table, "columns"):
-            labels = [str(name) for name in table.columns] if labels is None else labels
-            table = table.to_numpy()
-        return LabelCorpus.from_indicator(table, labels, ids=ids, normalize=normalize)
+        indicator, ids = split_ids(documents)
+        is_frame = hasattr(indicator, "columns")
+        if is_frame and labels is None:
+            labels = [str(name) for name in indicator.columns]
+        if is_frame:
+            indicator = indicator.to_numpy()
+        return LabelCorpus.from_indicator(indicator, labels, ids=ids, normalize=normalize)
     if labels is None and hasattr(documents, "columns"):
         return _of_frame(documents, normalize)
     if hasattr(documents, "to_pylist"):  # an array of pyarrow
         documents = documents.to_pylist()
     elif labels is None and _is_column(documents):
-        sets = label_sets(documents)
-        _warn_suspicious(sets, "the column of tags")
-        return LabelCorpus.from_documents(sets, normalize=normalize)
+        label_sets = parse_tag_cells(documents)
+        _warn_misread(label_sets, "the column of tags")
+        return LabelCorpus.from_documents(label_sets, normalize=normalize)
     if labels is not None:
         raise InputError("`labels` belongs to an indicator matrix; these documents name their own.")
     if not isinstance(documents, Iterable):
@@ -519,35 +572,42 @@ def as_corpus(
 
 
 def is_indicator(documents: object) -> bool:
-    """Return whether documents are a 0/1 matrix: an array, a sparse matrix or a frame."""
+    """Return whether documents have the form of an indicator: numbers in rows and columns.
+
+    That is an array, a sparse matrix, or a frame of numbers beside `id`. Whether they are 0 and 1
+    is left to `LabelCorpus.from_indicator`.
+    """
     if isinstance(documents, np.ndarray):
-        return documents.ndim == 2 and documents.dtype.kind in "biuf"
+        is_numeric = documents.dtype.kind in "biuf"
+        return is_numeric and documents.ndim == 2
     from polyseme.io import Table
 
-    is_frame = hasattr(documents, "columns") and not isinstance(documents, Table)
-    if not is_frame:
+    has_columns = hasattr(documents, "columns")
+    if not has_columns or isinstance(documents, Table):
         return bool(sp.issparse(documents))
     frame: Any = documents
-    if hasattr(frame, "column_names") and not is_pandas(frame):  # a table of pyarrow
-        frame = frame.slice(0, 1).to_pandas()
-    feature_names = [name for name in frame.columns if name != "id"]
-    return all(_is_numeric(frame[name]) for name in feature_names)
+    is_arrow = hasattr(frame, "column_names") and not is_pandas(frame)
+    if is_arrow:
+        first_row = frame.slice(0, 1)
+        frame = first_row.to_pandas()
+    label_columns = [name for name in frame.columns if name != "id"]
+    return all(_is_numeric(frame[name]) for name in label_columns)
 
 
 def in_order_of(X: Any, y: Any, corpus: LabelCorpus) -> tuple[Any, LabelCorpus]:
     """Return X without its column `id`, and the documents in the order of its rows.
 
-    See `polyseme.io.join.pair_rows`.
+    See `polyseme.io.join.pair_rows`. `corpus` is what `as_corpus` made of `y`.
     """
     from polyseme.io.join import pair_rows
 
     document_ids = None
     if not corpus.numbered:
         document_ids = corpus.ids
-    features, rows = pair_rows(X, y, document_ids)
-    if rows is None:
+    features, document_rows = pair_rows(X, y, document_ids)
+    if document_rows is None:
         return features, corpus
-    ordered = corpus.select(rows)
+    ordered = corpus.select(document_rows)
     return features, ordered
 
 
@@ -574,40 +634,40 @@ def _is_numeric(column: Any) -> bool:
 def _of_frame(frame: Any, normalize: bool) -> LabelCorpus:
     """Build a corpus from a frame with a column of tags, and an `id`, `group` or `split`."""
     from polyseme.io import Table
-    from polyseme.io.columns import TAGS, fields_of, texts
-    from polyseme.io.tag_cells import label_sets
+    from polyseme.io.columns import TAG_COLUMNS, as_texts, find_fields
+    from polyseme.io.tag_cells import parse_tag_cells
 
-    names = [str(name) for name in frame.columns]
-    field_by_column = fields_of(names)
-    candidates = [name for name in names if name not in field_by_column]
-    usual_names = [name for name in candidates if name in TAGS]
-    if len(usual_names) == 1:
-        tags_column = usual_names[0]
+    columns = [str(name) for name in frame.columns]
+    field_by_column = find_fields(columns)
+    candidates = [column for column in columns if column not in field_by_column]
+    usual_columns = [column for column in candidates if column in TAG_COLUMNS]
+    if len(usual_columns) == 1:
+        tags_column = usual_columns[0]
     elif len(candidates) == 1:
         tags_column = candidates[0]
     else:
         raise InputError(
             f"A frame of documents needs its tags in one column `tags` or `labels`, or 0/1 columns "
-            f"only; got {first_few(names)}."
+            f"only; got {first_few(columns)}."
         )
     fields: dict[str, Any] = {}
     for column, field_name in field_by_column.items():
         cells = frame[column].to_list()
-        fields[field_name] = texts(cells, column, "Document {}".format)
+        fields[field_name] = as_texts(cells, column, "Document {}".format)
     tag_cells = frame[tags_column].to_list()
-    sets = label_sets(tag_cells, column=tags_column)
-    table = Table(label_sets=sets, **fields)
+    label_sets = parse_tag_cells(tag_cells, column=tags_column)
+    table = Table(label_sets=label_sets, **fields)
     return LabelCorpus.of_table(table, f"the column '{tags_column}'", normalize=normalize)
 
 
-def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
-    """Warn once where the tags of documents do not look split."""
-    from polyseme.io.tag_cells import suspicion
+def _warn_misread(label_sets: Sequence[Sequence[str]], name: str) -> None:
+    """Warn where the tags of documents look misread; `name` is what the warning calls them."""
+    from polyseme.io.tag_cells import diagnose_tags
 
-    doubt = suspicion(sets)
-    if doubt is not None:
+    diagnosis = diagnose_tags(label_sets)
+    if diagnosis is not None:
         warnings.warn(
-            f"Tags of {name} may be misread: {doubt}. What stands between two tags is said by "
+            f"Tags of {name} may be misread: {diagnosis}. What stands between two tags is said by "
             "`delimiter` (--delimiter), their column by `tags_column` (--tags-column).",
             PolysemeWarning,
             stacklevel=4,
@@ -615,7 +675,10 @@ def _warn_suspicious(sets: Sequence[Sequence[str]], name: str) -> None:
 
 
 def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> LabelCorpus:
-    """Raise unless a corpus has at least `n_labels` labels; warn about documents without any."""
+    """Return a corpus itself, or raise unless its documents use at least `n_labels` labels.
+
+    A warning counts documents without labels. `owner` is the class or method that needs them.
+    """
     n_empty = check_labels(corpus, owner=owner, n_labels=n_labels)
     if n_empty:
         message = f"{n_empty} of {len(corpus)} documents have no label and teach nothing."
@@ -624,7 +687,7 @@ def check_corpus(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> Label
 
 
 def check_labels(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> int:
-    """Raise unless a corpus has at least `n_labels` labels; return how many documents have none."""
+    """Return how many documents have no label, or raise unless at least `n_labels` are in use."""
     n_documents = len(corpus)
     if n_documents == 0:
         raise InputError(f"`{owner}` got no documents; pass at least two with labels.")
@@ -642,18 +705,28 @@ def check_labels(corpus: LabelCorpus, *, owner: str, n_labels: int = 2) -> int:
 
 
 def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int64]]:
-    """Return the distinct rows (n_distinct, n_labels), as first met, and each document's number.
+    """Return the distinct tag sets, and the number of each document's tag set.
 
-    The column indices of the documents (n_documents, n_labels) are put in order.
+    Parameters
+    ----------
+    documents : csr_matrix, shape (n_documents, n_labels)
+        Without stored zeros; its column indices are put in order, in place.
+
+    Returns
+    -------
+    distinct : csr_matrix, shape (n_distinct, n_labels)
+        The first document of each tag set, in the order in which they are met.
+    numbers : int64 array, shape (n_documents,)
+        Rows of `distinct`.
     """
     documents.sort_indices()
     n_rows = documents.shape[0]
-    indices = documents.indices.astype(np.int64)
-    bounds = itertools.pairwise(documents.indptr)
+    indices = documents.indices.astype(np.int64)  # whatever type it had: their bytes are compared
+    row_bounds = itertools.pairwise(documents.indptr)
     number_by_tags: dict[bytes, int] = {}
     first_rows: list[int] = []
     numbers = np.empty(n_rows, dtype=np.int64)
-    for row, (start, stop) in enumerate(bounds):
+    for row, (start, stop) in enumerate(row_bounds):
         columns = indices[start:stop]
         tags = columns.tobytes()
         if tags not in number_by_tags:
@@ -664,51 +737,54 @@ def unique_rows(documents: sp.csr_matrix) -> tuple[sp.csr_matrix, NDArray[np.int
     return sp.csr_matrix(distinct), numbers
 
 
-def _labels_of(document: object, where: str) -> Iterator[str]:
-    """Yield the labels of one document, or raise where it is not a collection of strings."""
+def _checked_labels(document: object, place: str) -> Iterator[str]:
+    """Yield the labels of one document as written, or raise where one of them is none.
+
+    `place` is what errors call the document, such as "Document 3".
+    """
     if isinstance(document, (str, bytes)):
         raise InputError(
-            f"{where} is the text {shown(document)}; expected a collection of labels, "
+            f"{place} is the text {shown(document)}; expected a collection of labels, "
             f"for example [{shown(document)}]."
         )
     if isinstance(document, Mapping):
         raise InputError(
-            f"{where} is a mapping with {first_few(list(document))}; expected a collection of "
+            f"{place} is a mapping with {first_few(list(document))}; expected a collection of "
             "labels: pass its list of tags, and ids by `LabelCorpus.from_documents(…, ids=…)`."
         )
     if not isinstance(document, Iterable) or getattr(document, "ndim", 1) == 0:
-        raise InputError(f"{where} is {type(document).__name__}; expected a collection of labels.")
+        raise InputError(f"{place} is {type(document).__name__}; expected a collection of labels.")
     for label in document:
         if not isinstance(label, str):
             kind = type(label).__name__
             raise InputError(
-                f"{where} holds the label {shown(label)} of type {kind}; make it a str."
+                f"{place} holds the label {shown(label)} of type {kind}; make it a str."
             )
         if not label.strip():
-            raise InputError(f"{where} holds an empty label; remove it or give it a name.")
+            raise InputError(f"{place} holds an empty label; remove it or give it a name.")
         if len(label) > MOST_LETTERS:
             raise InputError(
-                f"{where} holds a label that is {len(label)} characters long "
+                f"{place} holds a label that is {len(label)} characters long "
                 f"({in_words(label, 30)}); {MOST_LETTERS} are the most: are its tags told apart?"
             )
         if not is_text(label):
             fault = "a NUL" if "\0" in label else "half of a character"
-            raise InputError(f"{where} holds the label {shown(label)} with {fault}; mend it.")
+            raise InputError(f"{place} holds the label {shown(label)} with {fault}; mend it.")
         yield str(label)
 
 
 def _indicator_matrix(matrix: Any) -> sp.csr_matrix:
-    """Return a 0/1 matrix as a boolean CSR matrix of its own, without stored zeros or repeats."""
+    """Return a 0/1 matrix as a copy: boolean CSR without stored zeros or repeated entries."""
     if sp.issparse(matrix):
         matrix = check_sparse(matrix, "indicator matrix", owner="LabelCorpus")
     try:
         indicator = sp.csr_matrix(matrix)
-        binary = np.isin(indicator.data, (0, 1)).all()
+        is_binary = np.isin(indicator.data, (0, 1)).all()
     except (TypeError, ValueError) as error:
         raise InputError(
             f"An indicator matrix must hold numbers in two dimensions; {error}. Drop other columns."
         ) from error
-    if not binary:
+    if not is_binary:
         raise InputError("An indicator matrix must hold only 0 and 1; binarise it first.")
     boolean = sp.csr_matrix(indicator.astype(bool))
     boolean.eliminate_zeros()
@@ -724,17 +800,19 @@ def _most_frequent(uses: Counter[str]) -> str:
 def _check_ids(ids: Sequence[str] | None, n_documents: int) -> tuple[str, ...]:
     """Return unique document ids, numbering the documents when none are given."""
     if ids is None:
-        return tuple(str(number) for number in range(n_documents))
-    names = tuple(str(name) for name in ids)
+        numbers = range(n_documents)
+        return tuple(map(str, numbers))
+    names = tuple(map(str, ids))
     for name in names:
         if not is_text(name):
             raise InputError(
                 f"The document id {shown(name)} holds a NUL or half of a character, which no file "
                 "can hold; rename it."
             )
-    if len(names) != n_documents:
-        raise InputError(f"{len(names)} ids were given for {n_documents} documents.")
-    if len(set(names)) != len(names):
-        repeated = next(name for name, count in Counter(names).items() if count > 1)
-        raise InputError(f"Document id '{repeated}' is given twice; ids must be unique.")
+    n_names = len(names)
+    if n_names != n_documents:
+        raise InputError(f"{n_names} ids were given for {n_documents} documents.")
+    repeated_names = repeated(names)
+    if repeated_names:
+        raise InputError(f"Document id '{repeated_names[0]}' is given twice; ids must be unique.")
     return names

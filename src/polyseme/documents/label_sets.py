@@ -1,8 +1,12 @@
 """The documents that a tagger knows: naming, matching with items' documents, adding and removing.
 
-In: corpora. Out: labels, names and rows of the known documents. They are
-encoded by `polyseme.scoring.known_documents`, and by `polyseme.published.priming` for the published
-method.
+In: corpora. Out: labels, names and rows of the known documents. They are encoded by
+`polyseme.scoring.known_documents`, and by `polyseme.published.priming` for the published method.
+
+Terms: *label sets* are a corpus whose documents teach what labels mean; *items' documents* are a
+corpus with the tags of each training item. A document of an item is *matched* where the label sets
+hold the same one. A *learned* label was in the label sets of the fit; a *new* one came later, with
+documents that were added. The *key* of a label is the form by which its corpus compares spellings.
 """
 
 from __future__ import annotations
@@ -26,104 +30,174 @@ from polyseme.storage.array_checks import matrix_of
 
 
 class DocumentTable(NamedTuple):
-    """Documents over labels; a model has learned the first `n_learned` of these."""
+    """Known documents over labels; nobody changes one, additions and removals return another.
+
+    Attributes
+    ----------
+    labels : tuple of str, length n_labels
+        The learned labels in the order of the model, then new ones in the order of their coming.
+    n_learned : int
+        How many of them are learned.
+    ids : tuple of str, length n_documents
+        The names of the documents, unique.
+    matrix : csr_matrix of bool, shape (n_documents, n_labels)
+        Which document holds which label; column indices of a row rise.
+    sets : int64 array, shape (n_documents,)
+        The number of each document's tag set. Equal tag sets have one number, from 0 as first met.
+    """
 
     labels: tuple[str, ...]
     n_learned: int
-    ids: tuple[str, ...]  # (n_documents,)
-    matrix: sp.csr_matrix  # of bool, (n_documents, n_labels)
-    sets: IntArray  # (n_documents,): the distinct tag set of each, numbered as first met
+    ids: tuple[str, ...]
+    matrix: sp.csr_matrix
+    sets: IntArray
 
 
 def no_documents(labels: tuple[str, ...]) -> DocumentTable:
-    """Return learned labels without any document."""
-    matrix = sp.csr_matrix(np.zeros((0, len(labels)), dtype=bool))
-    return DocumentTable(labels, len(labels), (), matrix, np.zeros(0, dtype=np.int64))
+    """Return a table of learned labels without any document."""
+    n_labels = len(labels)
+    no_rows = np.zeros((0, n_labels), dtype=bool)
+    matrix = sp.csr_matrix(no_rows)
+    no_sets = np.zeros(0, dtype=np.int64)
+    return DocumentTable(labels, n_labels, (), matrix, no_sets)
 
 
-def documents_of(
+def read_document_matrix(
     arrays: Mapping[str, NDArray[Any]], ids: Collection[str], labels: Collection[str]
 ) -> sp.csr_matrix:
-    """Return the documents of a saved state, whose arrays were checked, as a matrix of bool."""
-    matrix = matrix_of(arrays, (len(ids), len(labels)))
-    matrix.sum_duplicates()
+    """Return the documents of a saved state, whose arrays were checked, as a matrix of bool.
+
+    `arrays` holds `indices` and `indptr`, of shape (n_documents, n_labels).
+    """
+    shape = (len(ids), len(labels))
+    matrix = matrix_of(arrays, shape)
+    matrix.sum_duplicates()  # a stranger's file may repeat an index
     return matrix
 
 
 class AddedDocuments(NamedTuple):
-    """The known documents after an addition."""
+    """The known documents after an addition.
+
+    Attributes
+    ----------
+    documents : DocumentTable
+        All of them, the added ones last.
+    fresh : csr_matrix of bool, shape (n_fresh, n_labels)
+        The distinct tag sets that were not known before, in the order of their numbers.
+    ids : tuple of str
+        The names of the added documents.
+    dropped : tuple of str
+        The names of documents that were left out, as they hold no learned label.
+    """
 
     documents: DocumentTable
-    fresh: sp.csr_matrix  # of bool, (n_fresh, n_labels): distinct tag sets not known before
-    ids: tuple[str, ...]  # of the added documents
-    dropped: tuple[str, ...]  # of documents left out, as they hold no learned label
+    fresh: sp.csr_matrix
+    ids: tuple[str, ...]
+    dropped: tuple[str, ...]
 
 
 def with_documents(table: DocumentTable, corpus: LabelCorpus) -> AddedDocuments:
-    """Add documents; labels that were not learned become new labels."""
-    matrix, extra = corpus.align(table.labels)
-    n_before = len(table.labels)
-    learned_tags = matrix[:, : table.n_learned]
-    has_learned_tag = np.diff(learned_tags.indptr) > 0
-    added = matrix[has_learned_tag]
+    """Add documents; labels that were not learned become new labels.
+
+    Documents without any learned label are left out: nothing says where they lie in the space.
+    """
+    n_known = len(table.labels)
+    n_learned = table.n_learned
+    # Columns: the known labels, then those that only the corpus has.
+    matrix, extra_labels = corpus.align(table.labels)
+    learned_tags = matrix[:, :n_learned]
+    n_learned_tags = np.diff(learned_tags.indptr)
+    is_added = n_learned_tags > 0
+    added_matrix = matrix[is_added]
 
     # A label that stands in no added document does not become known.
-    counts = np.asarray(added.sum(axis=0)).ravel()
-    new_columns = np.flatnonzero(counts[n_before:])
-    labels = table.labels + tuple(extra[column] for column in new_columns)
-    names = np.asarray(new_names(corpus, table.ids), dtype=object)
-    ids = tuple(names[has_learned_tag].tolist())
-    dropped = tuple(names[~has_learned_tag].tolist())
+    column_sums = added_matrix.sum(axis=0)
+    n_uses = np.asarray(column_sums).ravel()
+    new_numbers = np.flatnonzero(n_uses[n_known:])
+    new_labels = tuple(extra_labels[number] for number in new_numbers)
+    labels = table.labels + new_labels
 
-    earlier: Any = table.matrix.copy()
-    earlier.resize(len(table.ids), len(labels))
-    columns = np.concatenate([np.arange(n_before), n_before + new_columns])
-    stacked = sp.vstack([earlier, added[:, columns]], format="csr", dtype=bool)
+    names = np.asarray(name_new_documents(corpus, table.ids), dtype=object)
+    added_ids = tuple(names[is_added].tolist())
+    dropped_ids = tuple(names[~is_added].tolist())
+    ids = table.ids + added_ids
+
+    known_matrix: Any = table.matrix.copy()
+    known_matrix.resize(len(table.ids), len(labels))
+    columns = np.concatenate([np.arange(n_known), n_known + new_numbers])
+    added_matrix = added_matrix[:, columns]
+    stacked = sp.vstack([known_matrix, added_matrix], format="csr", dtype=bool)
     documents = sp.csr_matrix(stacked)
-    distinct, sets = unique_rows(documents)
+    distinct_sets, set_numbers = unique_rows(documents)
     # Rows met first keep their numbers, so the sets known before stay 0..n-1.
-    n_sets_before = int(table.sets.max(initial=-1)) + 1
-    enlarged = DocumentTable(labels, table.n_learned, table.ids + ids, documents, sets)
-    return AddedDocuments(enlarged, distinct[n_sets_before:], ids, dropped)
+    n_known_sets = int(table.sets.max(initial=-1)) + 1
+    fresh_sets = distinct_sets[n_known_sets:]
+    enlarged = DocumentTable(labels, n_learned, ids, documents, set_numbers)
+    return AddedDocuments(enlarged, fresh_sets, added_ids, dropped_ids)
 
 
 class RemovedDocuments(NamedTuple):
-    """The known documents after a removal."""
+    """The known documents after a removal.
+
+    Attributes
+    ----------
+    documents : DocumentTable
+        Those that remain, in their order; tag sets are numbered anew.
+    kept : bool array, shape (n_documents before,)
+        Which documents of before remain.
+    columns : int64 array, shape (n_labels,)
+        The column that each remaining label had before.
+    """
 
     documents: DocumentTable
-    kept: NDArray[np.bool_]  # (n_documents before,)
-    columns: IntArray  # (n_labels,): of the labels before
+    kept: NDArray[np.bool_]
+    columns: IntArray
 
 
 def without_documents(table: DocumentTable, ids: Collection[str]) -> RemovedDocuments:
-    """Remove documents by their names; new labels left without any disappear."""
-    removed = set(as_names(ids, "names of documents"))
-    missing = sorted(removed - set(table.ids))
-    if missing:
-        name = in_words(missing[0])
+    """Remove documents by their names; new labels left without any disappear.
+
+    Learned labels stay: the model has places for them.
+    """
+    names = as_names(ids, "names of documents")
+    removed_ids = set(names)
+    unknown_ids = removed_ids.difference(table.ids)
+    if unknown_ids:
+        first_name = min(unknown_ids)
+        name = in_words(first_name)
         raise InputError(f"No known document is named '{name}'; nothing was removed.")
-    remains = np.array([name not in removed for name in table.ids], dtype=bool)
-    documents = sp.csr_matrix(table.matrix[remains])
-    counts = np.asarray(documents.sum(axis=0)).ravel()
-    has_column = counts > 0
-    has_column[: table.n_learned] = True
-    columns = np.flatnonzero(has_column)
+    document_remains = [name not in removed_ids for name in table.ids]
+    remains = np.array(document_remains, dtype=bool)
+    remaining_rows = table.matrix[remains]
+    documents = sp.csr_matrix(remaining_rows)
+    column_sums = documents.sum(axis=0)
+    n_uses = np.asarray(column_sums).ravel()
+    label_remains = n_uses > 0
+    label_remains[: table.n_learned] = True
+    columns = np.flatnonzero(label_remains)
     labels = tuple(table.labels[column] for column in columns)
-    names = tuple(name for name in table.ids if name not in removed)
-    _, sets = unique_rows(documents)
-    matrix = sp.csr_matrix(documents[:, columns])
-    remaining = DocumentTable(labels, table.n_learned, names, matrix, sets)
+    remaining_ids = tuple(name for name in table.ids if name not in removed_ids)
+    _, set_numbers = unique_rows(documents)
+    remaining_columns = documents[:, columns]
+    matrix = sp.csr_matrix(remaining_columns)
+    remaining = DocumentTable(labels, table.n_learned, remaining_ids, matrix, set_numbers)
     return RemovedDocuments(remaining, remains, columns)
 
 
 def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
-    """Find a label's column, by any spelling with `normalize`; unknown ones are refused."""
+    """Return a label's place in `labels`, by any spelling with `normalize`; raise for unknown ones.
+
+    A corpus of one label finds it as tags of documents are found.
+    """
     corpus = LabelCorpus.from_documents([[label]], normalize=normalize)
-    matrix, unknown = corpus.align(labels)
-    if not unknown:
-        return int(matrix.indices[0])
-    close = difflib.get_close_matches(label, labels, n=3)
-    hint = f"; close to it: {first_few(close)}" if close else ""
+    matrix, unknown_labels = corpus.align(labels)
+    if not unknown_labels:
+        column = matrix.indices[0]
+        return int(column)
+    close_labels = difflib.get_close_matches(label, labels, n=3)
+    hint = ""
+    if close_labels:
+        hint = f"; close to it: {first_few(close_labels)}"
     raise InputError(
         f"Unknown label '{in_words(label)}'{hint}; `classes_` (polyseme labels) names all "
         f"{len(labels)} known ones."
@@ -131,15 +205,26 @@ def label_column(labels: Sequence[str], label: str, *, normalize: bool) -> int:
 
 
 def labels_of(table: DocumentTable, row: int) -> tuple[str, ...]:
-    """Return the labels of one document."""
-    start = table.matrix.indptr[row]
-    stop = table.matrix.indptr[row + 1]
+    """Return the labels of one document, in column order."""
+    indptr = table.matrix.indptr
+    next_row = row + 1
+    start = indptr[row]
+    stop = indptr[next_row]
     columns = table.matrix.indices[start:stop]
-    return tuple(table.labels[column] for column in columns)
+    labels = [table.labels[column] for column in columns]
+    return tuple(labels)
 
 
-def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
-    """Return names for new documents: their own, which must be free, or numbers that are free."""
+def name_new_documents(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
+    """Return names for new documents: their own, which must be free, or numbers that are free.
+
+    Parameters
+    ----------
+    corpus : LabelCorpus
+        The new documents.
+    taken_ids : collection of str
+        The names of documents that are known already.
+    """
     taken_names = set(taken_ids)
     if not corpus.numbered:
         for name in corpus.ids:
@@ -153,8 +238,17 @@ def new_names(corpus: LabelCorpus, taken_ids: Collection[str]) -> Sequence[str]:
     return list(itertools.islice(free_numbers, len(corpus)))
 
 
-def met_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
-    """Find items' documents among the label sets: their rows there, or -1, (n_items,)."""
+def find_label_set_rows(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
+    """Find the documents of items among the label sets, by name; their tags must be equal, too.
+
+    Corpora without names of documents are compared as a whole, row by row.
+
+    Returns
+    -------
+    int64 array, shape (n_items,)
+        The row of each item's document in the label sets, -1 where it is not matched. The caller's
+        own.
+    """
     n_items = len(corpus)
     may_be_same = corpus is label_sets or (corpus.numbered and label_sets.numbered)
     if may_be_same and _are_equal(corpus, label_sets):
@@ -163,19 +257,22 @@ def met_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     if corpus.numbered or label_sets.numbered:
         return set_rows
     row_by_name = {name: row for row, name in enumerate(label_sets.ids)}
-    namesakes = np.array([row_by_name.get(name, -1) for name in corpus.ids], dtype=np.int64)
-    rows = np.flatnonzero(namesakes >= 0)
+    rows_of_names = [row_by_name.get(name, -1) for name in corpus.ids]
+    namesake_rows = np.array(rows_of_names, dtype=np.int64)
+    items = np.flatnonzero(namesake_rows >= 0)
 
-    # Both over the keys of labels
-    numbers: dict[str, int] = {}
-    item_columns = _key_columns(corpus, numbers)
-    set_columns = _key_columns(label_sets, numbers)
-    item_matrix = _with_columns(corpus, item_columns, len(numbers))
-    set_matrix = _with_columns(label_sets, set_columns, len(numbers))
-    differing: Any = item_matrix[rows] != set_matrix[namesakes[rows]]
+    # Both matrices over the keys of labels, so that columns of one label are one column.
+    column_by_key: dict[str, int] = {}
+    item_columns = _columns_of_keys(corpus, column_by_key)
+    set_columns = _columns_of_keys(label_sets, column_by_key)
+    n_columns = len(column_by_key)
+    item_matrix = _move_columns(corpus, item_columns, n_columns)
+    set_matrix = _move_columns(label_sets, set_columns, n_columns)
+    namesakes = set_matrix[namesake_rows[items]]
+    differing: Any = item_matrix[items] != namesakes
     n_differing = np.asarray(differing.sum(axis=1)).ravel()
-    equal_rows = rows[n_differing == 0]
-    set_rows[equal_rows] = namesakes[equal_rows]
+    equal_items = items[n_differing == 0]
+    set_rows[equal_items] = namesake_rows[equal_items]
     return set_rows
 
 
@@ -183,102 +280,117 @@ def _are_equal(first: LabelCorpus, second: LabelCorpus) -> bool:
     """Return whether two corpora use the same labels and have the same tag sets, row by row."""
     first = first.without_unused()
     second = second.without_unused()
-    if first.labels != second.labels or first.matrix.shape != second.matrix.shape:
+    if first.labels != second.labels:
+        return False
+    if first.matrix.shape != second.matrix.shape:
         return False
     differing: Any = first.matrix != second.matrix
     return bool(differing.nnz == 0)
 
 
-def _key_columns(corpus: LabelCorpus, numbers: dict[str, int]) -> IntArray:
-    """Return the number of each label's key, (n_labels,); new keys are numbered as they are met."""
-    columns = [numbers.setdefault(corpus.key(label), len(numbers)) for label in corpus.labels]
+def _columns_of_keys(corpus: LabelCorpus, column_by_key: dict[str, int]) -> IntArray:
+    """Return the column of each label's key, (n_labels,).
+
+    A key that is not in `column_by_key` yet is added to it, with the next column.
+    """
+    columns = []
+    for label in corpus.labels:
+        next_column = len(column_by_key)
+        column = column_by_key.setdefault(corpus.key(label), next_column)
+        columns.append(column)
     return np.array(columns, np.int64)
 
 
-def _with_columns(corpus: LabelCorpus, columns: IntArray, n_columns: int) -> sp.csr_matrix:
-    """Return the documents of a corpus with their labels in other columns."""
+def _move_columns(corpus: LabelCorpus, columns: IntArray, n_columns: int) -> sp.csr_matrix:
+    """Return the documents of a corpus, with label i in the column `columns[i]` of `n_columns`."""
     matrix = corpus.matrix
-    entries = (matrix.data, columns[matrix.indices], matrix.indptr)
-    return sp.csr_matrix(entries, shape=(len(corpus), n_columns))
+    indices = columns[matrix.indices]
+    entries = (matrix.data, indices, matrix.indptr)
+    shape = (len(corpus), n_columns)
+    return sp.csr_matrix(entries, shape=shape)
 
 
-def unmet_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
-    """Return the items' documents that are not among the label sets already.
+def select_unmatched_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> LabelCorpus:
+    """Return the items' documents that are not matched, under names that no label set has.
 
     A document is the same when its name and its labels are. Documents without names are called
     `instance:ROW`, unless both corpora are the same list; a namesake with other labels is called
     `instance:NAME`.
     """
-    return _unmet_rows(corpus, label_sets, np.flatnonzero(met_documents(corpus, label_sets) < 0))
+    set_rows = find_label_set_rows(corpus, label_sets)
+    is_unmatched = set_rows < 0
+    unmatched_items = np.flatnonzero(is_unmatched)
+    return _rename_unmatched(corpus, label_sets, unmatched_items)
 
 
-def _unmet_rows(corpus: LabelCorpus, label_sets: LabelCorpus, rows: IntArray) -> LabelCorpus:
-    """Return some of the items' documents under names that no label set has."""
+def _rename_unmatched(corpus: LabelCorpus, label_sets: LabelCorpus, items: IntArray) -> LabelCorpus:
+    """Return the documents of some items, by number, under names that no label set has."""
     set_names = set(label_sets.ids)
     taken_names = set(set_names)
     if not corpus.numbered:
         taken_names.update(corpus.ids)
     names = []
-    for row in rows.tolist():
-        name = corpus.ids[row]
+    for item in items.tolist():
+        name = corpus.ids[item]
         if corpus.numbered or name in set_names:
             name = f"instance:{name}"
             while name in taken_names:
                 name = f"instance:{name}"
             taken_names.add(name)
         names.append(name)
-    return replace(corpus.select(rows), ids=tuple(names), numbered=False)
+    return replace(corpus.select(items), ids=tuple(names), numbered=False)
 
 
 def join_corpora(label_sets: LabelCorpus, corpus: LabelCorpus) -> tuple[LabelCorpus, LabelCorpus]:
     """Return the label sets with the items' documents among them, and the items' documents.
 
     Label sets come first, then documents that are not among them. The items' documents bear the
-    names that they have there, so that `met_documents` finds each of them. Documents without names
-    are taken for the same ones where one of the two holds every tag set of the other.
+    names that they have there, so that `find_label_set_rows` finds each of them. Documents without
+    names are taken for the same ones where one of the two holds every tag set of the other.
     """
-    rows = met_documents(corpus, label_sets)
-    if (rows >= 0).all():
+    set_rows = find_label_set_rows(corpus, label_sets)
+    if (set_rows >= 0).all():
         return label_sets, corpus
     if corpus.numbered or label_sets.numbered:
-        rows = _equal_documents(corpus, label_sets)
-    fresh = np.flatnonzero(rows < 0)
+        set_rows = _find_equal_tag_sets(corpus, label_sets)
+    unmatched_items = np.flatnonzero(set_rows < 0)
 
-    new = _unmet_rows(corpus, label_sets, fresh)
-    names = [label_sets.ids[row] for row in rows]
-    for row, name in zip(fresh.tolist(), new.ids, strict=True):
-        names[row] = name
-    documents = replace(corpus, ids=tuple(names), numbered=False)
+    unmatched = _rename_unmatched(corpus, label_sets, unmatched_items)
+    names = [label_sets.ids[row] for row in set_rows]  # of unmatched ones any, replaced below
+    for item, name in zip(unmatched_items.tolist(), unmatched.ids, strict=True):
+        names[item] = name
+    item_documents = replace(corpus, ids=tuple(names), numbered=False)
 
-    matrix, extra = new.without_unused().align(label_sets.labels)
-    first: Any = label_sets.matrix.copy()
-    first.resize(len(label_sets), matrix.shape[1])
+    unmatched_matrix, extra_labels = unmatched.without_unused().align(label_sets.labels)
+    set_matrix: Any = label_sets.matrix.copy()
+    set_matrix.resize(len(label_sets), unmatched_matrix.shape[1])
+    stacked = sp.vstack([set_matrix, unmatched_matrix], format="csr", dtype=bool)
     joined = replace(
         label_sets,
-        labels=label_sets.labels + extra,
-        matrix=sp.csr_matrix(sp.vstack([first, matrix], format="csr", dtype=bool)),
-        ids=label_sets.ids + new.ids,
-        groups=_join_groups(label_sets, corpus, rows),
+        labels=label_sets.labels + extra_labels,
+        matrix=sp.csr_matrix(stacked),
+        ids=label_sets.ids + unmatched.ids,
+        groups=_join_groups(label_sets, corpus, set_rows),
         splits=None,
         numbered=False,
     )
-    return joined, documents
+    return joined, item_documents
 
 
-def _equal_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
+def _find_equal_tag_sets(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     """Find each item's tag set among the label sets, every one of these at most once, (n_items,).
 
     All are -1 unless one of the two holds every tag set of the other; an empty one is never found.
     """
     n_items = len(corpus)
     no_rows = np.full(n_items, -1, dtype=np.int64)
-    numbers: dict[str, int] = {}
-    set_tags = _numbered_tags(label_sets, label_sets.key, numbers)
-    item_tags = _numbered_tags(corpus, label_sets.key, numbers)
+    number_by_key: dict[str, int] = {}
+    set_tags = _tag_numbers_of(label_sets, label_sets.key, number_by_key)
+    item_tags = _tag_numbers_of(corpus, label_sets.key, number_by_key)
+    # From the last row to the first, so that `pop` takes the first one that is left.
     rows_by_tags: dict[frozenset[int], list[int]] = {}
     for row in reversed(range(len(label_sets))):
-        tags = set_tags[row]
-        rows = rows_by_tags.setdefault(tags, [])
+        rows = rows_by_tags.setdefault(set_tags[row], [])
         rows.append(row)
 
     set_rows = no_rows.copy()
@@ -295,18 +407,22 @@ def _equal_documents(corpus: LabelCorpus, label_sets: LabelCorpus) -> IntArray:
     return set_rows
 
 
-def _numbered_tags(
-    corpus: LabelCorpus, key: Callable[[str], str], numbers: dict[str, int]
+def _tag_numbers_of(
+    corpus: LabelCorpus, key_of: Callable[[str], str], number_by_key: dict[str, int]
 ) -> list[frozenset[int]]:
-    """Return the tags of each document as numbers, which are given to keys as they are met."""
-    label_numbers: list[int] = []
+    """Return the tags of each document as numbers of their labels' keys.
+
+    A key that is not in `number_by_key` yet is added to it, with the next number.
+    """
+    number_by_column: list[int] = []
     for label in corpus.labels:
-        number = numbers.setdefault(key(label), len(numbers))
-        label_numbers.append(number)
+        next_number = len(number_by_key)
+        number = number_by_key.setdefault(key_of(label), next_number)
+        number_by_column.append(number)
     columns = corpus.matrix.indices.tolist()
-    tag_numbers = [label_numbers[column] for column in columns]
-    bounds = itertools.pairwise(corpus.matrix.indptr.tolist())
-    return [frozenset(tag_numbers[start:stop]) for start, stop in bounds]
+    tag_numbers = [number_by_column[column] for column in columns]
+    row_bounds = itertools.pairwise(corpus.matrix.indptr.tolist())
+    return [frozenset(tag_numbers[start:stop]) for start, stop in row_bounds]
 
 
 def teaching_corpora(
@@ -319,9 +435,14 @@ def teaching_corpora(
     corpus : LabelCorpus
         The items' documents, which teach as well.
     label_sets : LabelCorpus or None
-        Further ones.
+        Further tag sets.
     label_sets_only : bool
         Whether the label sets alone teach.
+
+    Returns
+    -------
+    teaching, item_documents : LabelCorpus
+        The second is `corpus`, under the names that its documents have among the first.
     """
     if label_sets is None:
         if label_sets_only:
@@ -336,10 +457,12 @@ def teaching_corpora(
 def _warn_few_taught(corpus: LabelCorpus, label_sets: LabelCorpus) -> None:
     """Warn where most tags of the items are in no label set, so that nothing teaches them."""
     labels = corpus.without_unused().labels
-    n_missing = len(labels) - len(label_sets.used(labels))
-    if 2 * n_missing > len(labels):
+    n_labels = len(labels)
+    n_taught = len(label_sets.used(labels))
+    n_missing = n_labels - n_taught
+    if 2 * n_missing > n_labels:
         warnings.warn(
-            f"{n_missing} of the {len(labels)} tags of the items are in no label set and will be "
+            f"{n_missing} of the {n_labels} tags of the items are in no label set and will be "
             "ranked badly (oov); without `label_sets_only` the items' tag sets teach as well.",
             PolysemeWarning,
             stacklevel=5,
@@ -347,34 +470,55 @@ def _warn_few_taught(corpus: LabelCorpus, label_sets: LabelCorpus) -> None:
 
 
 def _join_groups(
-    label_sets: LabelCorpus, corpus: LabelCorpus, rows: IntArray
+    label_sets: LabelCorpus, corpus: LabelCorpus, set_rows: IntArray
 ) -> tuple[str, ...] | None:
-    """Return the groups of label sets and of the items' documents that are not among them.
+    """Return the groups of the label sets, then those of items' documents that are not matched.
 
-    `rows` (n_items,) are the rows of the items' documents among the label sets, or -1. Where one of
-    the two has no groups, each of its documents is a group of its own.
+    Where one of the two corpora has no groups, each of its documents is a group of its own; a
+    matched label set has that of its item then. None where neither has any.
+
+    Parameters
+    ----------
+    label_sets, corpus : LabelCorpus
+    set_rows : int64 array, shape (n_items,)
+        As `find_label_set_rows` returns them.
     """
     if label_sets.groups is None and corpus.groups is None:
         return None
-    item_groups = corpus.groups or tuple(f"item {row}" for row in range(len(corpus)))
+    item_groups = corpus.groups
+    if item_groups is None:
+        item_groups = tuple(f"item {item}" for item in range(len(corpus)))
     if label_sets.groups is None:
         set_groups = [f"document {row}" for row in range(len(label_sets))]
-        for item in np.flatnonzero(rows >= 0).tolist():
-            set_groups[rows[item]] = item_groups[item]
+        matched_items = np.flatnonzero(set_rows >= 0).tolist()
+        for item in matched_items:
+            set_groups[set_rows[item]] = item_groups[item]
     else:
         set_groups = list(label_sets.groups)
-    new_items = np.flatnonzero(rows < 0).tolist()
-    new_groups = [item_groups[item] for item in new_items]
-    return (*set_groups, *new_groups)
+    unmatched_items = np.flatnonzero(set_rows < 0).tolist()
+    unmatched_groups = [item_groups[item] for item in unmatched_items]
+    return (*set_groups, *unmatched_groups)
 
 
 class TrainingTables(NamedTuple):
-    """The documents and groups that a space is fitted with, beside features."""
+    """The documents and groups that a space is fitted with, beside features.
 
-    documents: sp.csr_matrix  # (m, n_labels): label sets, then items' documents not among them
-    item_documents: IntArray  # (n,): the document of each item
-    groups: IntArray | None  # (m,)
-    n_label_sets: int  # how many documents are label sets
+    Attributes
+    ----------
+    documents : csr_matrix of float64, shape (n_documents, n_labels)
+        0 and 1: label sets, then items' documents that are not among them.
+    item_documents : int64 array, shape (n_items,)
+        The row of each item's document.
+    groups : int64 array, shape (n_documents,), or None
+        The number of each document's group; None where there are no groups.
+    n_label_sets : int
+        How many of the documents are label sets.
+    """
+
+    documents: sp.csr_matrix
+    item_documents: IntArray
+    groups: IntArray | None
+    n_label_sets: int
 
 
 def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels) -> TrainingTables:
@@ -382,17 +526,19 @@ def training_tables(corpus: LabelCorpus, label_sets: LabelCorpus, labels: Labels
     item_matrix = _matrix_over(corpus, labels)
     set_matrix = _matrix_over(label_sets, labels)
     n_sets = set_matrix.shape[0]
-    item_documents = met_documents(corpus, label_sets)
+    item_documents = find_label_set_rows(corpus, label_sets)
     groups = _join_groups(label_sets, corpus, item_documents)
-    new_items = np.flatnonzero(item_documents < 0)
-    item_documents[new_items] = n_sets + np.arange(len(new_items))
-    stacked = sp.vstack([set_matrix, item_matrix[new_items]], format="csr")
+    unmatched_items = np.flatnonzero(item_documents < 0)
+    item_documents[unmatched_items] = n_sets + np.arange(len(unmatched_items))
+    stacked = sp.vstack([set_matrix, item_matrix[unmatched_items]], format="csr")
     documents = sp.csr_matrix(stacked)
-    numbers = group_numbers(groups, documents.shape[0])
-    return TrainingTables(documents, item_documents, numbers, n_sets)
+    numbers_of_groups = group_numbers(groups, documents.shape[0])
+    return TrainingTables(documents, item_documents, numbers_of_groups, n_sets)
 
 
 def _matrix_over(corpus: LabelCorpus, labels: Labels) -> sp.csr_matrix:
-    """Return the documents over some labels, without the labels that only they have."""
+    """Return documents over `labels` alone, 0 and 1 in float64, (n_documents, n_labels)."""
+    n_labels = len(labels)
     matrix, _ = corpus.align(labels)
-    return sp.csr_matrix(matrix[:, : len(labels)], dtype=np.float64)
+    matrix_of_labels = matrix[:, :n_labels]
+    return sp.csr_matrix(matrix_of_labels, dtype=np.float64)

@@ -1,4 +1,11 @@
-"""Convert tag sets that users pass to columns of labels, and scores to rankings and tag sets."""
+"""Convert tag sets that users pass to columns of labels, and scores to rankings and tag sets.
+
+In: tags as users write them, and tables of scores. Out: columns, 0/1 tables, ranked labels.
+
+Terms: `labels` are those of a model, and a *column* is a label's place among them. `n` counts
+items, one row each. With `normalize` spellings that differ only in case or white space are one
+label, as the model was fitted.
+"""
 
 from __future__ import annotations
 
@@ -15,30 +22,40 @@ from polyseme.base.validation import InputError, IntArray, PolysemeWarning, chec
 from polyseme.documents.corpus import Documents, LabelCorpus, Labels, as_corpus, in_order_of
 from polyseme.documents.vocabulary import Vocabulary
 
+# Numbers of a table over all labels that is worked on at once: 32 MiB in double precision.
 _BLOCK_NUMBERS = 2**22
-# Up to here all labels are sorted.
+# Up to so many labels all are sorted, in one call for all rows; of more only the best ones of each
+# row. Both give the same ranking.
 _FEW_LABELS = 512
 
 
 def check_tags(tags: object) -> list[Any]:
-    """Return the tags of several items, or raise unless there is something for each."""
-    if isinstance(tags, (str, bytes, Mapping)) or not isinstance(tags, Iterable):
+    """Return the tags of several items as a list, or raise unless they are a list of something.
+
+    Each item's tags are checked where they become columns: see `tag_table`.
+    """
+    is_single = isinstance(tags, (str, bytes, Mapping))
+    if is_single or not isinstance(tags, Iterable):
         got = shown(tags)
-        raise InputError(f"`tags` holds a list of tags for each item; got {got}.")
+        message = f"`tags` holds a list of tags for each item; got {got}."
+        raise InputError(message)
     return list(tags)
 
 
 def tag_table(
     tags: Iterable[Collection[str]], labels: Labels, n: int, *, normalize: bool
 ) -> sp.csr_matrix:
-    """Return n tag sets as a 0/1 table (n, n_labels); unknown tags are named in a warning."""
+    """Return the tags of n items as a 0/1 table of float64, (n, n_labels).
+
+    Unknown tags are left out, with a warning that names them.
+    """
     corpus = LabelCorpus.from_documents(tags, normalize=normalize)
     n_labels = len(labels)
     n_collections = len(corpus)
     if n_collections != n:
         raise InputError(f"`tags` has {n_collections} tag sets for {n} items.")
-    matrix, unknown = corpus.align(labels)
-    _warn_unknown(unknown)
+    matrix, unknown_tags = corpus.align(labels)
+    _warn_unknown(unknown_tags)
     table = matrix[:, :n_labels]
     return sp.csr_matrix(table, dtype=np.float64)
 
@@ -46,18 +63,35 @@ def tag_table(
 def carried_labels(
     X: object, y: Documents, labels: Labels, vocabulary: Vocabulary, *, normalize: bool
 ) -> sp.csr_matrix:
-    """Return the labels that items X carry, (n, n_labels); unknown ones are named in a warning."""
-    corpus = vocabulary.apply(as_corpus(y, normalize=normalize))
+    """Return the labels that items carry, csr_matrix of bool, (n, n_labels).
+
+    Labels that the model does not have are left out, with a warning that names them.
+
+    Parameters
+    ----------
+    X : object
+        The items' features, in whose order the rows come; only their ids count.
+    y : Documents
+        The items' documents, in any accepted form.
+    labels : sequence of str
+        Those of the model.
+    vocabulary : Vocabulary
+        Applied to the documents first, as in `fit`.
+    normalize : bool
+    """
+    written = as_corpus(y, normalize=normalize)
+    corpus = vocabulary.apply(written)
     _, corpus = in_order_of(X, y, corpus)
-    matrix, unknown = corpus.align(labels)
-    if unknown:
+    matrix, unknown_labels = corpus.align(labels)
+    if unknown_labels:
         warnings.warn(
-            f"{len(unknown)} true labels are not among the model's and are left out: "
-            f"{first_few(unknown)}.",
+            f"{len(unknown_labels)} true labels are not among the model's and are left out: "
+            f"{first_few(unknown_labels)}.",
             PolysemeWarning,
             stacklevel=4,
         )
-    return sp.csr_matrix(matrix[:, : len(labels)])
+    n_labels = len(labels)
+    return sp.csr_matrix(matrix[:, :n_labels])
 
 
 def likely_tags(
@@ -73,11 +107,12 @@ def likely_tags(
 
     Parameters
     ----------
-    labels, scores : sequences, length n
-        A ranking, the best first.
+    labels, scores : sequences, length n_ranked
+        A ranking of one item, the best first, by probability.
     thresholds : mapping of str to float
-        How likely each label must be; see `ZeroShotTagger.thresholds`.
+        How likely each label must be; see `ZeroShotTagger.thresholds`. Others may have any score.
     k : int
+        How many labels at the most.
     lowest : float
         How likely any label must be.
     excluded : collection of str
@@ -98,31 +133,41 @@ def likely_tags(
 
 
 def tag_columns(tags: Collection[str], labels: Labels, *, normalize: bool) -> IntArray:
-    """Return the columns of one tag set, at least one; see `tag_table`."""
+    """Return the columns of one tag set, rising, (n_known_tags,); raise where no tag is known.
+
+    Some unknown tags are left out, with a warning that names them.
+    """
     n_labels = len(labels)
     corpus = LabelCorpus.from_documents([tags], normalize=normalize)
-    matrix, unknown = corpus.align(labels)
+    matrix, unknown_tags = corpus.align(labels)
     columns = matrix.indices
-    is_known = columns < n_labels
+    is_known = columns < n_labels  # unknown tags have the columns behind the labels
     columns = columns[is_known]
     if not len(columns):
-        listed = first_few(unknown)
+        listed = first_few(unknown_tags)
         if not listed:
             listed = "no tag was given"
         raise InputError(f"None of the tags is known: {listed}; see `classes_` for the known ones.")
-    _warn_unknown(unknown)
+    _warn_unknown(unknown_tags)
     return np.asarray(columns, dtype=np.int64)
 
 
 def tag_sets(
-    table: NDArray[np.float64], thresholds: NDArray[np.float64], labels: Labels
+    scores: NDArray[np.float64], thresholds: NDArray[np.float64], labels: Labels
 ) -> list[tuple[str, ...]]:
-    """Return the labels of each row (n, n_labels) that reach their threshold, likeliest first."""
+    """Return the labels of each item that reach their threshold, the likeliest first.
+
+    Parameters
+    ----------
+    scores : float64 array, shape (n, n_labels)
+    thresholds : float64 array, shape (n_labels,)
+    labels : sequence of str, length n_labels
+    """
     names = np.asarray(labels, dtype=object)
-    order = np.argsort(-table, axis=1, kind="stable")
+    columns_by_score = np.argsort(-scores, axis=1, kind="stable")
     sets: list[tuple[str, ...]] = []
-    for scores, columns in zip(table, order, strict=True):
-        sorted_scores = scores[columns]
+    for row_scores, columns in zip(scores, columns_by_score, strict=True):
+        sorted_scores = row_scores[columns]
         is_likely = sorted_scores >= thresholds[columns]
         likely_columns = columns[is_likely]
         likely_names = names[likely_columns]
@@ -134,7 +179,20 @@ def complete_each(
     tags: Collection[str] | Iterable[Collection[str]],
     complete: Callable[[Collection[str]], tuple[NDArray[np.object_], NDArray[np.float64]]],
 ) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
-    """Complete one tag set, (k,), or several into one table, (n, k): labels and scores."""
+    """Complete one tag set, or each of several.
+
+    Parameters
+    ----------
+    tags : collection of str, or iterable of such
+        One tag set, or one for each item.
+    complete : callable
+        Returns the labels that complete a tag set and their scores, both (k,).
+
+    Returns
+    -------
+    labels, scores : arrays, shape (k,) or (n, k)
+        Of several tag sets k is that of the shortest completion.
+    """
     is_bytes_or_mapping = isinstance(tags, (bytes, Mapping))
     is_list = isinstance(tags, Iterable)
     if is_bytes_or_mapping or not is_list:
@@ -148,14 +206,26 @@ def complete_each(
         labels, scores = complete(tag_set)
         label_rows.append(labels)
         score_rows.append(scores)
-    width = min(map(len, label_rows))
-    label_table = [labels[:width] for labels in label_rows]
-    score_table = [scores[:width] for scores in score_rows]
-    return np.array(label_table, dtype=object), np.array(score_table)
+    shortest = min(map(len, label_rows))
+    label_table = [labels[:shortest] for labels in label_rows]
+    score_table = [scores[:shortest] for scores in score_rows]
+    all_labels = np.array(label_table, dtype=object)
+    all_scores = np.array(score_table)
+    return all_labels, all_scores
 
 
 def label_kinds(labels: Labels, seen: Collection[str], n_vocabulary: int) -> NDArray[np.str_]:
-    """Return of every label whether it is "seen", "unseen" or, beyond the vocabulary, "oov"."""
+    """Return the kind of every label: "seen", "unseen" or, beyond the vocabulary, "oov".
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Those of the vocabulary first.
+    seen : collection of str
+        Labels that training items carry.
+    n_vocabulary : int
+        How many of `labels` are in the vocabulary.
+    """
     seen_labels = set(seen)
     is_seen = [label in seen_labels for label in labels]
     kinds = np.where(is_seen, "seen", "unseen")
@@ -163,17 +233,18 @@ def label_kinds(labels: Labels, seen: Collection[str], n_vocabulary: int) -> NDA
     return kinds
 
 
-def _warn_unknown(unknown: Sequence[str]) -> None:
-    """Name tags that are not known, if there are any."""
-    if unknown:
-        message = f"Unknown tags are passed over: {first_few(unknown)}."
+def _warn_unknown(unknown_tags: Sequence[str]) -> None:
+    """Warn of tags that are not known, if there are any."""
+    if unknown_tags:
+        message = f"Unknown tags are passed over: {first_few(unknown_tags)}."
         warnings.warn(message, PolysemeWarning, stacklevel=5)
 
 
 def label_preference(n_occurrences: ArrayLike) -> IntArray:
-    """Return the order of labels with equal scores: the commonest first, then by column.
+    """Return all columns in the order in which labels with equal scores are ranked, (n_labels,).
 
-    `n_occurrences` (n_labels,) are the known concepts of each label.
+    The commonest label comes first, equally common ones by column. `n_occurrences` (n_labels,)
+    counts the known documents that hold each label.
     """
     counts = np.asarray(n_occurrences)
     return np.argsort(-counts, kind="stable").astype(np.int64)
@@ -188,31 +259,35 @@ def rank_labels(
     ----------
     scores : array, shape (n, n_labels)
     preference : int64 array, shape (n_labels,)
-        The order of labels with equal scores; see `label_preference`.
+        Columns in the order of labels with equal scores; see `label_preference`.
     k : int
         How many labels; all of them if there are fewer.
 
     Returns
     -------
     label_ids : int64 array, shape (n, min(k, n_labels))
+        Columns, the best first.
     scores : float64 array, of the same shape
     """
     check_number("k", k, owner="rank", low=1, whole=True)
     table = np.asarray(scores, dtype=np.float64)
     n_rows, n_labels = table.shape
-    shape = (n_rows, min(k, n_labels))
-    label_ids = np.empty(shape, dtype=np.int64)
+    n_best = min(k, n_labels)
+    label_ids = np.empty((n_rows, n_best), dtype=np.int64)
     for block in rank_blocks(n_rows, n_labels):
-        block_scores = table[block]
-        in_preference = block_scores[:, preference]
-        places = _first_in_order(-in_preference, k)
+        # With columns in the order of preference, the first of equals is the preferred one.
+        preferred_scores = table[block][:, preference]
+        places = _smallest_places(-preferred_scores, k)
         label_ids[block] = preference[places]
     best_scores = np.take_along_axis(table, label_ids, axis=1)
     return label_ids, best_scores
 
 
 def rank_blocks(n: int, n_labels: int) -> list[slice]:
-    """Cut n rows into blocks, of a row at least, for which tables over all labels stay small."""
+    """Return slices that cut n rows into blocks, of a row at least, of few enough numbers.
+
+    A block's table over all labels, (rows, n_labels), has at most `_BLOCK_NUMBERS` numbers.
+    """
     rows_per_block = _BLOCK_NUMBERS // max(n_labels, 1)
     step = max(1, rows_per_block)
     blocks = []
@@ -222,20 +297,24 @@ def rank_blocks(n: int, n_labels: int) -> list[slice]:
     return blocks
 
 
-def _first_in_order(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
-    """Return the places of each row's k smallest values, the first of equals first."""
-    n_rows, n_values = values.shape
-    if n_values <= max(8 * k, _FEW_LABELS):
-        order = np.argsort(values, axis=1, kind="stable")
+def _smallest_places(table: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+    """Return the columns of each row's k smallest numbers, the first of equals first, (n, k).
+
+    Numbers may be NaN, which come last. With fewer than k columns all are returned.
+    """
+    n_rows, n_columns = table.shape
+    is_small = n_columns <= max(8 * k, _FEW_LABELS)
+    if is_small:
+        order = np.argsort(table, axis=1, kind="stable")
         return order[:, :k]
-    partitioned = np.partition(values, k - 1, axis=1)
+    # The k-th smallest number of each row; only those up to it need be sorted.
+    partitioned = np.partition(table, k - 1, axis=1)
     limits = partitioned[:, k - 1]
     places = np.empty((n_rows, k), dtype=np.int64)
-    for row, row_values in enumerate(values):
-        # A limit of NaN has fewer than k numbers before it.
-        is_after = row_values > limits[row]
+    for row, numbers in enumerate(table):
+        # "Not after" in place of "up to": a limit of NaN has fewer than k numbers before it.
+        is_after = numbers > limits[row]
         candidates = np.flatnonzero(~is_after)
-        candidate_values = row_values[candidates]
-        order = np.argsort(candidate_values, kind="stable")
+        order = np.argsort(numbers[candidates], kind="stable")
         places[row] = candidates[order[:k]]
     return places

@@ -20,9 +20,10 @@ THEMES: dict[str, tuple[str, ...]] = {
     "street": ("bus", "car", "lamp", "crossing", "pavement", "tram"),
     "forest": ("fern", "moss", "oak", "owl", "path", "squirrel"),
 }
-AMBIGUOUS = "apple"
-UNSEEN = ("charger", "sink", "wave", "tram")
-OOV = {"owl": "forest", "shell": "beach"}
+AMBIGUOUS = "apple"  # the label of two themes
+UNSEEN = ("charger", "sink", "wave", "tram")  # which no training instance carries
+OOV = {"owl": "forest", "shell": "beach"}  # labels that no label set holds, with their themes
+_FEWEST_LABELS = 3  # of a document
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,12 @@ class ToyWorld:
 
     def truth(self, labels: tuple[str, ...]) -> NDArray[np.bool_]:
         """Return which of the given labels belong to each test instance, (n_test, n_labels)."""
-        return np.array([[label in self.themes[t] for label in labels] for t in self.themes_test])
+        rows = []
+        for theme in self.themes_test:
+            theme_labels = self.themes[theme]
+            row = [label in theme_labels for label in labels]
+            rows.append(row)
+        return np.array(rows)
 
 
 def toy_world(
@@ -52,37 +58,41 @@ def toy_world(
 ) -> ToyWorld:
     """Return a toy world: documents, as many instances, and test instances of every theme.
 
-    `noise` is the standard deviation of the features around their theme.
+    Parameters
+    ----------
+    n_documents, n_test : int
+        How many training and test instances; themes take turns.
+    noise : float
+        The standard deviation of the features around their theme.
+    random_state : int, generator or None
+        The numbers are drawn in a fixed order, so that a seed always gives the same world.
     """
     generator = as_generator(random_state)
-    names = list(THEMES)
-    n_themes = len(names)
-    corners = np.eye(n_themes)
+    theme_names = list(THEMES)
+    n_themes = len(theme_names)
+    centres = np.eye(n_themes)  # of the features of each theme
 
-    def instance(theme: str) -> NDArray[np.float64]:
-        place = names.index(theme)
-        corner = corners[place]
+    def draw_features(theme: str) -> NDArray[np.float64]:
+        place = theme_names.index(theme)
         deviations = generator.standard_normal(n_themes)
-        noisy = noise * deviations
-        features = corner + noisy
+        features = centres[place] + noise * deviations
         return np.asarray(features)
 
-    def document(theme: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
-        pool = [label for label in THEMES[theme] if label not in left_out]
-        n_most = len(pool)
-        size = generator.integers(3, n_most + 1)
-        shuffled = generator.permutation(pool)
-        labels = shuffled[:size]
-        names = labels.tolist()
-        return tuple(sorted(names))
+    def draw_document(theme: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
+        candidates = [label for label in THEMES[theme] if label not in left_out]
+        n_candidates = len(candidates)
+        size = generator.integers(_FEWEST_LABELS, n_candidates + 1)
+        shuffled = generator.permutation(candidates)
+        labels = shuffled[:size].tolist()
+        return tuple(sorted(labels))
 
-    themes = [names[number % n_themes] for number in range(n_documents)]
-    test_themes = [names[number % n_themes] for number in range(n_test)]
+    themes = [theme_names[number % n_themes] for number in range(n_documents)]
+    test_themes = [theme_names[number % n_themes] for number in range(n_test)]
     return ToyWorld(
-        X=np.array([instance(theme) for theme in themes]),
-        documents=[document(theme, UNSEEN) for theme in themes],
-        label_sets=[document(theme, tuple(OOV)) for theme in themes],
-        X_test=np.array([instance(theme) for theme in test_themes]),
+        X=np.array([draw_features(theme) for theme in themes]),
+        documents=[draw_document(theme, UNSEEN) for theme in themes],
+        label_sets=[draw_document(theme, tuple(OOV)) for theme in themes],
+        X_test=np.array([draw_features(theme) for theme in test_themes]),
         themes_test=test_themes,
         themes=dict(THEMES),
         unseen=UNSEEN,

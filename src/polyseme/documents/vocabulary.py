@@ -2,6 +2,10 @@
 
 In: a small TOML file or lists of labels. Out: a `Vocabulary`, which is applied to tag sets before
 learning, to tags that users pass, and to the scores of labels.
+
+Terms: an *alias* is another name of a label; *resolving* a name follows aliases to the label. The
+*key* of a name is its normalised spelling, by which names are compared. A label *implies* others
+directly, or by way of those that it implies. *Use* of a label is which labels stand beside it.
 """
 
 from __future__ import annotations
@@ -22,11 +26,12 @@ from polyseme.base.text import error_text, is_text
 from polyseme.base.validation import InputError, IntArray, check_number, check_path, first_few
 from polyseme.documents.corpus import LabelCorpus, normalize_label
 
-_MOST_BYTES = 2**24
-# Labels of fewer documents are compared with no other, and of more labels than this only the
-# commonest by their use, where cosines beyond the last number are the same use.
+_MOST_BYTES = 2**24  # of a vocabulary's file
+# For suggestions of labels that may be one: labels of fewer documents are compared with no other.
 _FEWEST_USES = 3
+# So many of the commonest labels are compared by their use: as a table of all pairs, 128 MB.
 _MOST_COMPARED = 4000
+# Beyond this cosine two uses are the same. People judge the suggestions, so it need not be exact.
 _SAME_USE = 0.97
 
 
@@ -63,6 +68,8 @@ class Vocabulary:
     def read(cls, path: str | Path) -> Vocabulary:
         """Read a TOML file: a list `blocked`, and tables `[aliases]` and `[implies]`.
 
+        The names of the list and the tables are fixed; unknown ones are refused.
+
         Parameters
         ----------
         path : str or Path
@@ -82,65 +89,75 @@ class Vocabulary:
 
     @classmethod
     def from_state(cls, content: Mapping[str, Any], where: str = "A vocabulary") -> Vocabulary:
-        """Make one of plain values, as `get_state` gives and a file holds them."""
+        """Make one of plain values, as `get_state` returns and a file holds them.
+
+        Anything may have written them, so that all is checked. `where` is what errors call it.
+        """
         tables = content if isinstance(content, Mapping) else {"no table": content}
-        unknown = set()
+        unknown_names = set()
         for name in map(str, tables):
             if name not in ("blocked", "aliases", "implies"):
-                unknown.add(name if is_text(name) else "?")
+                unknown_names.add(name if is_text(name) else "?")
         blocked = tables.get("blocked", [])
         aliases = tables.get("aliases", {})
         implies = tables.get("implies", {})
-        is_sound = isinstance(aliases, Mapping) and isinstance(implies, Mapping)
+        are_tables = isinstance(aliases, Mapping) and isinstance(implies, Mapping)
         implied_lists: dict[str, Any] = {}
-        if is_sound:
+        if are_tables:
             for label, implied in implies.items():
                 implied_lists[label] = [implied] if isinstance(implied, str) else implied
         if (
-            unknown
-            or not is_sound
+            unknown_names
+            or not are_tables
             or not _are_labels(blocked)
             or not _are_labels([*aliases, *aliases.values(), *implies])
             or not all(map(_are_labels, implied_lists.values()))
         ):
+            ending = "."
+            if unknown_names:
+                ending = f"; unknown: {first_few(sorted(unknown_names)):.80}."
             raise InputError(
                 f"{where} holds a list of labels as `blocked`, a table of other names as "
                 f'[aliases] (cards = "card") and one of lists as [implies] (bird = ["animal"])'
-                + (f"; unknown: {first_few(sorted(unknown)):.80}." if unknown else ".")
+                f"{ending}"
             )
         implied_tuples = {label: tuple(implied) for label, implied in implied_lists.items()}
         vocabulary = cls(tuple(blocked), dict(aliases), implied_tuples)
         try:
-            vocabulary.resolve("")
+            vocabulary.resolve("")  # refuses aliases in a circle
         except InputError as error:
             raise InputError(f"{where} cannot be used: {error}") from error
         return vocabulary
 
     def get_state(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return it as plain values, which models on disk hold; see `from_state`."""
         implies = {label: list(implied) for label, implied in self.implies.items()}
         return {"blocked": list(self.blocked), "aliases": dict(self.aliases), "implies": implies}
 
     @cached_property
-    def _names(self) -> dict[str, str]:
-        """The label of each alias, by the alias's key."""
-        links = {normalize_label(name): label for name, label in self.aliases.items()}
-        names: dict[str, str] = {}
-        for key in links:
-            passed: dict[str, None] = {}
-            while key in links and key not in names:
-                label = links[key]
-                if key in passed:
+    def _label_by_alias(self) -> dict[str, str]:
+        """The label that each alias leads to in the end, by the alias's key.
+
+        An alias may lead to another alias; a circle is refused.
+        """
+        target_by_key = {normalize_label(name): label for name, label in self.aliases.items()}
+        label_by_alias: dict[str, str] = {}
+        for key in target_by_key:
+            passed_keys: dict[str, None] = {}  # on the way to the label
+            while key in target_by_key and key not in label_by_alias:
+                label = target_by_key[key]
+                if key in passed_keys:
                     raise InputError(f"Aliases of a vocabulary lead round in a circle: {label}.")
-                passed[key] = None
+                passed_keys[key] = None
                 key = normalize_label(label)
-            if passed:
-                names |= dict.fromkeys(passed, names.get(key, label))
-        return names
+            if passed_keys:
+                final_label = label_by_alias.get(key, label)
+                label_by_alias |= dict.fromkeys(passed_keys, final_label)
+        return label_by_alias
 
     @cached_property
-    def _implied(self) -> dict[str, tuple[str, ...]]:
-        """The labels that each label implies directly, by its key."""
+    def _implied_by_key(self) -> dict[str, tuple[str, ...]]:
+        """The names that each label implies directly, by the label's key."""
         return {normalize_label(key): labels for key, labels in self.implies.items()}
 
     def __bool__(self) -> bool:
@@ -149,7 +166,7 @@ class Vocabulary:
     # ------------------------------------------------------------------ changes
 
     def with_blocked(self, labels: Iterable[str], *, undo: bool = False) -> Vocabulary:
-        """Return it with more labels blocked, or with fewer."""
+        """Return it with more labels blocked; with `undo` with these labels free again."""
         label_by_key = {normalize_label(label): label for label in labels}
         blocked: list[str] = []
         for label in self.blocked:
@@ -161,11 +178,11 @@ class Vocabulary:
         return replace(self, blocked=tuple(blocked))
 
     def naming(self, name: str, label: str) -> Vocabulary:
-        """Return it with another name for a label."""
-        key = normalize_label(label)
+        """Return it with `name` as another name for a label, which is no alias itself any more."""
+        label_key = normalize_label(label)
         aliases = {}
         for alias, target in self.aliases.items():
-            if normalize_label(alias) != key:
+            if normalize_label(alias) != label_key:
                 aliases[alias] = target
         aliases[name] = label
         vocabulary = replace(self, aliases=aliases)
@@ -197,32 +214,32 @@ class Vocabulary:
     # ------------------------------------------------------------------ use
 
     def resolve(self, label: str) -> str:
-        """Return the label that a name stands for."""
-        return self._names.get(normalize_label(label), label)
+        """Return the label that a name stands for; the name itself where it is no alias."""
+        return self._label_by_alias.get(normalize_label(label), label)
 
     def implied(self, label: str) -> set[str]:
-        """Return all labels that a label implies, directly or by way of others."""
-        implied_by_key: dict[str, str] = {}
-        waiting = [label]
-        while waiting:
-            key = normalize_label(waiting.pop())
-            for name in self._implied.get(key, ()):
-                implied = self.resolve(name)
-                implied_key = normalize_label(implied)
-                if implied_key not in implied_by_key:
-                    implied_by_key[implied_key] = implied
-                    waiting.append(implied)
-        implied_by_key.pop(normalize_label(label), None)
-        return set(implied_by_key.values())
+        """Return all labels that a label implies, directly or by way of others, not itself."""
+        label_by_key: dict[str, str] = {}  # those found so far
+        unfollowed = [label]
+        while unfollowed:
+            key = normalize_label(unfollowed.pop())
+            for name in self._implied_by_key.get(key, ()):
+                implied_label = self.resolve(name)
+                implied_key = normalize_label(implied_label)
+                if implied_key not in label_by_key:
+                    label_by_key[implied_key] = implied_label
+                    unfollowed.append(implied_label)
+        own_key = normalize_label(label)
+        label_by_key.pop(own_key, None)  # labels may imply each other
+        return set(label_by_key.values())
 
     def complete(self, tags: Collection[str]) -> list[str]:
-        """Return a tag set under its labels' own names, with implied labels."""
+        """Return a tag set under its labels' own names, with implied labels behind, each once."""
         labels = [self.resolve(tag) for tag in tags]
-        completed = dict.fromkeys(labels)
+        completed = dict.fromkeys(labels)  # a set in order
         for label in labels:
-            implied = self.implied(label)
-            implied_names = dict.fromkeys(implied)
-            completed |= implied_names
+            implied_labels = self.implied(label)
+            completed |= dict.fromkeys(implied_labels)
         return list(completed)
 
     def apply(self, corpus: LabelCorpus) -> LabelCorpus:
@@ -240,26 +257,29 @@ class Vocabulary:
         if not (self.aliases or self.implies):
             return corpus
         labels = [self.resolve(label) for label in corpus.labels]
-        column_by_key: dict[str, int] = {}
+        # Each label of the corpus, a source, goes to its own column and to those it implies.
+        target_by_key: dict[str, int] = {}
         name_by_key: dict[str, str] = {}
         sources: list[int] = []
         targets: list[int] = []
         for source, label in enumerate(labels):
-            implied = self.implied(label)
-            name_by_key |= {corpus.key(name): name for name in implied}
-            for name in (label, *sorted(implied)):
-                key = corpus.key(name)
-                target = column_by_key.setdefault(key, len(column_by_key))
+            implied_labels = self.implied(label)
+            for implied_label in implied_labels:
+                name_by_key[corpus.key(implied_label)] = implied_label
+            for name in (label, *sorted(implied_labels)):
+                next_target = len(target_by_key)
+                target = target_by_key.setdefault(corpus.key(name), next_target)
                 sources.append(source)
                 targets.append(target)
         # Where a label is implied as well, its own spelling counts.
-        name_by_key |= {corpus.key(label): label for label in labels}
-        names = [name_by_key[key] for key in column_by_key]
+        for label in labels:
+            name_by_key[corpus.key(label)] = label
+        names = [name_by_key[key] for key in target_by_key]
 
         weights = np.ones(len(sources), dtype=np.int32)
-        shape = (len(labels), len(column_by_key))
-        target_by_source = sp.csr_matrix((weights, (sources, targets)), shape)
-        counts = corpus.matrix.astype(np.int32) @ target_by_source
+        shape = (len(labels), len(target_by_key))
+        targets_of_sources = sp.csr_matrix((weights, (sources, targets)), shape)
+        counts = corpus.matrix.astype(np.int32) @ targets_of_sources
         completed = LabelCorpus.from_indicator(
             counts.astype(bool), names, ids=corpus.ids, normalize=corpus.normalize
         )
@@ -268,17 +288,24 @@ class Vocabulary:
         )
 
     def implied_columns(self, labels: Sequence[str]) -> list[tuple[int, int]]:
-        """Return pairs of columns where the score of the first may raise the second's."""
+        """Return pairs of columns where the score of the first may raise the second's.
+
+        The first label is an alias of the second, or implies it. Columns are places in `labels`;
+        the pairs are sorted.
+        """
         if not (self.aliases or self.implies):
             return []
         column_by_key = {normalize_label(label): column for column, label in enumerate(labels)}
         pairs = []
         for column, label in enumerate(labels):
-            resolved = self.resolve(label)
-            for name in {resolved, *self.implied(resolved)}:
-                target = column_by_key.get(normalize_label(name), column)
+            own_label = self.resolve(label)
+            implied_labels = self.implied(own_label)
+            for name in {own_label, *implied_labels}:
+                key = normalize_label(name)
+                target = column_by_key.get(key, column)
                 if target != column:
-                    pairs.append((column, target))
+                    pair = (column, target)
+                    pairs.append(pair)
         return sorted(pairs)
 
 
@@ -306,40 +333,54 @@ def similar_labels(
         the most alike first.
     """
     check_number("most", most, owner="similar_labels", low=1, whole=True)
-    table = sp.csr_matrix(documents, dtype=np.float64)
-    counts: NDArray[np.float64] = np.asarray(table.sum(axis=0), dtype=np.float64).ravel()
-    profiles = _profiles(table)
+    incidence = sp.csr_matrix(documents, dtype=np.float64)
+    column_sums = incidence.sum(axis=0)
+    counts: NDArray[np.float64] = np.asarray(column_sums, dtype=np.float64).ravel()
+    profiles = _use_profiles(incidence)
     is_frequent = counts >= _FEWEST_USES
     pairs = _pairs_by_name(labels, np.flatnonzero(is_frequent))
     pairs |= _pairs_by_use(profiles, counts, is_frequent)
 
     suggestions: list[tuple[str, str, float]] = []
+
+    def commonness(column: int) -> tuple[float, str]:
+        return counts[column], labels[column]
+
     for pair in pairs:
-        rarer, commoner = sorted(pair, key=lambda column: (counts[column], labels[column]))
-        product = profiles[[rarer]] @ profiles[[commoner]].T
+        rarer, commoner = sorted(pair, key=commonness)
+        rarer_profile = profiles[[rarer]]
+        commoner_profile = profiles[[commoner]]
+        product = rarer_profile @ commoner_profile.T  # (1, 1)
         cosine = float(product.toarray()[0, 0])
-        suggestions.append((labels[rarer], labels[commoner], cosine))
+        suggestion = (labels[rarer], labels[commoner], cosine)
+        suggestions.append(suggestion)
     suggestions.sort(key=lambda suggestion: (-suggestion[2], suggestion))
     return suggestions[:most]
 
 
-def _profiles(table: sp.csr_matrix) -> sp.csr_matrix:
-    """Return how often each label stands beside each other one, (n_labels, n_labels), length 1."""
-    product = table.T @ table
-    beside = sp.csr_matrix(product)
-    beside.setdiag(0)
-    beside.eliminate_zeros()
-    squares = beside.multiply(beside)
+def _use_profiles(incidence: sp.csr_matrix) -> sp.csr_matrix:
+    """Return how often each label stands beside each other one, (n_labels, n_labels).
+
+    Rows have the length 1, or 0 where a label stands alone. `incidence` (n_documents, n_labels) is
+    1 where a document holds a label.
+    """
+    product = incidence.T @ incidence
+    co_occurrences = sp.csr_matrix(product)
+    co_occurrences.setdiag(0)
+    co_occurrences.eliminate_zeros()
+    squares = co_occurrences.multiply(co_occurrences)
     sums = squares.sum(axis=1)
     squared_lengths = np.asarray(sums).ravel()
     lengths = np.sqrt(squared_lengths)
+    # Squared lengths are whole numbers, so that this only guards against 0.
     divisors = np.maximum(lengths, 1e-12)
     scales = sp.diags_array(1 / divisors)
-    return sp.csr_matrix(scales @ beside)
+    profiles = scales @ co_occurrences
+    return sp.csr_matrix(profiles)
 
 
 def _pairs_by_name(labels: Sequence[str], columns: IntArray) -> set[tuple[int, int]]:
-    """Return the pairs of columns whose labels have the same stem."""
+    """Return the pairs of these columns whose labels have the same stem, the lower column first."""
     columns_by_stem: dict[str, list[int]] = {}
     for column in columns.tolist():
         label = labels[column]
@@ -356,16 +397,26 @@ def _pairs_by_name(labels: Sequence[str], columns: IntArray) -> set[tuple[int, i
 def _pairs_by_use(
     profiles: sp.csr_matrix, counts: NDArray[np.float64], is_frequent: NDArray[np.bool_]
 ) -> set[tuple[int, int]]:
-    """Return the pairs of columns of frequent labels that go with nearly the same others."""
-    has_company = np.diff(profiles.indptr) > 0
-    columns = np.flatnonzero(is_frequent & has_company)
+    """Return the pairs of columns of frequent labels that go with nearly the same others.
+
+    Parameters
+    ----------
+    profiles : csr_matrix, shape (n_labels, n_labels)
+        See `_use_profiles`.
+    counts : float64 array, shape (n_labels,)
+        Documents that hold each label.
+    is_frequent : bool array, shape (n_labels,)
+        Which labels to compare; of very many the commonest are taken.
+    """
+    stands_beside_others = np.diff(profiles.indptr) > 0
+    columns = np.flatnonzero(is_frequent & stands_beside_others)
     by_count = np.argsort(-counts[columns], kind="stable")
-    most_used = by_count[:_MOST_COMPARED]
-    columns = columns[most_used]
-    compared = profiles[columns]
-    products = compared @ compared.T
-    upper = np.triu(products.toarray(), 1)
-    places = np.argwhere(upper > _SAME_USE)
+    commonest = by_count[:_MOST_COMPARED]
+    columns = columns[commonest]
+    compared_profiles = profiles[columns]
+    cosines = compared_profiles @ compared_profiles.T
+    cosines_of_pairs = np.triu(cosines.toarray(), 1)  # each pair once
+    places = np.argwhere(cosines_of_pairs > _SAME_USE)
     pairs = columns[places].tolist()
     return {(first, second) for first, second in pairs}
 
@@ -373,19 +424,19 @@ def _pairs_by_use(
 def _stem(label: str) -> str:
     """Return a label's letters and digits without an English plural's ending."""
     letters = [letter for letter in normalize_label(label) if letter.isalnum()]
-    plain = "".join(letters)
-    n_letters = len(plain)
+    bare = "".join(letters)
+    n_letters = len(bare)
     for ending in ("es", "s"):
         is_long = n_letters > len(ending) + 2
-        if is_long and plain.endswith(ending):
-            return plain.removesuffix(ending)
+        if is_long and bare.endswith(ending):
+            return bare.removesuffix(ending)
     if n_letters > 3:
-        return plain.removesuffix("e")
-    return plain
+        return bare.removesuffix("e")  # so that "house" has the stem of "houses"
+    return bare
 
 
 def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:
-    """Return a vocabulary, or load its file; none is an empty one."""
+    """Return a vocabulary as it is, one read from a file, or an empty one for None."""
     if vocabulary is None:
         return Vocabulary()
     if isinstance(vocabulary, Vocabulary):
@@ -394,7 +445,13 @@ def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:
 
 
 def _are_labels(values: object) -> bool:
-    """Return whether values are a list of labels."""
-    return isinstance(values, list) and all(
-        isinstance(value, str) and value.strip() and is_text(value) for value in values
-    )
+    """Return whether values are a list of texts, none of them blank."""
+    if not isinstance(values, list):
+        return False
+    for value in values:
+        if not isinstance(value, str):
+            return False
+        is_blank = not value.strip()
+        if is_blank or not is_text(value):
+            return False
+    return True

@@ -23,16 +23,19 @@ from polyseme.documents.corpus import normalize_label
 from polyseme.io import line_error, numbered_lines
 from polyseme.io.arrays import check_archive, check_letters, refusing_damage
 
-FILE = "glove100-label-words.npz"
-VARIABLE = "POLYSEME_DATA"
-# How fast likeness falls with the cosine of two names, and how far each seen label is trusted;
-# chosen on nested splits of training halves.
-SPREAD = 0.3
-NOISE = 0.3
+# Where `WordVectors.find` looks: a file in the folder that an environment variable names.
+WORD_VECTORS_FILE = "glove100-label-words.npz"
+DATA_VARIABLE = "POLYSEME_DATA"
+# Tuned on nested splits of training halves (results/README.md): how fast the likeness of two names
+# falls with their cosine, and the noise of the regression: with less, each seen label counts more.
+COSINE_SPREAD = 0.3
+LABEL_NOISE = 0.3
 
-_MAX_SIZE = 4096
+_MAX_DIMENSIONS = 4096  # of a vector
 _BETWEEN_WORDS = re.compile(r"[\s\-_/]+")
 _AROUND_WORDS = ".,;:!?'\"()[]{}"
+# A vector is zero where it is shorter than this share of the largest number of all.
+_ZERO_LENGTH = 1e-12
 
 
 def words_of(label: str) -> list[str]:
@@ -50,7 +53,7 @@ def words_of(label: str) -> list[str]:
 
 
 def as_word_vectors(vectors: object) -> WordVectors:
-    """Take word vectors, or a mapping of words or labels to numbers."""
+    """Return word vectors as they are, or make them of a mapping of words or labels to numbers."""
     if isinstance(vectors, WordVectors):
         return vectors
     if not isinstance(vectors, Mapping):
@@ -66,8 +69,21 @@ def name_likeness(
 ) -> NDArray[np.float64]:
     """Return the weight of each seen label for labels of which only names are known.
 
-    By kernel regression over words, (n_labels, n_seen): labels must have a vector; seen labels
-    without one count nothing.
+    By kernel regression over words, K the likeness of names: (K(seen, seen) + noise · 1)⁻¹ ·
+    K(seen, labels). Whatever is known of the seen labels, times the weights, is what is expected of
+    the others.
+
+    Parameters
+    ----------
+    labels : sequence of str, length n_labels
+        Each must have a vector.
+    seen : sequence of str, length n_seen
+        Labels that training items carry; those without a vector get the weight 0.
+    vectors : WordVectors
+
+    Returns
+    -------
+    float64 array, shape (n_labels, n_seen)
     """
     label_vectors, has_vector = vectors.label_vectors(labels)
     if not has_vector.all():
@@ -79,11 +95,11 @@ def name_likeness(
     seen_vectors, seen_has_vector = vectors.label_vectors(seen)
     if not seen_has_vector.any():
         raise InputError("None of the seen labels has a word vector; give other vectors.")
-    usable = seen_vectors[seen_has_vector]
-    kernel = _kernel(usable, usable)
-    cross_kernel = _kernel(usable, label_vectors)
-    noise = NOISE * np.eye(len(usable))
-    solution = np.linalg.solve(kernel + noise, cross_kernel)
+    usable_vectors = seen_vectors[seen_has_vector]
+    kernel = _kernel(usable_vectors, usable_vectors)
+    cross_kernel = _kernel(usable_vectors, label_vectors)
+    noise = LABEL_NOISE * np.eye(len(usable_vectors))
+    solution = np.linalg.solve(kernel + noise, cross_kernel)  # (n_usable, n_labels)
     weights = np.zeros((len(labels), len(seen)))
     weights[:, seen_has_vector] = solution.T
     return weights
@@ -92,9 +108,12 @@ def name_likeness(
 def _kernel(
     vectors: NDArray[np.float64], other_vectors: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the likeness of unit vectors by their cosines, 1 for equal ones, (n, n_other)."""
+    """Return the likeness of unit vectors (n, d) and (n_other, d), 1 for equal ones, (n, n_other).
+
+    It is exp((cosine - 1) / spread).
+    """
     cosines = vectors @ other_vectors.T
-    return np.asarray(np.exp((cosines - 1) / SPREAD))
+    return np.asarray(np.exp((cosines - 1) / COSINE_SPREAD))
 
 
 class WordVectors:
@@ -131,22 +150,23 @@ class WordVectors:
         if not vectors:
             raise InputError("`vectors` of `WordVectors` must hold at least one word; got none.")
         try:
-            array = np.array([np.asarray(v, dtype=np.float32) for v in vectors.values()])
+            rows = [np.asarray(vector, dtype=np.float32) for vector in vectors.values()]
+            array = np.array(rows)
         except (TypeError, ValueError) as error:
             raise InputError(
                 "`vectors` of `WordVectors` must hold one list of numbers per word, all of one "
                 f"size; {str(error).partition('.')[0]}."
             ) from error
-        self._keep(list(vectors), array, source)
+        self._set(list(vectors), array, source)
 
     @classmethod
     def from_arrays(
         cls, words: Sequence[str], vectors: ArrayLike, source: str = "arrays"
     ) -> WordVectors:
-        """Make word vectors of words and an array (n_words, d); see `WordVectors`."""
+        """Return word vectors of words and an array (n_words, d), row by row; see `WordVectors`."""
         word_vectors = cls.__new__(cls)
         array = np.asarray(vectors)
-        word_vectors._keep(list(words), array, source)
+        word_vectors._set(list(words), array, source)
         return word_vectors
 
     @classmethod
@@ -187,9 +207,12 @@ class WordVectors:
         else:
             words, vectors = _read_text(file, wanted_words, max_words)
         if wanted_words is not None:
-            rows = [row for row, word in enumerate(words) if normalize_label(word) in wanted_words]
-            words = [words[row] for row in rows]
-            vectors = vectors[rows]
+            wanted_rows = []
+            for row, word in enumerate(words):
+                if normalize_label(word) in wanted_words:
+                    wanted_rows.append(row)
+            words = [words[row] for row in wanted_rows]
+            vectors = vectors[wanted_rows]
         if len(words) > max_words:
             raise InputError(
                 f"{file.name} holds more than {max_words} words; pass `labels` to keep only "
@@ -213,13 +236,14 @@ class WordVectors:
         labels : iterable of str, optional
             As in `read`.
         """
-        root = data or os.environ.get(VARIABLE)
-        path = Path(root or ".", FILE)
-        if not root or not path.is_file():
-            where = f"at {path}" if root else f"since {VARIABLE} is not set"
+        folder = data or os.environ.get(DATA_VARIABLE)
+        path = Path(folder or ".", WORD_VECTORS_FILE)
+        if not folder or not path.is_file():
+            reason = f"at {path}" if folder else f"since {DATA_VARIABLE} is not set"
             raise InputError(
-                f"No word vectors {where}; they are not part of polyseme: put {FILE} into the "
-                f"folder that {VARIABLE} names, or pass `vectors=WordVectors.read(file)`."
+                f"No word vectors {reason}; they are not part of polyseme: put "
+                f"{WORD_VECTORS_FILE} into the folder that {DATA_VARIABLE} names, or pass "
+                "`vectors=WordVectors.read(file)`."
             )
         return cls.read(path, labels=labels)
 
@@ -234,51 +258,55 @@ class WordVectors:
         known : bool array, shape (n_labels,)
             Whether a label has a vector.
         """
-        result = np.zeros((len(labels), self.vectors.shape[1]))
+        n_dimensions = self.vectors.shape[1]
+        label_vectors = np.zeros((len(labels), n_dimensions))
         for place, label in enumerate(labels):
             rows = self._rows_of(label)
             if rows:
-                result[place] = self.vectors[rows].mean(axis=0, dtype=np.float64)
-        lengths = np.linalg.norm(result, axis=1)
+                word_vectors = self.vectors[rows]
+                label_vectors[place] = word_vectors.mean(axis=0, dtype=np.float64)
+        lengths = np.linalg.norm(label_vectors, axis=1)
         highest = self.vectors.max(initial=0.0)
         lowest = self.vectors.min(initial=0.0)
         largest = max(highest, -lowest)
-        has_vector = lengths > 1e-12 * largest
-        result[has_vector] /= lengths[has_vector, None]
-        result[~has_vector] = 0.0
-        return result, has_vector
+        # Words of opposite vectors have a mean of rounding errors, which points nowhere.
+        has_vector = lengths > _ZERO_LENGTH * largest
+        label_vectors[has_vector] /= lengths[has_vector, None]
+        label_vectors[~has_vector] = 0.0
+        return label_vectors, has_vector
 
     def _rows_of(self, label: str) -> list[int]:
         """Return the row of a label, or the rows of its words that are known."""
         name = normalize_label(label)
-        if name in self._rows:
-            return [self._rows[name]]
+        if name in self._row_by_word:
+            return [self._row_by_word[name]]
         rows = []
         for word in words_of(label):
-            row = self._rows.get(word)
+            row = self._row_by_word.get(word)
             if row is not None:
                 rows.append(row)
         return rows
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 over words and vectors, for records."""
+        """SHA-256 over words and vectors in their order, which records of experiments hold."""
         text = "\n".join(self.words)
-        content = text.encode()
-        numbers = np.ascontiguousarray(self.vectors)
-        digest = hashlib.sha256(content)
-        digest.update(numbers.tobytes())
+        text_bytes = text.encode()
+        vectors = np.ascontiguousarray(self.vectors)
+        vector_bytes = vectors.tobytes()
+        digest = hashlib.sha256(text_bytes)
+        digest.update(vector_bytes)
         return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self.words)
 
     def __contains__(self, word: object) -> bool:
-        return isinstance(word, str) and normalize_label(word) in self._rows
+        return isinstance(word, str) and normalize_label(word) in self._row_by_word
 
     def __repr__(self) -> str:
-        n, d = self.vectors.shape
-        return f"WordVectors({n} words of {d} numbers from {self.source})"
+        n_words, n_dimensions = self.vectors.shape
+        return f"WordVectors({n_words} words of {n_dimensions} numbers from {self.source})"
 
     def __copy__(self) -> WordVectors:
         return self
@@ -286,52 +314,60 @@ class WordVectors:
     def __deepcopy__(self, memo: dict[int, Any]) -> WordVectors:
         return self
 
-    def _keep(self, words: list[str], vectors: NDArray[Any], source: str) -> None:
-        """Check words and vectors (n, d), fold the words and drop repeated ones."""
+    def _set(self, words: list[str], vectors: NDArray[Any], source: str) -> None:
+        """Set the attributes, after checking words and vectors (n_words, d) of any origin.
+
+        Words are case-folded, and of repeated ones one row stays.
+        """
         n_words = len(words)
         shape = vectors.shape
-        if vectors.ndim != 2 or vectors.dtype.kind not in "buif" or not 0 < shape[1] <= _MAX_SIZE:
+        is_numeric = vectors.dtype.kind in "buif"
+        is_table = vectors.ndim == 2 and 0 < shape[1] <= _MAX_DIMENSIONS
+        if not (is_numeric and is_table):
             raise InputError(
                 f"Word vectors in {source} must be numbers in two dimensions (words, at most "
-                f"{_MAX_SIZE} numbers); got shape {shape} of type {vectors.dtype}."
+                f"{_MAX_DIMENSIONS} numbers); got shape {shape} of type {vectors.dtype}."
             )
         if n_words != shape[0]:
             raise InputError(f"{source} has {n_words} words but {shape[0]} vectors.")
         for word in words:
             if not isinstance(word, str) or not word:
                 raise InputError(f"Words in {source} must be non-empty strings; got {word!r}.")
-        finite = np.isfinite(vectors).all(axis=1)
-        if not finite.all():
-            first = int(np.argmin(finite))
-            word = in_words(words[first])
+        is_finite = np.isfinite(vectors).all(axis=1)
+        if not is_finite.all():
+            first_wrong_row = int(np.argmin(is_finite))
+            word = in_words(words[first_wrong_row])
             raise InputError(f"The vector of '{word}' in {source} holds NaN or infinity; drop it.")
 
         # The case-folded spelling of a word counts, or else the first.
-        folded = [normalize_label(word) for word in words]
+        folded_words = [normalize_label(word) for word in words]
         row_by_word: dict[str, int] = {}
-        for exact in (True, False):
-            for row, key in enumerate(folded):
-                if not exact or words[row] == key:
-                    row_by_word.setdefault(key, row)
-        order = sorted(row_by_word.values())
-        self.words = tuple(folded[row] for row in order)
-        self.vectors = np.asarray(vectors[order], dtype=np.float32)
+        for row, folded_word in enumerate(folded_words):
+            if words[row] == folded_word:
+                row_by_word.setdefault(folded_word, row)
+        for row, folded_word in enumerate(folded_words):
+            row_by_word.setdefault(folded_word, row)
+        rows = sorted(row_by_word.values())
+        self.words = tuple(folded_words[row] for row in rows)
+        self.vectors = np.asarray(vectors[rows], dtype=np.float32)
         self.vectors.flags.writeable = False
         self.source = source
-        self._rows = {word: row for row, word in enumerate(self.words)}
+        self._row_by_word = {word: row for row, word in enumerate(self.words)}
 
 
 def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
-    """Read the arrays `words` (n,) and `vectors` (n, d), looking at their stated sizes first."""
+    """Read the arrays `words` (n_words,) and `vectors` (n_words, d), their stated sizes first."""
     with refusing_damage(path):
         check_archive(path)
         with np.load(path, allow_pickle=False) as file:
-            # What is no array comes as bytes, and is refused as text of another kind.
             keys = {"words", "vectors"}.intersection(file.files)
+            # What is no array comes as bytes, and is refused as text of another kind.
             arrays = {key: np.asarray(file[key]) for key in keys}
-            names = ", ".join(sorted(file.files))
+            all_keys = ", ".join(sorted(file.files))
     if len(arrays) < 2:
-        raise InputError(f"{path.name} must hold `words` and `vectors`; got {names or 'nothing'}.")
+        raise InputError(
+            f"{path.name} must hold `words` and `vectors`; got {all_keys or 'nothing'}."
+        )
     words = arrays["words"]
     check_letters(words, path)
     if words.ndim != 1 or words.dtype.kind != "U":
@@ -340,33 +376,49 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
 
 
 def _read_text(
-    path: Path, wanted: set[str] | None, max_words: int
+    path: Path, wanted_words: set[str] | None, max_words: int
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Read wanted words and their numbers, a line each, until there are too many."""
+    """Read words and their vectors, (n_words, d), from lines of a word and d numbers.
+
+    Parameters
+    ----------
+    path : Path
+        A text file, gzipped or not.
+    wanted_words : set of str, optional
+        Case-folded; others are passed over.
+    max_words : int
+        Where to stop: one word more is read, so that the caller sees that there are too many.
+    """
     words: list[str] = []
     vectors: list[NDArray[np.float32]] = []
-    size = 0
-    for number, line in numbered_lines(path):
+    n_dimensions = 0
+    for line_number, line in numbered_lines(path):
         # A word may hold odd white space of its own, so only the plain blank parts the fields.
         fields = line.rstrip("\r\n ").split(" ")
-        if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+        states_counts = len(fields) == 2 and all(field.isdecimal() for field in fields)
+        if line_number == 1 and states_counts:
             continue
-        size = size or len(fields) - 1
-        if not 1 <= size <= _MAX_SIZE:
-            wrong = f"has {size} numbers after the word; 1 to {_MAX_SIZE} are expected."
-            raise line_error(path, number, wrong)
-        if len(fields) <= size:
-            wrong = f"has {len(fields) - 1} numbers but {size} are expected."
-            raise line_error(path, number, wrong)
-        word = " ".join(fields[:-size])
-        if wanted is not None and normalize_label(word) not in wanted:
+        n_dimensions = n_dimensions or len(fields) - 1
+        if not 1 <= n_dimensions <= _MAX_DIMENSIONS:
+            problem = (
+                f"has {n_dimensions} numbers after the word; 1 to {_MAX_DIMENSIONS} are expected."
+            )
+            raise line_error(path, line_number, problem)
+        if len(fields) <= n_dimensions:
+            problem = f"has {len(fields) - 1} numbers but {n_dimensions} are expected."
+            raise line_error(path, line_number, problem)
+        word = " ".join(fields[:-n_dimensions])
+        if wanted_words is not None and normalize_label(word) not in wanted_words:
             continue
         try:
-            vectors.append(np.array(fields[-size:], dtype=np.float32))
+            vector = np.array(fields[-n_dimensions:], dtype=np.float32)
         except ValueError:
-            wrong = f"holds something that is no number after '{in_words(word)}'; correct it."
-            raise line_error(path, number, wrong) from None
+            problem = f"holds something that is no number after '{in_words(word)}'; correct it."
+            raise line_error(path, line_number, problem) from None
+        vectors.append(vector)
         words.append(word)
         if len(words) > max_words:
             break
-    return words, np.array(vectors) if vectors else np.empty((0, 0), dtype=np.float32)
+    if not vectors:
+        return words, np.empty((0, 0), dtype=np.float32)
+    return words, np.array(vectors)

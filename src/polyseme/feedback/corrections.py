@@ -2,6 +2,11 @@
 
 In: the verdicts that stand, and a scorer that reads labels without them. Out: a correction of each
 label that verdicts are about (`polyseme.scoring.correction_fit`).
+
+Terms: a *column* is that of a label in the scorer. Verdicts may call a label by several *names*
+(spellings, former names), all of one column. The *vector* of an item is its projection, then its
+code; the log stores it. The *reference sample* are the items on which a label stays as frequent as
+it was.
 """
 
 from __future__ import annotations
@@ -28,15 +33,20 @@ ColumnOf = Callable[[str], int | None]
 
 # To be raised whenever corrections are fitted in another way: cached ones are then fitted again.
 _FITTING = 3
-# The cache holds some more corrections than are in use: what was undone may be said again.
+# The cache may hold as many corrections that are not in use as are, and so many more: what was
+# undone may be said again.
 _MOST_UNUSED = 100
+# Corrections are written to the log once one in so many of them is not there yet.
+_WRITTEN_SHARE = 8
+# How weights are cached in a log, least significant byte first.
+_WEIGHT_TYPE = np.dtype("<f8")
 
 
 class EncodedSample(NamedTuple):
-    """Items that stand for all others, which all corrections share."""
+    """The reference sample as a scorer encodes it, which all corrections share."""
 
     items: CodedItems
-    digest: bytes  # of the items and of the way in which corrections are fitted
+    digest: bytes  # of the items, their weights and the way in which corrections are fitted
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +58,7 @@ class Corrections:
     feedback : Feedback
         The verdicts.
     by_column : mapping of int to Correction
+        By the column of the label, in this order.
     table : CorrectionTable
         The same side by side.
     """
@@ -55,6 +66,7 @@ class Corrections:
     feedback: Feedback
     by_column: Mapping[int, Correction] = field(default_factory=dict)
     table: CorrectionTable = field(default_factory=lambda: CorrectionTable.of({}))
+    # By their keys, those that are not in use any more among them.
     _cache: Mapping[bytes, Correction] = field(default_factory=dict)
     _stored_keys: frozenset[bytes] = frozenset()  # of corrections that are cached in the log
     _reference: EncodedSample | None = None
@@ -62,7 +74,10 @@ class Corrections:
 
     @classmethod
     def load(cls, log: VerdictLog, space: ConceptSpace) -> Self:
-        """Load the verdicts of a log, and the corrections that are cached there."""
+        """Load the verdicts of a log, and the corrections that are cached there.
+
+        No label is corrected until `with_scorer` has chosen among them and fitted what is missing.
+        """
         cache: dict[bytes, Correction] = {}
         n_projections = space.projection_size
         for key, weights, intercept in log.cached_corrections():
@@ -76,14 +91,14 @@ class Corrections:
         return cls(feedback, _cache=cache, _stored_keys=stored_keys)
 
     def refreshed(self) -> tuple[Self, set[str]]:
-        """Return them with the verdicts that stand by now, and the labels to be updated."""
+        """Return them with the verdicts that stand by now, and the labels to call `update` with."""
         feedback, labels = self.feedback.refreshed()
         if feedback is self.feedback:
             return self, labels
         return replace(self, feedback=feedback), labels
 
     def with_feedback(self, feedback: Feedback) -> Self:
-        """Return them for other verdicts; labels on which these differ are to be updated."""
+        """Return them for other verdicts; callers `update` the labels on which these differ."""
         return replace(self, feedback=feedback, _stored_keys=frozenset())
 
     def with_scorer(self, scorer: LabelScorer, column_of: ColumnOf) -> Self:
@@ -101,6 +116,15 @@ class Corrections:
         """Refit the corrections of some labels from the verdicts that stand.
 
         Corrections whose verdicts, items and readout have not changed come from the cache.
+
+        Parameters
+        ----------
+        scorer : LabelScorer
+            Whose plain logits are corrected; the same as before, or all labels are to be updated.
+        labels : collection of str
+            As verdicts name them.
+        column_of : callable
+            Returns the column of a label in the scorer, None where it is not known.
         """
         if not scorer.space.projection_size or not labels:
             return self
@@ -115,7 +139,8 @@ class Corrections:
 
         with one_blas_thread():
             reference = self._reference or _reference_sample(scorer)
-            for column in {column_of(label) for label in labels}:
+            columns = set(map(column_of, labels))
+            for column in columns:
                 if column is None:
                     continue  # the scorer does not know this label
                 by_column.pop(column, None)
@@ -130,8 +155,9 @@ class Corrections:
                 by_column[column] = cache[key]
 
         by_column = dict(sorted(by_column.items()))
-        n_corrections = len(by_column)
-        if len(cache) > 2 * n_corrections + _MOST_UNUSED:
+        n_used = len(by_column)
+        n_unused = len(cache) - n_used
+        if n_unused > n_used + _MOST_UNUSED:
             cache = {correction.key: correction for correction in by_column.values()}
         table = CorrectionTable.of(by_column)
         return replace(
@@ -151,21 +177,37 @@ class Corrections:
         names: Collection[str],
         total_votes: dict[bytes, float],
     ) -> Correction:
-        """Fit the correction of a column from the verdicts on its label, under all its names.
+        """Fit the correction of a column from the verdicts on its label.
 
-        Votes that are missing in `total_votes` are computed and added.
+        Parameters
+        ----------
+        scorer : LabelScorer
+        reference : EncodedSample
+            Its reference sample.
+        column : int
+        names : collection of str
+            All names under which verdicts are about the label; at least one has an example.
+        total_votes : dict of bytes to float
+            The votes of all known documents by the digest of an item's vector. Those that are
+            missing are computed and added, so that votes for an item are counted once for all
+            labels.
         """
         sample = scorer.space.reference_sample_
         n_projections = scorer.space.projection_size
         examples = self.feedback.examples(names)
         projections = examples.vectors[:, :n_projections]
         codes = examples.vectors[:, n_projections:]
-        votes = np.zeros(len(codes))
+        n_examples = len(codes)
+        votes = np.zeros(n_examples)
         if scorer.is_voted_for(column):
-            missing = [row for row, key in enumerate(examples.digests) if key not in total_votes]
-            new_votes = scorer.total_votes(codes[missing])
-            for row, vote in zip(missing, new_votes.tolist(), strict=True):
-                total_votes[examples.digests[row]] = vote
+            missing_rows = []
+            for row, digest in enumerate(examples.digests):
+                if digest not in total_votes:
+                    missing_rows.append(row)
+            new_votes = scorer.total_votes(codes[missing_rows])
+            for row, item_votes in zip(missing_rows, new_votes.tolist(), strict=True):
+                digest = examples.digests[row]
+                total_votes[digest] = item_votes
             votes = np.array([total_votes[digest] for digest in examples.digests])
         items = scorer.coded(codes, votes)
         return fit_correction(
@@ -187,12 +229,12 @@ class Corrections:
         new_keys = keys - self._stored_keys
         if not new_keys:
             return self
-        are_few = 8 * len(new_keys) <= len(keys)
+        are_few = _WRITTEN_SHARE * len(new_keys) <= len(keys)
         if are_few and not all_of_them:
             return self
-        rows: list[tuple[bytes, bytes, float]] = []
+        rows: list[tuple[bytes, bytes, float]] = []  # key, weights and intercept
         for correction in corrections:
-            weights = correction.weights.astype("<f8")
+            weights = correction.weights.astype(_WEIGHT_TYPE)
             content = weights.tobytes()
             row = (correction.key, content, correction.intercept)
             rows.append(row)
@@ -200,7 +242,7 @@ class Corrections:
         try:
             log.cache_corrections(rows)
         except ModelFileError:
-            return self
+            return self  # they are fitted again when the model is loaded
         return replace(self, _stored_keys=keys)
 
     def saved_to(self, folder: Path) -> Self:
@@ -236,17 +278,23 @@ def _cache_key(
     """Return a digest of all that decides the correction of a column.
 
     Whatever changes a label's logits without corrections has a part: its readout, the reference
-    sample, and known documents where they vote.
+    sample, and known documents where they vote. Logs hold such keys: in another order, or with
+    other parts, no cached correction is found.
     """
     readout = scorer.item_readout
-    weights = readout.weights[:, column]
-    intercept = readout.intercepts[column]
-    votes = b""
+    label_weights = readout.weights[:, column]
+    label_intercept = readout.intercepts[column]
+    voters = b""
     if scorer.is_voted_for(column):
-        digest = scorer.store.digest
-        number = str(column)
-        votes = digest + number.encode()
-    return _digest(reference.digest, verdict_digest, weights, intercept, votes)
+        column_text = str(column)
+        voters = scorer.store.digest + column_text.encode()
+    return _digest(
+        reference.digest,
+        verdict_digest,
+        label_weights,
+        label_intercept,
+        voters,
+    )
 
 
 def _digest(*values: Any) -> bytes:
@@ -266,13 +314,18 @@ def _digest(*values: Any) -> bytes:
 def _cached_correction(
     key: bytes, weights: object, intercept: object, n_projections: int
 ) -> Correction | None:
-    """Return a correction from the cache of a log, which may be a stranger's; None if damaged."""
-    if type(weights) is not bytes or len(weights) != 8 * n_projections:
+    """Return a correction from the cache of a log, which may be a stranger's; None if damaged.
+
+    `weights` should be bytes of `n_projections` numbers and `intercept` a finite float, as `stored`
+    writes them. The weights of the correction are read-only.
+    """
+    n_bytes = _WEIGHT_TYPE.itemsize * n_projections
+    if type(weights) is not bytes or len(weights) != n_bytes:
         return None
     if type(intercept) is not float or not math.isfinite(intercept):
         return None
-    numbers = np.frombuffer(weights, dtype="<f8")
-    is_finite = np.isfinite(numbers)
+    label_weights = np.frombuffer(weights, dtype=_WEIGHT_TYPE)
+    is_finite = np.isfinite(label_weights)
     if not is_finite.all():
         return None
-    return Correction(numbers, intercept, key)
+    return Correction(label_weights, intercept, key)

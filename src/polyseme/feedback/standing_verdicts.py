@@ -2,6 +2,10 @@
 
 In: a log of verdicts. Out: the examples that a label's correction is fitted to, what has changed
 since the log was read, and verdicts as a table.
+
+Terms: on each label of each item the latest verdict that was not undone *stands*; its *answer* is
+True for yes. *Numbers* are those of events in the log, which grow. An item is known by its name
+(`Verdict.item`), a *vector* by its number in the log; both of the latter are `VectorKey`.
 """
 
 from __future__ import annotations
@@ -22,19 +26,23 @@ from polyseme.base.validation import InputError
 from polyseme.feedback.verdict_log import Undo, Verdict, VerdictLog
 
 Floats = NDArray[np.float32]
+# Returns the projections of some rows of features, (n, projection_size); `ConceptSpace.project`.
 Project = Callable[[Sequence[int]], Floats]
+# The number and the answer of the standing verdict on each item, by the item's name.
+ItemAnswers = dict[str, tuple[int, bool]]
 
 # Vectors of items are cached in memory up to this size; others are read when they are needed.
 _CACHE_BYTES = 256 * 2**20
-# How far numbers of a projection may differ for an item to be the same.
-_SAME_ITEM = 1e-3
+# How far any number of a projection, a vector of length 1, may be off for an item to be the same:
+# other precisions and processors make less of a difference.
+_SAME_ITEM_DIFFERENCE = 1e-3
 
 
 class Examples(NamedTuple):
-    """Items that a label is known of, which its correction is fitted to."""
+    """The items that people answered for about one label, to which its correction is fitted."""
 
-    vectors: Floats  # (n, n_dimensions)
-    digests: list[bytes]  # of the vectors
+    vectors: Floats  # (n, projection_size + n_dimensions): projections, then codes
+    digests: list[bytes]  # of the vectors, (n,)
     answers: NDArray[np.bool_]  # (n,)
 
 
@@ -55,13 +63,13 @@ class Feedback:
         self.space_digest = space_digest
         # What is read after this may be newer; then it is read again, which does no harm.
         self._position = log.position
-        # Number and answer of each verdict, by label and item.
         standing = log.standing()
-        self._answers = _by_label(standing)
-        self._vector_keys = log.vector_keys(space_digest)
-        self._vector_cache: dict[int, Floats] = {}  # what has a number never changes
+        self._answers = _answers_by_label(standing)
+        self._vector_keys = log.vector_keys(space_digest)  # of the latest vector, by item
+        self._vector_cache: dict[int, Floats] = {}  # by number; what has one never changes
 
     def __len__(self) -> int:
+        """Count the verdicts that stand."""
         return sum(map(len, self._answers.values()))
 
     @property
@@ -70,7 +78,7 @@ class Feedback:
         return tuple(self._answers)
 
     def items(self) -> dict[str, None]:
-        """Return the items that verdicts are about, as keys."""
+        """Return the names of the items that verdicts are about, as keys: an ordered set."""
         items: dict[str, None] = {}
         for answers in self._answers.values():
             items |= dict.fromkeys(answers)
@@ -84,7 +92,11 @@ class Feedback:
                 yield item, label, answer
 
     def refreshed(self) -> tuple[Feedback, set[str]]:
-        """Return what stands by now, and the labels that differ; itself if nothing is new."""
+        """Return what stands by now, and the labels that differ; itself if nothing is new.
+
+        A label differs where an answer does, or where an item that it was answered for has another
+        vector.
+        """
         position = self.log.position
         before = self._position
         if position == before:
@@ -95,10 +107,10 @@ class Feedback:
             feedback = Feedback(self.log, self.space_digest)
             return feedback, {*self.labels, *feedback.labels}
 
-        updates = self._updates()
-        all_answers = self._answers | updates
+        new_answers = self._new_answers()
+        all_answers = self._answers | new_answers
         changed_labels = set()
-        for label, answers in updates.items():
+        for label, answers in new_answers.items():
             earlier_answers = self._answers.get(label, {})
             if answers != earlier_answers:
                 changed_labels.add(label)
@@ -109,44 +121,54 @@ class Feedback:
             if not new_items.isdisjoint(answers):
                 changed_labels.add(label)
 
+        standing_answers = {}
+        for label, answers in all_answers.items():
+            if answers:  # else every verdict on it was undone
+                standing_answers[label] = answers
         feedback = copy(self)
         feedback._position = position
-        feedback._answers = {label: answers for label, answers in all_answers.items() if answers}
+        feedback._answers = standing_answers
         feedback._vector_keys = self._vector_keys | new_keys
         return feedback, changed_labels
 
-    def _updates(self) -> dict[str, dict[str, tuple[int, bool]]]:
-        """Return the standing answers of labels that the log has new events about."""
-        updates: dict[str, dict[str, tuple[int, bool]]] = {}
-        undone: list[int] = []
+    def _new_answers(self) -> dict[str, ItemAnswers]:
+        """Return all standing answers of labels that the log has new events about, by label.
+
+        They are empty where every verdict on a label was undone.
+        """
+        new_answers: dict[str, ItemAnswers] = {}
+        undone_numbers: list[int] = []
         last_read = self._position.event
         for event in self.log.events(last_read):
             if isinstance(event, Undo):
-                undone.append(event.undoes)
+                undone_numbers.append(event.undoes)
                 continue
             label = event.label
-            if label not in updates:
+            if label not in new_answers:
                 earlier_answers = self._answers.get(label, {})
-                updates[label] = dict(earlier_answers)
-            number = event.number or 0
-            answers = updates[label]
+                new_answers[label] = dict(earlier_answers)
+            number = event.number or 0  # those of a log always have one
+            answers = new_answers[label]
             answers[event.item] = (number, event.answer)
-        if undone:  # what stood before stands again
-            labels = self.log.labels_of(undone)
+        if undone_numbers:  # what stood before stands again
+            labels = self.log.labels_of(undone_numbers)
             verdicts = self.log.standing(labels)
-            standing = _by_label(verdicts)
+            standing = _answers_by_label(verdicts)
             for label in labels:
-                updates[label] = standing.get(label, {})
-        return updates
+                new_answers[label] = standing.get(label, {})
+        return new_answers
 
     def with_log(self, log: VerdictLog) -> Feedback:
-        """Return the same for another log, to which this one's was copied; to be refreshed."""
+        """Return the same for another log, to which this one's was copied.
+
+        Others may have written to that log, so callers use what `refreshed` returns.
+        """
         feedback = copy(self)
         feedback.log = log
         return feedback
 
     def numbers(self, labels: Collection[str]) -> list[int]:
-        """Return the numbers of the standing verdicts on labels."""
+        """Return the numbers of the standing verdicts on labels, all of which have some."""
         numbers: list[int] = []
         for label in labels:
             answers = self._answers[label]
@@ -155,18 +177,30 @@ class Feedback:
         return numbers
 
     def vectors(self, items: Collection[str]) -> dict[str, Floats]:
-        """Return the vectors of items that have one."""
-        keys = self._vector_keys
-        numbers = {item: keys[item].number for item in items if item in keys}
+        """Return the latest vectors of items that have one in this space, by the items' names.
+
+        Vectors are projection and code, (projection_size + n_dimensions,). They are cached and must
+        not be changed.
+        """
+        number_by_item: dict[str, int] = {}
+        for item in items:
+            key = self._vector_keys.get(item)
+            if key is not None:
+                number_by_item[item] = key.number
         cache = self._vector_cache  # read once: other threads may replace it
-        missing = [number for number in numbers.values() if number not in cache]
+        numbers = number_by_item.values()
+        missing_numbers = [number for number in numbers if number not in cache]
         new_vectors: dict[int, Floats] = {}
-        if missing:
-            table = self.log.vectors(missing)
-            new_vectors = dict(zip(missing, table, strict=True))
-            self._vector_cache = _grown_cache(cache, new_vectors, table[0].nbytes)
-        vectors_by_number = ChainMap(new_vectors, cache)
-        return {item: vectors_by_number[number] for item, number in numbers.items()}
+        if missing_numbers:
+            table = self.log.vectors(missing_numbers)
+            new_vectors = dict(zip(missing_numbers, table, strict=True))
+            vector_bytes = table[0].nbytes
+            self._vector_cache = _grown_cache(cache, new_vectors, vector_bytes)
+        vector_by_number = ChainMap(new_vectors, cache)
+        vector_by_item = {}
+        for item, number in number_by_item.items():
+            vector_by_item[item] = vector_by_number[number]
+        return vector_by_item
 
     def answers(self, labels: Collection[str]) -> dict[str, bool]:
         """Return items and answers of one label, which may have been given under several names.
@@ -177,35 +211,50 @@ class Feedback:
         for label in labels:
             answers = self._answers.get(label, {})
             numbered_answers.extend(answers.items())
-        numbered_answers.sort()
-        latest: dict[str, bool] = {}
+        numbered_answers.sort()  # by item, then by number
+        latest_answers: dict[str, bool] = {}
         for item, (_, answer) in numbered_answers:
-            latest[item] = answer
-        return latest
+            latest_answers[item] = answer
+        return latest_answers
 
     def digest(self, labels: Collection[str]) -> bytes:
-        """Return a digest of `examples`, without reading vectors; empty if there are none."""
-        keys = self._vector_keys
-        digest = hashlib.sha256()
+        """Return a digest of `examples`, without reading vectors; empty if there are none.
+
+        It is part of the keys of cached corrections, so its content is fixed.
+        """
+        sha256 = hashlib.sha256()
         n_examples = 0
         for item, answer in self.answers(labels).items():
-            if item in keys:
-                digest.update(keys[item].digest + (b"yes" if answer else b"no"))
-                n_examples += 1
-        return digest.digest() if n_examples else b""
+            key = self._vector_keys.get(item)
+            if key is None:
+                continue
+            word = b"yes" if answer else b"no"
+            sha256.update(key.digest + word)
+            n_examples += 1
+        if not n_examples:
+            return b""
+        return sha256.digest()
 
     def examples(self, labels: Collection[str]) -> Examples:
-        """Return the items of `answers` that have a vector."""
+        """Return the items of `answers` that have a vector, in the same order."""
         answers = self.answers(labels)
-        vectors = self.vectors(answers)
-        items = [item for item in answers if item in vectors]
-        if not items:
-            no_vectors = np.zeros((0, 0), np.float32)
-            return Examples(no_vectors, [], np.zeros(0, bool))
-        item_vectors = np.stack([vectors[item] for item in items])
-        digests = [self._vector_keys[item].digest for item in items]
-        item_answers = np.array([answers[item] for item in items])
-        return Examples(item_vectors, digests, item_answers)
+        vector_by_item = self.vectors(answers)
+        vectors = []
+        digests = []
+        item_answers = []
+        for item, answer in answers.items():
+            if item in vector_by_item:
+                vectors.append(vector_by_item[item])
+                digests.append(self._vector_keys[item].digest)
+                item_answers.append(answer)
+        table = np.zeros((0, 0), np.float32)
+        if vectors:
+            table = np.stack(vectors)
+        return Examples(
+            vectors=table,
+            digests=digests,
+            answers=np.array(item_answers, dtype=bool),
+        )
 
     def changed_items(self, rows: Mapping[str, int], project: Project) -> set[str]:
         """Return items that are others now than those that verdicts were given on.
@@ -215,29 +264,33 @@ class Feedback:
         Parameters
         ----------
         rows : mapping of str to int
-            The rows of items; those without a vector are ignored.
+            The rows of items by their names; those without a vector are ignored.
         project : callable
-            Returns the projections of some rows, (n, n_projections).
+            Returns the projections of some rows, (n, projection_size).
         """
-        vectors = self.vectors(rows)
-        if not vectors:
+        vector_by_item = self.vectors(rows)
+        if not vector_by_item:
             return set()
-        item_rows = [rows[item] for item in vectors]
+        item_rows = [rows[item] for item in vector_by_item]
         projections = project(item_rows)
         n_projections = projections.shape[1]
-        changed: set[str] = set()
-        for item, projection in zip(vectors, projections, strict=True):
-            vector = vectors[item]
+        changed_items: set[str] = set()
+        for item, projection in zip(vector_by_item, projections, strict=True):
+            vector = vector_by_item[item]
             earlier_projection = vector[:n_projections]
-            differences = projection - earlier_projection
-            distances = np.abs(differences)
-            if distances.max() > _SAME_ITEM:
-                changed.add(item)
-        return changed
+            differences = np.abs(projection - earlier_projection)
+            if differences.max() > _SAME_ITEM_DIFFERENCE:
+                changed_items.add(item)
+        return changed_items
 
     def check_rows(self, rows: Mapping[str, int], project: Project) -> None:
-        """Raise if a row is another item than the one that verdicts were given on by its number."""
-        for item in sorted(self.changed_items(rows, project)):
+        """Raise if a row is another item than the one that verdicts were given on by its number.
+
+        The parameters are those of `changed_items`; names are row numbers as text.
+        """
+        changed_items = self.changed_items(rows, project)
+        if changed_items:
+            item = min(changed_items)
             raise InputError(
                 f"Row {item} is not the item '{item}' that verdicts were given on before; give "
                 "items names of their own, by a column `id`."
@@ -247,27 +300,41 @@ class Feedback:
 def _grown_cache(
     cache: dict[int, Floats], new_vectors: dict[int, Floats], vector_bytes: int
 ) -> dict[int, Floats]:
-    """Return a cache of vectors with new ones, or with these alone, as far as there is room."""
-    n_most = _CACHE_BYTES // vector_bytes
-    if len(cache) + len(new_vectors) > n_most:
+    """Return another cache of vectors: with new ones, or with these alone, or an empty one.
+
+    It is what `_CACHE_BYTES` have room for, `vector_bytes` for each. The cache itself stays as it
+    is: other threads may be reading it.
+    """
+    max_vectors = _CACHE_BYTES // vector_bytes
+    n_new = len(new_vectors)
+    if len(cache) + n_new > max_vectors:
         cache = {}
-    if len(new_vectors) > n_most:
+    if n_new > max_vectors:
         return cache
     return cache | new_vectors
 
 
-def _by_label(verdicts: Iterable[Verdict]) -> dict[str, dict[str, tuple[int, bool]]]:
-    """Return numbers and answers of verdicts, by label and item."""
-    by_label: dict[str, dict[str, tuple[int, bool]]] = {}
+def _answers_by_label(verdicts: Iterable[Verdict]) -> dict[str, ItemAnswers]:
+    """Return numbers and answers of verdicts by item, for each label."""
+    answers_by_label: dict[str, ItemAnswers] = {}
     for verdict in verdicts:
-        number = verdict.number or 0
-        answers = by_label.setdefault(verdict.label, {})
+        number = verdict.number or 0  # those of a log always have one
+        answers = answers_by_label.setdefault(verdict.label, {})
         answers[verdict.item] = (number, verdict.answer)
-    return by_label
+    return answers_by_label
 
 
 def as_verdict(values: Verdict | tuple[Any, ...], model: str) -> Verdict:
-    """Return a verdict of a tuple that begins with item, label and answer; items are text."""
+    """Return a verdict in which the item is text.
+
+    Parameters
+    ----------
+    values : Verdict or tuple
+        A tuple begins with item, label and answer, in the order of `Verdict`; the item may be the
+        number of a row.
+    model : str
+        The digest of the model that was asked, for a verdict that does not name one.
+    """
     try:
         verdict = values if isinstance(values, Verdict) else Verdict(*values)
         item = str(verdict.item)
@@ -281,23 +348,38 @@ def as_verdict(values: Verdict | tuple[Any, ...], model: str) -> Verdict:
 def answer_table(
     verdicts: Iterable[tuple[Any, ...]],
     rows: Mapping[str, int],
-    columns: Callable[[str], int | None],
+    column_of: Callable[[str], int | None],
     shape: tuple[int, int],
 ) -> sp.csr_matrix | None:
-    """Return verdicts as a table of 1 for yes and -1 for no, of the shape (n, n_labels).
+    """Return verdicts as a table of 1 for yes and -1 for no.
 
-    Verdicts begin with item, label and answer; of several for one place the last counts. Rows of
-    items are known by their names, columns by a function that gives None for a label that is not
-    there; verdicts on others are passed over. None where no verdict is left.
+    Parameters
+    ----------
+    verdicts : iterable of Verdict or tuple
+        They begin with item, label and answer; of several for one place the last counts. Those on
+        items or labels that are not in the table are passed over.
+    rows : mapping of str to int
+        The row of each item by its name.
+    column_of : callable
+        Returns the column of a label, None where it is not there.
+    shape : (int, int)
+        Items and labels.
+
+    Returns
+    -------
+    csr_matrix of float64, shape (n, n_labels), or None
+        None where no verdict is left.
     """
-    column_of = lru_cache(maxsize=None)(columns)
+    cached_column_of = lru_cache(maxsize=None)(column_of)
     signs: dict[tuple[int, int], float] = {}
     for item, label, answer, *_ in verdicts:
         row = rows.get(item)
-        column = column_of(label)
+        column = cached_column_of(label)
         if row is not None and column is not None:
             signs[row, column] = 1.0 if answer else -1.0
     if not signs:
         return None
-    places = np.array([*signs], dtype=np.int64)
-    return sp.csr_matrix(([*signs.values()], (places[:, 0], places[:, 1])), shape=shape)
+    places = np.array(list(signs), dtype=np.int64)
+    entry_signs = list(signs.values())
+    entries = (entry_signs, (places[:, 0], places[:, 1]))
+    return sp.csr_matrix(entries, shape=shape)

@@ -18,10 +18,12 @@ from polyseme.feedback.verdict_log import Verdict, check_count, check_verdict
 from polyseme.io import PathLike
 from polyseme.storage.atomic_files import check_file, replacing
 
-_ANSWERS = dict.fromkeys(("true", "yes", "y", "1", "1.0"), True)
-_ANSWERS |= dict.fromkeys(("false", "no", "n", "0", "0.0"), False)
+# Words for yes and no in a table, in small letters.
+_ANSWER_BY_WORD = dict.fromkeys(("true", "yes", "y", "1", "1.0"), True)
+_ANSWER_BY_WORD |= dict.fromkeys(("false", "no", "n", "0", "0.0"), False)
 _TEXT_SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
-_COLUMNS = {*Verdict._fields, "id", "reason"}  # a question of `ask` has a reason
+# Columns about which nothing is said: those of verdicts, and the reason of a question of `ask`.
+_KNOWN_COLUMNS = {*Verdict._fields, "id", "reason"}
 
 
 def read_verdicts(path: PathLike) -> list[Verdict]:
@@ -49,20 +51,24 @@ def read_verdicts(path: PathLike) -> list[Verdict]:
     for where, record in _records(path):
         check_count(len(verdicts) + 1, path.name)
         columns.update(record.keys())
-        if "answer" in record and record["answer"] in (None, ""):
+        is_empty = "answer" in record and record["answer"] in (None, "")
+        if is_empty:
             n_unanswered += 1
-        else:
-            verdicts.append(_parse(record, where))
+            continue
+        verdict = _parse_verdict(record, where)
+        verdicts.append(verdict)
     if n_unanswered:
         warnings.warn(
             f"Rows of {path.name} that have no answer are passed over: {n_unanswered}.",
             PolysemeWarning,
             stacklevel=2,
         )
-    if unread := columns - _COLUMNS:
+    unread_columns = sorted(columns - _KNOWN_COLUMNS)
+    if unread_columns:
+        fields = ", ".join(Verdict._fields[:-1])  # all but the number, which logs give
         warnings.warn(
-            f"Column(s) of {path.name} that are not read: {first_few(sorted(unread))}; verdicts "
-            f"have {', '.join(Verdict._fields[:-1])}.",
+            f"Column(s) of {path.name} that are not read: {first_few(unread_columns)}; verdicts "
+            f"have {fields}.",
             PolysemeWarning,
             stacklevel=2,
         )
@@ -70,7 +76,10 @@ def read_verdicts(path: PathLike) -> list[Verdict]:
 
 
 def write_verdicts(verdicts: Iterable[Verdict], path: PathLike) -> None:
-    """Write verdicts to a `.jsonl` file, which `read_verdicts` reads; it is replaced as a whole."""
+    """Write verdicts to a `.jsonl` file, which `read_verdicts` reads; it is replaced as a whole.
+
+    Every line is a JSON object of a verdict's fields, without those that are None.
+    """
     path = Path(path)
     if path.suffix.lower() != ".jsonl":
         raise InputError(f"Verdicts are written as .jsonl; got '{path.name}': rename it.")
@@ -78,9 +87,12 @@ def write_verdicts(verdicts: Iterable[Verdict], path: PathLike) -> None:
         with replacing(check_file(path)) as stream:
             for place, verdict in enumerate(verdicts):
                 checked = check_verdict(verdict, f"Verdict {place}")
-                fields = checked._asdict()
-                record = {name: value for name, value in fields.items() if value is not None}
-                line = json.dumps(record, ensure_ascii=False) + "\n"
+                record: dict[str, Any] = {}
+                for name, value in checked._asdict().items():
+                    if value is not None:
+                        record[name] = value
+                text = json.dumps(record, ensure_ascii=False)
+                line = f"{text}\n"
                 stream.write(line.encode())
     except OSError as error:
         reason = error.strerror or error
@@ -88,7 +100,10 @@ def write_verdicts(verdicts: Iterable[Verdict], path: PathLike) -> None:
 
 
 def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the place of each row of a table, in words, and its values by column."""
+    """Yield the place of each row of a table, as messages name it, and its values by column.
+
+    Lines of text are numbered from 1 as editors do, rows of Arrow files from 0.
+    """
     from polyseme.io import arrow_tables, text_tables
 
     file_name = path.name
@@ -110,8 +125,8 @@ def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         raise unknown_name("file suffix", suffix, suffixes)
 
 
-def _parse(record: Mapping[str, Any], where: str) -> Verdict:
-    """Return the values of one row as a verdict."""
+def _parse_verdict(record: Mapping[str, Any], where: str) -> Verdict:
+    """Return the values of one row, by column, as a verdict; `where` begins messages."""
     item = record.get("item")
     if item is None:
         item = record.get("id")
@@ -119,31 +134,38 @@ def _parse(record: Mapping[str, Any], where: str) -> Verdict:
         item = str(item)  # as in tables of items
     cell = record.get("answer")
     word = str(cell).strip()
-    answer = _ANSWERS.get(word.lower())
+    answer = _ANSWER_BY_WORD.get(word.lower())
     if answer is None:
         got = shown(cell)
         raise InputError(
             f"{where} must have true or false, yes or no, 1 or 0 as `answer`; got {got}."
         )
-    label = record.get("label")
-    score = record.get("score")
-    score = _parse_number(score)
-    rank = record.get("rank")
-    rank = _parse_number(rank)
+    score = _parse_number(record.get("score"))
+    rank = _parse_number(record.get("rank"))
     if isinstance(rank, float) and rank.is_integer():
         rank = int(rank)
-    model = record.get("model")
-    reviewer = record.get("who")
     time = record.get("time")
     if isinstance(time, datetime):
         time = time.isoformat()
-    values = (item, label, answer, score, rank, model, reviewer, time)
+    # The cells may be of any type; `check_verdict` says what is wrong with one.
+    values = (
+        item,
+        record.get("label"),
+        answer,
+        score,
+        rank,
+        record.get("model"),
+        record.get("who"),
+        time,
+    )
     return check_verdict(values, where)
 
 
 def _parse_number(cell: Any) -> Any:
-    """Return a cell of text as a number, if it is one."""
+    """Return a cell of text as a number, if it is one, and any other cell as it is."""
+    if not isinstance(cell, str):
+        return cell
     try:
-        return float(cell) if isinstance(cell, str) else cell
+        return float(cell)
     except ValueError:
         return cell

@@ -3,6 +3,11 @@
 In: verdicts, and vectors of the items they are about. Out: all events in order, and the verdicts
 that stand. The log is an SQLite database beside a model: what was acknowledged is on disk, several
 processes may append, and to undo a verdict is one more event.
+
+Terms: *events* are verdicts and undos, *numbered* from 1 on in the order in which they came. On
+each label of each item the latest verdict *stands* that was not undone. *Vectors* of items are
+numbered likewise; they belong to a concept space, which its *digest* stands for. A *row* is a tuple
+as SQLite returns it. The file may be a stranger's, so whatever is read is checked.
 """
 
 from __future__ import annotations
@@ -27,16 +32,19 @@ from polyseme.base.text import shown
 from polyseme.base.validation import InputError, check_iterable, check_path
 from polyseme.io import PathLike
 from polyseme.storage.atomic_files import check_regular, locked, replacing
-from polyseme.storage.model_file import VERDICTS, ModelFileError, check_destination
+from polyseme.storage.model_file import VERDICTS_FILE, ModelFileError, check_destination
 
 MAX_TEXT = 4096  # letters of an item's id, a label, a model or a name
 MAX_VERDICTS = 10_000_000  # of a file or a batch
 MAX_RANK = 2**31
-_TEXTS = ("item", "label", "model", "who")
-_MAX_NUMBER = 2**53  # of an event or a vector
-_MAX_BYTES = 2**20  # of a cell
+_TEXT_FIELDS = ("item", "label", "model", "who")  # of a verdict
+_MAX_NUMBER = 2**53  # of an event or a vector: browsers read JSON exactly up to here
+_MAX_CELL_BYTES = 2**20
 _WAIT_SECONDS = 30.0  # for another writer
+_VECTOR_TYPE = np.dtype("<f4")  # in the file, least significant byte first
+_DIGEST_BYTES = 16  # of the SHA-256 digest of a vector that are stored
 
+# The format on disk: other tables are refused (see `_open`), and logs of users have these.
 _SCHEMA = """
 CREATE TABLE log (id TEXT PRIMARY KEY);
 CREATE TABLE events (
@@ -60,15 +68,19 @@ _PRAGMAS = (
     "trusted_schema = OFF",
     "journal_size_limit = 16777216",
 )
-_VALUES = "item, label, answer, score, rank, model, who, time"
-_INSERT_EVENT = f"INSERT INTO events (number, {_VALUES}, undoes) VALUES (?,?,?,?,?,?,?,?,?,?)"
+# The fields of `Verdict` but the number, in their order.
+_VERDICT_COLUMNS = "item, label, answer, score, rank, model, who, time"
+_N_VERDICT_COLUMNS = 8
+_EVENT_COLUMNS = f"number, {_VERDICT_COLUMNS}, undoes"
+_INSERT_EVENT = f"INSERT INTO events ({_EVENT_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"
 _INSERT_VECTOR = (
     "INSERT INTO item_vectors (number, space_digest, item, digest, vector) VALUES (?,?,?,?,?)"
 )
-_EVENT = f"SELECT number, {_VALUES}, undoes FROM events"
+_SELECT_EVENTS = f"SELECT {_EVENT_COLUMNS} FROM events"
+# A page of rows between two numbers; how many, so that it takes some megabytes at the most.
 _PAGE = "WHERE number > ? AND number <= ? ORDER BY number LIMIT"
-_EVENTS = f"{_EVENT} {_PAGE} 5000"
-_VECTORS = f"SELECT number, space_digest, item, digest, vector FROM item_vectors {_PAGE} 100"
+_EVENT_PAGE = f"{_SELECT_EVENTS} {_PAGE} 5000"
+_VECTOR_PAGE = f"SELECT number, space_digest, item, digest, vector FROM item_vectors {_PAGE} 100"
 
 Row = tuple[Any, ...]
 
@@ -76,8 +88,22 @@ Row = tuple[Any, ...]
 class Verdict(NamedTuple):
     """Yes or no to a label of an item, and what was shown when it was given.
 
-    `model` is the digest of the model that was asked, `time` is in ISO 8601. A log sets `time`
-    where it is missing, and always sets `number`.
+    Files, REST answers and the columns of the log have these names and this order.
+
+    Attributes
+    ----------
+    item, label : str
+        The item's id, or the number of its row; the label as it was called then.
+    answer : bool
+        True for yes.
+    score, rank : float and int, optional
+        The probability (0 to 1) and the place among labels (from 1 on) that were shown.
+    model, who : str, optional
+        The digest of the model that was asked, and the person who answered.
+    time : str, optional
+        In ISO 8601 and UTC; a log sets it where it is missing.
+    number : int, optional
+        The number of the event, which a log always sets.
     """
 
     item: str
@@ -108,11 +134,11 @@ class VectorKey(NamedTuple):
 
 
 class LogPosition(NamedTuple):
-    """How far a log has been read; another log has another id."""
+    """How far a log goes, or has been read; another log has another id."""
 
-    log_id: str
-    event: int
-    vector: int
+    log_id: str  # empty without a log
+    event: int  # the number of the last event, 0 for none
+    vector: int  # the number of the last vector, 0 for none
 
 
 class ConflictError(InputError):
@@ -154,10 +180,10 @@ class VerdictLog:
         if path is not None:
             file = check_path(path, subject="A log of verdicts")
             is_log = file.suffix == ".sqlite" and not file.is_dir()
-            self.file = file if is_log else file / VERDICTS
+            self.file = file if is_log else file / VERDICTS_FILE
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._opened: tuple[int, ...] = ()  # process, device and inode
+        self._opened_by: tuple[int, ...] = ()  # process, device and inode of the connection
 
     # ------------------------------------------------------------------ writing
 
@@ -183,8 +209,13 @@ class VerdictLog:
             The number of the last event that the person who answers has seen; where later verdicts
             stand and disagree, a `ConflictError` is raised. By default the latest answer counts.
         key : callable
-            Return what labels are compared by when looking for conflicts: labels may have been
+            Returns what labels are compared by when looking for conflicts: labels may have been
             renamed since, and spelled in several ways.
+
+        Returns
+        -------
+        range
+            Of the verdicts, in their order. They are on disk.
         """
         check_iterable(verdicts, "verdicts")
         now = datetime.now(UTC).isoformat()
@@ -194,16 +225,21 @@ class VerdictLog:
             checked.append(check_verdict(verdict, f"Verdict {place}", now))
         vector_rows = _vector_rows(vectors or {}, space_digest)
         if not checked and not vector_rows:
-            return range(self.count + 1, self.count + 1)
-        rows = [(*verdict[:8], None) for verdict in checked]
+            next_number = self.count + 1
+            return range(next_number, next_number)
+        event_rows = [(*verdict[:_N_VERDICT_COLUMNS], None) for verdict in checked]
         with self._transaction() as connection:
             if seen is not None:
                 _check_conflicts(connection, checked, seen, key)
             _insert_vectors(connection, vector_rows)
-            return _insert_events(connection, rows)
+            return _insert_events(connection, event_rows)
 
     def undo(self, numbers: Iterable[int], author: str | None = None) -> range:
-        """Undo verdicts by their numbers, all or none, and return the numbers of these events."""
+        """Undo verdicts by their numbers, all or none, and return the numbers of these events.
+
+        Who undoes them is `author`, the field `who` of the events. The verdict that stood before on
+        the same label of the same item stands again.
+        """
         if author is not None:
             author = _check_text(author, "author", "An undo")
         check_iterable(numbers, "numbers of verdicts")
@@ -220,12 +256,12 @@ class VerdictLog:
         if not checked:
             return range(next_number, next_number)
         now = datetime.now(UTC).isoformat()
-        no_verdict = [None] * 6
-        rows = [(*no_verdict, author, now, event) for event in checked]
+        no_verdict = [None] * 6  # item to model
+        event_rows = [(*no_verdict, author, now, event) for event in checked]
         with self._transaction() as connection:
             for event in checked:
                 _check_undoable(connection, event)
-            return _insert_events(connection, rows)
+            return _insert_events(connection, event_rows)
 
     def copy_to(self, path: PathLike) -> None:
         """Append to the log of another place what it lacks of this one, in one transaction.
@@ -239,41 +275,46 @@ class VerdictLog:
             return
         if self.file is not None and self.file.resolve() == target.file.resolve():
             return
-        if target.file.name == VERDICTS:
+        # That of a model, whose folder may not be there yet.
+        if target.file.name == VERDICTS_FILE:
             check_destination(target.file.parent)
             target.file.parent.mkdir(parents=True, exist_ok=True)
         with closing(target), target._transaction() as connection:
+            # Events that both have must be the same, then those that only this log has follow.
             n_target = _last_number(connection, "events")
             n_common = min(n_target, position.event)
-            pages = self._pages(_EVENTS, 0, n_common)
-            target_pages = target._pages(_EVENTS, 0, n_common)
+            pages = self._pages(_EVENT_PAGE, 0, n_common)
+            target_pages = target._pages(_EVENT_PAGE, 0, n_common)
             for rows, target_rows in zip(pages, target_pages, strict=False):
                 if rows != target_rows:
                     raise ModelFileError(
                         f"'{target.file}' has verdicts of its own, which are not among those to be "
                         "saved there; choose another path, or move that file away."
                     )
-            for rows in self._pages(_EVENTS, n_target, position.event):
+            for rows in self._pages(_EVENT_PAGE, n_target, position.event):
                 connection.executemany(_INSERT_EVENT, rows)
-            n_vectors = _last_number(connection, "item_vectors")
-            query = (
+            # Vectors may have come in another order there, so each is looked for.
+            n_target_vectors = _last_number(connection, "item_vectors")
+            has_vector = (
                 "SELECT 1 FROM item_vectors "
                 "WHERE space_digest = ? AND item = ? AND digest = ? AND number <= ?"
             )
-            for rows in self._pages(_VECTORS, 0, position.vector):
-                for _, *row in rows:
-                    values = (*row[:3], n_vectors)
-                    if connection.execute(query, values).fetchone() is None:
-                        _insert_vectors(connection, [tuple(row)])
+            for rows in self._pages(_VECTOR_PAGE, 0, position.vector):
+                for _, space_digest, item, digest, vector in rows:
+                    values = (space_digest, item, digest, n_target_vectors)
+                    found_row = connection.execute(has_vector, values).fetchone()
+                    if found_row is None:
+                        vector_row = (space_digest, item, digest, vector)
+                        _insert_vectors(connection, [vector_row])
             query = "INSERT OR IGNORE INTO corrections (key, weights, intercept) VALUES (?, ?, ?)"
             connection.executemany(query, self.cached_corrections())
 
-    def cache_corrections(self, rows: Iterable[tuple[bytes, bytes, float]]) -> None:
-        """Replace the cache of corrections: key, weights and intercept of each."""
+    def cache_corrections(self, corrections: Iterable[tuple[bytes, bytes, float]]) -> None:
+        """Replace the cache of corrections: key, bytes of the weights and intercept of each."""
         query = "INSERT INTO corrections (key, weights, intercept) VALUES (?, ?, ?)"
         with self._transaction() as connection:
             connection.execute("DELETE FROM corrections")
-            connection.executemany(query, rows)
+            connection.executemany(query, corrections)
 
     # ------------------------------------------------------------------ reading
 
@@ -296,8 +337,8 @@ class VerdictLog:
         return self.position.event
 
     def events(self, after: int = 0) -> Iterator[Verdict | Undo]:
-        """Yield all events in order, or those after an event."""
-        for rows in self._pages(_EVENTS, after, self.count):
+        """Yield all events in order, or those whose numbers are above `after`."""
+        for rows in self._pages(_EVENT_PAGE, after, self.count):
             for row in rows:
                 yield self._event(row)
 
@@ -308,35 +349,44 @@ class VerdictLog:
         """
         pages: Iterable[list[Row]]
         if labels is None:
-            pages = self._pages(_EVENTS, 0, self.count)
+            pages = self._pages(_EVENT_PAGE, 0, self.count)
         else:
-            query = f"{_EVENT} WHERE label = ?"
+            query = f"{_SELECT_EVENTS} WHERE label = ?"
             pages = [self._read(query, (label,)) for label in labels]
         undone_rows = self._read("SELECT undoes FROM events WHERE undoes > 0")
-        undone = {number for (number,) in undone_rows}
-        latest: dict[tuple[str, str], Row] = {}
+        undone_numbers = {number for (number,) in undone_rows}
+        latest_rows: dict[tuple[str, str], Row] = {}
         for rows in pages:
             for row in rows:
                 number, item, label, *_, undoes = row
-                if undoes is None and number not in undone:
-                    latest[item, label] = row
-        standing = sorted(latest.values())  # by number
-        return [self._verdict(row[:-1]) for row in standing]
+                is_verdict = undoes is None
+                if is_verdict and number not in undone_numbers:
+                    latest_rows[item, label] = row
+        standing_rows = sorted(latest_rows.values())  # by number
+        return [self._verdict(row[:-1]) for row in standing_rows]
 
     def labels_of(self, numbers: Iterable[int]) -> set[str]:
-        """Return the labels that verdicts of some numbers are about."""
+        """Return the labels that verdicts of some numbers are about; undos are about none."""
         query = "SELECT label FROM events WHERE undoes IS NULL AND number = ?"
-        rows = self._read_each(query, [(number,) for number in numbers])
+        values = [(number,) for number in numbers]
+        rows = self._read_each(query, values)
         return {str(label) for (label,) in rows}
 
     def vector_keys(
         self, space_digest: str, items: Collection[str] | None = None, after: int = 0
     ) -> dict[str, VectorKey]:
-        """Return the keys of items' latest vectors in one space, of all items or of some.
+        """Return the keys of items' latest vectors in one space, by the items' names.
 
-        With `after`, only those of vectors that came after a number.
+        Parameters
+        ----------
+        space_digest : str
+        items : collection of str, optional
+            By default all that have a vector there.
+        after : int
+            Only vectors with higher numbers count.
         """
-        # Those that came later are found by their numbers, others by the index of items.
+        # Those that came later are found by their numbers, others by the index of items. With
+        # max(number), SQLite takes the digest from the same row.
         table = "item_vectors NOT INDEXED" if after else "item_vectors"
         condition = "space_digest = ? AND number > ?"
         query = f"SELECT item, max(number), digest FROM {table} WHERE {condition}"
@@ -353,22 +403,28 @@ class VerdictLog:
         return keys
 
     def vectors(self, numbers: Collection[int]) -> NDArray[np.float32]:
-        """Return vectors by their numbers, (n, n_numbers), all of one space."""
-        if not numbers:
+        """Return vectors by their numbers in the log, a row for each, all of one space.
+
+        They are read-only where this machine stores numbers as the file does.
+        """
+        n_vectors = len(numbers)
+        if not n_vectors:
             return np.zeros((0, 0), dtype=np.float32)
         query = "SELECT vector FROM item_vectors WHERE number = ?"
-        rows = self._read_each(query, [(number,) for number in numbers])
+        values = [(number,) for number in numbers]
+        rows = self._read_each(query, values)
         blobs = [blob for (blob,) in rows if type(blob) is bytes]
         sizes = {len(blob) for blob in blobs}
-        if len(blobs) != len(numbers) or len(sizes) > 1:
+        if len(blobs) != n_vectors or len(sizes) > 1:
             raise self._unusable("vectors are missing or differ in length")
         (size,) = sizes
-        if size == 0 or size % 4:
+        if size == 0 or size % _VECTOR_TYPE.itemsize:
             raise self._unusable("vectors have no length")
         content = b"".join(blobs)
-        values = np.frombuffer(content, dtype="<f4")
-        vectors = values.reshape(len(blobs), -1)
-        if not np.isfinite(vectors).all():
+        flat_vectors = np.frombuffer(content, dtype=_VECTOR_TYPE)
+        vectors = flat_vectors.reshape(n_vectors, -1)
+        is_finite = np.isfinite(vectors)
+        if not is_finite.all():
             raise self._unusable("a vector is not finite")
         return vectors.astype(np.float32, copy=False)
 
@@ -425,11 +481,11 @@ class VerdictLog:
         # Another file may have taken its place, and a forked process needs its own connection.
         info = self.file.lstat()
         place = (os.getpid(), info.st_dev, info.st_ino)
-        if self._opened != place:
+        if self._opened_by != place:
             self.close()
         if self._connection is None:
             self._connection = _open(self.file)
-            self._opened = place
+            self._opened_by = place
         return self._connection
 
     @contextmanager
@@ -455,7 +511,7 @@ class VerdictLog:
         return self._read_each(query, [values])
 
     def _read_each(self, query: str, values: Iterable[Row]) -> list[Row]:
-        """Return the rows of a query that is asked for each of several values."""
+        """Return the rows of a query for each of several tuples of values, one after another."""
         rows: list[Row] = []
         with self._lock, self._translated_errors():
             connection = self._connected()
@@ -465,7 +521,11 @@ class VerdictLog:
         return rows
 
     def _pages(self, query: str, after: int, last: int) -> Iterator[list[Row]]:
-        """Yield rows by their numbers, some at a time, so that no reader blocks a writer."""
+        """Yield rows whose numbers are above `after` and up to `last`, a page at a time.
+
+        The query is `_EVENT_PAGE` or `_VECTOR_PAGE`. No page is read before it is asked for, so
+        that a slow reader blocks no writer.
+        """
         while after < last:
             rows = self._read(query, (after, last))
             if not rows:
@@ -476,11 +536,11 @@ class VerdictLog:
     # ------------------------------------------------------------------ rows and errors
 
     def _event(self, row: Row) -> Verdict | Undo:
-        """Return a row as an event, or raise: the file may be a stranger's."""
-        *values, undoes = row
+        """Return a row of `_SELECT_EVENTS` as an event, or raise: the file may be a stranger's."""
+        *verdict_row, undoes = row
         if undoes is None:
-            return self._verdict(tuple(values))
-        number, *_, author, time = values
+            return self._verdict(tuple(verdict_row))
+        number, *_, author, time = verdict_row
         has_times = type(undoes) is int and type(time) is str
         has_author = author is None or type(author) is str
         if not has_times or not has_author:
@@ -488,7 +548,7 @@ class VerdictLog:
         return Undo(undoes, author, time, number)
 
     def _verdict(self, row: Row) -> Verdict:
-        """Return number and values of a row as a verdict, or raise."""
+        """Return a row (number and `_VERDICT_COLUMNS`) as a verdict, or raise."""
         number, item, label, answer, *values = row
         if answer in (0, 1):
             answer = bool(answer)
@@ -538,7 +598,7 @@ def _connect(address: str) -> sqlite3.Connection:
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         connection.execute("SELECT count(*) FROM sqlite_master")  # opens the file
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_CELL_BYTES)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     except BaseException:
         connection.close()
@@ -560,7 +620,7 @@ def _open(file: Path) -> sqlite3.Connection:
         connection = _connect(f"{address}?mode=ro&immutable=1")
     try:
         # Triggers, views and virtual tables would run a stranger's code.
-        if _tables(connection) != _own_tables():
+        if _tables(connection) != _expected_tables():
             raise sqlite3.DatabaseError("it is no log of polyseme")
     except BaseException:
         connection.close()
@@ -575,7 +635,7 @@ def _create(file: Path) -> None:
             f"There is no folder at '{file.parent}' for verdicts; save the model there first."
         )
     with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder) / VERDICTS
+        draft = Path(folder) / VERDICTS_FILE
         with closing(sqlite3.connect(draft)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             _create_tables(connection)
@@ -594,7 +654,10 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 
 def _tables(connection: sqlite3.Connection) -> list[Row]:
-    """Return what a database holds: kind and name of each thing, and its columns."""
+    """Return what a database holds: a row for each column of each table, index, view or trigger.
+
+    A hundred rows at the most: a log has fewer, and a crafted file could have any number.
+    """
     query = (
         "SELECT m.type, m.name, m.rootpage > 0, c.name, c.type, c.pk, c.hidden "
         "FROM sqlite_master m LEFT JOIN pragma_table_xinfo(m.name) c "
@@ -604,8 +667,8 @@ def _tables(connection: sqlite3.Connection) -> list[Row]:
 
 
 @cache
-def _own_tables() -> list[Row]:
-    """Return what a log holds; see `_tables`."""
+def _expected_tables() -> list[Row]:
+    """Return what a database that is a log holds; see `_tables`."""
     with closing(sqlite3.connect(":memory:")) as connection:
         _create_tables(connection)
         return _tables(connection)
@@ -618,37 +681,44 @@ def _last_number(connection: sqlite3.Connection, table: str) -> int:
 
 
 def _checked_number(number: int | None) -> int:
-    """Return a last number, 0 for none, or raise if no other can follow."""
+    """Return the last number of a table, 0 for None, or raise if no other can follow."""
     if number is not None and not 0 < number < _MAX_NUMBER:
         raise ModelFileError("The numbers of a log of verdicts are out of range.")
     return number or 0
 
 
 def _insert_vectors(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Insert vectors that a log does not have: space digest, item, digest and vector of each."""
+    """Insert vectors behind the others, but for those that are the latest of their item already.
+
+    Rows are as `_vector_rows` returns them: space digest, item, digest and bytes of each vector.
+    """
     number = _last_number(connection, "item_vectors")
     first_of_space = "SELECT length(vector) / 4 FROM item_vectors WHERE space_digest = ? LIMIT 1"
     latest = "SELECT digest, max(number) FROM item_vectors WHERE space_digest = ? AND item = ?"
-    for row in rows:
-        n_numbers = len(row[-1]) // 4
-        first_row = connection.execute(first_of_space, row[:1]).fetchone()
+    for space_digest, item, digest, content in rows:
+        n_numbers = len(content) // _VECTOR_TYPE.itemsize
+        first_row = connection.execute(first_of_space, (space_digest,)).fetchone()
         if first_row not in (None, (n_numbers,)):
             raise InputError(
                 f"Vectors of one space have one length; got {n_numbers} where the log has "
                 f"{first_row[0]}: give another `space_digest`."
             )
-        if connection.execute(latest, row[:2]).fetchone()[0] != row[2]:
+        latest_digest, _ = connection.execute(latest, (space_digest, item)).fetchone()
+        if latest_digest != digest:
             number += 1
-            connection.execute(_INSERT_VECTOR, (number, *row))
+            vector_row = (number, space_digest, item, digest, content)
+            connection.execute(_INSERT_VECTOR, vector_row)
 
 
 def _insert_events(connection: sqlite3.Connection, rows: Sequence[Row]) -> range:
-    """Insert events behind the others, and return their numbers."""
-    first = _last_number(connection, "events") + 1
-    numbers = range(first, first + len(rows))
-    numbered_rows = [(number, *row) for number, row in zip(numbers, rows, strict=True)]
+    """Insert events behind the others, and return their numbers.
+
+    Rows have `_VERDICT_COLUMNS`, and the number of the verdict that an undo undoes.
+    """
+    first_number = _last_number(connection, "events") + 1
+    numbered_rows = [(number, *row) for number, row in enumerate(rows, start=first_number)]
     connection.executemany(_INSERT_EVENT, numbered_rows)
-    return numbers
+    return range(first_number, first_number + len(rows))
 
 
 def _check_conflicts(
@@ -657,10 +727,14 @@ def _check_conflicts(
     seen: int,
     key: Callable[[str], Hashable],
 ) -> None:
-    """Raise if verdicts after the event `seen` stand and disagree with new ones."""
+    """Raise if verdicts after the event `seen` stand and disagree with new ones.
+
+    Labels are compared by `key`; see `VerdictLog.append`.
+    """
     query = (
-        f"SELECT {_VALUES}, number FROM events WHERE number > ?1 AND undoes IS NULL AND number "
-        "NOT IN (SELECT undoes FROM events WHERE undoes > ?1) ORDER BY number"
+        f"SELECT {_VERDICT_COLUMNS}, number FROM events "
+        "WHERE number > ?1 AND undoes IS NULL "
+        "AND number NOT IN (SELECT undoes FROM events WHERE undoes > ?1) ORDER BY number"
     )
     last_seen = min(seen, _MAX_NUMBER)
     latest: dict[tuple[str, Hashable], Verdict] = {}
@@ -700,9 +774,17 @@ def check_verdict(
 ) -> Verdict:
     """Return a verdict in plain types, or raise.
 
-    `where` begins the message; `now` is the time of a verdict that has none.
+    Parameters
+    ----------
+    verdict : Verdict or tuple
+        Item, label and answer at least, in the order of `Verdict`; of any types.
+    where : str
+        Begins the message, such as "Verdict 3".
+    now : str, optional
+        The time of a verdict that has none.
     """
-    if not isinstance(verdict, (tuple, list)) or not 3 <= len(verdict) <= 9:
+    is_tuple = isinstance(verdict, (tuple, list))
+    if not is_tuple or not 3 <= len(verdict) <= len(Verdict._fields):
         raise InputError(
             f"{where} must be a `Verdict` or a tuple (item, label, answer); got {shown(verdict)}."
         )
@@ -712,7 +794,7 @@ def check_verdict(
         got = shown(fields.answer)
         raise InputError(f"{where} must have True or False as `answer`; got {got}.")
     texts: dict[str, Any] = {}
-    for name in _TEXTS:
+    for name in _TEXT_FIELDS:
         text = getattr(fields, name)
         if text is not None or name in ("item", "label"):
             texts[name] = _check_text(text, name, where)
@@ -740,7 +822,8 @@ def _check_score(score: Any, where: str) -> float | None:
         return None
     is_number = isinstance(score, (int, float, np.number)) and not isinstance(score, bool)
     if is_number and 0 <= score <= 1:
-        return float(score) + 0.0  # SQLite has no negative zero
+        probability = float(score)
+        return probability + 0.0  # -0.0 becomes 0.0: SQLite has no negative zero
     got = shown(score)
     raise InputError(f"{where} must have a probability from 0 to 1 as `score`; got {got}.")
 
@@ -757,13 +840,14 @@ def _check_rank(rank: Any, where: str) -> int | None:
 
 def _check_text(value: object, name: str, where: str) -> str:
     """Return a text as plain str, or raise if it cannot be stored."""
-    if isinstance(value, str) and 0 < len(value) <= MAX_TEXT and "\0" not in value:
-        with suppress(UnicodeEncodeError):  # half of a surrogate pair
-            value.encode()
-            return str(value)
-    raise InputError(
-        f"{where} must have text of 1 to {MAX_TEXT:,} letters as `{name}`; got {shown(value)}."
-    )
+    if isinstance(value, str):
+        has_length = 0 < len(value) <= MAX_TEXT
+        if has_length and "\0" not in value:
+            with suppress(UnicodeEncodeError):  # half of a surrogate pair
+                value.encode()
+                return str(value)
+    got = shown(value)
+    raise InputError(f"{where} must have text of 1 to {MAX_TEXT:,} letters as `{name}`; got {got}.")
 
 
 def _check_time(time: object, where: str) -> str:
@@ -781,17 +865,21 @@ def _check_time(time: object, where: str) -> str:
 
 
 def _vector_rows(vectors: Mapping[str, ArrayLike], space_digest: str | None) -> list[Row]:
-    """Return space digest, item, digest and float32 bytes of each vector, or raise."""
+    """Return rows of vectors: space digest, item, digest and bytes of each; or raise.
+
+    Vectors (n_numbers,) are by item, as many finite numbers for each. Bytes are float32 as the file
+    stores it, and digests are of these.
+    """
     if not vectors:
         return []
     _check_text(space_digest, "space_digest", "An append with vectors")
     arrays = list(vectors.values())
     try:
         with np.errstate(over="ignore"):
-            table = np.array(arrays, dtype="<f4")
+            table = np.array(arrays, dtype=_VECTOR_TYPE)
     except (TypeError, ValueError):
-        table = np.empty(0)
-    has_rows = table.ndim == 2 and 0 < table[0].nbytes < _MAX_BYTES
+        table = np.empty(0, dtype=_VECTOR_TYPE)
+    has_rows = table.ndim == 2 and 0 < table[0].nbytes < _MAX_CELL_BYTES
     if not has_rows or not np.isfinite(table).all():
         raise InputError("Vectors of one space must be finite numbers, as many for each item.")
     rows: list[Row] = []
@@ -800,7 +888,7 @@ def _vector_rows(vectors: Mapping[str, ArrayLike], space_digest: str | None) -> 
         content = vector.tobytes()
         sha256 = hashlib.sha256(content)
         digest = sha256.digest()
-        row = (space_digest, name, digest[:16], content)
+        row = (space_digest, name, digest[:_DIGEST_BYTES], content)
         rows.append(row)
     return rows
 

@@ -31,10 +31,10 @@ from polyseme.base.validation import (
     as_generator,
 )
 from polyseme.documents.corpus import LabelCorpus
-from polyseme.documents.label_sets import join_corpora, met_documents
+from polyseme.documents.label_sets import find_label_set_rows, join_corpora
 from polyseme.fitting.name_weights import NameDraw, fit_name_weight
 from polyseme.fitting.simple_rankers import simple_rankers
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
 from polyseme.scoring.name_evidence import NameEvidence, NameWeights
 from polyseme.space.calibration import (
@@ -43,8 +43,8 @@ from polyseme.space.calibration import (
     sigmoid,
     unseen_thresholds,
 )
-from polyseme.storage.array_checks import Fields, Maybe, Number, Several, Table, Whole
-from polyseme.storage.checkpoints import OtherTrainingError, part_of
+from polyseme.storage.array_checks import Fields, ListOf, MappingOf, Maybe, Number, Whole
+from polyseme.storage.checkpoints import OtherTrainingError, validation_checkpoint
 from polyseme.storage.model_file import ModelFileError, remove_model
 
 Matrix = NDArray[np.float64]
@@ -328,15 +328,15 @@ _STATE_FIELDS = Fields(
     {
         "seen": _MEASURES_FIELDS,
         "unseen": _MEASURES_FIELDS,
-        "thresholds": Several(_SHARE, least=1),
-        "labels": Table(Several(_SHARE, 2)),
+        "thresholds": ListOf(_SHARE, least=1),
+        "labels": MappingOf(ListOf(_SHARE, 2)),
         "n_draws": Whole(0),
-        "baselines": Table(Several(_SHARE, 4)),
+        "baselines": MappingOf(ListOf(_SHARE, 4)),
         "pool_gain": Maybe(Number(-1, 1)),
         "click_gain": Maybe(Number(-1, 1)),
-        "name_weights": Maybe(Several(Number(), 4)),
-        "name_gains": Maybe(Several(Number(-1, 1), 2)),
-        "curves": Table(Several(Several(Number(0), 3))),
+        "name_weights": Maybe(ListOf(Number(), 4)),
+        "name_gains": Maybe(ListOf(Number(-1, 1), 2)),
+        "curves": MappingOf(ListOf(ListOf(Number(0), 3))),
     }
 )
 
@@ -451,7 +451,7 @@ def validate(
         fit_options["label_sets_only"] = True
     else:
         label_sets, documents = join_corpora(label_sets, corpus)
-    set_of_item = met_documents(documents, label_sets)  # rows of label sets, -1 for none
+    set_of_item = find_label_set_rows(documents, label_sets)  # rows of label sets, -1 for none
     used_sets = label_sets.without_unused()
 
     draws: list[list[_DrawScores]] = []  # of each variant, by draw
@@ -462,9 +462,11 @@ def validate(
         draw = _draw(corpus, used_sets.labels, generator)
         if draw is None:
             return []
+        # The documents of test items teach nothing.
         test_sets = set_of_item[draw.test_rows]
+        test_sets = test_sets[test_sets >= 0]
         is_taught = np.ones(len(label_sets), dtype=bool)
-        is_taught[test_sets[test_sets >= 0]] = False
+        is_taught[test_sets] = False
         with warnings.catch_warnings():
             # What is wrong with the data was said when they were read.
             warnings.simplefilter("ignore", PolysemeWarning)
@@ -475,13 +477,13 @@ def validate(
                 documents.select(draw.train_rows),
                 label_sets.select(set_rows),
             )
-            draw_checkpoint = part_of(checkpoint, f"draw-{draw_number}")
+            draw_checkpoint = validation_checkpoint(checkpoint, f"draw-{draw_number}")
             try:
                 fitted = _fitted(estimator, draw_checkpoint, training_data, **fit_options)
                 rankers = [*variants(fitted)]
                 if pool is not None:
                     unlabelled = _pool_of_draw(X, pool, draw, generator)
-                    pool_checkpoint = part_of(checkpoint, f"draw-{draw_number}-pool")
+                    pool_checkpoint = validation_checkpoint(checkpoint, f"draw-{draw_number}-pool")
                     with_pool = _fitted(
                         estimator,
                         pool_checkpoint,
@@ -547,9 +549,10 @@ def validate(
 def _pool_of_draw(
     X: Features, pool: Features, draw: _Draw, generator: np.random.Generator
 ) -> Features:
-    """Return the items without tags of a draw: the pool, and items that carry a hidden label.
+    """Return the items without tags of a draw: the pool, and items that the draw left over.
 
-    The latter are neither trained with nor tested; their labels are not looked at.
+    These are neither trained with nor tested, mostly as they carry a hidden label; what they carry
+    is not looked at.
     """
     drawn_rows = [draw.train_rows, draw.test_rows]
     used_rows = np.concatenate(drawn_rows)
@@ -572,7 +575,7 @@ def _pool_of_draw(
 def _fitted(
     estimator: Ranker, checkpoint: Path | None, training_data: tuple[Any, ...], **options: Any
 ) -> Any:
-    """Fit a copy of an estimator.
+    """Fit a copy of an estimator to items, their documents and label sets, and options of `fit`.
 
     It goes on from its checkpoint where there is one; one that other data left is removed.
     """
@@ -609,7 +612,7 @@ def _click_gain(
     answer_rows = rows[rows % 2 == 0]
     measured_rows = rows[rows % 2 == 1]
     before = _DrawScores.of(ranker, X, corpus, hidden_labels)
-    features, _ = without_ids(X)  # verdicts name rows by their numbers
+    features, _ = split_ids(X)  # verdicts name rows by their numbers
     verdicts = []
     hidden_columns = np.flatnonzero(before.is_unseen)
     for column in hidden_columns.tolist():
@@ -662,8 +665,9 @@ def _draw(
     together.
     """
     n_items = len(corpus)
-    indptr = corpus.matrix.indptr
-    tagged_rows = np.flatnonzero(np.diff(indptr))
+    indptr = corpus.matrix.indptr  # where the tags of each item begin among `indices`
+    n_tags = np.diff(indptr)
+    tagged_rows = np.flatnonzero(n_tags)
     taught_keys = set(map(corpus.key, taught_labels))
     keys = map(corpus.key, corpus.labels)
     is_taught = np.array([key in taught_keys for key in keys], dtype=bool)
@@ -696,6 +700,7 @@ def _draw(
     tag_ranks = rank_of_label[corpus.matrix.indices]
     first_tags = indptr[tagged_rows]
     lowest_rank = np.full(n_items, n_candidates)
+    # The minimum from each first tag to the next one; items without tags have none in between.
     lowest_rank[tagged_rows] = np.minimum.reduceat(tag_ranks, first_tags)
     items_by_rank = np.bincount(lowest_rank, minlength=n_candidates)
     n_carrying = np.cumsum(items_by_rank[:n_candidates])

@@ -44,7 +44,7 @@ from polyseme.documents.label_sets import TrainingTables, teaching_corpora, trai
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.feedback.standing_verdicts import Feedback, answer_table
 from polyseme.feedback.verdict_log import Verdict
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.scoring.encoded import item_names, item_vectors
 from polyseme.space.concept_space import ConceptSpace
 
@@ -80,8 +80,8 @@ class TrainingSet:
         Features of items without tags, dense or sparse as those of the items.
     names : tuple of (list of str or None)
         What tells items apart, and those of the pool; None where only their row numbers do.
-    columns : tuple of str or None
-        Names of the features; None where they have none, or an extractor made them.
+    feature_names : tuple of str or None
+        Names of the columns of the features; None where they have none, or an extractor made them.
     extractor : FeatureExtractor or None
         What made the features, with what it has learned.
     """
@@ -94,7 +94,7 @@ class TrainingSet:
     features: Features | None
     pool: Features | None
     names: tuple[list[str] | None, list[str] | None]
-    columns: tuple[str, ...] | None
+    feature_names: tuple[str, ...] | None
     extractor: FeatureExtractor | None
 
     @property
@@ -105,10 +105,10 @@ class TrainingSet:
     @cached_property
     def tables(self) -> TrainingTables:
         """The documents of label sets and items over `labels`, in this order of columns."""
-        return training_tables(self.taught, self.sets, self.labels)
+        return training_tables(self.row_documents, self.sets, self.labels)
 
     @property
-    def taught(self) -> LabelCorpus:
+    def row_documents(self) -> LabelCorpus:
         """The labels of each row, as `items` has them, under their names among the tag sets."""
         return self.sets if self.features is None else self.documents
 
@@ -122,7 +122,7 @@ class TrainingSet:
         """Items without tags."""
         return 0 if self.pool is None else self.pool.shape[0]
 
-    def parts(self) -> list[tuple[Features, int]]:
+    def feature_tables(self) -> list[tuple[Features, int]]:
         """Return the features of items and of the pool, each with the number of its first row."""
         tables: list[tuple[Features, int]] = []
         if self.features is not None:
@@ -132,7 +132,7 @@ class TrainingSet:
             tables.append((self.pool, n_items))
         return tables
 
-    def rows(self) -> dict[str, int]:
+    def row_by_name(self) -> dict[str, int]:
         """Return the row of each item by the name that verdicts call it.
 
         Items without names are called by their row numbers as text, "0", "1" …. If neither items
@@ -150,13 +150,13 @@ class TrainingSet:
         if pool_names is None:
             pool_names = list(map(str, range(self.n_pool)))
 
-        row_by_name: dict[str, int] = {}
+        rows: dict[str, int] = {}
         for row, name in enumerate(item_names):
-            row_by_name[name] = row
+            rows[name] = row
         first_of_pool = len(self.items)
         for row, name in enumerate(pool_names, start=first_of_pool):
-            row_by_name[name] = row
-        return row_by_name
+            rows[name] = row
+        return rows
 
     def answered(
         self,
@@ -172,7 +172,7 @@ class TrainingSet:
         ----------
         verdicts : iterable of Verdict
         rows : mapping of str to int
-            The row of each item by its name, as `rows` returns them.
+            The row of each item by its name, as `row_by_name` returns them.
         column_of : callable
             Returns the column of a label in `labels`, None where it is not there.
         pooled : bool
@@ -202,7 +202,7 @@ class TrainingSet:
             return learned_answers, None
         return learned_answers, self.pool[answered_pool]
 
-    def place_answered(
+    def store_answered_vectors(
         self, feedback: Feedback, space: ConceptSpace, rows: Mapping[str, int]
     ) -> Feedback:
         """Write the vectors that answered items have in a space to the log of verdicts.
@@ -218,7 +218,7 @@ class TrainingSet:
         space : ConceptSpace
             Fitted.
         rows : mapping of str to int
-            The row of each item by its name, as `rows` returns them.
+            The row of each item by its name, as `row_by_name` returns them.
 
         Returns
         -------
@@ -243,7 +243,7 @@ class TrainingSet:
                 PolysemeWarning,
                 stacklevel=3,
             )
-        for table, first_row in self.parts():
+        for table, first_row in self.feature_tables():
             n_rows = table.shape[0]
             table_rows = range(first_row, first_row + n_rows)
             table_items: list[str] = []
@@ -330,13 +330,13 @@ def gather(
     if table is not None:
         features = check_instances(table, len(corpus), owner=owner)
         _warn_of_equal_items(features)
-    columns = column_names(X_in_order)
+    feature_names = column_names(X_in_order)
     pool = None
     if unlabelled is not None:
         if features is None:
             raise InputError("Items without tags are learned from beside others; give X, too.")
         with working("reading items without tags", verbose=verbose):
-            pool = _pool_features(unlabelled, learned_extractor, columns, features, owner)
+            pool = _pool_features(unlabelled, learned_extractor, feature_names, features, owner)
 
     # Labels: those of the sets, then others of the items.
     sets = sets.without_unused()
@@ -360,7 +360,7 @@ def gather(
         features=features,
         pool=pool,
         names=(item_names(X_in_order), item_names(unlabelled)),
-        columns=columns if extractor is None else None,
+        feature_names=feature_names if extractor is None else None,
         extractor=learned_extractor,
     )
 
@@ -411,7 +411,7 @@ def _row_hashes(features: Features) -> Iterator[int]:
 def _pool_features(
     unlabelled: Any,
     extractor: FeatureExtractor | None,
-    columns: tuple[str, ...] | None,
+    feature_names: tuple[str, ...] | None,
     features: Features,
     owner: str,
 ) -> Features:
@@ -422,8 +422,8 @@ def _pool_features(
     unlabelled : what `ZeroShotTagger.fit` takes
     extractor : FeatureExtractor or None
         That of the items, with what it has learned.
-    columns : tuple of str or None
-        Names of the items' features, which columns of a table are put in order of.
+    feature_names : tuple of str or None
+        Those of the items; columns of a table are put in their order.
     features : array or csr matrix, shape (n, n_features)
         Those of the items.
     owner : str
@@ -437,8 +437,8 @@ def _pool_features(
     if extractor is not None:
         table = extractor.transform(unlabelled)
     else:
-        rows, _ = without_ids(unlabelled)
-        table = in_order(rows, columns, owner=owner)
+        rows, _ = split_ids(unlabelled)
+        table = in_order(rows, feature_names, owner=owner)
     n_features = features.shape[1]
     pool = check_features(table, owner=owner, n_features=n_features)
     is_sparse = sp.issparse(features)

@@ -81,7 +81,7 @@ class DocumentKeys(NamedTuple):
         texts = []
         for start, end in pairwise(documents.indptr):
             columns = documents.indices[start:end]
-            sorted_tags = sorted(labels[columns])
+            sorted_tags = sorted(labels[columns])  # in whatever order they were given
             texts.append("\0".join(sorted_tags))
         tag_keys = _digests(texts)
 
@@ -91,7 +91,7 @@ class DocumentKeys(NamedTuple):
             item_names, _ = data.names
             if not data.corpus.numbered:
                 item_names = list(data.corpus.ids)
-            name_keys[rows] = 0
+            name_keys[rows] = 0  # a label set's name does not count where it is an item's document
             if item_names is not None:
                 name_keys[rows] = _digests(item_names)
             item_keys[rows] = feature_digests(data.features)

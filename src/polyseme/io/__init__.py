@@ -1,7 +1,11 @@
 """Read files into plain Python and numpy structures: the step before the corpus.
 
 In: tables in any of the file formats registered below. Out: one `Table` with ids, tags and
-features. A new format is one new module here and one line in `FORMATS`.
+features. A new format is one new module here, with a function `read_table(path, options)`, and one
+line in `FORMATS`.
+
+Terms: a *row* of a table is an item or a document, a *column* a field of all rows, by its name. A
+*cell* is what a row has in a column. A *label set* is the tags of one row, as a list of texts.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from polyseme.base.text import error_text
 from polyseme.base.validation import (
     FloatArray,
     InputError,
+    IntArray,
     PolysemeWarning,
     check_number,
     check_path,
@@ -36,18 +41,20 @@ __all__ = ["Table", "read_documents", "read_features", "read_table", "unpacking"
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
-# suffix -> the module of this folder that reads it, imported only when such a file is read
+# The module of this folder that reads files of a suffix, imported when such a file is read.
 FORMATS = dict.fromkeys(
     (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz"), "text_tables"
 )
 FORMATS |= dict.fromkeys((".parquet", ".arrow", ".feather", ".npy"), "shards")
 FORMATS |= dict.fromkeys((".npz", ".safetensors"), "arrays")
 FORMATS |= dict.fromkeys((".arff", ".arff.gz"), "arff")
-# Of these, labels are columns: there are no cells of tags.
-_WITHOUT_CELLS = (".npz", ".safetensors", ".arff", ".arff.gz")
+# Files with a column for each label, 0 or 1, in place of cells with tags.
+_SUFFIXES_WITHOUT_CELLS = (".npz", ".safetensors", ".arff", ".arff.gz")
+# Limits, so that a small file cannot take all memory or time.
 MAX_LINE_BYTES = 16 * 2**20
-_MOST_BLANK = 1_000_000  # lines one after the other
-_most_unpacked = 2.0  # gigabytes that a packed file may unpack to; see `unpacking`
+_MAX_BLANK_LINES = 1_000_000  # one after the other
+_max_unpacked_gigabytes = 2.0  # of a packed file; `unpacking` sets it
+_GZIP_SIZE_BYTES = 4  # at the end of a gzip file, with the size of its content modulo 4 GiB
 
 
 @dataclass(frozen=True)
@@ -55,22 +62,46 @@ class Table:
     """The items of a file, row by row, whatever its format; fields that it lacks are None.
 
     It may be passed as X wherever a frame may: it has the features and the names of their columns.
+
+    Attributes
+    ----------
+    label_sets : list of list of str, length n
+        The tags of each row, as written, duplicates kept. A table has these or an indicator.
+    indicator : csr_matrix, shape (n, n_labels)
+        1 where a row has a label.
+    labels : list of str, length n_labels
+        The columns of the indicator.
+    features : float array or csr_matrix, shape (n, n_features)
+        Missing values are NaN.
+    columns : tuple of str, length n_features
+        The names of the features; None where they are a vector.
+    ids : list of str, length n
+        May repeat an id until `merged` is called.
+    groups : list of str, length n
+        What rows have in common that must not be in training and test data at once, such as an
+        artist.
+    splits : list of str, length n
+        Such as "train" and "test".
+    unused : tuple of str
+        Columns that could be features and are not.
     """
 
-    label_sets: list[list[str]] | None = None  # as written, duplicates kept
-    indicator: sp.csr_matrix | None = None  # (n, n_labels), 1 where a row has a label
-    labels: list[str] | None = None  # the columns of `indicator`
-    features: FloatArray | sp.csr_matrix | None = None  # (n, n_features), missing values are NaN
-    columns: tuple[str, ...] | None = None  # the names of the features
-    # One per row; a split is 'train' or 'test'.
+    label_sets: list[list[str]] | None = None
+    indicator: sp.csr_matrix | None = None
+    labels: list[str] | None = None
+    features: FloatArray | sp.csr_matrix | None = None
+    columns: tuple[str, ...] | None = None
     ids: list[str] | None = None
     groups: list[str] | None = None
     splits: list[str] | None = None
-    unused: tuple[str, ...] = ()  # columns that could be features and are not
+    unused: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return its fields, in a line."""
-        contents = [name for name in ("ids", "groups", "splits") if getattr(self, name) is not None]
+        contents = []
+        for name in ("ids", "groups", "splits"):
+            if getattr(self, name) is not None:
+                contents.append(name)
         if self.has_tags:
             contents.append("tags")
         if self.features is not None:
@@ -79,9 +110,9 @@ class Table:
         return f"Table({len(self)} rows: {listed})"
 
     def __len__(self) -> int:
-        for values in (self.features, self.indicator):
-            if values is not None:
-                return int(values.shape[0])
+        for matrix in (self.features, self.indicator):
+            if matrix is not None:
+                return int(matrix.shape[0])
         return len(self.label_sets or self.ids or ())
 
     @property
@@ -97,16 +128,16 @@ class Table:
         return self.label_sets is not None or self.indicator is not None
 
     def __getitem__(self, rows: Any) -> Table:
-        """Return some rows, with all that is known of them."""
+        """Return some rows as a table, in the order of `rows`: numbers, a slice or a mask."""
         if isinstance(rows, tuple):
             rows = rows[0]  # scikit-learn may index by rows and columns
-        numbers = np.arange(len(self))
-        row_numbers = numbers[rows].tolist()
+        all_rows = np.arange(len(self))
+        row_numbers = all_rows[rows].tolist()
         changes: dict[str, Any] = {}
         for name in ("label_sets", "ids", "groups", "splits"):
-            values = getattr(self, name)
-            if values is not None:
-                changes[name] = [values[row] for row in row_numbers]
+            values_by_row = getattr(self, name)
+            if values_by_row is not None:
+                changes[name] = [values_by_row[row] for row in row_numbers]
         for name in ("indicator", "features"):
             matrix = getattr(self, name)
             if matrix is not None:
@@ -122,12 +153,17 @@ class Table:
             The name of the table in the warning.
         strict : bool
             Refuse ids that stand more than once instead.
+
+        Returns
+        -------
+        Table
+            In the order in which ids are first met; the table itself where none is repeated.
         """
         ids = self.ids or []
-        row_by_id: dict[str, int] = {}
+        merged_row_by_id: dict[str, int] = {}
         for item_id in ids:
-            row_by_id.setdefault(item_id, len(row_by_id))
-        n_merged = len(row_by_id)
+            merged_row_by_id.setdefault(item_id, len(merged_row_by_id))
+        n_merged = len(merged_row_by_id)
         if n_merged == len(ids):
             return self
         repeated_ids = repeated(ids)
@@ -140,56 +176,58 @@ class Table:
             PolysemeWarning,
             stacklevel=3,
         )
-        merged_rows = np.array([row_by_id[item_id] for item_id in ids])
+        # The row of the merged table that each row goes to.
+        merged_rows = np.array([merged_row_by_id[item_id] for item_id in ids])
         _, first_rows = np.unique(merged_rows, return_index=True)
         table = self[first_rows]
         if self.indicator is not None:
-            indicator = _united_rows(self.indicator, merged_rows)
+            indicator = _unite_rows(self.indicator, merged_rows)
             return replace(table, indicator=indicator)
         if self.label_sets is None:
             return table
-        label_sets: list[list[str]] = [[] for _ in row_by_id]
+        label_sets: list[list[str]] = [[] for _ in merged_row_by_id]
         for merged_row, labels in zip(merged_rows, self.label_sets, strict=True):
             label_sets[merged_row] += labels
         return replace(table, label_sets=label_sets)
 
     def select(self, names: Sequence[str]) -> Table:
-        """Return the features in another order of columns."""
+        """Return the table with features of these names alone, in this order; all must be there."""
         own_names = self.columns or ()
-        column_by_name: dict[str, int] = {}
-        for column, name in enumerate(own_names):
-            column_by_name[name] = column
-        columns = [column_by_name[name] for name in names]
+        position_by_name: dict[str, int] = {}
+        for position, name in enumerate(own_names):
+            position_by_name[name] = position
+        positions = [position_by_name[name] for name in names]
         matrix: Any = self.features
-        features = matrix[:, columns]
+        features = matrix[:, positions]
         return replace(self, features=features, columns=tuple(names))
 
     def to_numpy(self) -> Any:
-        """Return the features, (n, n_features)."""
+        """Return the features, (n, n_features), themselves: a frame's method of this name."""
         return self.features
 
 
-def _united_rows(indicator: sp.csr_matrix, merged_rows: Any) -> sp.csr_matrix:
+def _unite_rows(indicator: sp.csr_matrix, merged_rows: IntArray) -> sp.csr_matrix:
     """Return an indicator matrix whose rows are united: row i goes to row `merged_rows[i]`."""
     n_rows = len(merged_rows)
-    entries = (np.ones(n_rows), (merged_rows, np.arange(n_rows)))
-    membership = sp.csr_matrix(entries)
+    rows = np.arange(n_rows)
+    entries = (np.ones(n_rows), (merged_rows, rows))
+    membership = sp.csr_matrix(entries)  # (n_merged, n), 1 where a row goes to a merged one
     united = sp.csr_matrix(membership @ indicator)
     united.data[:] = united.data != 0
     return united
 
 
 class ReadOptions(NamedTuple):
-    """Which parts of a table to read; other parts are not checked."""
+    """Which parts of a table to read; other parts are not checked. See `read_table`."""
 
-    tags: bool = False
-    features: Literal["none", "vectors", "all"] = "none"  # "vectors": where there are such only
+    tags: bool = False  # whether to read tags
+    features: Literal["none", "vectors", "all"] = "none"
     tags_column: str | None = None
     features_column: str | None = None
     delimiter: str | None = None
 
 
-FEATURES = ReadOptions(features="all")
+FEATURES_ONLY = ReadOptions(features="all")
 
 
 def read_table(
@@ -217,7 +255,8 @@ def read_table(
         What separates the tags in a cell of text. Otherwise cells in brackets are read as lists,
         and others are cut at the one of `;`, `|` and `,` that most cells hold.
     features : {"none", "vectors", "all"}
-        Whether columns of numbers are features, where there are no vectors.
+        What to read as features: nothing, a column of vectors alone, or, where there is none, all
+        columns of numbers.
     strict : bool
         Whether ids that stand more than once are refused. Otherwise their rows become one, with a
         warning: tags are united, of all else the first row is kept.
@@ -225,8 +264,9 @@ def read_table(
     Returns
     -------
     Table
-        Features are the column of vectors, where there is one (`embedding`, if there are several),
-        and all columns of numbers otherwise. `id` (or `file`), `group` and `split` are none.
+        At least one row, each id once. Features are the column of vectors, where there is one
+        (`embedding`, if there are several), and all columns of numbers otherwise; the columns `id`
+        (or `file`), `group` and `split` are never features.
     """
     options = ReadOptions(
         tags=True,
@@ -271,14 +311,17 @@ def read_features(
     float array or csr_matrix, shape (n, n_features)
         One row per instance in the order of the file; missing values are NaN.
     """
-    options = FEATURES._replace(features_column=features_column)
+    options = FEATURES_ONLY._replace(features_column=features_column)
     features = read_items(path, options).features
     assert features is not None, "a table that is read for its features has some"
     return features
 
 
-def read_items(path: PathLike, options: ReadOptions = FEATURES) -> Table:
-    """Read features with their ids and the names of their columns; see `read_features`."""
+def read_items(path: PathLike, options: ReadOptions = FEATURES_ONLY) -> Table:
+    """Read features with their ids and the names of their columns; see `read_features`.
+
+    Unlike `read_table` it leaves repeated ids as they are: rows that are ranked need not be joined.
+    """
     table = _read(path, options)
     if 0 in table.shape:
         raise InputError(
@@ -288,7 +331,7 @@ def read_items(path: PathLike, options: ReadOptions = FEATURES) -> Table:
     return table
 
 
-def check_plain(place: Path) -> None:
+def check_file_or_folder(place: Path) -> None:
     """Raise unless an existing path is a file or a folder: a pipe may never end, or begin."""
     if not (place.is_file() or place.is_dir()):
         raise InputError(f"'{place}' is a pipe or a device; write its output to a file first.")
@@ -299,32 +342,36 @@ def _read(path: PathLike, options: ReadOptions) -> Table:
     place = check_path(path, subject="A table")
     if not place.exists():
         raise InputError(f"There is no file or folder at {place}; check the path.")
-    check_plain(place)
+    check_file_or_folder(place)
     suffix = ""
     if not place.is_dir():
         name = place.name.lower()
-        suffixes = [known_suffix for known_suffix in FORMATS if name.endswith(known_suffix)]
-        if not suffixes:
+        matching_suffixes = [ending for ending in FORMATS if name.endswith(ending)]
+        if not matching_suffixes:
             unknown_suffix = "".join(place.suffixes[-2:]) or place.name
             raise unknown_name("file suffix", unknown_suffix, FORMATS)
-        suffix = max(suffixes, key=len)
+        suffix = max(matching_suffixes, key=len)
     names_tag_cells = options.tags_column or options.delimiter
-    if options.tags and names_tag_cells and suffix in _WITHOUT_CELLS:
+    if options.tags and names_tag_cells and suffix in _SUFFIXES_WITHOUT_CELLS:
         raise InputError(
             f"`tags_column` and `delimiter` apply to tables with a column of tags; the labels of "
             f"{place.name} are columns of their own."
         )
-    module_name = FORMATS.get(suffix, "shards")
+    module_name = FORMATS.get(suffix, "shards")  # of a folder, too
     reader = import_module(f"polyseme.io.{module_name}")
     table: Table = reader.read_table(place, options)
     return table
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text with its line end) of a UTF-8 file, gzipped or not."""
+    """Yield (line number from 1, text with its line end) of a UTF-8 file, gzipped or not.
+
+    Memory is bounded whatever the file: lines, blank lines and the unpacked size have limits.
+    Whatever is wrong with the file becomes an `InputError` that names it, and the line.
+    """
     number = 0
-    n_unpacked = 0
-    n_blank = 0
+    n_unpacked_bytes = 0
+    n_blank_lines = 0
     is_packed = path.name.lower().endswith(".gz")
     try:
         if is_packed:
@@ -336,13 +383,13 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 if len(line.rstrip(b"\r\n")) > MAX_LINE_BYTES:
                     limit = f"{MAX_LINE_BYTES / 2**20:g} MiB"
                     raise line_error(path, number, f"is longer than {limit}; split the line.")
-                n_blank = 0 if line.strip() else n_blank + 1
-                if n_blank > _MOST_BLANK:
-                    problem = f"is the last of {n_blank:,} blank lines; remove them."
+                n_blank_lines = 0 if line.strip() else n_blank_lines + 1
+                if n_blank_lines > _MAX_BLANK_LINES:
+                    problem = f"is the last of {n_blank_lines:,} blank lines; remove them."
                     raise line_error(path, number, problem)
                 if is_packed:
-                    n_unpacked += len(line)  # the size that a file states may be wrong
-                    check_unpacked(path, n_unpacked)
+                    n_unpacked_bytes += len(line)  # the size that a file states may be wrong
+                    check_unpacked(path, n_unpacked_bytes)
                 # Some editors put a byte order mark before the first line.
                 encoding = "utf-8-sig" if number == 1 else "utf-8"
                 yield number, line.decode(encoding)
@@ -362,18 +409,20 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _check_gzip(path: Path) -> None:
     """Raise for a gzip file that states, and proves, that it unpacks to more than is allowed."""
-    n_packed = path.stat().st_size
+    n_packed_bytes = path.stat().st_size
     with path.open("rb") as packed:
-        packed.seek(max(n_packed - 4, 0))
-        trailer = packed.read(4)
+        trailer_start = max(n_packed_bytes - _GZIP_SIZE_BYTES, 0)
+        packed.seek(trailer_start)
+        trailer = packed.read(_GZIP_SIZE_BYTES)
     stated_size = int.from_bytes(trailer, "little")
-    if stated_size <= _most_unpacked * 1e9:
+    if stated_size <= _max_unpacked_gigabytes * 1e9:
         return  # or a multiple of 4 GiB more, which is found out line by line
-    n_unpacked = 0
+    # What it states may be wrong, so only what it unpacks to counts.
+    n_unpacked_bytes = 0
     with gzip.open(path) as stream:
         while chunk := stream.read(2**20):
-            n_unpacked += len(chunk)
-            check_unpacked(path, n_unpacked)
+            n_unpacked_bytes += len(chunk)
+            check_unpacked(path, n_unpacked_bytes)
 
 
 @contextmanager
@@ -382,22 +431,23 @@ def unpacking(gigabytes: float) -> Iterator[None]:
 
     It holds for this process until the block is left.
     """
-    global _most_unpacked
+    global _max_unpacked_gigabytes
     check_number("gigabytes", gigabytes, owner="unpacking", low=0, above=True)
-    previous_limit = _most_unpacked
-    _most_unpacked = gigabytes
+    previous_limit = _max_unpacked_gigabytes
+    _max_unpacked_gigabytes = gigabytes
     try:
         yield
     finally:
-        _most_unpacked = previous_limit
+        _max_unpacked_gigabytes = previous_limit
 
 
 def check_unpacked(path: Path, n_bytes: int) -> None:
     """Raise for a packed file that unpacks to more than is allowed."""
-    if n_bytes > _most_unpacked * 1e9:
+    if n_bytes > _max_unpacked_gigabytes * 1e9:
         raise InputError(
-            f"{path.name} unpacks to {n_bytes / 1e9:.3g} GB or more, and {_most_unpacked:g} are "
-            "allowed; `polyseme --max-unpacked` (`polyseme.io.unpacking`) allows more."
+            f"{path.name} unpacks to {n_bytes / 1e9:.3g} GB or more, and "
+            f"{_max_unpacked_gigabytes:g} are allowed; `polyseme --max-unpacked` "
+            "(`polyseme.io.unpacking`) allows more."
         )
 
 
@@ -407,7 +457,17 @@ def line_error(path: Path, number: int, problem: str) -> InputError:
 
 
 def parse_xml(data: bytes, name: str, encoding: str | None = None) -> Any:
-    """Return lxml's root element of XML, parsed without entities, network or deep nesting."""
+    """Return lxml's root element of XML, parsed without entities, network or deep nesting.
+
+    Parameters
+    ----------
+    data : bytes
+        Of a file that a stranger may have written.
+    name : str
+        What errors call it.
+    encoding : str, optional
+        In place of the one that the XML states.
+    """
     try:
         from lxml import etree
     except ImportError as error:

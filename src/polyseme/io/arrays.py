@@ -2,7 +2,11 @@
 
 In: feature matrices, or documents as a 0/1 matrix with the label names. Out: a `Table`. An archive
 of documents has `labels` (unicode array, one name per column) and either `data`, `indices`,
-`indptr` and `shape` (the parts of a CSR matrix) or a dense `indicator`.
+`indptr` and `shape` (the parts of a CSR matrix) or a dense `indicator`. These names are fixed:
+people's files have them.
+
+Terms: an *archive* is a file of several arrays (`.npz`, `.safetensors`); `arrays` are those of one
+by their names, from which readers take what they have used.
 """
 
 from __future__ import annotations
@@ -23,8 +27,12 @@ from polyseme.base.validation import FloatArray, InputError
 from polyseme.io import ReadOptions, Table, check_unpacked
 
 _CSR_KEYS = ("data", "indices", "indptr", "shape")
-_INDICES = {"indices", "indptr", "shape", "row", "col", "offsets"}  # scipy would cut digits off
-# A few bytes can state a billion rows, for which CSR would need gigabytes of row pointers.
+# Indices in all formats of `scipy.sparse.save_npz`; scipy would cut the digits of fractions off.
+_INDEX_KEYS = {"indices", "indptr", "shape", "row", "col", "offsets"}
+# The names of an archive's features, the first present one.
+_FEATURE_KEYS = ("features", "embeddings", "embedding")
+# Rows or columns that a sparse matrix may have for each of its values. A few bytes can state a
+# billion rows, for which CSR would need gigabytes of row pointers.
 _MAX_SIZE_PER_VALUE = 100_000
 
 
@@ -39,13 +47,14 @@ def read_table(path: Path, options: ReadOptions) -> Table:
         arrays = _load_npz(path)
     else:
         arrays = _load_safetensors(path)
-    fields: dict[str, Any] = {"ids": _names(arrays, "ids", path)}
+    fields: dict[str, Any] = {"ids": _take_names(arrays, "ids", path)}
     labels = arrays.pop("labels", None)
-    has_documents = labels is not None or options.features != "all"
-    if options.tags and has_documents:
-        fields |= _indicator(arrays, labels, path)
+    # A file that is read for all it has may have features alone.
+    needs_documents = labels is not None or options.features != "all"
+    if options.tags and needs_documents:
+        fields |= _read_indicator(arrays, labels, path)
     if options.features == "all":
-        fields |= _features(arrays, path, options.features_column)
+        fields |= _read_features(arrays, path, options.features_column)
     table = Table(**fields)
     if table.ids is None:
         return table
@@ -57,16 +66,20 @@ def read_table(path: Path, options: ReadOptions) -> Table:
     return table
 
 
-def _indicator(
+def _read_indicator(
     arrays: dict[str, NDArray[Any]], labels: NDArray[Any] | None, path: Path
 ) -> dict[str, Any]:
-    """Return the 0/1 matrix of documents, and the names of its columns."""
-    is_sparse = all(key in arrays for key in _CSR_KEYS)
-    if labels is None or not (is_sparse or "indicator" in arrays):
-        present = arrays if labels is None else arrays | {"labels": labels}
+    """Return the fields `indicator` and `labels` of a table, from an archive that has documents.
+
+    That the matrix holds 0 and 1 alone is left to `LabelCorpus.from_indicator`.
+    """
+    has_csr = all(key in arrays for key in _CSR_KEYS)
+    has_matrix = has_csr or "indicator" in arrays
+    if labels is None or not has_matrix:
+        present_arrays = arrays if labels is None else arrays | {"labels": labels}
         raise InputError(
             f"{path.name} must hold `labels` with `indicator` or with `data`, `indices`, `indptr` "
-            f"and `shape`; got {_listed(present)}."
+            f"and `shape`; got {_list_names(present_arrays)}."
         )
     if labels.ndim != 1 or (labels.dtype.kind != "U" and labels.size):
         raise InputError(f"`labels` in {path.name} must be a list of strings; got {labels.dtype}.")
@@ -75,38 +88,43 @@ def _indicator(
         with refusing_damage(path):
             csr_arrays = (arrays["data"], arrays["indices"], arrays["indptr"])
             shape = tuple(arrays["shape"].tolist())
-            matrix = _checked(sp.csr_matrix(csr_arrays, shape=shape), path)
+            unchecked = sp.csr_matrix(csr_arrays, shape=shape)
+            matrix = _check_sparse(unchecked, path)
     if matrix.ndim != 2 or matrix.dtype.kind not in "buif":
         raise InputError(
             f"The 0/1 matrix in {path.name} must hold numbers in two dimensions; got "
             f"{matrix.dtype} in {matrix.ndim}."
         )
-    names = labels.tolist()
+    label_names = labels.tolist()
     n_columns = matrix.shape[1]
-    n_distinct = len(set(names))
-    if len(names) != n_columns or n_distinct < n_columns:
+    n_distinct = len(set(label_names))
+    if len(label_names) != n_columns or n_distinct < n_columns:
         raise InputError(
             f"`labels` in {path.name} must name each of the {n_columns} columns of the matrix; got "
-            f"{n_distinct} different names in {len(names)}."
+            f"{n_distinct} different names in {len(label_names)}."
         )
-    return {"indicator": sp.csr_matrix(matrix), "labels": names}
+    return {"indicator": sp.csr_matrix(matrix), "labels": label_names}
 
 
-def _features(
-    arrays: dict[str, NDArray[Any]], path: Path, wanted_name: str | None
+def _read_features(
+    arrays: dict[str, NDArray[Any]], path: Path, wanted_key: str | None
 ) -> dict[str, Any]:
-    """Return the features of an archive, and the names of their columns where it has them."""
-    columns = _names(arrays, "columns", path)
+    """Return the fields `features` and `columns` of a table, from an archive.
+
+    `wanted_key` names the array of the features, where a user has named one.
+    """
+    columns = _take_names(arrays, "columns", path)
     matrix: Any
-    if "format" in arrays:
+    if "format" in arrays:  # as `scipy.sparse.save_npz` writes
         arrays.clear()  # scipy reads them again
         with refusing_damage(path):
-            sparse = _checked(sp.load_npz(path), path)
+            sparse = _check_sparse(sp.load_npz(path), path)
             matrix = as_features(sp.csr_matrix(sparse), path.name)
     else:
-        array = _features_array(arrays, path, wanted_name)
-        # Small whole numbers grow, too.
-        check_unpacked(path, array.size * _as_floats(array.dtype).itemsize)
+        array = _find_features(arrays, path, wanted_key)
+        # Small whole numbers become floats, which take more memory than the file says.
+        n_bytes = array.size * _float_type(array.dtype).itemsize
+        check_unpacked(path, n_bytes)
         matrix = as_features(array, path.name)
     if columns is None:
         return {"features": matrix, "columns": None}
@@ -115,30 +133,31 @@ def _features(
     return {"features": matrix, "columns": tuple(columns)}
 
 
-def _features_array(
-    arrays: dict[str, NDArray[Any]], path: Path, wanted_name: str | None
+def _find_features(
+    arrays: dict[str, NDArray[Any]], path: Path, wanted_key: str | None
 ) -> NDArray[Any]:
-    """Return the array that holds the features: the named one, a usual name, or the only one."""
+    """Return the array of the features: the one named, one with a usual name, or the only one."""
     candidates = dict(arrays)
     candidates.pop("indicator", None)
-    usual_names: tuple[str, ...] = ("features", "embeddings", "embedding")
-    if wanted_name is not None:
-        usual_names = (wanted_name,)
-    for name in usual_names:
-        if name in candidates:
-            return candidates[name]
-    if wanted_name is not None or len(candidates) != 1:
+    keys = _FEATURE_KEYS if wanted_key is None else (wanted_key,)
+    for key in keys:
+        if key in candidates:
+            return candidates[key]
+    if wanted_key is not None or len(candidates) != 1:
         raise InputError(
-            f"{path.name} must hold a single array, one named `{usual_names[0]}`, or a matrix "
+            f"{path.name} must hold a single array, one named `{keys[0]}`, or a matrix "
             "saved by scipy.sparse.save_npz, beside `ids`; got "
-            f"{_listed(candidates)}: name one by `features_column` (--features-column)."
+            f"{_list_names(candidates)}: name one by `features_column` (--features-column)."
         )
     (array,) = candidates.values()
     return array
 
 
-def _names(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> list[str] | None:
-    """Return the names of rows or columns, removed from an archive's arrays; None without any."""
+def _take_names(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> list[str] | None:
+    """Remove the names of rows or columns from an archive's arrays; return them, None without any.
+
+    `key` is "ids" or "columns". Whole numbers become texts.
+    """
     names = arrays.pop(key, None)
     if names is None:
         return None
@@ -151,7 +170,10 @@ def _names(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> list[str] |
 def refusing_damage(
     path: Path, kind: str = "a numpy file without pickled objects"
 ) -> Iterator[None]:
-    """Raise one sentence for whatever numpy and scipy raise about a damaged file."""
+    """Raise one sentence for whatever numpy and scipy raise about a damaged file.
+
+    `kind` completes "x.npy is not readable as …".
+    """
     try:
         yield
     except InputError:
@@ -166,6 +188,13 @@ class NumpyFile:
     """An `.npy` file mapped into memory, which checks the stated shape against its size.
 
     It is read as an `ArrowFile` is, and has no columns by name.
+
+    Attributes
+    ----------
+    path : Path
+    kinds : dict
+        Empty: the kinds of an `ArrowFile` are by column.
+    n_rows : int
     """
 
     def __init__(self, path: Path) -> None:
@@ -180,32 +209,39 @@ class NumpyFile:
         self.n_rows = len(self._array)
 
     def blocks(self, roles: object, n_rows: int = 2**62) -> Iterator[FloatArray]:
-        """Yield blocks (n_rows, n_features), one at least."""
-        n_at_least_one = max(1, self.n_rows)
-        for start in range(0, n_at_least_one, n_rows):
+        """Yield blocks (n_rows, n_features), the last one shorter; one at least, if it is empty.
+
+        Blocks are copies in memory. There are no roles; the parameter is that of `ArrowFile`.
+        """
+        starts = range(0, max(1, self.n_rows), n_rows)
+        for start in starts:
             stop = start + n_rows
             rows = np.array(self._array[start:stop])
             block: Any = as_features(rows, self.path.name)
             yield block
 
 
-def as_features(values: Any, name: str) -> FloatArray | sp.csr_matrix:
-    """Return features (n, n_features) as floats, or raise; see `read_features`."""
-    n_axes = values.ndim
-    if n_axes != 2:
+def as_features(matrix: Any, name: str) -> FloatArray | sp.csr_matrix:
+    """Return a matrix (n, n_features) as floats, or raise where it cannot be features.
+
+    Single precision stays, half becomes single, all else double. `name` is the file, for errors.
+    """
+    n_dimensions = matrix.ndim
+    if n_dimensions != 2:
         raise InputError(
-            f"Features in {name} must have two dimensions (instances, features); got {n_axes}."
+            f"Features in {name} must have two dimensions (instances, features); "
+            f"got {n_dimensions}."
         )
-    dtype = values.dtype
+    dtype = matrix.dtype
     if dtype.kind not in "buif":
         raise InputError(f"Features in {name} must be numbers; got the type {dtype}.")
-    float_type = _as_floats(dtype)
-    features: FloatArray | sp.csr_matrix = values.astype(float_type, copy=False)
+    float_type = _float_type(dtype)
+    features: FloatArray | sp.csr_matrix = matrix.astype(float_type, copy=False)
     return features
 
 
-def _as_floats(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the float type that features of a type are stored in."""
+def _float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the float type that features of a type become; see `as_features`."""
     is_float = dtype.kind == "f"
     if is_float and dtype.itemsize <= 4:
         return np.dtype(np.float32)
@@ -221,13 +257,13 @@ def check_archive(path: Path) -> None:
     check_unpacked(path, n_bytes)
 
 
-def check_letters(values: NDArray[Any], path: Path) -> None:
-    """Raise for text with code points that no letter has; numpy passes them on as they are."""
-    if values.dtype.kind != "U" or not values.size:
+def check_letters(array: NDArray[Any], path: Path) -> None:
+    """Raise for an array of text with code points beyond Unicode, which numpy does not check."""
+    if array.dtype.kind != "U" or not array.size:
         return
-    byte_order = values.dtype.byteorder
-    number_type = f"{byte_order}u4"
-    contiguous = np.ascontiguousarray(values)
+    byte_order = array.dtype.byteorder
+    number_type = f"{byte_order}u4"  # numpy stores a letter as its code point, in 4 bytes
+    contiguous = np.ascontiguousarray(array)
     code_points = contiguous.view(number_type)
     highest = code_points.max(initial=0)
     if highest > sys.maxunicode:
@@ -244,7 +280,7 @@ def _load_safetensors(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """Load all arrays of an archive."""
+    """Load all arrays of an `.npz` archive, its size checked before it is unpacked."""
     with refusing_damage(path):
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
@@ -254,30 +290,31 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
             arrays: dict[str, NDArray[Any]] = {}
             for key in archive.files:
                 arrays[key] = np.asarray(archive[key])
-    for values in arrays.values():
-        check_letters(values, path)
-    for key in _INDICES & arrays.keys():
+    for array in arrays.values():
+        check_letters(array, path)
+    for key in _INDEX_KEYS & arrays.keys():
         kind = arrays[key].dtype.kind
         if kind not in "iu":
             raise InputError(f"`{key}` in {path.name} must be whole numbers; save it again.")
     return arrays
 
 
-def _checked(matrix: Any, path: Path) -> Any:
-    """Check that a sparse matrix has valid indices and a plausible size, and return it."""
+def _check_sparse(matrix: Any, path: Path) -> Any:
+    """Return a sparse matrix as it is, or raise unless its indices and its size are plausible."""
     # Compiled scipy code trusts the indices: a wrong one would read foreign memory. The formats
     # without this method check theirs when they are built.
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
-    largest_size = _MAX_SIZE_PER_VALUE * max(1, matrix.nnz)
-    if max(matrix.shape) > largest_size:
+    n_values = matrix.nnz
+    max_size = _MAX_SIZE_PER_VALUE * max(1, n_values)
+    if max(matrix.shape) > max_size:
         raise InputError(
             f"{path.name} states {matrix.shape[0]} rows and {matrix.shape[1]} columns for "
-            f"{matrix.nnz} values; leave out what is empty."
+            f"{n_values} values; leave out what is empty."
         )
     return matrix
 
 
-def _listed(arrays: dict[str, NDArray[Any]]) -> str:
+def _list_names(arrays: dict[str, NDArray[Any]]) -> str:
     """Return the names of the arrays of an archive in words."""
     return ", ".join(sorted(arrays)) or "no arrays"

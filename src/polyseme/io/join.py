@@ -2,6 +2,9 @@
 
 In: features with ids, and the ids of documents. Out: which row belongs to which document, or an
 error that names what does not fit.
+
+Terms: a *row* is the number of an item in its features, a *document* that of a document in its
+corpus, both from 0. An item's *name* is its id or the path of its file.
 """
 
 from __future__ import annotations
@@ -27,10 +30,20 @@ from polyseme.io import Table
 
 
 class RowJoin(NamedTuple):
-    """Which rows belong to which documents, and a sentence about it."""
+    """Which rows belong to which documents, and a sentence about it.
 
-    rows: IntArray  # (n_joined,)
-    documents: IntArray  # (n_joined,): the document of each of these rows
+    Attributes
+    ----------
+    rows : int64 array, shape (n_joined,)
+        Each at most once; by file in the order of documents, else in their own order.
+    documents : int64 array, shape (n_joined,)
+        The document of each of these rows.
+    summary : str
+        For people, without a full stop: how they were joined, and what did not fit.
+    """
+
+    rows: IntArray
+    documents: IntArray
     summary: str
 
 
@@ -48,37 +61,38 @@ def join_rows(
 
     Parameters
     ----------
-    names : sequence
+    names : sequence of str, or range
         The ids of items or their files; a range where items have none.
-    document_ids : sequence of str or None
+    document_ids : sequence of str, length n_documents, or None
     sources : tuple of Path
-        Where items and documents come from, for messages.
+        The files of items and of documents, for messages.
     n_documents : int
     files : bool
         Whether the items are files; see `match_files`.
     all_tagged : bool
         Whether an item without a document is worth a mention.
     strict : bool
-        Whether items and documents that do not fit are refused.
+        Whether items and documents that do not fit are refused; else they are left out.
     """
-    features, documents = sources
+    items_file, documents_file = sources
+    known_ids = document_ids or ()
     if files:
-        rows, document_rows = match_files(names, document_ids or ())
+        rows, documents = match_files(names, known_ids)
     elif isinstance(names, range) or document_ids is None:
         return _join_in_order(names, document_ids, sources, n_documents)
     else:
-        rows, document_rows = match_ids(names, document_ids)
+        rows, documents = match_ids(names, document_ids)
         if not len(rows):
             raise InputError(
-                f"No id of '{features}' ({first_few(names, most=3)}) is among those of "
-                f"'{documents}' ({first_few(document_ids, most=3)}); mend the ids, or drop those "
-                "of one file to pair rows in order."
+                f"No id of '{items_file}' ({first_few(names, most=3)}) is among those of "
+                f"'{documents_file}' ({first_few(document_ids, most=3)}); mend the ids, or drop "
+                "those of one file to pair rows in order."
             )
     noun = "file" if files else "item"
     a_noun = "a file" if files else "an item"
-    unmatched_names = [names[row] for row in _rows_without(len(names), rows)]
-    unmatched_rows = _rows_without(n_documents, document_rows)
-    unmatched_ids = [str((document_ids or ())[row]) for row in unmatched_rows]
+    unmatched_names = [names[row] for row in _unmatched_numbers(len(names), rows)]
+    unmatched_documents = _unmatched_numbers(n_documents, documents)
+    unmatched_ids = [str(known_ids[document]) for document in unmatched_documents]
     misfits = []
     if unmatched_names and all_tagged:
         listed = first_few(unmatched_names, most=3)
@@ -89,8 +103,9 @@ def join_rows(
     if misfits and strict:
         raise InputError(f"Ids do not fit: {'; '.join(misfits)}; mend them, or drop --strict.")
     key = "name" if files else "id"
-    joined = f"joined by {key}: {counted(len(rows), noun)}"
-    return RowJoin(rows, document_rows, "; ".join([joined, *misfits]))
+    success = f"joined by {key}: {counted(len(rows), noun)}"
+    summary = "; ".join([success, *misfits])
+    return RowJoin(rows, documents, summary)
 
 
 def _join_in_order(
@@ -99,32 +114,36 @@ def _join_in_order(
     sources: tuple[Path, Path],
     n_documents: int,
 ) -> RowJoin:
-    """Join rows and documents in order; there must be as many of both."""
-    features, documents = sources
+    """Join rows and documents in order, of which there must be as many; see `join_rows`."""
+    items_file, documents_file = sources
     if len(names) != n_documents:
         raise InputError(
-            f"'{features}' has {len(names)} rows but there are {n_documents} documents in "
-            f"'{documents}'; give one document per row, or ids in both."
+            f"'{items_file}' has {len(names)} rows but there are {n_documents} documents in "
+            f"'{documents_file}'; give one document per row, or ids in both."
         )
-    without_ids = []
+    files_without_ids = []
     if isinstance(names, range):
-        without_ids.append(features.name)
+        files_without_ids.append(items_file.name)
     if document_ids is None:
-        without_ids.append(documents.name)
+        files_without_ids.append(documents_file.name)
     rows = np.arange(n_documents)
-    summary = f"rows and documents are paired in order: no ids in {' and '.join(without_ids)}"
+    listed_files = " and ".join(files_without_ids)
+    summary = f"rows and documents are paired in order: no ids in {listed_files}"
     return RowJoin(rows, rows, summary)
 
 
 def match_ids(row_ids: Iterable[str], document_ids: Iterable[str]) -> tuple[IntArray, IntArray]:
-    """Return the rows that have a document of the same id, and these documents, in row order."""
+    """Return the rows that have a document of the same id, and these documents, in row order.
+
+    Ids are unique among documents; several rows may have the same one.
+    """
     document_by_id: dict[str, int] = {}
-    for number, name in enumerate(document_ids):
-        document_by_id[name] = number
+    for number, document_id in enumerate(document_ids):
+        document_by_id[document_id] = number
     rows: list[int] = []
     documents: list[int] = []
-    for row, name in enumerate(row_ids):
-        document = document_by_id.get(name)
+    for row, row_id in enumerate(row_ids):
+        document = document_by_id.get(row_id)
         if document is not None:
             rows.append(row)
             documents.append(document)
@@ -133,25 +152,40 @@ def match_ids(row_ids: Iterable[str], document_ids: Iterable[str]) -> tuple[IntA
     return row_numbers, document_numbers
 
 
-def _rows_without(n: int, rows: IntArray) -> list[int]:
-    """Return the numbers below n that are not among some rows."""
-    is_unmatched = np.ones(n, dtype=bool)
-    is_unmatched[rows] = False
-    unmatched = np.flatnonzero(is_unmatched)
-    return unmatched.tolist()
+def _unmatched_numbers(n_all: int, matched_numbers: IntArray) -> list[int]:
+    """Return the numbers from 0 to `n_all` - 1 that are not among those matched, in order."""
+    is_unmatched = np.ones(n_all, dtype=bool)
+    is_unmatched[matched_numbers] = False
+    unmatched_numbers = np.flatnonzero(is_unmatched)
+    return unmatched_numbers.tolist()
 
 
 # ---------------------------------------------------------------------- frames
 
 
 def pair_rows(X: Any, y: Any, document_ids: Sequence[str] | None) -> tuple[Any, IntArray | None]:
-    """Return X without its column `id`, and the documents in the order of its rows.
+    """Return X without its column `id`, and the document of each of its rows.
 
     Where X (a frame with the column `id`) and the documents both have ids, they are brought
-    together by id; the documents are None where they are in order already. Ids that do not fit are
-    refused, and so are two pandas objects with the same index in another order.
+    together by id. Ids that do not fit are refused, and so are two pandas objects with the same
+    index in another order.
+
+    Parameters
+    ----------
+    X : array, sparse matrix, frame or Table
+    y : object
+        The documents as they were passed, whose index counts where it is pandas.
+    document_ids : sequence of str or None
+        None where documents have no ids of their own.
+
+    Returns
+    -------
+    features : object
+        X, or what `split_ids` leaves of it.
+    documents : int64 array, shape (n,), or None
+        None where the documents are in the order of the rows already.
     """
-    features, row_ids = without_ids(X)
+    features, row_ids = split_ids(X)
     if row_ids is None or document_ids is None or tuple(row_ids) == tuple(document_ids):
         _check_same_order(X, y)
         return features, None
@@ -161,15 +195,18 @@ def pair_rows(X: Any, y: Any, document_ids: Sequence[str] | None) -> tuple[Any, 
     all_match = len(rows) == n_rows == len(document_ids)
     if all_match and not n_repeated:
         return features, documents
-    if features is not X or isinstance(X, Table):
-        without_document = [row_ids[row] for row in _rows_without(n_rows, rows)]
-        without_row = sorted(set(document_ids) - set(row_ids))
+    # Ids that a column or a table states must fit. Others, such as an attribute `ids` of an object
+    # that is no frame of ours, may mean something else.
+    states_ids = features is not X or isinstance(X, Table)
+    if states_ids:
+        unmatched_row_ids = [row_ids[row] for row in _unmatched_numbers(n_rows, rows)]
+        unmatched_document_ids = sorted(set(document_ids) - set(row_ids))
         raise InputError(
             "Rows of X and documents both have ids, which do not fit: "
-            f"{len(without_document)} rows are without a document "
-            f"({first_few(without_document, most=3)}), {len(without_row)} documents without a "
-            f"row ({first_few(without_row, most=3)}), {n_repeated} ids repeated; keep those "
-            "that both have, or drop the ids of one to pair rows in order."
+            f"{len(unmatched_row_ids)} rows are without a document "
+            f"({first_few(unmatched_row_ids, most=3)}), {len(unmatched_document_ids)} documents "
+            f"without a row ({first_few(unmatched_document_ids, most=3)}), {n_repeated} ids "
+            "repeated; keep those that both have, or drop the ids of one to pair rows in order."
         )
     _check_same_order(X, y)
     return features, None
@@ -190,10 +227,12 @@ def _check_same_order(X: Any, y: Any) -> None:
         )
 
 
-def without_ids(X: Any) -> tuple[Any, list[str] | None]:
-    """Return a frame's features and its column `id`, None where it names no rows.
+def split_ids(X: Any) -> tuple[Any, list[str] | None]:
+    """Return the features of X and its ids as texts, None where it has none.
 
-    Features are the column of vectors where there is one, and else all columns but `id`.
+    Features of a frame are its column of vectors where there is one, and else all columns but `id`;
+    X of other forms is returned itself. The ids are the column `id` of a frame, or the attribute
+    `ids` of anything else, such as a `Table`.
     """
     if isinstance(X, np.ndarray):  # the `ids` of a masked array are something else
         return X, None
@@ -201,14 +240,20 @@ def without_ids(X: Any) -> tuple[Any, list[str] | None]:
     has_ids = hasattr(X, "ids") and not is_pandas(X)
     if has_ids or not names:
         ids = X.ids if has_ids else None
-        return X, None if ids is None else [str(item_id) for item_id in ids]
+        if ids is None:
+            return X, None
+        return X, [str(item_id) for item_id in ids]
     repeated_names = repeated(names)
     if repeated_names:
         raise InputError(f"X names column(s) twice: {first_few(repeated_names)}; rename one.")
     item_ids = None
     if "id" in names:
-        item_ids = [str(item_id) for item_id in _listed(X["id"])]
-    vector_columns = [name for name in names if _holds_vectors(_listed(X[name][:1]))]
+        item_ids = [str(item_id) for item_id in _as_list(X["id"])]
+    vector_columns = []
+    for name in names:
+        first_cells = _as_list(X[name][:1])
+        if _holds_vectors(first_cells):
+            vector_columns.append(name)
     if len(vector_columns) > 1:
         raise InputError(
             f"X has several columns of vectors ({first_few(vector_columns)}); pass one of them, "
@@ -218,12 +263,12 @@ def without_ids(X: Any) -> tuple[Any, list[str] | None]:
         return X[vector_columns[0]], item_ids
     if item_ids is None:
         return X, None
-    if hasattr(X, "loc"):
+    if hasattr(X, "loc"):  # pandas
         return X.drop(columns="id"), item_ids
-    return X.drop(["id"]), item_ids
+    return X.drop(["id"]), item_ids  # polars and pyarrow
 
 
-def _listed(column: Any) -> list[Any]:
+def _as_list(column: Any) -> list[Any]:
     """Return a column of pandas, polars or pyarrow as a list."""
     if hasattr(column, "to_pylist"):
         return list(column.to_pylist())
@@ -231,27 +276,45 @@ def _listed(column: Any) -> list[Any]:
 
 
 def _holds_vectors(cells: list[Any]) -> bool:
-    """Return whether the first of some cells is a list of numbers."""
+    """Return whether the first of some cells, if there is any, is a list of numbers."""
     if not cells:
         return False
-    first = cells[0]
-    if np.ndim(first) != 1:
+    first_cell = cells[0]
+    if np.ndim(first_cell) != 1:
         return False
-    vector = np.asarray(first)
+    vector = np.asarray(first_cell)
     return vector.dtype.kind in "biuf"
 
 
 # ---------------------------------------------------------------------- files
 
 
+# Ways in which a document may name a file, the closest first: by its path, its name and its stem,
+# then by the same without regard to case. A key is the number of a way, and what a file is called.
+_EXACT_WAYS = range(3)
+_FOLDED_WAYS = range(3, 6)
+_BY_PATH = 0
+
+
 def match_files(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the document of each file: (file rows, document rows), in the order of documents.
+    """Return the document of each file that has one.
 
     A document may be named as the file is, path and all, by the file's name alone, or by its name
     without the ending; folders above the one that was extracted, and case where nothing else fits,
     do not matter.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Paths below the folder that was extracted.
+    documents : sequence of str
+        The names of documents.
+
+    Returns
+    -------
+    file_rows, document_rows : int64 arrays, shape (n_matched,)
+        The numbers of files, and those of their documents, in the order of documents.
     """
-    # Rows by path (0), name (1) and stem (2); then again without regard to case (3 to 5).
     rows_by_key: dict[tuple[int, str], list[int]] = defaultdict(list)
     for row, file in enumerate(files):
         path = _composed_path(file)
@@ -260,12 +323,14 @@ def match_files(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArra
         for key in enumerate([*names, *folded_names]):
             rows_by_key[key].append(row)
     document_by_file: dict[int, int] = {}
-    for row, document in enumerate(documents):
+    for document_row, document in enumerate(documents):
         wanted = _composed_path(document)
-        keys = [(level, str(wanted)) for level in range(3)]
-        for depth in range(1, len(wanted.parts)):
-            keys.append((0, "/".join(wanted.parts[depth:])))
-        keys += [(level, str(wanted).casefold()) for level in range(3, 6)]
+        keys = [(way, str(wanted)) for way in _EXACT_WAYS]
+        for n_left_out in range(1, len(wanted.parts)):  # folders above
+            inner_path = "/".join(wanted.parts[n_left_out:])
+            keys.append((_BY_PATH, inner_path))
+        folded = str(wanted).casefold()
+        keys += [(way, folded) for way in _FOLDED_WAYS]
         matches = next((rows_by_key[key] for key in keys if key in rows_by_key), [])
         if len(matches) > 1:
             matching_files = [files[match] for match in matches]
@@ -281,7 +346,7 @@ def match_files(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArra
                     f"The documents '{first_document}' and '{document}' both name the "
                     f"file '{files[match]}'; give each file one document."
                 )
-            document_by_file[match] = row
+            document_by_file[match] = document_row
     if not document_by_file:
         raise InputError(
             f"No document names one of the files: documents are called "
@@ -294,6 +359,6 @@ def match_files(files: Sequence[str], documents: Sequence[str]) -> tuple[IntArra
 
 
 def _composed_path(name: str) -> PurePosixPath:
-    """Return a name with forward slashes and composed letters, whatever system it comes from."""
+    """Return a path with forward slashes and composed letters, whatever system it comes from."""
     slashed = name.replace("\\", "/")
     return PurePosixPath(unicodedata.normalize("NFC", slashed))

@@ -1,4 +1,8 @@
-"""Write records one after the other, as JSON lines or CSV."""
+"""Write records one after the other, as JSON lines or CSV.
+
+In: records, mappings of names to values, such as the tags of an item. Out: a line for each. The
+form of both is what `polyseme.io.read_table` reads back.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ import numpy as np
 
 from polyseme.base.validation import InputError, check_option
 
-# What spreadsheets begin formulas with, also in full width.
-ACTING = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# What begins a cell that spreadsheets run as a formula, also in full width.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def write_records(
@@ -21,10 +25,16 @@ def write_records(
 ) -> None:
     """Write records as they come, as JSON lines or as a CSV table whose lists are joined by `;`.
 
-    Values may be numbers, strings, None, lists and numpy arrays of these; NaN becomes null or an
-    empty cell. The keys of the first record are the header of CSV. Text that a spreadsheet would
-    take for a formula gets an apostrophe in front, which `polyseme.io` takes off again. Open the
-    target with ``newline=""`` and UTF-8 encoding.
+    Parameters
+    ----------
+    records : iterable of mapping
+        Values may be numbers, strings, None, lists and numpy arrays of these; NaN becomes null or
+        an empty cell. The keys of the first record are the header of CSV, and no later one may have
+        others. Text that a spreadsheet would take for a formula gets an apostrophe in front, which
+        `polyseme.io` takes off again.
+    target : text file
+        Opened with ``newline=""`` and UTF-8 encoding.
+    file_format : {"jsonl", "csv"}
     """
     check_option("file_format", file_format, ("jsonl", "csv"), owner="write_records")
     writer = csv.writer(target, lineterminator="\n")
@@ -45,19 +55,25 @@ def write_records(
                 f"Record {number} has '{unknown}', which the first record lacks; "
                 "give all records the same keys or write jsonl."
             )
-        cells = [_cell(values.get(name), f"'{name}' of record {number}") for name in header]
-        if any("\r" in cell for cell in cells):
-            quoting_writer.writerow(cells)
-        else:
-            writer.writerow(cells)
+        cells = []
+        for name in header:
+            cell = _to_cell(values.get(name), f"'{name}' of record {number}")
+            cells.append(cell)
+        has_return = any("\r" in cell for cell in cells)
+        row_writer = quoting_writer if has_return else writer
+        row_writer.writerow(cells)
 
 
 def _to_json_value(value: Any, where: str) -> Any:
-    """Return a value of a record as a JSON value; NaN becomes None."""
+    """Return a value, or a whole record, as JSON has it; NaN becomes None.
+
+    `where` is what errors call it, such as "Record 3".
+    """
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _to_json_value(item, where) for key, item in value.items()}
+        items = value.items()
+        return {str(key): _to_json_value(item, where) for key, item in items}
     if isinstance(value, (list, tuple)):
         return [_to_json_value(item, where) for item in value]
     if isinstance(value, float):
@@ -71,8 +87,8 @@ def _to_json_value(value: Any, where: str) -> Any:
     raise InputError(f"{where} must hold numbers, strings, lists or None; got {kind}.")
 
 
-def _cell(value: Any, where: str) -> str:
-    """Return one plain value as a cell of CSV, lists joined by `;`."""
+def _to_cell(value: Any, where: str) -> str:
+    """Return a JSON value as a cell of CSV, lists joined by `;`, formulas guarded."""
     is_list = isinstance(value, list)
     items = value if is_list else [value]
     texts: list[str] = []
@@ -93,12 +109,17 @@ def _cell(value: Any, where: str) -> str:
 
 
 def _is_formula(cell: str) -> bool:
-    """Whether a spreadsheet would take a cell for a formula, or for one that is guarded."""
+    """Return whether a spreadsheet would take a cell for a formula, or for one that is guarded.
+
+    A text of apostrophes before a formula counts as well: else the apostrophe that a user wrote
+    would be taken off on reading.
+    """
     bare = cell.lstrip("'")
-    if not bare.startswith(ACTING):
+    if not bare.startswith(FORMULA_STARTS):
         return False
     try:
-        float(bare)
+        float(bare)  # "-1" is a number
     except ValueError:
         return True
-    return bare != cell
+    is_guarded = bare != cell
+    return is_guarded

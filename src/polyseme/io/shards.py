@@ -3,6 +3,10 @@
 In: a folder of such files, one that `save_to_disk` of Hugging Face datasets wrote, or a single
 file. Out: a `Table`, or sizes from the headers and blocks of rows. Rows are numbered through all
 shards in the order of the files' names.
+
+Terms: a *shard* is one file of a table that is cut into several. A *source* is a file that was
+opened, a `NumpyFile` or an `ArrowFile`: it has `path`, `kinds` (by column; empty where columns have
+no names), `n_rows` and `blocks`. A *block* is some rows of features, (n_rows, n_features).
 """
 
 from __future__ import annotations
@@ -19,103 +23,126 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.base.validation import FloatArray, InputError, check_number, check_option, first_few
-from polyseme.io import FEATURES, ReadOptions, Table, check_plain
+from polyseme.io import FEATURES_ONLY, ReadOptions, Table, check_file_or_folder
 from polyseme.io.arrays import NumpyFile
 from polyseme.io.arrow_tables import SUFFIXES, ArrowFile, import_pyarrow
-from polyseme.io.columns import Roles, check_size, find_roles, table_of, texts
+from polyseme.io.columns import ColumnRoles, as_texts, build_table, check_size, find_roles
 from polyseme.storage.atomic_files import own_folder, replacing
 
-_WRITTEN = re.compile(r"part-\d{5,}\.(?:npy|parquet)")  # as `write_shards` names them
-# File names of Hugging Face datasets.
-_STATE = "state.json"
-_SPLITS = "dataset_dict.json"
+# As `write_shards` names files, fixed: what it wrote before is found by it, and replaced.
+_WRITTEN_SHARD = re.compile(r"part-\d{5,}\.(?:npy|parquet)")
+# Files of Hugging Face datasets: of a table, and of a folder with a table for each split.
+_STATE_FILE = "state.json"
+_SPLITS_FILE = "dataset_dict.json"
+_NUMPY_SUFFIX = ".npy"
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a table."""
+    """One file of a table.
 
-    path: Path  # absolute
-    first: int  # the number of its first row among the rows of all shards
+    Attributes
+    ----------
+    path : Path
+        Absolute.
+    first : int
+        The number of its first row among the rows of all shards.
+    n_rows : int
+    roles : ColumnRoles
+        Those of the first shard, whose order of columns all blocks have.
+    """
+
+    path: Path
+    first: int
     n_rows: int
-    roles: Roles  # columns in the order of the first shard
+    roles: ColumnRoles
 
     @property
     def columns(self) -> tuple[str, ...] | None:
         """The names of the features; None of a matrix or of vectors."""
-        return self.roles.numbers or None
+        return self.roles.number_columns or None
 
     def ids(self) -> list[str] | None:
-        """Read the names of its rows; None where they have none."""
-        names = [name for name, field in self.roles.fields.items() if field == "ids"]
-        if not names:
+        """Read the ids of its rows; None where they have none."""
+        field_by_column = self.roles.field_by_column
+        id_columns = [column for column, field in field_by_column.items() if field == "ids"]
+        if not id_columns:
             return None
-        id_column = names[0]
+        id_column = id_columns[0]
         cells = ArrowFile(self.path).cells(id_column)
         place_of = f"Row {{}} of {self.path.name}".format
-        return texts(cells, id_column, place_of)
+        return as_texts(cells, id_column, place_of)
 
 
 def is_sharded(place: Path) -> bool:
-    """Whether a path is a file in a format of shards, or a folder that holds some."""
+    """Return whether a path is a file in a format of shards, or a folder that holds some."""
     if not place.exists():
         return False
     if not place.is_dir():
-        return _is_part(place)
-    if (place / _SPLITS).is_file():
+        return _has_shard_name(place)
+    if (place / _SPLITS_FILE).is_file():
         return True
-    return any(_is_part(path) for path in place.iterdir())
+    return any(_has_shard_name(path) for path in place.iterdir())
 
 
 def read_table(place: Path, options: ReadOptions) -> Table:
     """Read a file or a folder of them; see `polyseme.io.read_table`."""
     is_folder = place.is_dir()
-    files = _files_of(place)[0] if is_folder else [place]
-    cells: dict[str, list[Any]] = defaultdict(list)
+    files = [place]
+    if is_folder:
+        files, _ = _find_files(place)
+    cells_by_column: dict[str, list[Any]] = defaultdict(list)
     blocks: list[FloatArray] = []
     n_rows = 0
-    for source, roles, width in _sources(files, options):
+    for source, roles, n_features in _open_sources(files, options):
         n_rows += source.n_rows
-        check_size(n_rows, width, place.name)
+        check_size(n_rows, n_features, place.name)
+        # A folder with a folder for each split names the splits of its rows.
         folder = source.path.parent
-        if is_folder and folder != place and "split" not in roles.fields:
-            roles = roles._replace(fields=roles.fields | {"split": "splits"})
-            cells["split"] += [folder.name] * source.n_rows
-        read_columns = {*roles.fields, roles.tags}
-        for name in source.kinds.keys() & read_columns:
-            cells[name] += source.cells(name)
-        if width:
+        names_split = is_folder and folder != place
+        if names_split and "split" not in roles.field_by_column:
+            fields = roles.field_by_column | {"split": "splits"}
+            roles = roles._replace(field_by_column=fields)
+            cells_by_column["split"] += [folder.name] * source.n_rows
+        read_columns = {*roles.field_by_column, roles.tags_column}
+        for column in source.kinds.keys() & read_columns:
+            cells_by_column[column] += source.cells(column)
+        if n_features:
             blocks += source.blocks(roles)
-    matrix = np.concatenate(blocks) if blocks else None
+    features = np.concatenate(blocks) if blocks else None
     place_of = f"Row {{}} of {place.name}".format
-    return table_of(roles, cells, options, place_of, matrix)
+    return build_table(roles, cells_by_column, options, place_of, features)
 
 
-def find_shards(place: Path, options: ReadOptions = FEATURES) -> tuple[list[Shard], list[str]]:
+def find_shards(place: Path, options: ReadOptions = FEATURES_ONLY) -> tuple[list[Shard], list[str]]:
     """Find the shards of a table, in a folder or a single file, and the names of other files.
 
     A folder's `.npy`, `.parquet` or `.arrow` files are taken in the order of their names, letter by
     letter; names that begin with `_` or `.` are passed over. All have the same columns, at least
     one, in any order; a shard may be without rows. Columns of tags are no features, nor are `id`,
     `file`, `group` and `split`.
+
+    Only headers are read, and the first row of vectors.
     """
     if not place.exists():
         raise InputError(f"There is no file or folder '{place}'; check the path.")
     paths = [place]
     ignored_names: list[str] = []
     if place.is_dir():
-        paths, ignored_names = _files_of(place)
-    if not all(map(_is_part, paths)):
+        paths, ignored_names = _find_files(place)
+    if not all(map(_has_shard_name, paths)):
         raise InputError(f"There is no shard in '{place}'; names must end in .npy or .parquet.")
     for path in paths:
-        check_plain(path)
+        check_file_or_folder(path)
     shards: list[Shard] = []
     n_rows = 0
     n_columns = 0
-    for source, roles, width in _sources(paths, options):
-        shards.append(Shard(source.path.absolute(), n_rows, source.n_rows, roles))
+    for source, roles, n_features in _open_sources(paths, options):
+        path = source.path.absolute()
+        shard = Shard(path, n_rows, source.n_rows, roles)
+        shards.append(shard)
         n_rows += source.n_rows
-        n_columns = width
+        n_columns = n_features
     shape = (n_rows, n_columns)
     if 0 in shape:
         raise InputError(
@@ -127,18 +154,26 @@ def find_shards(place: Path, options: ReadOptions = FEATURES) -> tuple[list[Shar
 def read_blocks(
     shard: Shard, n_rows: int, columns: tuple[str, ...] | None = None
 ) -> Iterator[tuple[int, FloatArray]]:
-    """Yield blocks of rows (n_rows, n_columns) with each one's first row within the shard.
-
-    Columns come in the order of `columns`, by default that of the first shard.
+    """Yield (the number of its first row within the shard, block) for blocks of features.
 
     Memory is bounded whatever the shard's size. Numbers are as `polyseme.io.read_features` gives
     them; NaN and infinity are refused.
+
+    Parameters
+    ----------
+    shard : Shard
+    n_rows : int
+        Rows of a block; the last one may have fewer.
+    columns : tuple of str, optional
+        The columns of numbers, in the order in which blocks have them; by default that of the first
+        shard.
     """
     roles = shard.roles
     if columns is not None:
-        roles = roles._replace(numbers=columns)
+        roles = roles._replace(number_columns=columns)
+    source = _open(shard.path)
     start = 0
-    for block in _open(shard.path).blocks(roles, n_rows):
+    for block in source.blocks(roles, n_rows):
         _check_finite(block, start, shard.path.name)
         if len(block):
             yield start, block
@@ -148,15 +183,16 @@ def read_blocks(
 
 
 def _check_finite(block: FloatArray, start: int, file: str) -> None:
-    """Raise for NaN and infinity in a block of rows, whose first one has the number `start`."""
-    # A finite sum is proof that all is finite, in half the time.
+    """Raise for NaN and infinity in a block, whose first row has the number `start`."""
+    # A finite sum is proof that all is finite, in half the time; a sum that is not may overflow.
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.sum(block)):
-            return
+        total = np.sum(block)
+    if np.isfinite(total):
+        return
     is_finite = np.isfinite(block).all(axis=1)
-    rows = [start + row for row in np.flatnonzero(~is_finite)]
-    if rows:
-        listed = ", ".join(str(row) for row in rows[:5])
+    wrong_rows = start + np.flatnonzero(~is_finite)
+    if len(wrong_rows):
+        listed = ", ".join(str(row) for row in wrong_rows[:5])
         raise InputError(
             f"'{file}' contains NaN or infinity in row(s) {listed}; impute or drop them first."
         )
@@ -167,34 +203,56 @@ def write_shards(
 ) -> list[Path]:
     """Cut a feature matrix (n, n_features) into shards part-00000, part-00001 and so on.
 
-    The table may be mapped from a file (`numpy.load(path, mmap_mode="r")`); the folder is new,
-    empty, or one that shards were written to before, which are replaced. `n_rows` are the rows of a
-    shard, as "npy" or "parquet".
+    A kill leaves shards that are whole each, and old ones beside new ones: write again.
+
+    Parameters
+    ----------
+    table : array, shape (n, n_features)
+        May be mapped from a file (`numpy.load(path, mmap_mode="r")`).
+    folder : str or Path
+        New, empty, or one that shards were written to before, which are replaced.
+    n_rows : int
+        Rows of a shard; the last one may have fewer.
+    file_format : {"npy", "parquet"}
+
+    Returns
+    -------
+    list of Path
+        The shards, in order.
     """
     check_number("n_rows", n_rows, owner="write_shards", low=1, whole=True)
     check_option("file_format", file_format, ("npy", "parquet"), owner="write_shards")
     place = Path(folder)
     paths: list[Path] = []
+    starts = range(0, len(table), n_rows)
+    # The lock of the folder keeps another run from removing what this one writes; each file has one
+    # of its own while it is written.
     with own_folder(place, "shards"):
-        for number, start in enumerate(range(0, len(table), n_rows)):
+        for number, start in enumerate(starts):
             path = place / f"part-{number:05d}.{file_format}"
             paths.append(path)
-            rows = np.asarray(table[start : start + n_rows])
+            stop = start + n_rows
+            rows = np.asarray(table[start:stop])
             with replacing(path) as stream:
                 if file_format == "npy":
                     np.save(stream, rows, allow_pickle=False)
                 else:
                     _write_parquet(rows, stream)
-        former_paths = [path for path in place.iterdir() if _WRITTEN.fullmatch(path.name)]
-        for path in former_paths:
+        written_paths = [path for path in place.iterdir() if _WRITTEN_SHARD.fullmatch(path.name)]
+        for path in written_paths:
             if path not in paths:
-                path.unlink()
+                path.unlink()  # of a former table, which had more rows or another format
     return paths
 
 
-def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any, Roles, int]]:
-    """Yield opened files, with roles in the first one's order and the number of features."""
-    first_roles: Roles | None = None
+def _open_sources(
+    paths: Sequence[Path], options: ReadOptions
+) -> Iterator[tuple[Any, ColumnRoles, int]]:
+    """Yield (source, roles, number of features) of each file, after checking that all are alike.
+
+    The roles are those of the first file, whose order of columns counts for all.
+    """
+    first_roles: ColumnRoles | None = None
     first_width = 0
     for path in paths:
         source = _open(path)
@@ -203,20 +261,24 @@ def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any,
                 f"{path.name} holds numbers only; tags need a file of another form, such as .jsonl."
             )
         roles = find_roles(source.kinds, options, path.name)
-        width = len(roles.numbers)
-        if roles.vector or not source.kinds:
+        width = len(roles.number_columns)
+        # Of vectors and matrices only the numbers themselves say how many features there are.
+        if roles.vector_column or not source.kinds:
             first_block = next(source.blocks(roles, 1))
             width = first_block.shape[1]
         if first_roles is None:
             first_roles = roles
             first_width = width
-        if width != first_width and (source.n_rows or roles.numbers):
+        states_width = bool(
+            source.n_rows or roles.number_columns
+        )  # a file without vectors has none
+        if width != first_width and states_width:
             raise InputError(
                 f"'{path.name}' has {width} columns but '{paths[0].name}' has {first_width}; all "
                 "files need the same."
             )
-        columns = {*roles.features, *roles.fields}
-        first_columns = {*first_roles.features, *first_roles.fields}
+        columns = {*roles.feature_columns, *roles.field_by_column}
+        first_columns = {*first_roles.feature_columns, *first_roles.field_by_column}
         if columns != first_columns:
             raise InputError(
                 f"'{path.name}' has other columns than '{paths[0].name}'; all files need the same."
@@ -225,64 +287,80 @@ def _sources(paths: Sequence[Path], options: ReadOptions) -> Iterator[tuple[Any,
 
 
 def _open(path: Path) -> Any:
-    """Return a file of either kind, opened."""
-    if path.suffix.lower() == ".npy":
+    """Return the source of a file, by its suffix."""
+    if path.suffix.lower() == _NUMPY_SUFFIX:
         return NumpyFile(path)
     return ArrowFile(path)
 
 
 def _write_parquet(rows: NDArray[Any], stream: BinaryIO) -> None:
-    """Write rows of features as a Parquet file with the columns x0, x1 and so on."""
+    """Write rows of features, (n_rows, n_features), as Parquet with the columns x0, x1, ….
+
+    The names are fixed: models remember those of the features that they were fitted with.
+    """
     arrow = import_pyarrow()
-    columns: dict[str, NDArray[Any]] = {}
-    for number, values in enumerate(rows.T):
+    column_by_name: dict[str, NDArray[Any]] = {}
+    for number, column in enumerate(rows.T):
         name = f"x{number}"
-        columns[name] = np.ascontiguousarray(values)
-    table = arrow.table(columns)
+        column_by_name[name] = np.ascontiguousarray(column)
+    table = arrow.table(column_by_name)
     arrow.parquet.write_table(table, stream)
 
 
-def _is_part(path: Path) -> bool:
-    """Whether a file's name is that of a part of a table."""
-    is_visible = path.name[:1] not in "._"
-    return is_visible and path.suffix.lower() in (".npy", *SUFFIXES)
+def _is_hidden(path: Path) -> bool:
+    """Return whether a file is passed over, as other programs do with such names."""
+    return path.name[:1] in "._"
 
 
-def _files_of(folder: Path) -> tuple[list[Path], list[str]]:
+def _has_shard_name(path: Path) -> bool:
+    """Return whether a file's name is that of a shard."""
+    has_suffix = path.suffix.lower() in (_NUMPY_SUFFIX, *SUFFIXES)
+    return has_suffix and not _is_hidden(path)
+
+
+def _find_files(folder: Path) -> tuple[list[Path], list[str]]:
     """Return the files of a table in a folder, in order, and the names of other files.
 
     A Hugging Face dataset names them itself, split by split; else they are the `.npy` files, or
     those of Arrow, in the order of their names.
     """
-    splits = folder / _SPLITS
-    state = folder / _STATE
-    if splits.is_file():
-        split_files: list[Path] = []
-        for split in _read_parts(splits, "splits"):
-            files, _ = _files_of(folder / split)
-            split_files += files
-        return split_files, []
-    if state.is_file():
-        names = _read_parts(state, "_data_files")
+    splits_file = folder / _SPLITS_FILE
+    state_file = folder / _STATE_FILE
+    if splits_file.is_file():
+        files_of_splits: list[Path] = []
+        for split in _read_file_names(splits_file, "splits"):
+            files, _ = _find_files(folder / split)
+            files_of_splits += files
+        return files_of_splits, []
+    if state_file.is_file():
+        names = _read_file_names(state_file, "_data_files")
         return [folder / name for name in names], []
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
-    files = [path for path in entries if path.is_file() and _is_part(path)]
+    files = [path for path in entries if path.is_file() and _has_shard_name(path)]
     if not files:
-        suffixes = " or ".join((".npy", *SUFFIXES))
+        suffixes = " or ".join((_NUMPY_SUFFIX, *SUFFIXES))
         raise InputError(f"There is no shard in '{folder}'; names must end in {suffixes}.")
-    kinds = {path.suffix.lower() for path in files}
-    if len(kinds) > 1:
+    suffixes_there = {path.suffix.lower() for path in files}
+    if len(suffixes_there) > 1:
         raise InputError(f"'{folder}' mixes .npy, .parquet or .arrow shards; keep one kind.")
     shards = set(files)
     ignored_names: list[str] = []
     for path in entries:
-        if path not in shards and path.name[:1] not in "._":
+        if path not in shards and not _is_hidden(path):
             ignored_names.append(path.name)
     return files, ignored_names
 
 
-def _read_parts(path: Path, key: str) -> list[str]:
-    """Return the names of the files or folders that a Hugging Face dataset is made of."""
+def _read_file_names(path: Path, key: str) -> list[str]:
+    """Return the names of the files or folders that a Hugging Face dataset is made of.
+
+    Parameters
+    ----------
+    path : Path
+        `state.json` or `dataset_dict.json`, which a stranger may have written.
+    key : {"_data_files", "splits"}
+        Where it names them.
+    """
     try:
         state = json.loads(path.read_bytes())
         entries = state[key]

@@ -15,32 +15,35 @@ from xml.parsers import expat
 
 import resvg_py
 
-MEMORY = 1 << 30
-SECONDS = 30  # of the processor, in case the parent process has gone
-LONGEST = 4  # the longer side is drawn with at most this many times the side asked for
+MOST_MEMORY = 1 << 30  # bytes
+MOST_SECONDS = 30  # of the processor, in case the parent process has gone
+MOST_STRETCH = 4  # the longer side is drawn with at most this many times the side asked for
 
 
 def main(side: int, *, cover: bool) -> None:
-    """Draw the markup of standard input, after giving up the right to open files."""
-    markup = _text(sys.stdin.buffer.read())
-    _fit('<svg xmlns="http://www.w3.org/2000/svg"/>', 1)  # the renderer opens its files now
+    """Draw the markup of standard input, after giving up the right to open files.
+
+    `side` is the length in pixels of the picture's longer side; with `cover`, of the shorter one.
+    """
+    markup = _decode(sys.stdin.buffer.read())
+    _draw('<svg xmlns="http://www.w3.org/2000/svg"/>', 1)  # the renderer opens its files now
     if not _confine():
         _refuse_links(markup)
-    png = _fit(markup, side)
+    png = _draw(markup, side)
     if cover:
         # Only the renderer knows a picture's proportions; they stand in the PNG's first chunk.
         width, height = struct.unpack(">II", png[16:24])
         longer = max(width, height)
         shorter = min(width, height)
-        wanted = -(-side * longer // shorter)
-        drawn_side = min(wanted, LONGEST * side)
-        if drawn_side > side:
-            png = _fit(markup, drawn_side)
+        longer_side = -(-side * longer // shorter)  # rounded up
+        longer_side = min(longer_side, MOST_STRETCH * side)
+        if longer_side > side:
+            png = _draw(markup, longer_side)
     sys.stdout.buffer.write(png)
 
 
-def _fit(markup: str, side: int) -> bytes:
-    """Return a PNG with the longer side of this length."""
+def _draw(markup: str, side: int) -> bytes:
+    """Return a PNG whose longer side has this many pixels."""
     # Without the machine's fonts a picture is the same everywhere; lengths in mm need a dpi.
     png = resvg_py.svg_to_bytes(
         svg_string=markup, width=side, height=side, dpi=96.0, skip_system_fonts=True
@@ -54,10 +57,11 @@ def _confine() -> bool:
         import resource
     except ImportError:
         return False
-    limits = {"CORE": 0, "AS": MEMORY, "CPU": SECONDS, "NOFILE": 3}
-    for name, most in limits.items():
+    # Three open files are the standard streams.
+    limits = {"CORE": 0, "AS": MOST_MEMORY, "CPU": MOST_SECONDS, "NOFILE": 3}
+    for name, limit in limits.items():
         try:
-            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
         except (AttributeError, OSError, ValueError):  # not every system knows every limit
             continue
     try:
@@ -67,7 +71,7 @@ def _confine() -> bool:
     return False
 
 
-def _text(markup: bytes) -> str:
+def _decode(markup: bytes) -> str:
     """Return XML decoded by its mark or its own declaration; the renderer takes text only."""
     if markup.startswith((b"\xff\xfe", b"\xfe\xff")):
         return markup.decode("utf-16")
@@ -84,14 +88,15 @@ def _text(markup: bytes) -> str:
 def _refuse_links(markup: str) -> None:
     """Raise where an element refers to another file; for systems that cannot bar opening."""
 
-    def look(_: str, attributes: dict[str, str]) -> None:
-        for name, value in attributes.items():
-            inside = value.strip().startswith(("#", "data:"))
-            if name.rpartition(":")[2] == "href" and not inside:
+    def check_element(_: str, attributes: dict[str, str]) -> None:
+        for name, link in attributes.items():
+            local_name = name.rpartition(":")[2]
+            stays_inside = link.strip().startswith(("#", "data:"))
+            if local_name == "href" and not stays_inside:
                 raise ValueError("refers to another file")
 
     parser = expat.ParserCreate()
-    parser.StartElementHandler = look
+    parser.StartElementHandler = check_element
     parser.Parse(markup, True)
 
 

@@ -5,7 +5,7 @@ In: sound files, Million Song Dataset files or samples. Out: a feature matrix (n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -19,8 +19,15 @@ from polyseme.base.validation import RandomState, as_generator, check_number, dr
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt, is_path
 from polyseme.media.codebook import Codebook
 from polyseme.media.networks import SOUNDS, find_network
-from polyseme.storage.array_checks import Anything, Fields, Table, check_parts, part, require
-from polyseme.storage.model_file import JSON, Arrays, Config, State, within
+from polyseme.storage.array_checks import (
+    Anything,
+    Fields,
+    MappingOf,
+    check_parts,
+    name_part_in_errors,
+    require,
+)
+from polyseme.storage.model_file import JSON, Arrays, Config, State, part_arrays
 
 if TYPE_CHECKING:
     from polyseme.media.keywords import Place
@@ -31,10 +38,26 @@ SUFFIXES = frozenset(
     {".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"}
     | {".m4a", ".m4b", ".aac"}
 )
+# Media types of the files that browsers play, by suffix.
+PLAYED_TYPES = {
+    ".wav": "audio/wav",
+    ".wave": "audio/wav",
+    ".flac": "audio/flac",
+    ".ogg": "audio/ogg",
+    ".oga": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".mp3": "audio/mpeg",
+    ".aif": "audio/aiff",
+    ".aiff": "audio/aiff",
+    ".m4a": "audio/mp4",
+    ".m4b": "audio/mp4",
+    ".aac": "audio/aac",
+}
 SONG_SUFFIXES = frozenset({".h5", ".hdf5"})
 # To be raised whenever the same sound would get other numbers.
 VERSION = 1
-# Samples a second that segments are cut from, and that networks listen to.
+# Samples a second that segments are cut from, and that networks listen to: `preprocessing` names
+# them, so that numbers of another rate are refused.
 RATE = 22_050
 NETWORK_RATE = 16_000
 
@@ -77,6 +100,9 @@ class AudioFeatures(MediaFeatures):
 
     Notes
     -----
+    A clip's raw numbers are its segments (n_segments, 36), or what a network hears in each three
+    seconds (n_patches, 200).
+
     Files that end in .h5 or .hdf5 are taken for Million Song Dataset files: their own
     `segments_timbre` stands in the place of our segments. A network has no use for them.
     """
@@ -84,6 +110,7 @@ class AudioFeatures(MediaFeatures):
     kind: ClassVar[str] = "audio"
     noun: ClassVar[str] = "sound"
     suffixes: ClassVar[frozenset[str]] = SUFFIXES | SONG_SUFFIXES
+    preview_types: ClassVar[Mapping[str, str]] = PLAYED_TYPES
     learns: ClassVar[bool] = True
     raw_axes: ClassVar[int] = 2
 
@@ -123,7 +150,9 @@ class AudioFeatures(MediaFeatures):
 
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Describe some clips; see `MediaFeatures.extract_batch`."""
-        describe = self._segments if self.network is None else self._network_features
+        describe = self._segment_features
+        if self.network is not None:
+            describe = self._network_features
         return [attempt(describe, item) for item in items]
 
     @classmethod
@@ -168,8 +197,11 @@ class AudioFeatures(MediaFeatures):
         config, arrays = super().get_state()
         if self.network is not None:
             return config, arrays
-        config["codebook"], codebook_arrays = self.codebook_.get_state()
-        return config, {f"codebook.{name}": array for name, array in codebook_arrays.items()}
+        codebook_config, codebook_arrays = self.codebook_.get_state()
+        config["codebook"] = codebook_config
+        for name, array in codebook_arrays.items():
+            arrays[f"codebook.{name}"] = array
+        return config, arrays
 
     @classmethod
     def from_state(cls, config: Config, arrays: Arrays) -> Self:
@@ -180,8 +212,8 @@ class AudioFeatures(MediaFeatures):
         check_parts(arrays, config, ("codebook",), ())
         if has_network:
             return extractor
-        codebook_arrays = within(arrays, "codebook")
-        with part("codebook"):
+        codebook_arrays = part_arrays(arrays, "codebook")
+        with name_part_in_errors("codebook"):
             extractor.codebook_ = Codebook.from_state(config["codebook"], codebook_arrays)
         n_words = len(extractor.codebook_.means_)
         require(extractor.n_features_out_ == n_words, "n_features_out", "one for each word")
@@ -190,11 +222,11 @@ class AudioFeatures(MediaFeatures):
     @classmethod
     def declared(cls) -> Fields:
         """Return the schema of `get_state`; see `MediaFeatures.declared`."""
-        kinds = {**super().declared().kinds, "codebook": Table(Anything())}
+        kinds = {**super().declared().kinds, "codebook": MappingOf(Anything())}
         return Fields(kinds, optional=("codebook",))
 
     def _network(self) -> Any:
-        """Return the network, from samples to numbers of each three seconds."""
+        """Return the network, loaded: from samples to numbers of each three seconds."""
         return find_network(self.network, None, SOUNDS, self.device).load()
 
     def _network_features(self, item: object) -> Raw:
@@ -208,19 +240,21 @@ class AudioFeatures(MediaFeatures):
         features: Raw = network(samples)
         return features
 
-    def _segments(self, item: object) -> Raw:
-        """Return a description of each segment of one clip, (n_segments, 36)."""
+    def _segment_features(self, item: object) -> Raw:
+        """Return timbre and its derivatives of each segment of one clip, (n_segments, 36)."""
         from polyseme.media.timbre import segment_timbre, with_derivatives
 
         if is_path(item) and Path(item).suffix.lower() in SONG_SUFFIXES:
             from polyseme.media.echonest import read_timbre
 
-            return with_derivatives(read_timbre(Path(item)))
-        samples = self._samples(item, RATE)
-        return with_derivatives(segment_timbre(samples))
+            timbre = read_timbre(Path(item))
+        else:
+            samples = self._samples(item, RATE)
+            timbre = segment_timbre(samples)
+        return with_derivatives(timbre)
 
     def _samples(self, item: object, rate: int) -> Raw:
-        """Read one clip as one channel at a rate, (n_samples,)."""
+        """Read one clip, a path or an array, as one channel at a rate, (n_samples,)."""
         from polyseme.media.sound import read_sound, sound_from_array
 
         if is_path(item):

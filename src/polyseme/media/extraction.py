@@ -3,6 +3,12 @@
 In: a folder of pictures or of sound. Out: a folder with their raw numbers (`features.npy` with a
 row for each picture, `segments.npy` with several for each sound), a line for every file met
 (`files.jsonl`), the preprocessing (`extraction.json`) and a cache.
+
+Terms: the *ledger* is `files.jsonl`; the *manifest* is `extraction.json`, which holds digests of
+the other files and is written last; a file is *extracted* if there are numbers of it, *skipped* if
+it is a media file that cannot be used, *passed over* if it is no media file; a *content hash* is
+the SHA-256 of a file's bytes. Within a run, an *outcome* is either a content hash, under which the
+cache has the numbers, or the reason why the file is skipped.
 """
 
 from __future__ import annotations
@@ -13,16 +19,14 @@ import itertools
 import json
 import os
 import socket
-import sqlite3
 import stat
-import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,11 +41,19 @@ from polyseme.media.base import (
     quiet_decoders,
 )
 from polyseme.media.extractors import extractor_class, extractor_classes
+from polyseme.media.feature_store import (
+    ALL_CACHE_FILES,
+    CACHE_FILE,
+    DamagedCacheError,
+    FeatureStore,
+    FileHash,
+    hash_file,
+)
 from polyseme.media.keywords import Keywords, keywords_of
 from polyseme.storage.atomic_files import (
     check_room,
+    folder_kind,
     is_intact,
-    kind_of,
     own_folder,
     replacing,
     sealed,
@@ -49,70 +61,67 @@ from polyseme.storage.atomic_files import (
     unwritable,
 )
 
-MANIFEST = "extraction.json"
-LEDGER = "files.jsonl"
-CACHE = "cache.sqlite"
+# The format on disk: files, and how the manifest names it. Another version is refused, not read.
+MANIFEST_FILE = "extraction.json"
+LEDGER_FILE = "files.jsonl"
+_ARRAY_FILES = {1: "features.npy", 2: "segments.npy"}  # by `MediaFeatures.raw_axes`
 FORMAT = "polyseme extraction"
 FORMAT_VERSION = 3
-_ARRAYS = {1: "features.npy", 2: "segments.npy"}  # by the dimensions of an item's numbers
-_CACHE_FILES = [f"{CACHE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")]
-_COMMIT_SECONDS = 2.0
-# Locked until it is closed: two that write at a time would wait for each other anyway.
-_SCHEMA = """
-PRAGMA locking_mode = EXCLUSIVE;
-PRAGMA journal_mode = WAL;
-PRAGMA synchronous = NORMAL;
-CREATE TABLE IF NOT EXISTS numbers (content BLOB, preprocessing TEXT, shape TEXT, raw BLOB,
-    digest BLOB, PRIMARY KEY (content, preprocessing)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, state TEXT, content BLOB, digest BLOB)
-    WITHOUT ROWID;
-"""
-_COLUMNS = {"numbers": "content, preprocessing, shape, raw", "files": "path, state, content"}
 # Files that a worker of a cluster hashes, and looks at, at a time.
 _HASHED_AT_ONCE = 64
-_LEAST_AT_ONCE = 8
+_LEAST_EXTRACTED_AT_ONCE = 8
 _MOST_CACHES = 16  # that are asked for files
 
+# Called with the files that are done, of how many, and how many of them were skipped.
 Progress = Callable[[int, int, int], None]
+Reason = tuple[str, str]  # a file's name, and why it is not used
 
 
 class MediaFile(NamedTuple):
-    """One file: its path below the folder that was named, with forward slashes, and its path."""
+    """One media file."""
 
-    id: str
-    path: Path
+    id: str  # its path below the folder that was named, with forward slashes
+    path: Path  # by which it is opened
+
+
+class ExtractedFile(NamedTuple):
+    """A media file whose numbers the cache has."""
+
+    file: MediaFile
+    content: bytes  # its content hash
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of every file; pairs are (name, reason)."""
+    """What became of every file."""
 
     kind: str  # of the extractor, such as "image"
     n_extracted: int  # files with numbers
     n_cached: int  # those of them that came from the cache
-    skipped: tuple[tuple[str, str], ...]  # media files that cannot be used
-    others: tuple[tuple[str, str], ...]  # files that are no media of this kind
+    skipped: tuple[Reason, ...]  # media files that cannot be used
+    others: tuple[Reason, ...]  # files that are no media of this kind
     n_tagged: int  # extracted files with keywords
     places: dict[str, int]  # files by where their keywords come from, such as XMP or sidecar
-    unread: tuple[tuple[str, str], ...]  # extracted files some of whose keywords cannot be read
-    alike: tuple[str, ...] = ()  # files with the same numbers as a different file
+    unread: tuple[Reason, ...]  # extracted files some of whose keywords cannot be read
+    alike: tuple[str, ...] = ()  # names of files with the same numbers as a different file
 
     def __repr__(self) -> str:
         """Return how many, in a line; its methods say it in sentences."""
-        done = f"{self.n_extracted} {self.kind} files, {len(self.skipped)} skipped"
-        return f"Summary({done}, {self.n_tagged} with keywords)"
+        n_skipped = len(self.skipped)
+        counts = f"{self.n_extracted} {self.kind} files, {n_skipped} skipped"
+        return f"Summary({counts}, {self.n_tagged} with keywords)"
 
     def sentence(self) -> str:
-        """Return it as one sentence."""
-        total = self.n_extracted + len(self.skipped)
+        """Return how many files were extracted, skipped and passed over, as one sentence."""
         noun = extractor_class(self.kind).noun
-        cached = f" ({self.n_cached:,} from the cache)" if self.n_cached else ""
         n_skipped = len(self.skipped)
+        n_media = self.n_extracted + n_skipped
         n_others = len(self.others)
-        files = "file" if n_others == 1 else "files"
+        from_cache = f" ({self.n_cached:,} from the cache)" if self.n_cached else ""
+        other_files = "other file" if n_others == 1 else "other files"
         return (
-            f"{self.n_extracted:,} of {total:,} {noun} files extracted{cached}, "
-            f"{n_skipped:,} skipped; {n_others:,} other {files} passed over"
+            f"{self.n_extracted:,} of {n_media:,} {noun} files extracted{from_cache}, "
+            f"{n_skipped:,} skipped; {n_others:,} {other_files} passed over"
         )
 
     def sameness(self) -> str:
@@ -141,7 +150,7 @@ class Engine(Protocol):
     """Where work is done piece by piece, such as `polyseme.batch.RayEngine`."""
 
     def map(self, function: Callable[[Any], Any], pieces: Sequence[Any]) -> Iterator[Any]:
-        """Apply a function to pieces; yield its values in their order."""
+        """Yield what a function returns for each piece, in the order of the pieces."""
 
 
 def extract_folder(
@@ -195,8 +204,8 @@ def extract_folder(
             return _fill(source, target, extractor, media, ignored, engine, progress)
         except DamagedCacheError as damage:
             _warn(f"{damage} It is made again.")
-            for name in _CACHE_FILES:
-                (target / name).unlink(missing_ok=True)
+            for file_name in ALL_CACHE_FILES:
+                (target / file_name).unlink(missing_ok=True)
             return _fill(source, target, extractor, media, ignored, engine, progress)
 
 
@@ -205,43 +214,47 @@ def _fill(
     target: Path,
     extractor: MediaFeatures,
     media: Sequence[MediaFile],
-    ignored: Sequence[tuple[str, str]],
+    ignored: Sequence[Reason],
     engine: Engine | None,
     progress: Progress | None,
 ) -> Summary:
-    """Bring a folder of ours up to date with media files; see `extract_folder`."""
+    """Bring a folder of ours up to date with media files.
+
+    `media` and `ignored` are what `find_media` found in `source`; for the others see
+    `extract_folder`.
+    """
     kind = extractor.kind
-    used: list[tuple[MediaFile, bytes]] = []
-    skipped: list[tuple[str, str]] = []
-    with FeatureStore(target / CACHE, extractor.digest()) as store:
+    extracted: list[ExtractedFile] = []
+    skipped: list[Reason] = []
+    with FeatureStore(target / CACHE_FILE, extractor.digest()) as store:
         outcomes, n_cached = _extract(media, extractor, store, engine, progress)
-        for file, outcome in outcomes:
+        for file, outcome in zip(media, outcomes, strict=True):
             if isinstance(outcome, bytes):
-                used.append((file, outcome))
+                extracted.append(ExtractedFile(file, outcome))
             else:
                 skipped.append((file.id, outcome))
         if store.n_damaged:
             _warn(f"Damaged in '{store.path}', and made again: {store.n_damaged:,} entries.")
-        if not used:
+        if not extracted:
             reasons = [f"{names}: {reason}" for names, reason in by_reason(skipped)]
             raise InputError(
                 f"None of the {len(media)} {kind} files in '{source}' can be used: "
                 f"{first_few(reasons, most=3)}."
             )
         try:
-            keywords_by_row, alike = _write(target, extractor, used, skipped, ignored, store)
+            keywords_by_row, alike = _write(target, extractor, extracted, skipped, ignored, store)
         except OSError as error:
             raise unwritable(target, error) from error
     places: Counter[str] = Counter()
-    unread: list[tuple[str, str]] = []
+    unread: list[Reason] = []
     n_tagged = 0
-    for (file, _), keywords in zip(used, keywords_by_row, strict=True):
+    for (file, _), keywords in zip(extracted, keywords_by_row, strict=True):
         places.update(keywords.places)
         unread += [(file.id, reason) for reason in keywords.unread]
         n_tagged += bool(keywords.tags)
     return Summary(
         kind,
-        n_extracted=len(used),
+        n_extracted=len(extracted),
         n_cached=n_cached,
         skipped=tuple(skipped),
         others=tuple(ignored),
@@ -257,15 +270,15 @@ def _warn(sentence: str) -> None:
     warnings.warn(sentence, PolysemeWarning, stacklevel=4)
 
 
-def by_reason(files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return (names, reason) for each reason of (file, reason) pairs."""
+def by_reason(files: Iterable[Reason]) -> list[tuple[str, str]]:
+    """Return the first few names that have a reason, as one text, and the reason, for each."""
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in files:
         names_by_reason[reason].append(name)
     groups: list[tuple[str, str]] = []
     for reason, names in names_by_reason.items():
-        listed = first_few(names, most=3)
-        groups.append((listed, reason))
+        listed_names = first_few(names, most=3)
+        groups.append((listed_names, reason))
     return groups
 
 
@@ -275,134 +288,165 @@ def _extract(
     store: FeatureStore,
     engine: Engine | None,
     progress: Progress | None,
-) -> tuple[list[tuple[MediaFile, bytes | str]], int]:
-    """Fill the store; return each file's SHA-256 or why it is skipped, and how many were cached."""
-    outcomes: dict[MediaFile, bytes | str] = {}
-    n_skipped = n_cached = 0
+) -> tuple[list[bytes | str], int]:
+    """Put the numbers of all files that can be used into the store.
 
-    def note(file: MediaFile, outcome: bytes | str) -> None:
+    Returns the outcome of each file, in the order of `media`, and how many files' numbers were in
+    the store before.
+    """
+    outcome_by_file: dict[MediaFile, bytes | str] = {}
+    n_skipped = 0
+    n_cached = 0
+
+    def record(file: MediaFile, outcome: bytes | str) -> None:
         nonlocal n_skipped
-        outcomes[file] = outcome
+        outcome_by_file[file] = outcome
         n_skipped += isinstance(outcome, str)
         if progress is not None:
-            progress(len(outcomes), len(media), n_skipped)
+            progress(len(outcome_by_file), len(media), n_skipped)
 
-    def unknown() -> Iterator[tuple[MediaFile, str, bytes]]:
-        """Yield the files that are not in the cache, with their state and hash."""
+    def files_without_numbers() -> Iterator[tuple[MediaFile, FileHash]]:
+        """Yield the files that are not in the store, and record all others."""
         nonlocal n_cached
         for file in media:
             try:
-                state, content = store.hashed(file.path)
+                file_hash = store.hashed(file.path)
             except OSError as error:
-                note(file, f"cannot be opened ({cause(error)})")
+                record(file, f"cannot be opened ({cause(error)})")
                 continue
-            if store.find(content) is not None:
+            if store.find(file_hash.content) is not None:
                 n_cached += 1
-                note(file, content)
+                record(file, file_hash.content)
             else:
-                yield file, state, content
+                yield file, file_hash
 
     if engine is not None:
         new_paths = [file.path for file in media if store.noted(file.path) is None]
         hashes = map_files(engine, _hash_files, new_paths, _HASHED_AT_ONCE)
-        for path, hashed in zip(new_paths, hashes, strict=True):
-            if hashed is not None:
-                store.note(path, *hashed)
-    files, queue = itertools.tee(unknown())
-    paths = (file.path for file, _, _ in queue)
-    extracted: Iterator[Raw | MediaError] = extractor.extract(paths)
+        for path, new_hash in zip(new_paths, hashes, strict=True):
+            if new_hash is not None:
+                store.note(path, new_hash)
+    # The extractor takes paths ahead of the numbers that it yields; files wait for theirs.
+    pending_files, queued_files = itertools.tee(files_without_numbers())
+    paths = (file.path for file, _ in queued_files)
+    raw_or_errors: Iterator[Raw | MediaError] = extractor.extract(paths)
     if engine is not None:
-        # Workers use one thread each, and see whole batches, as one process does.
-        parameters = extractor.get_params() | {"n_jobs": 1}
-        if "random_state" in parameters:
-            parameters["random_state"] = None
-        worker_extractor = type(extractor)(**parameters)
+        worker_extractor = _worker_extractor(extractor)
         look = partial(look_at, worker_extractor, extractor.digest())
-        n_at_once = max(_LEAST_AT_ONCE, 2 * extractor.batch_size)
-        extracted = map_files(engine, look, paths, n_at_once)
-    for raw, (file, state, content) in zip(extracted, files, strict=True):
+        # Whole batches, as one process has them.
+        n_at_once = max(_LEAST_EXTRACTED_AT_ONCE, 2 * extractor.batch_size)
+        raw_or_errors = map_files(engine, look, paths, n_at_once)
+    for raw, (file, file_hash) in zip(raw_or_errors, pending_files, strict=True):
         if isinstance(raw, MediaError):
-            note(file, str(raw))
-        elif store.noted(file.path) != (state, content):
-            note(file, "was changed while it was looked at; run again")
+            record(file, str(raw))
+        elif store.noted(file.path) != file_hash:
+            record(file, "was changed while it was looked at; run again")
         else:
-            store.put(content, raw)
-            note(file, content)
-    return [(file, outcomes[file]) for file in media], n_cached
+            store.put(file_hash.content, raw)
+            record(file, file_hash.content)
+    outcomes = [outcome_by_file[file] for file in media]
+    return outcomes, n_cached
+
+
+def _worker_extractor(extractor: MediaFeatures) -> MediaFeatures:
+    """Return an extractor with the same numbers for a worker of a cluster, which has one thread."""
+    parameters = extractor.get_params() | {"n_jobs": 1}
+    if "random_state" in parameters:  # extraction draws nothing, so no generator need travel
+        parameters["random_state"] = None
+    return type(extractor)(**parameters)
 
 
 def read_extraction(folder: str | Path) -> Extracted:
     """Read a folder that `extract_folder` wrote; the numbers stay on disk until they are used.
 
-    Every file is compared with its digest; what is damaged is refused.
+    Every file is compared with its digest; what is damaged is refused. Items have the order of
+    `find_media`.
     """
     path = Path(folder)
     manifest = _manifest(path)
     kind = str(manifest["kind"])
     raw_axes = extractor_class(kind).raw_axes
-    array_file = path / _ARRAYS[raw_axes]
-    for file in (path / LEDGER, array_file):
-        if not is_intact(file, manifest["files"].get(file.name)):
+    array_file = path / _ARRAY_FILES[raw_axes]
+    ledger_file = path / LEDGER_FILE
+    for file in (ledger_file, array_file):
+        summary = manifest["files"].get(file.name)
+        if not is_intact(file, summary):
             raise InputError(f"'{file}' {_damage_error(path)}")
     with refusing_damage(array_file):
         table = np.load(array_file, mmap_mode="r", allow_pickle=False)
-    rows = _ledger(path)
-    used = [row for row in rows if row["outcome"] == "extracted"]
-    skipped = [row for row in rows if row["outcome"] == "skipped"]
-    ends = np.cumsum([row.get("segments", 1) for row in used])
-    has_type = table.dtype == np.float32 and table.ndim == 2
-    if not used or not has_type or ends[-1] != len(table):
-        raise InputError(f"'{path / LEDGER}' does not fit its numbers; it {_damage_error(path)}")
+    extracted_lines: list[dict[str, Any]] = []
+    skipped: list[Reason] = []
+    for line in _ledger_lines(path):
+        if line["outcome"] == "extracted":
+            extracted_lines.append(line)
+        elif line["outcome"] == "skipped":
+            skipped.append((line["file"], line["reason"]))
+    n_rows_by_item = [line.get("segments", 1) for line in extracted_lines]
+    ends = np.cumsum(n_rows_by_item)
+    is_table = table.dtype == np.float32 and table.ndim == 2
+    if not extracted_lines or not is_table or ends[-1] != len(table):
+        raise InputError(f"'{ledger_file}' does not fit its numbers; it {_damage_error(path)}")
+    raw: Sequence[Raw] = table
+    if raw_axes == 2:
+        raw = np.split(table, ends[:-1])
+    tags = [tuple(line.get("tags", ())) for line in extracted_lines]
     return Extracted(
         kind,
         preprocessing=dict(manifest["preprocessing"]),
-        ids=tuple(row["file"] for row in used),
-        raw=table if raw_axes == 1 else np.split(table, ends[:-1]),
-        tags=tuple(tuple(row.get("tags", ())) for row in used),
-        skipped=tuple((row["file"], row["reason"]) for row in skipped),
+        ids=tuple(line["file"] for line in extracted_lines),
+        raw=raw,
+        tags=tuple(tags),
+        skipped=tuple(skipped),
         parameters=dict(manifest.get("parameters", {})),
     )
 
 
-def _ledger(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of the ledger, one for each file, or raise where it is invalid."""
-    ledger = path / LEDGER
+def _ledger_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of the ledger, one for each file, or raise where it is invalid."""
+    ledger_file = path / LEDGER_FILE
     try:
-        lines = ledger.read_bytes().split(b"\n")
-        rows = [json.loads(line) for line in lines if line]
-        is_sound = all(itertools.starmap(_is_line, enumerate(rows)))
+        texts = ledger_file.read_bytes().split(b"\n")
+        lines = [json.loads(text) for text in texts if text]
+        is_valid = all(itertools.starmap(_is_line, enumerate(lines)))
     except (ValueError, RecursionError):
-        is_sound = False
-    if not is_sound:
-        # Digests find accidents, not forgeries.
-        raise InputError(f"'{ledger}' {_damage_error(path)}")
-    return rows
+        is_valid = False
+    if not is_valid:
+        # The manifest's digests find accidents, not forgeries.
+        raise InputError(f"'{ledger_file}' {_damage_error(path)}")
+    return lines
 
 
-def _is_line(place: int, row: Any) -> bool:
-    """Whether a line of a ledger is sound: extracted files come first, in their order."""
-    if not isinstance(row, dict) or not isinstance(row.get("file"), str):
+def _is_line(position: int, line: Any) -> bool:
+    """Whether a line of a ledger is as `_write` writes it: extracted files first, in their order.
+
+    `position` is how many lines come before it, and of an extracted file its row.
+    """
+    if not isinstance(line, dict) or not isinstance(line.get("file"), str):
         return False
-    outcome = row.get("outcome")
+    outcome = line.get("outcome")
     if outcome != "extracted":
-        has_reason = isinstance(row.get("reason"), str)
+        has_reason = isinstance(line.get("reason"), str)
         return has_reason and outcome in ("skipped", "passed over")
-    segments = row.get("segments", 1)
-    if row.get("row") != place or type(segments) is not int or segments < 1:
+    if line.get("row") != position:
         return False
-    tags = row.get("tags", [])
+    n_segments = line.get("segments", 1)
+    if type(n_segments) is not int or n_segments < 1:  # True is an int for isinstance
+        return False
+    tags = line.get("tags", [])
     return isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
 
 
 def is_extraction(path: Path) -> bool:
     """Return whether a path is a folder that an extraction was, or is being, written to."""
-    return path.is_dir() and (_is_marked(path) or (path / MANIFEST).exists())
+    if not path.is_dir():
+        return False
+    return _is_marked(path) or (path / MANIFEST_FILE).exists()
 
 
 def _is_marked(path: Path) -> bool:
     """Return whether a folder is marked as ours for numbers of media files."""
     marks = [_mark(kind) for kind in extractor_classes()]
-    return kind_of(path) in marks
+    return folder_kind(path) in marks
 
 
 def _mark(kind: str) -> str:
@@ -410,37 +454,72 @@ def _mark(kind: str) -> str:
     return f"numbers of {kind} files"
 
 
+def caches_beside(path: Path) -> list[Path]:
+    """Return the caches of extractions that lie in the same folder as a path, by name, at most 16.
+
+    The path itself need not exist.
+    """
+    caches: list[Path] = []
+    folder = path.absolute().parent
+    for cache in folder.glob(f"*/{CACHE_FILE}"):
+        if cache.is_file() and _is_marked(cache.parent):
+            caches.append(cache)
+    return sorted(caches)[:_MOST_CACHES]
+
+
 # ---------------------------------------------------------------------- finding and matching files
 
 
 def find_media(
     places: Iterable[Path], suffixes: frozenset[str], *, leave_out: Path | None = None
-) -> tuple[list[MediaFile], list[tuple[str, str]]]:
-    """Return the files with a suffix in and below folders, but for one, and named files.
+) -> tuple[list[MediaFile], list[Reason]]:
+    """Find media files among files and in folders.
 
-    Beside them stand the names of all other files, each with the reason it is ignored.
+    Parameters
+    ----------
+    places : iterable of Path
+        Files, which are taken whatever their suffix is, and folders, which are searched with all
+        folders below them.
+    suffixes : frozenset of str
+        Of media files, in lower case.
+    leave_out : Path, optional
+        A folder that is not searched.
+
+    Returns
+    -------
+    media : list of MediaFile
+        Each file once, in the order of the places; of a folder first its files by name, then those
+        of its folders.
+    ignored : list of (name, reason)
+        All other files of the folders.
     """
-    media: dict[Path, MediaFile] = {}
-    ignored: list[tuple[str, str]] = []
-    excluded = None if leave_out is None else leave_out.resolve()
+    file_by_path: dict[Path, MediaFile] = {}
+    ignored: list[Reason] = []
+    excluded_folder = None
+    if leave_out is not None:
+        excluded_folder = leave_out.resolve()
     for place in places:
         if not place.is_dir():
             if not os.path.lexists(place):
                 raise InputError(f"There is no file or folder '{place}'; check the path.")
-            media.setdefault(place.absolute(), MediaFile(place.as_posix(), place))
+            file_by_path.setdefault(place.absolute(), MediaFile(place.as_posix(), place))
             continue
-        for path in _walk(place, excluded):
+        for path in _walk(place, excluded_folder):
             name = path.relative_to(place).as_posix()
-            reason = _no_media(path, suffixes)
+            reason = _reason_to_ignore(path, suffixes)
             if reason:
                 ignored.append((name, reason))
             else:
-                media.setdefault(path.absolute(), MediaFile(name, path))
-    return list(media.values()), ignored
+                file_by_path.setdefault(path.absolute(), MediaFile(name, path))
+    media = list(file_by_path.values())
+    return media, ignored
 
 
-def _walk(folder: Path, leave_out: Path | None) -> Iterator[Path]:
-    """Yield every file, and every hidden or linked folder, which is not entered."""
+def _walk(folder: Path, excluded_folder: Path | None) -> Iterator[Path]:
+    """Yield every file, and every hidden or linked folder, which is not entered.
+
+    The excluded folder, a resolved path, is left out. In the order of `find_media`.
+    """
 
     def refuse(error: OSError) -> None:
         raise InputError(
@@ -448,20 +527,20 @@ def _walk(folder: Path, leave_out: Path | None) -> Iterator[Path]:
             "permissions."
         ) from error
 
-    for root, folders, files in os.walk(folder, onerror=refuse):
-        open_folders: list[str] = []
-        for name in sorted(folders):
+    for root, folder_names, file_names in os.walk(folder, onerror=refuse):
+        entered_names: list[str] = []
+        for name in sorted(folder_names):
             path = Path(root, name)
             if path.is_symlink() or name.startswith("."):
                 yield path
-            elif path.resolve() != leave_out:
-                open_folders.append(name)
-        folders[:] = open_folders
-        for name in sorted(files):
+            elif path.resolve() != excluded_folder:
+                entered_names.append(name)
+        folder_names[:] = entered_names  # `os.walk` enters what is left in its own list
+        for name in sorted(file_names):
             yield Path(root, name)
 
 
-def _no_media(path: Path, suffixes: frozenset[str]) -> str:
+def _reason_to_ignore(path: Path, suffixes: frozenset[str]) -> str:
     """Return why a path is passed over; empty for a media file, also for a broken link to one."""
     if path.name.startswith("."):
         return "is hidden"
@@ -470,7 +549,9 @@ def _no_media(path: Path, suffixes: frozenset[str]) -> str:
     if path.suffix.lower() not in suffixes:
         return "has another kind of name"
     with contextlib.suppress(OSError):  # the reader reports why it cannot be opened
-        return "" if stat.S_ISREG(path.stat().st_mode) else "is not a regular file"
+        is_regular = stat.S_ISREG(path.stat().st_mode)
+        if not is_regular:
+            return "is not a regular file"
     return ""
 
 
@@ -478,259 +559,74 @@ def _no_media(path: Path, suffixes: frozenset[str]) -> str:
 
 
 class UnseenError(MediaError):
-    """A file that the machine which this error names does not see."""
+    """A file that a worker's machine does not see; the message is the name of that machine."""
 
 
 def map_files(
     engine: Engine | None, function: Callable[[Any], Any], paths: Iterable[Path], n_at_once: int
 ) -> Iterator[Any]:
-    """Yield what a function that takes some paths returns for each file, in order.
+    """Yield what a function returns for each file, in the order of the paths.
 
-    A file that has vanished meanwhile is a `MediaError`; one that only a worker's machine does not
-    see ends the work.
+    The function is called with at most `n_at_once` absolute paths as texts, and returns as many
+    results; an engine's workers call it, or without an engine this process. A file that has
+    vanished meanwhile is a `MediaError`; one that only a worker's machine does not see ends the
+    work.
     """
-    names = [str(path.absolute()) for path in paths]
-    blocks = [names[start : start + n_at_once] for start in range(0, len(names), n_at_once)]
-    block_outcomes = map(function, blocks) if engine is None else engine.map(function, blocks)
-    outcomes = itertools.chain.from_iterable(block_outcomes)
-    for name, outcome in zip(names, outcomes, strict=True):
-        if not isinstance(outcome, UnseenError):
-            yield outcome
-        elif os.path.lexists(name):
-            raise unseen(str(outcome), name)
+    absolute_paths = [str(path.absolute()) for path in paths]
+    starts = range(0, len(absolute_paths), n_at_once)
+    blocks = [absolute_paths[start : start + n_at_once] for start in starts]
+    results_by_block: Iterator[Any] = map(function, blocks)
+    if engine is not None:
+        results_by_block = engine.map(function, blocks)
+    results = itertools.chain.from_iterable(results_by_block)
+    for absolute_path, result in zip(absolute_paths, results, strict=True):
+        if not isinstance(result, UnseenError):
+            yield result
+        elif os.path.lexists(absolute_path):
+            raise unseen(str(result), absolute_path)
         else:
             yield MediaError("cannot be opened (no such file or directory)")
 
 
 def look_at(extractor: MediaFeatures, digest: str, paths: Sequence[str]) -> list[Raw | MediaError]:
-    """Return the raw numbers of files, or why there are none; for `map_files`.
+    """Return the raw numbers of files, or why there are none; runs in workers of `map_files`.
 
-    `digest` is the extractor's where the work was handed out.
+    `digest` is the extractor's where the work was handed out: workers with other versions of
+    libraries would make other numbers.
     """
     if extractor.digest() != digest:
         raise InputError(
             f"The machine '{socket.gethostname()}' would make other numbers of {extractor.kind} "
             "files; install the same versions on all machines."
         )
+    outcomes: list[Raw | MediaError] = []
     with quiet_decoders():
-        outcomes = list(extractor.extract(map(Path, paths)))
-    for n, path in enumerate(paths):
-        if isinstance(outcomes[n], MediaError) and not os.path.lexists(path):
-            outcomes[n] = UnseenError(socket.gethostname())
+        raw_or_errors = extractor.extract(map(Path, paths))
+        for path, outcome in zip(paths, raw_or_errors, strict=True):
+            if isinstance(outcome, MediaError) and not os.path.lexists(path):
+                outcomes.append(UnseenError(socket.gethostname()))
+            else:
+                outcomes.append(outcome)
     return outcomes
 
 
-def unseen(host: str, place: str | Path) -> InputError:
+def unseen(host: str, path: str | Path) -> InputError:
     """Build the error for a machine that lacks a file or folder."""
     return InputError(
-        f"The machine '{host}' cannot see '{place}'; on a cluster, models and files must lie where "
+        f"The machine '{host}' cannot see '{path}'; on a cluster, models and files must lie where "
         "all machines see them under the same path."
     )
 
 
-def _hash_files(paths: Sequence[str]) -> list[tuple[str, bytes] | None]:
-    """Return states and hashes of files; None for files that cannot be read."""
-    hashes: list[tuple[str, bytes] | None] = []
+def _hash_files(paths: Sequence[str]) -> list[FileHash | None]:
+    """Return the hashes of files, None for one that cannot be read; runs in workers."""
+    hashes: list[FileHash | None] = []
     for path in paths:
-        state_and_hash = None
+        file_hash = None
         with contextlib.suppress(OSError):
-            state_and_hash = _hash(Path(path))
-        hashes.append(state_and_hash)
+            file_hash = hash_file(Path(path))
+        hashes.append(file_hash)
     return hashes
-
-
-# ---------------------------------------------------------------------- the cache
-
-
-class DamagedCacheError(InputError):
-    """A cache that SQLite cannot read."""
-
-
-class FeatureStore:
-    """A cache of raw numbers by content hash and `MediaFeatures.digest`, in one SQLite file.
-
-    Entered, it is locked against other writers; what was put stays also after an interruption.
-    To read only, it takes no lock and notes nothing.
-    """
-
-    def __init__(self, path: Path, preprocessing: str, *, read_only: bool = False) -> None:
-        self.path = path
-        self.preprocessing = preprocessing
-        self.read_only = read_only
-        self.n_damaged = 0  # entries that were found damaged, and are forgotten
-        self._committed = time.monotonic()
-
-    def __enter__(self) -> Self:
-        try:
-            if self.read_only:
-                address = f"{self.path.absolute().as_uri()}?mode=ro"
-                self._connection = sqlite3.connect(address, timeout=0.1, uri=True)
-                return self
-            self._connection = sqlite3.connect(self.path, timeout=1.0)
-            self._connection.executescript(_SCHEMA)
-        except sqlite3.Error as error:
-            raise self._cache_error(error) from error
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        try:
-            self._connection.commit()
-        except sqlite3.Error as failed:
-            if error is None:  # or else there is a better reason to end
-                raise self._cache_error(failed) from failed
-        finally:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-
-    def hashed(self, path: Path) -> tuple[str, bytes]:
-        """Return the state and SHA-256 of a file; one not touched since is not read again."""
-        hashed = self.noted(path)
-        if hashed is None:
-            hashed = _hash(path)
-            if not self.read_only:
-                self.note(path, *hashed)
-        return hashed
-
-    def noted(self, path: Path) -> tuple[str, bytes] | None:
-        """Return the state and SHA-256 that were noted of a file, if it is still in that state."""
-        name = os.fsencode(path.absolute())
-        query = "SELECT state, content, digest FROM files WHERE path = ?"
-        row: tuple[str, bytes, bytes] | None = self._run(query, name).fetchone()
-        try:
-            if row is None or row[0] != _state(path):
-                return None
-        except OSError:
-            return None
-        if row[2] != _digested(name, *row[:2]):
-            self.n_damaged += 1
-            return None
-        return row[:2]
-
-    def note(self, path: Path, state: str, content: bytes) -> None:
-        """Keep the SHA-256 that a file had in a state: its size, times, and which file it is."""
-        self._put("files", os.fsencode(path.absolute()), state, content)
-
-    def find(self, content: bytes) -> Raw | None:
-        """Return the raw numbers under a hash; None where there are none that can be trusted."""
-        query = "SELECT shape, raw, digest FROM numbers WHERE content = ? AND preprocessing = ?"
-        row = self._run(query, content, self.preprocessing).fetchone()
-        if row is None:
-            return None
-        shape, raw, digest = row
-        try:
-            if digest == _digested(content, self.preprocessing, shape, raw):
-                return np.frombuffer(raw, "<f4").reshape(json.loads(shape))
-        except (TypeError, ValueError):  # digested as it is, and nevertheless no numbers
-            pass
-        self.n_damaged += 1
-        return None
-
-    def get(self, content: bytes) -> Raw:
-        """Return the raw numbers under a hash that is in the store."""
-        raw = self.find(content)
-        if raw is None:
-            raise DamagedCacheError(f"The cache '{self.path}' was damaged while it was read.")
-        return raw
-
-    def shape_of(self, content: bytes) -> tuple[int, ...]:
-        """Return the shape of the raw numbers under a hash that is in the store."""
-        query = "SELECT shape FROM numbers WHERE content = ? AND preprocessing = ?"
-        row = self._run(query, content, self.preprocessing).fetchone()
-        sizes = json.loads(row[0])
-        return tuple(sizes)
-
-    def put(self, content: bytes, raw: Raw) -> None:
-        """Keep raw numbers under a hash; they reach the disk within seconds."""
-        shape = json.dumps(raw.shape)
-        values = raw.astype("<f4").tobytes()
-        self._put("numbers", content, self.preprocessing, shape, values)
-
-    def _put(self, table: str, *values: Any) -> None:
-        """Keep a row with its digest, in place of another one with the same key."""
-        n_columns = len(values) + 1
-        placeholders = ", ".join(["?"] * n_columns)
-        columns = f"{_COLUMNS[table]}, digest"
-        command = f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({placeholders})"
-        digest = _digested(*values)
-        self._run(command, *values, digest)
-
-    def _run(self, command: str, *values: object) -> sqlite3.Cursor:
-        """Run one statement; changes reach the disk within seconds."""
-        try:
-            cursor = self._connection.execute(command, values)
-            if time.monotonic() - self._committed > _COMMIT_SECONDS:
-                self._connection.commit()
-                self._committed = time.monotonic()
-        except sqlite3.Error as error:
-            raise self._cache_error(error) from error
-        return cursor
-
-    def _cache_error(self, error: sqlite3.Error) -> InputError:
-        """Build the error for an error of SQLite."""
-        folder = self.path.parent
-        code = getattr(error, "sqlite_errorcode", None)
-        if "locked" in str(error):
-            return InputError(
-                f"Another extraction is writing to '{folder}'; wait until it is done."
-            )
-        damage_codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-        if code is not None and code & 0xFF in damage_codes:
-            return DamagedCacheError(f"The cache '{self.path}' is damaged ({error}).")
-        return InputError(
-            f"Nothing can be written to '{folder}' ({error}); make room there and run again: what "
-            "was looked at until a moment ago is kept."
-        )
-
-
-def caches_beside(place: Path) -> list[Path]:
-    """Return the caches of the extractions that lie in the same folder as something else."""
-    caches: list[Path] = []
-    for cache in place.absolute().parent.glob(f"*/{CACHE}"):
-        if cache.is_file() and _is_marked(cache.parent):
-            caches.append(cache)
-    return sorted(caches)[:_MOST_CACHES]
-
-
-def from_caches(caches: Iterable[Path], digest: str, paths: Sequence[Path]) -> dict[Path, Raw]:
-    """Return the raw numbers of files from caches; entries that cannot be read are left out."""
-    raw_by_path: dict[Path, Raw] = {}
-    for cache in caches:
-        with (
-            contextlib.suppress(ValueError, TypeError),  # being written, or damaged
-            FeatureStore(cache, digest, read_only=True) as store,
-        ):
-            missing = [path for path in paths if path not in raw_by_path]
-            for path in missing:
-                with contextlib.suppress(OSError):
-                    _, content = store.hashed(path)
-                    raw = store.find(content)
-                    if raw is not None:
-                        raw_by_path[path] = raw
-    return raw_by_path
-
-
-def _digested(*values: Any) -> bytes:
-    """Return a digest of the values of a row, and of the length of each."""
-    digest = hashlib.sha256()
-    for value in values:
-        is_bytes = isinstance(value, bytes)
-        data = value if is_bytes else str(value).encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.digest()
-
-
-def _hash(path: Path) -> tuple[str, bytes]:
-    """Return the state that a file is in, and its SHA-256."""
-    state = _state(path)
-    with path.open("rb") as stream:
-        return state, hashlib.file_digest(stream, "sha256").digest()
-
-
-def _state(path: Path) -> str:
-    """Return a fingerprint of a file that changes with it: size, times and inode."""
-    info = path.stat()
-    return f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_ino}"
 
 
 # ---------------------------------------------------------------------- the folder of numbers
@@ -738,23 +634,27 @@ def _state(path: Path) -> str:
 
 def _warn_about_damage(target: Path) -> None:
     """Warn of a manifest that is damaged, before it is made again."""
-    if not (target / MANIFEST).exists():
+    if not (target / MANIFEST_FILE).exists():
         return
     if _read_manifest(target) is None:
-        _warn(f"Damaged in '{target}', and made again: {MANIFEST}.")
+        _warn(f"Damaged in '{target}', and made again: {MANIFEST_FILE}.")
 
 
 def _write(
     target: Path,
     extractor: MediaFeatures,
-    used: Sequence[tuple[MediaFile, bytes]],
-    skipped: Sequence[tuple[str, str]],
-    ignored: Sequence[tuple[str, str]],
+    extracted: Sequence[ExtractedFile],
+    skipped: Sequence[Reason],
+    ignored: Sequence[Reason],
     store: FeatureStore,
 ) -> tuple[list[Keywords], list[str]]:
-    """Write numbers, ledger and manifest; return each used file's keywords, and who is alike."""
+    """Write numbers, ledger and manifest: all three, or none.
+
+    Returns the keywords of each extracted file, and the names of different files with the same
+    numbers.
+    """
     kind = extractor.kind
-    array_name = _ARRAYS[extractor.raw_axes]
+    array_name = _ARRAY_FILES[extractor.raw_axes]
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -762,32 +662,33 @@ def _write(
         "preprocessing": extractor.preprocessing(),
         "parameters": extractor.plain_parameters(),
         "trained_tags": list(extractor.trained_tags()),
-        "extracted": len(used),
+        "extracted": len(extracted),
         "skipped": len(skipped),
         "passed over": len(ignored),
     }
-    shapes = [store.shape_of(content) for _, content in used]
-    # A model must not learn from suggestions of a model: such keywords are left out.
-    keywords_by_row = [_keywords(file.path, kind) for file, _ in used]
-    lines = _extracted_lines(used, shapes, keywords_by_row)
+    shapes = [store.shape_of(content) for _, content in extracted]
+    keywords_by_row = [_read_keywords(file.path, kind) for file, _ in extracted]
+    lines = _extracted_lines(extracted, shapes, keywords_by_row)
     n_rows = sum(line.get("segments", 1) for line in lines)
     for outcome, files in (("skipped", skipped), ("passed over", ignored)):
         lines += [{"file": name, "outcome": outcome, "reason": reason} for name, reason in files]
     n_columns = shapes[0][-1]
     header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, n_columns)}
-    check_room(target, 4 * n_rows * n_columns)
+    n_bytes = 4 * n_rows * n_columns
+    check_room(target, n_bytes)
     with (
-        replacing(target / MANIFEST) as manifest_stream,
-        replacing(target / LEDGER) as ledger,
+        replacing(target / MANIFEST_FILE) as manifest_stream,
+        replacing(target / LEDGER_FILE) as ledger,
         replacing(target / array_name) as table,
     ):
         np.lib.format.write_array_header_1_0(table, header)
+        # To find different files with the same numbers: content hashes by digest of the numbers.
         contents_by_digest: dict[bytes, set[bytes]] = defaultdict(set)
-        digests: list[bytes] = []  # of each row's numbers
-        for _, content in used:
-            values = store.get(content).tobytes()
-            table.write(values)
-            digest = hashlib.sha256(values).digest()
+        digests: list[bytes] = []  # of each extracted file's numbers
+        for _, content in extracted:
+            raw_bytes = store.get(content).tobytes()
+            table.write(raw_bytes)
+            digest = hashlib.sha256(raw_bytes).digest()
             digests.append(digest)
             contents_by_digest[digest].add(content)
         for line in lines:
@@ -796,31 +697,35 @@ def _write(
                 ledger.write(text.encode())
             except UnicodeEncodeError:  # a file name that is no text keeps its bytes as escapes
                 ledger.write((json.dumps(line) + "\n").encode())
-        summaries = {LEDGER: ledger.summary(), array_name: table.summary()}
+        summaries = {LEDGER_FILE: ledger.summary(), array_name: table.summary()}
         manifest_stream.write(sealed(manifest | {"files": summaries}))
         for stream in (table, ledger, manifest_stream):
             stream.settle()
         # Everything is written; without a manifest there is no extraction while names change.
-        (target / MANIFEST).unlink(missing_ok=True)
+        (target / MANIFEST_FILE).unlink(missing_ok=True)
     alike: list[str] = []
-    for (file, _), digest in zip(used, digests, strict=True):
+    for (file, _), digest in zip(extracted, digests, strict=True):
         if len(contents_by_digest[digest]) > 1:
             alike.append(file.id)
     return keywords_by_row, alike
 
 
 def _extracted_lines(
-    used: Sequence[tuple[MediaFile, bytes]],
+    extracted: Sequence[ExtractedFile],
     shapes: Sequence[tuple[int, ...]],
     keywords_by_row: Sequence[Keywords],
 ) -> list[dict[str, Any]]:
-    """Return the lines of the ledger for extracted files, in the order of their numbers."""
+    """Return the lines of the ledger for extracted files, in the order of their numbers.
+
+    A line's `row` counts files; where a file has several rows in the table, `segments` is how many.
+    """
     lines: list[dict[str, Any]] = []
-    for row, (file, content) in enumerate(used):
+    for row, (file, content) in enumerate(extracted):
         line = {"file": file.id, "outcome": "extracted", "row": row, "sha256": content.hex()}
         line |= _keyword_entries(keywords_by_row[row])
-        if len(shapes[row]) > 1:
-            line["segments"] = shapes[row][0]
+        shape = shapes[row]
+        if len(shape) > 1:
+            line["segments"] = shape[0]
         lines.append(line)
     return lines
 
@@ -828,11 +733,11 @@ def _extracted_lines(
 def _keyword_entries(keywords: Keywords) -> dict[str, Any]:
     """Return the keywords of a file for its line of the ledger, without empty lists."""
     entries = {"tags": keywords.tags, "tags_from": keywords.places, "unread": keywords.unread}
-    return {name: values for name, values in entries.items() if values}
+    return {name: texts for name, texts in entries.items() if texts}
 
 
-def _keywords(path: Path, kind: str) -> Keywords:
-    """Read a file's keywords; one that has vanished meanwhile has none."""
+def _read_keywords(path: Path, kind: str) -> Keywords:
+    """Read the keywords of a file of a kind; one that has vanished meanwhile has none."""
     try:
         return keywords_of(path, kind)
     except OSError as error:
@@ -846,7 +751,7 @@ def _manifest(path: Path) -> dict[str, Any]:
             f"'{path}' is no folder that `polyseme extract` wrote; `polyseme tag` takes media "
             "files themselves."
         )
-    if not (path / MANIFEST).exists():
+    if not (path / MANIFEST_FILE).exists():
         raise InputError(
             f"The extraction in '{path}' is not finished; run `polyseme extract` on it again."
         )
@@ -855,7 +760,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         return manifest
     version = _version_of(path)
     if version in (None, FORMAT_VERSION):
-        raise InputError(f"'{path / MANIFEST}' {_damage_error(path)}")
+        raise InputError(f"'{path / MANIFEST_FILE}' {_damage_error(path)}")
     raise InputError(
         f"'{path}' was written by another version of polyseme; extract the files to another folder."
     )
@@ -864,7 +769,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 def _read_manifest(path: Path) -> dict[str, Any] | None:
     """Return the manifest; None where it is damaged, or another version's."""
     try:
-        content = (path / MANIFEST).read_bytes()
+        content = (path / MANIFEST_FILE).read_bytes()
     except OSError:
         return None
     manifest = unsealed(content)
@@ -875,8 +780,10 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
         return None
     if manifest.get("format") != FORMAT or manifest.get("version") != FORMAT_VERSION:
         return None
-    tables = (manifest.get("files"), manifest.get("preprocessing"), manifest.get("parameters", {}))
-    if not all(isinstance(table, dict) for table in tables):
+    files = manifest.get("files")
+    preprocessing = manifest.get("preprocessing")
+    parameters = manifest.get("parameters", {})
+    if not all(isinstance(table, dict) for table in (files, preprocessing, parameters)):
         return None
     return manifest
 
@@ -884,7 +791,7 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
 def _version_of(path: Path) -> object:
     """Return the version that a manifest names, whatever else is wrong; None without one."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = json.loads((path / MANIFEST_FILE).read_bytes())
         if manifest["format"] == FORMAT:
             version: object = manifest["version"]
             return version

@@ -11,8 +11,8 @@ from functools import cache
 from polyseme.base.plugins import load_extractors
 from polyseme.base.validation import unknown_name
 from polyseme.media.base import MediaFeatures
-from polyseme.storage.array_checks import Choice, part, require
-from polyseme.storage.model_file import Arrays, Config, within
+from polyseme.storage.array_checks import Choice, name_part_in_errors, require
+from polyseme.storage.model_file import Arrays, Config, part_arrays
 
 
 @cache
@@ -36,12 +36,18 @@ def media_suffixes() -> frozenset[str]:
 
 
 def extractor_of(config: Config, arrays: Arrays) -> MediaFeatures | None:
-    """Rebuild the feature extractor of a saved tagger, where it has one."""
+    """Rebuild the feature extractor of a saved tagger, where it has one.
+
+    In the tagger's state, `media` is the extractor's kind or None; the extractor's own state is
+    `features` of the values, and the arrays whose names begin with "features.".
+    """
     kind = config["media"]
-    require((kind is None) == ("features" not in config), "features", "there for media")
+    has_state = "features" in config
+    require(has_state == (kind is not None), "features", "there for media")
     if kind is None:
         return None
     kinds = tuple(extractor_classes())
     Choice(kinds).check(kind, "media")
-    with part("features"):
-        return extractor_class(kind).from_state(config["features"], within(arrays, "features"))
+    extractor_arrays = part_arrays(arrays, "features")
+    with name_part_in_errors("features"):
+        return extractor_class(kind).from_state(config["features"], extractor_arrays)

@@ -7,7 +7,7 @@ networks there are.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +25,7 @@ from polyseme.storage.model_file import JSON
 if TYPE_CHECKING:
     from polyseme.media.keywords import Place
 
-FRAMINGS = ("stretch", "crop", "pad")
+FRAMINGS = ("stretch", "crop", "pad")  # how pictures become squares; see `ImageFeatures`
 # Pillow's name of each format that is tried, and how its files are called: a new one is a line
 # here. Decoders that run other programs are not among them.
 FORMATS = {
@@ -92,6 +92,7 @@ class ImageFeatures(MediaFeatures):
     kind: ClassVar[str] = "image"
     noun: ClassVar[str] = "picture"
     suffixes: ClassVar[frozenset[str]] = SUFFIXES
+    preview_types: ClassVar[Mapping[str, str]] = dict.fromkeys(SUFFIXES, "image/jpeg")
     # On a processor, few pictures at a time fit into its cache.
     batch_size: ClassVar[int] = 8
 
@@ -139,19 +140,27 @@ class ImageFeatures(MediaFeatures):
 
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Look at some pictures; see `MediaFeatures.extract_batch`."""
-        outcomes = [attempt(self._picture, item) for item in items]
-        pictures = [picture for picture in outcomes if not isinstance(picture, MediaError)]
+        reads = [attempt(self._picture, item) for item in items]
+        pictures = [picture for picture in reads if not isinstance(picture, MediaError)]
         if not pictures:
-            return [outcome for outcome in outcomes if isinstance(outcome, MediaError)]
+            return [error for error in reads if isinstance(error, MediaError)]
         network = self._network().load()
-        rows = iter(network(np.stack(pictures), self.depth))
-        results: list[Raw | MediaError] = []
-        for outcome in outcomes:
-            if isinstance(outcome, MediaError):
-                results.append(outcome)
+        features = network(np.stack(pictures), self.depth)
+        remaining_features = iter(features)
+        outcomes: list[Raw | MediaError] = []
+        for read in reads:
+            if isinstance(read, MediaError):
+                outcomes.append(read)
             else:
-                results.append(next(rows))
-        return results
+                outcomes.append(next(remaining_features))
+        return outcomes
+
+    @classmethod
+    def preview(cls, file: Path, side: int) -> bytes:
+        """Return a picture as JPEG, in its own proportions; see `MediaFeatures.preview`."""
+        from polyseme.media.pictures import read_thumbnail
+
+        return read_thumbnail(file, size=side)
 
     @classmethod
     def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
@@ -170,7 +179,7 @@ class ImageFeatures(MediaFeatures):
         return one_thread(training=False)
 
     def _network(self) -> Network:
-        """Return the network; loaded, it takes pictures (n, size, size, 3) and a depth."""
+        """Return the network, not loaded yet; loaded, it is called with pictures and a depth."""
         return find_network(self.network, self.weights, PICTURES, self.device)
 
     def _size(self) -> int:
@@ -180,7 +189,7 @@ class ImageFeatures(MediaFeatures):
         return self.size
 
     def _picture(self, item: object) -> NDArray[np.uint8]:
-        """Return one item at the network's size, (size, size, 3)."""
+        """Return one item, a path or an array, at the network's size, (size, size, 3)."""
         from polyseme.media.pictures import picture_from_array, read_picture
 
         size = self._size()

@@ -2,6 +2,9 @@
 
 In: a name such as "timm:resnet50" and a safetensors file of weights. Out: a network from pictures
 to features. Nothing is downloaded, and nothing in the file is executed.
+
+Each library has a function that builds a network from the library's module, the library's own name
+of the network ("resnet50") and the weights: `_timm`, `_torchvision`, `_open_clip`.
 """
 
 from __future__ import annotations
@@ -22,45 +25,50 @@ from polyseme.media.base import needs
 from polyseme.media.networks import Network
 
 # What parallel training puts before the names of weights.
-_PREFIX = "module."
+_PARALLEL_PREFIX = "module."
 
-Weights = dict[str, Tensor]
-Layer = Callable[[Tensor], Tensor]
+Weights = dict[str, Tensor]  # by the names of a state dict
+FeatureLayer = Callable[[Tensor], Tensor]
 
 
-class Parts(NamedTuple):
-    """The layers and colours of a library's network that are used here."""
+class BuiltNetwork(NamedTuple):
+    """What a library's network is made of, as far as it is used here."""
 
-    layers: dict[str, Layer]  # by depth: from a batch (n, 3, size, size) to features
-    modules: tuple[nn.Module, ...]  # that layers consist of
-    mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # ImageNet's colours, unless others are given
-    spread: tuple[float, ...] = (0.229, 0.224, 0.225)
+    # By depth ("pre-logit", "logits"): from a batch (n, 3, size, size) to features (n, …).
+    feature_layers: dict[str, FeatureLayer]
+    modules: tuple[nn.Module, ...]  # that hold the weights, to be moved to a device
+    # Mean and standard deviation of red, green and blue in 0..1, by which pictures were scaled in
+    # the training: ImageNet's, unless others are given.
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    deviation: tuple[float, ...] = (0.229, 0.224, 0.225)
 
 
 class LibraryNetwork:
     """A network of a library; colours are brought to the scale of its training."""
 
-    def __init__(self, name: str, network_parts: Parts, device: str) -> None:
+    def __init__(self, name: str, built: BuiltNetwork, device: str) -> None:
         self.name = name
-        self.layers = network_parts.layers
+        self.feature_layers = built.feature_layers
         self.device = device
-        for module in network_parts.modules:
+        for module in built.modules:
             module.to(device)
-        mean = torch.tensor(network_parts.mean, device=device)
-        spread = torch.tensor(network_parts.spread, device=device)
+        mean = torch.tensor(built.mean, device=device)
+        deviation = torch.tensor(built.deviation, device=device)
+        # As many axes as a picture has, (3, height, width).
         self.mean = mean.view(3, 1, 1)
-        self.spread = spread.view(3, 1, 1)
+        self.deviation = deviation.view(3, 1, 1)
 
     @torch.inference_mode()
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
         """Return the features (n, n_features) of pictures (n, size, size, 3) at a depth."""
-        if depth not in self.layers:
+        if depth not in self.feature_layers:
             raise InputError(f"The weights of '{self.name}' have no last layer for `{depth}`.")
         batch = torch.from_numpy(pictures).to(self.device)
         batch = batch.permute(0, 3, 1, 2).float().div_(255)
-        batch = batch.sub_(self.mean).div_(self.spread).contiguous()
+        batch = batch.sub_(self.mean).div_(self.deviation)
+        feature_layer = self.feature_layers[depth]
         try:
-            features = self.layers[depth](batch)
+            features = feature_layer(batch.contiguous())
         except (AssertionError, RuntimeError, ValueError) as error:
             raise InputError(
                 f"The network '{self.name}' takes no pictures of {pictures.shape[1]} pixels a side "
@@ -71,10 +79,10 @@ class LibraryNetwork:
 
 
 def load(network: Network) -> LibraryNetwork:
-    """Return the network that a library knows by a name, filled with weights."""
+    """Return the network that a library knows by a name, filled with the user's weights."""
     name = network.name
     weights = network.weights
-    library, _, inner = name.partition(":")
+    library, _, library_name = name.partition(":")
     try:
         package = import_module(library)
     except ImportError:
@@ -85,11 +93,14 @@ def load(network: Network) -> LibraryNetwork:
             "belong together."
         ) from error
     has_network, build = _LIBRARIES[library]
-    if not has_network(package, inner):
-        raise InputError(f"{library} has no network '{inner}'; ask it for the names it knows.")
+    if not has_network(package, library_name):
+        raise InputError(
+            f"{library} has no network '{library_name}'; ask it for the names it knows."
+        )
     tensors = _read_weights(Path(weights or ""))
     try:
-        return LibraryNetwork(name, build(package, inner, tensors), network.device)
+        built = build(package, library_name, tensors)
+        return LibraryNetwork(name, built, network.device)
     except (RuntimeError, ValueError) as error:
         raise InputError(
             f"'{weights}' holds other weights than those of '{name}': {error_text(error)}; name "
@@ -97,72 +108,97 @@ def load(network: Network) -> LibraryNetwork:
         ) from error
 
 
-def _timm(package: Any, name: str, tensors: Weights) -> Parts:
-    """Return a network of timm, with as many classes as the weights have."""
-    head = package.get_pretrained_cfg(name).classifier
+def _timm(package: Any, name: str, tensors: Weights) -> BuiltNetwork:
+    """Build a network of timm, with as many classes as the weights have."""
+    head_name = package.get_pretrained_cfg(name).classifier
     options: dict[str, int] = {}
-    if isinstance(head, str):
-        head_weights = tensors.get(f"{head}.weight", ())
+    if isinstance(head_name, str):
+        head_weights = tensors.get(f"{head_name}.weight", ())
         options["num_classes"] = len(head_weights)
-    model = _filled(package.create_model(name, pretrained=False, **options), tensors)
+    empty_model = package.create_model(name, pretrained=False, **options)
+    model = _fill(empty_model, tensors)
 
     def pre_logit(batch: Tensor) -> Tensor:
-        features = model.forward_features(batch)
-        outputs: Tensor = model.forward_head(features, True)
-        return outputs
+        feature_map = model.forward_features(batch)
+        features: Tensor = model.forward_head(feature_map, pre_logits=True)
+        return features
 
-    layers: dict[str, Layer] = {"pre-logit": pre_logit}
+    feature_layers: dict[str, FeatureLayer] = {"pre-logit": pre_logit}
     if model.num_classes:
-        layers["logits"] = model
+        feature_layers["logits"] = model
     colours = model.pretrained_cfg
-    return Parts(layers, (model,), colours["mean"], colours["std"])
+    return BuiltNetwork(feature_layers, (model,), colours["mean"], colours["std"])
 
 
-def _torchvision(package: Any, name: str, tensors: Weights) -> Parts:
-    """Return a classifier of torchvision, with its last linear layer as a module of its own."""
+def _torchvision(package: Any, name: str, tensors: Weights) -> BuiltNetwork:
+    """Build a classifier of torchvision, with its last linear layer as a module of its own.
+
+    A network without a linear layer has the depth "logits" alone.
+    """
     model = package.models.get_model(name, weights=None)
     linear_names: list[str] = []
     for module_name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             linear_names.append(module_name)
     if not linear_names:
-        return Parts({"logits": _filled(model, tensors)}, (model,))
+        feature_layers: dict[str, FeatureLayer] = {"logits": _fill(model, tensors)}
+        return BuiltNetwork(feature_layers, (model,))
     head_name = linear_names[-1]
-    head = model.get_submodule(head_name)
-    head_weights = tensors.get(f"{head_name}.weight", head.weight)
-    head = nn.Linear(head.in_features, len(head_weights))
+    # As many classes as the weights have, which need not be ImageNet's thousand.
+    original_head = model.get_submodule(head_name)
+    head_weights = tensors.get(f"{head_name}.weight", original_head.weight)
+    head = nn.Linear(original_head.in_features, len(head_weights))
     model.set_submodule(head_name, head)
-    body = _filled(model, tensors)
+    body = _fill(model, tensors)
     body.set_submodule(head_name, nn.Identity())
-    layers: dict[str, Layer] = {"pre-logit": body, "logits": lambda batch: head(body(batch))}
-    return Parts(layers, (body, head))
+
+    def logits(batch: Tensor) -> Tensor:
+        features: Tensor = body(batch)
+        outputs: Tensor = head(features)
+        return outputs
+
+    feature_layers = {"pre-logit": body, "logits": logits}
+    return BuiltNetwork(feature_layers, (body, head))
 
 
-def _open_clip(package: Any, name: str, tensors: Weights) -> Parts:
-    """Return the visual tower of a model of open_clip; weights of its text tower are not needed."""
+def _open_clip(package: Any, name: str, tensors: Weights) -> BuiltNetwork:
+    """Build the visual tower of a model of open_clip; weights of its text tower are not needed."""
     model = package.create_model(name, pretrained=None, device="cpu")
     visual_tensors: Weights = {}
     for key, tensor in tensors.items():
         if key.startswith("visual."):
             visual_tensors[key.removeprefix("visual.")] = tensor
-    visual = _filled(model.visual, visual_tensors)
+    visual_tower = _fill(model.visual, visual_tensors)
     colours = package.get_model_preprocess_cfg(model)
-    # Of length 1, as it is compared with vectors of texts.
-    layers: dict[str, Layer] = {"pre-logit": lambda batch: nn.functional.normalize(visual(batch))}
-    return Parts(layers, (visual,), colours["mean"], colours["std"])
+
+    def unit_vectors(batch: Tensor) -> Tensor:
+        # Of length 1, as they are compared with vectors of texts.
+        vectors = visual_tower(batch)
+        return nn.functional.normalize(vectors)
+
+    feature_layers: dict[str, FeatureLayer] = {"pre-logit": unit_vectors}
+    return BuiltNetwork(feature_layers, (visual_tower,), colours["mean"], colours["std"])
 
 
-# For each library: which networks it knows, and how one is built. A new library is a line here and
-# one in `networks.PICTURES`.
-_LIBRARIES: dict[str, tuple[Callable[[Any, str], bool], Callable[[Any, str, Weights], Parts]]] = {
-    "timm": (lambda package, name: package.is_model(name), _timm),
-    "torchvision": (lambda package, name: name in package.models.list_models(), _torchvision),
-    "open_clip": (lambda package, name: name in package.list_models(), _open_clip),
+class Library(NamedTuple):
+    """How networks of a library are found and built; both take the library's module and a name."""
+
+    has_network: Callable[[Any, str], bool]
+    build: Callable[[Any, str, Weights], BuiltNetwork]
+
+
+# A new library is a line here and one in `networks.PICTURES`.
+_LIBRARIES = {
+    "timm": Library(lambda package, name: package.is_model(name), _timm),
+    "torchvision": Library(
+        lambda package, name: name in package.models.list_models(), _torchvision
+    ),
+    "open_clip": Library(lambda package, name: name in package.list_models(), _open_clip),
 }
 
 
-def _filled(model: Any, tensors: Weights) -> Any:
-    """Return a model filled with weights: exactly those that it has."""
+def _fill(model: Any, tensors: Weights) -> Any:
+    """Fill a model in place with weights, exactly those that it has; return it for inference."""
     model.load_state_dict(tensors)
     return model.float().eval()
 
@@ -184,4 +220,4 @@ def _read_weights(path: Path) -> Weights:
             f"'{path}' is no file of weights ({error_text(error)}); save the model's state dict as "
             ".safetensors again."
         ) from error
-    return {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}
+    return {name.removeprefix(_PARALLEL_PREFIX): tensor for name, tensor in tensors.items()}

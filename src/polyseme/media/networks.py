@@ -23,19 +23,19 @@ from polyseme.media.base import MediaError, check_file, is_path
 class NetworkSpec:
     """What has to be known of a network before anything of it is loaded."""
 
-    # Of this folder: its function `load` takes a `Network`.
-    module: str
-    # Of the weights that come with its package; empty where the user brings the weights.
+    module: str  # of this folder, whose function `load` takes a `Network`
+    # Of the weights that come with its package, as `load` reads them; empty where the user brings
+    # the weights.
     sha256: str = ""
-    # For pictures: pixels a side unless asked for, what they must be a multiple of, and layers.
+    # For pictures: pixels a side unless asked for, and what they must be a multiple of.
     size: int = 224
     stride: int = 1
-    depths: tuple[str, ...] = ("pre-logit",)
-    # Whether the user's weights are a folder.
-    folder: bool = False
+    depths: tuple[str, ...] = ("pre-logit",)  # layers that pictures' features can be taken from
+    folder: bool = False  # whether the user's weights are a folder
 
 
-# In the paper: F19, F21 and F23 of another network; the last one is beyond it.
+# Layers of EfficientNet-Lite, from the input on, by the names that users ask for. In the paper:
+# F19, F21 and F23 of another network; the last one is beyond it.
 DEPTHS = ("convolution", "pooled", "pre-logit", "logits")
 PICTURES = {
     "efficientnet-lite0": NetworkSpec(
@@ -56,7 +56,6 @@ PICTURES = {
     "open_clip": NetworkSpec("libraries"),
     "sentence-transformers": NetworkSpec("sentences", folder=True),
 }
-MOST_FILES = 200  # of a folder of weights
 SOUNDS = {
     "musicnn": NetworkSpec(
         "musicnn", "5a310d763b7d8bafda59f31636c3f1b87b5c62d134d7e6ff9b880e4c25515ab4"
@@ -67,18 +66,33 @@ SOUNDS = {
 }
 
 
+MOST_FILES = 200  # of a folder of weights
+_IDENTITY_DIGITS = 12  # of the SHA-256: caches and saved models of other lengths would be refused
+
+
+class FileState(NamedTuple):
+    """A file as it was at a moment: while path, size and time are the same, its content is."""
+
+    path: Path
+    n_bytes: int
+    modified_ns: int  # nanoseconds
+
+
 class Network(NamedTuple):
     """A network that was asked for, before it is loaded."""
 
-    name: str
+    name: str  # as users write it, such as "timm:resnet50"
     spec: NetworkSpec
-    weights: Path | None  # the user's
+    weights: Path | None  # the user's file or folder; None where the package has them
     device: str = "cpu"  # where it runs, which is no part of its identity
 
     def identity(self) -> str:
-        """Name the network together with its weights, as "timm:resnet50 0123456789ab"."""
+        """Name the network together with its weights, as "timm:resnet50 0123456789ab".
+
+        Caches and saved models hold it: features of another identity are not mixed.
+        """
         if self.weights is None:
-            return f"{self.name} {self.spec.sha256[:12]}"
+            return f"{self.name} {self.spec.sha256[:_IDENTITY_DIGITS]}"
         files = [self.weights]
         if self.spec.folder:
             files = sorted(path for path in self.weights.rglob("*") if path.is_file())
@@ -95,12 +109,12 @@ class Network(NamedTuple):
                 f"The weights '{self.weights}' of the network '{self.name}': the file {error}; "
                 "put it there."
             ) from error
-        states: list[tuple[Path, int, int]] = []
+        file_states: list[FileState] = []
         for file in files:
             status = file.stat()
-            states.append((file.absolute(), status.st_size, status.st_mtime_ns))
-        digest = _digest(self.weights.absolute(), tuple(states))
-        return f"{self.name} {digest[:12]}"
+            file_states.append(FileState(file.absolute(), status.st_size, status.st_mtime_ns))
+        digest = _digest(self.weights.absolute(), tuple(file_states))
+        return f"{self.name} {digest[:_IDENTITY_DIGITS]}"
 
     def load(self) -> Any:
         """Return the network itself, loaded once as long as its weights stay the same."""
@@ -111,16 +125,30 @@ class Network(NamedTuple):
 def find_network(
     name: object, weights: object, specs: Mapping[str, NetworkSpec], device: str = "cpu"
 ) -> Network:
-    """Return a network by its name, or by that of its library in front of a colon."""
-    library, colon, inner = str(name).partition(":")
-    if library not in specs:
+    """Return a network that is not loaded yet, or raise where name and weights do not fit.
+
+    Parameters
+    ----------
+    name : str
+        One of `specs`, or LIBRARY:NAME where the library is one of them.
+    weights : str, Path or None
+        The user's file or folder, which networks of libraries need and others refuse.
+    specs : mapping
+        PICTURES or SOUNDS.
+    device : str
+        Where it runs, as torch names it.
+    """
+    spec_name, colon, library_name = str(name).partition(":")
+    if spec_name not in specs:
         raise unknown_name("network", name, specs)
-    spec = specs[library]
+    spec = specs[spec_name]
     is_packaged = bool(spec.sha256)
-    names_library_network = bool(colon and inner)
+    names_library_network = bool(colon and library_name)
     if names_library_network == is_packaged:
-        wanted = f"'{library}' alone" if is_packaged else f"'{library}:NAME', as timm:resnet50"
-        raise InputError(f"`network` must be {wanted}; got '{name}'.")
+        expected = f"'{spec_name}' alone"
+        if not is_packaged:
+            expected = f"'{spec_name}:NAME', as timm:resnet50"
+        raise InputError(f"`network` must be {expected}; got '{name}'.")
     if is_packaged and weights is not None:
         raise InputError(
             f"The network '{name}' has weights of its own; leave `weights` (--weights) away."
@@ -137,18 +165,26 @@ def find_network(
 
 @lru_cache(maxsize=2)
 def _load(network: Network, identity: str) -> Any:
-    """Load a network; its module loads torch, which takes a second."""
+    """Load a network; its module loads torch, which takes a second.
+
+    `identity` is not read: with it, a network whose weights were changed on disk is loaded anew.
+    """
     module = import_module(f"polyseme.media.{network.spec.module}")
     return module.load(network)
 
 
 @lru_cache(maxsize=8)
-def _digest(weights: Path, files: tuple[tuple[Path, int, int], ...]) -> str:
-    """Return the SHA-256 of files that have not changed since it was last asked for."""
-    whole = hashlib.sha256()
-    for path, size, _ in files:
+def _digest(weights: Path, file_states: tuple[FileState, ...]) -> str:
+    """Return the SHA-256 of a file of weights, or of the files of a folder, in their order.
+
+    Cached: files whose states are the same are not read again.
+    """
+    digest = hashlib.sha256()
+    for path, n_bytes, _ in file_states:
         if path != weights:  # of a folder, what a file is called decides what it does
-            whole.update(f"{path.relative_to(weights).as_posix()} {size}\n".encode())
+            name = path.relative_to(weights).as_posix()
+            digest.update(f"{name} {n_bytes}\n".encode())
         with path.open("rb") as stream:
-            whole.update(hashlib.file_digest(stream, "sha256").digest())
-    return whole.hexdigest()
+            content_digest = hashlib.file_digest(stream, "sha256")
+        digest.update(content_digest.digest())
+    return digest.hexdigest()

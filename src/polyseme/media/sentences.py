@@ -20,20 +20,24 @@ from polyseme.base.validation import InputError
 from polyseme.media.base import needs
 from polyseme.media.networks import Network
 
-# Files that hold nothing but tensors, settings and words.
-_SUFFIXES = {".safetensors", ".json", ".txt", ".md", ".model", ""}
-_PACKAGE = "sentence_transformers."
+# Files that hold nothing but tensors, settings and words: none of them is executed.
+_SAFE_SUFFIXES = {".safetensors", ".json", ".txt", ".md", ".model", ""}
+# The only package whose classes a model's `modules.json` may name.
+_OWN_CLASSES_PREFIX = "sentence_transformers."
 
 
 class SentenceNetwork:
-    """A model; it brings pictures to its own size and colours."""
+    """A `SentenceTransformer` for pictures; it brings them to its own size and colours."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name
         self.model = model
 
     def __call__(self, pictures: NDArray[np.uint8], depth: str) -> NDArray[np.float32]:
-        """Return the vectors (n, n_features) of pictures (n, size, size, 3)."""
+        """Return the vectors (n, n_features) of pictures (n, size, size, 3).
+
+        `depth` can only be "pre-logit": all networks are called alike.
+        """
         from PIL import Image
 
         images = [Image.fromarray(picture) for picture in pictures]
@@ -66,19 +70,19 @@ def load(network: Network) -> SentenceNetwork:
 def _check_folder(folder: Path) -> None:
     """Raise for a folder with files that could run code, or with modules from elsewhere."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix.lower() not in _SUFFIXES:
+        if path.is_file() and path.suffix.lower() not in _SAFE_SUFFIXES:
             raise InputError(
                 f"'{path}' could run code; keep the weights as .safetensors, and no such files "
                 "beside them."
             )
     try:
         modules = json.loads((folder / "modules.json").read_bytes())
-        types = [str(module["type"]) for module in modules]
+        class_names = [str(module["type"]) for module in modules]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"'{folder}' is no folder that `SentenceTransformer.save` wrote: modules.json is "
             "missing or damaged."
         ) from error
-    for module_type in types:
-        if not module_type.startswith(_PACKAGE):
-            raise InputError(f"The model in '{folder}' has a part from elsewhere: {module_type}.")
+    for class_name in class_names:
+        if not class_name.startswith(_OWN_CLASSES_PREFIX):
+            raise InputError(f"The model in '{folder}' has a part from elsewhere: {class_name}.")

@@ -27,14 +27,15 @@ try:
 except (ImportError, OSError) as error:  # OSError: soundfile is there, libsndfile is not
     raise needs("audio", "Reading sounds") from error
 
+# What is read: samples a second, and channels.
 LOWEST_RATE = 1_000
 HIGHEST_RATE = 768_000
 MOST_CHANNELS = 32
-AAC_FORMATS = {".m4a": "mov", ".m4b": "mov", ".aac": "aac"}  # ffmpeg's names of their forms
+AAC_FORMATS = {".m4a": "mov", ".m4b": "mov", ".aac": "aac"}  # ffmpeg's names of their formats
 _DAMAGED = "is damaged or not a sound file"
-_BLOCK = 1 << 14  # frames read at a time; a file is used up to the block that is broken
+_BLOCK = 1 << 14  # samples of each channel read at a time; a file is used up to a broken block
 _LARGEST = 1e10  # far above any scale in use (16-bit numbers as floats: 3e4); squares stay finite
-_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+_INTEGER_TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32")  # of arrays
 
 Samples = NDArray[np.float32]
 
@@ -62,23 +63,27 @@ def read_sound(path: Path, *, max_seconds: float = 600.0, wanted_rate: int = RAT
     try:
         with _ForwardOnly(name) as file:
             rate = int(file.samplerate)
-            n_wanted = _wanted(rate, int(file.channels), max_seconds)
-            blocks = map(_one_channel, _blocks(file, n_wanted))
+            n_channels = int(file.channels)
+            most_samples = _most_samples(rate, n_channels, max_seconds)
+            blocks = map(_mix, _blocks(file, most_samples))
             samples = _resample(blocks, rate, wanted_rate)
     except (OSError, RuntimeError, TypeError, UnicodeError) as error:
         raise MediaError(_DAMAGED) from error
     return _check_samples(samples)
 
 
-def _wanted(rate: int, n_channels: int, max_seconds: float) -> int:
-    """Return how many samples are read of each channel; raise beyond the limits."""
+def _most_samples(rate: int, n_channels: int, max_seconds: float) -> int:
+    """Return how many samples of each channel are read at most; raise for odd rates and channels.
+
+    `rate` is in samples a second.
+    """
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise MediaError(
             f"has {rate:,} samples per second; {LOWEST_RATE:,} to {HIGHEST_RATE:,} are read"
         )
     if not 1 <= n_channels <= MOST_CHANNELS:
         raise MediaError(f"has {n_channels} channels; up to {MOST_CHANNELS} are read")
-    n_samples = min(max_seconds * rate, 2.0**62)
+    n_samples = min(max_seconds * rate, 2.0**62)  # fits a 64-bit number also without a limit
     return math.ceil(n_samples)
 
 
@@ -96,19 +101,21 @@ def _read_aac(path: Path, max_seconds: float, wanted_rate: int) -> Samples:
     except ImportError as error:
         raise needs("aac", "Reading M4A and AAC sounds") from error
     try:
-        # An open file of a known form: ffmpeg follows no path or address that stands in it.
-        form = AAC_FORMATS[path.suffix.lower()]
-        with path.open("rb") as file, av.open(file, "r", format=form) as container:
+        # An open file of a known format: ffmpeg follows no path or address that stands in it.
+        format_name = AAC_FORMATS[path.suffix.lower()]
+        with path.open("rb") as file, av.open(file, "r", format=format_name) as container:
             if not container.streams.audio:
                 raise MediaError("holds no sound")
             stream = container.streams.audio[0]
             rate = int(stream.rate or 0)
-            n_wanted = _wanted(rate, len(stream.layout.channels), max_seconds)
-            resampler = av.AudioResampler("fltp", stream.layout, rate)
+            n_channels = len(stream.layout.channels)
+            most_samples = _most_samples(rate, n_channels, max_seconds)
+            # "fltp": 32-bit floats, channel by channel; the rate stays.
+            converter = av.AudioResampler("fltp", stream.layout, rate)
             frames = _until_damage(container.decode(stream), av.FFmpegError)
-            float_frames = itertools.chain.from_iterable(map(resampler.resample, frames))
+            float_frames = itertools.chain.from_iterable(map(converter.resample, frames))
             all_blocks: Iterator[Any] = (frame.to_ndarray().T for frame in float_frames)
-            blocks = map(_one_channel, _first(all_blocks, n_wanted))
+            blocks = map(_mix, _first_samples(all_blocks, most_samples))
             return _resample(blocks, rate, wanted_rate)
     except MediaError:
         raise
@@ -117,7 +124,10 @@ def _read_aac(path: Path, max_seconds: float, wanted_rate: int) -> Samples:
 
 
 def _until_damage(frames: Iterator[Any], damage: type[Exception]) -> Iterator[Any]:
-    """Yield decoded frames up to the first damage; damage at the very beginning is an error."""
+    """Yield frames of a decoder up to the first error of the type `damage`.
+
+    At the very beginning, it is raised.
+    """
     n_read = 0
     while True:
         try:
@@ -132,9 +142,9 @@ def _until_damage(frames: Iterator[Any], damage: type[Exception]) -> Iterator[An
         yield frame
 
 
-def _first(blocks: Iterable[Samples], n_wanted: int) -> Iterator[Samples]:
-    """Yield blocks (n, n_channels), up to a number of samples."""
-    n_missing = n_wanted
+def _first_samples(blocks: Iterable[Samples], most_samples: int) -> Iterator[Samples]:
+    """Yield blocks (n_samples, n_channels), up to a number of samples of each channel."""
+    n_missing = most_samples
     for block in blocks:
         if len(block):
             yield block[:n_missing]
@@ -154,42 +164,52 @@ def sound_from_array(array: object, rate: int, wanted_rate: int = RATE) -> Sampl
     )
     name = "`array` of `sound_from_array`"
     values = np.asarray(array)
-    channels = values[:, None] if values.ndim == 1 else values
-    has_type = values.dtype.kind == "f" or values.dtype.name in _INTEGERS
+    dtype = values.dtype
+    channels = values  # (n_samples, n_channels)
+    if values.ndim == 1:
+        channels = values[:, None]
+    has_type = dtype.kind == "f" or dtype.name in _INTEGER_TYPES
     has_shape = channels.ndim == 2 and channels.shape[1] <= MOST_CHANNELS
     if not (has_type and has_shape and values.size):
         raise InputError(
             f"{name} must hold floats or whole numbers of 8, 16 or 32 bits, of the shape "
             f"(n_samples,) or (n_samples, n_channels) with at most {MOST_CHANNELS} channels; got "
-            f"{values.dtype} of the shape {values.shape}."
+            f"{dtype} of the shape {values.shape}."
         )
     starts = range(0, len(channels), _BLOCK)
-    blocks = (_one_channel(_scale(channels[start : start + _BLOCK])) for start in starts)
+    array_blocks = (channels[start : start + _BLOCK] for start in starts)
+    blocks = map(_mix, map(_scale, array_blocks))
     try:
         return _resample(blocks, rate, wanted_rate)
     except MediaError as error:
         raise InputError(f"{name} {error}.") from error
 
 
-def _blocks(file: _ForwardOnly, n_wanted: int) -> Iterator[Samples]:
-    """Yield blocks (n, n_channels) up to the first damage; each is overwritten by the next one."""
+def _blocks(file: _ForwardOnly, most_samples: int) -> Iterator[Samples]:
+    """Yield blocks (n_samples, n_channels) up to the first damage, or to a number of samples.
+
+    Each is overwritten by the next one. Damage at the very beginning is raised.
+    """
     buffer = np.empty((_BLOCK, file.channels), dtype=np.float32)
-    for n_read in range(0, n_wanted, _BLOCK):
-        n_frames = min(_BLOCK, n_wanted - n_read)
+    for n_read in range(0, most_samples, _BLOCK):
+        n_samples = min(_BLOCK, most_samples - n_read)
         try:
-            block: Samples = file.read(frames=n_frames, out=buffer)
+            block: Samples = file.read(frames=n_samples, out=buffer)
         except soundfile.LibsndfileError:
             if n_read:
                 return
             raise
         if len(block):
             yield block
-        if len(block) < n_frames:
+        if len(block) < n_samples:
             return
 
 
-def _one_channel(block: Samples) -> Samples:
-    """Return the mean of the channels of a block (n, n_channels); raise for other samples."""
+def _mix(block: Samples) -> Samples:
+    """Return the mean of the channels of a block (n_samples, n_channels), a new array (n_samples,).
+
+    Raises for samples that are not finite or far out of range.
+    """
     n_channels = block.shape[1]
     mixed = block[:, 0].copy()
     with np.errstate(over="ignore", invalid="ignore"):
@@ -206,7 +226,10 @@ def _one_channel(block: Samples) -> Samples:
 
 
 def _resample(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Samples:
-    """Return blocks (n,) of one channel joined at a rate; without blocks an empty array."""
+    """Return blocks of one channel, each (n_samples,), joined and brought to another rate.
+
+    Rates are in samples a second. Without blocks, an empty array.
+    """
     no_samples = np.empty(0, dtype=np.float32)
     if rate == wanted_rate:
         return np.concatenate([no_samples, *blocks])
@@ -219,12 +242,14 @@ def _resample(blocks: Iterable[Samples], rate: int, wanted_rate: int) -> Samples
         chunks.append(stream.resample_chunk(block))
     chunks.append(stream.resample_chunk(no_samples, last=True))
     samples: Samples = np.concatenate(chunks)
+    if samples.size:
+        return samples
     # So few samples that none is left at the lower rate are still a sound.
-    return samples if samples.size else first_sample
+    return first_sample
 
 
 def _scale(block: NDArray[Any]) -> Samples:
-    """Return samples as float32, whole numbers scaled to -1..1."""
+    """Return samples of any type of `sound_from_array` as float32, whole numbers within -1..1."""
     if block.dtype.kind == "f":
         with np.errstate(over="ignore"):  # infinite samples are refused with a reason
             return block.astype(np.float32)

@@ -10,6 +10,13 @@ suggested again; a tag in dc:subject only is the user's own.
 
 A sidecar hides the keywords inside a picture from programs such as darktable. A new sidecar
 therefore contains them as well, and lists them in ``copied`` of the same namespace.
+
+Terms: `rdf` is the rdf:RDF element of a packet, as lxml has it, whose children of the type
+rdf:Description hold the *properties* of the picture; a property is an attribute or an element, and
+has one value, or an *array* (rdf:Bag, Seq or Alt) of *items* (rdf:li). Properties are called by
+their full names, {namespace}name. A *pending* suggestion waits for an answer. Tags are compared by
+`_key`: neither case nor white space nor Unicode composition makes a difference. Functions that take
+`rdf` and return nothing change it in place; only `_write` reaches the disk.
 """
 
 from __future__ import annotations
@@ -38,9 +45,9 @@ __all__ = [
     "undo_suggestions",
 ]
 
-MAX_BYTES = 16 * 2**20
-MAX_TAGS = 1_000
-_LOCK_SECONDS = 60.0
+MAX_BYTES = 16 * 2**20  # of a packet or sidecar
+MAX_TAGS = 1_000  # in one packet
+_LOCK_SECONDS = 60.0  # to wait for others who change sidecars of the same folder
 
 # lxml writes a name as {namespace}name.
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
@@ -48,24 +55,25 @@ _SUBJECT = "{http://purl.org/dc/elements/1.1/}subject"
 _LIGHTROOM = "{http://ns.adobe.com/lightroom/1.0/}hierarchicalSubject"
 _SUGGESTED = "{urn:polyseme:xmp:1.0/}suggested"
 _COPIED = "{urn:polyseme:xmp:1.0/}copied"
-_PREFIX = {
+# The prefix of the namespace that a new element of a property declares.
+_NAMESPACE_MAPS = {
     _SUBJECT: {"dc": "http://purl.org/dc/elements/1.1/"},
     _LIGHTROOM: {"lr": "http://ns.adobe.com/lightroom/1.0/"},
     _SUGGESTED: {"polyseme": "urn:polyseme:xmp:1.0/"},
     _COPIED: {"polyseme": "urn:polyseme:xmp:1.0/"},
 }
-# Paths of tags, and what stands between their parts: Lightroom and darktable; digiKam and Immich;
-# Windows and digiKam.
-_HIERARCHIES = {
+# Properties that hold hierarchies, paths of tags, and what stands between the tags of a path:
+# Lightroom and darktable; digiKam and Immich; Windows and digiKam.
+_PATH_SEPARATORS = {
     _LIGHTROOM: "|",
     "{http://www.digikam.org/ns/1.0/}TagsList": "/",
     "{http://ns.microsoft.com/photo/1.0/}LastKeywordXMP": "/",
     "{http://ns.microsoft.com/photo/1.0}LastKeywordXMP": "/",
 }
-# darktable's own notes, such as darktable|exported, whose parts it lists as subjects, too.
-_BOOKKEEPING = "darktable|"
-_ARRAYS = (f"{_RDF}Bag", f"{_RDF}Seq", f"{_RDF}Alt")
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# How darktable's own notes begin, such as darktable|exported, whose parts it lists as subjects too.
+_DARKTABLE_NOTE = "darktable|"
+_ARRAY_TYPES = (f"{_RDF}Bag", f"{_RDF}Seq", f"{_RDF}Alt")
+_FORBIDDEN_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # `begin` holds the byte order mark, by which a scanner finds the packet and its encoding.
 _EMPTY_PACKET = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/">
@@ -92,13 +100,14 @@ def sidecars_of(media: Path) -> list[Path]:
     media = Path(media)
     if media.suffix.lower() == ".xmp":
         raise InputError(f"{media} is a sidecar itself; name the media file it belongs to.")
-    names = [media.name]
+    # What stands before the suffix: photo.jpg, and photo unless that is a media file of its own.
+    stems = [media.name]
     if not media.with_name(media.stem).is_file():
-        names.append(media.stem)
+        stems.append(media.stem)
     sidecars: list[Path] = []
-    for name in names:
+    for stem in stems:
         for suffix in (".xmp", ".XMP"):
-            path = media.with_name(name + suffix)
+            path = media.with_name(stem + suffix)
             if os.path.lexists(path) and not path.is_dir():
                 sidecars.append(path)
                 break  # a system without regard to case would list it twice
@@ -108,10 +117,11 @@ def sidecars_of(media: Path) -> list[Path]:
 class Tags(NamedTuple):
     """The tags of a sidecar or packet, in order, stripped, each in the first of its spellings."""
 
-    tags: list[str]  # all of them; of a hierarchy such as `animal|bird` the last part
+    tags: list[str]  # all, pending ones too; of a hierarchy such as `animal|bird` the last part
     pending: Sequence[str] = ()  # suggestions without an answer
     refused: Sequence[str] = ()  # suggestions that were refused or removed
-    hierarchies: Sequence[str] = ()  # such as `animal|bird`, as Lightroom and darktable have them
+    # Such as `animal|bird`, as Lightroom and darktable have them, but for suggested ones.
+    hierarchies: Sequence[str] = ()
 
     @property
     def suggested(self) -> list[str]:
@@ -176,13 +186,15 @@ def merge_tags(
             _copy_keywords(rdf, present, hierarchies)
         sidecar_tags = _tags(rdf, str(path))
         subjects = _values(rdf, _SUBJECT)
-        added = lacking([*subjects, *sidecar_tags.tags, *sidecar_tags.refused], wanted)
+        not_to_add = [*subjects, *sidecar_tags.tags, *sidecar_tags.refused]
+        added = lacking(not_to_add, wanted)
         if added and not dry_run:
             _append(rdf, _SUBJECT, added)
-            for name, separator in _HIERARCHIES.items():
-                if _values(rdf, name):
+            for hierarchy_property, separator in _PATH_SEPARATORS.items():
+                if _values(rdf, hierarchy_property):
+                    # A tag with the separator would be read as a path.
                     flat_tags = [tag for tag in added if separator not in tag]
-                    _append(rdf, name, flat_tags)
+                    _append(rdf, hierarchy_property, flat_tags)
             _append(rdf, _SUGGESTED, added)
             _write(path, rdf)
         return added
@@ -200,9 +212,9 @@ def answer_suggestions(
     for tags in (accept, refuse):
         if isinstance(tags, str):
             raise InputError(f"`answer_suggestions` takes sequences of tags; got {tags!r}.")
-    wanted = list(accept)
-    unwanted = list(refuse)
-    contradictory = among(unwanted, wanted)
+    to_accept = list(accept)
+    to_refuse = list(refuse)
+    contradictory = among(to_refuse, to_accept)
     if contradictory:
         raise InputError(f"'{contradictory[0]}' is both accepted and refused; decide on one.")
     path = Path(path)
@@ -211,8 +223,8 @@ def answer_suggestions(
         if rdf is None:
             return [], []
         pending = _pending(rdf)
-        accepted = among(wanted, pending)
-        refused = among(unwanted, pending)
+        accepted = among(to_accept, pending)
+        refused = among(to_refuse, pending)
         _remove(rdf, _SUGGESTED, accepted)
         _remove_tags(rdf, refused)
         if accepted or refused:
@@ -229,7 +241,9 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
     path = Path(path)
     with _changing(path, dry_run):
         rdf = _load_writable(path)
-        pending = [] if rdf is None else _pending(rdf)
+        if rdf is None:
+            return []
+        pending = _pending(rdf)
         if pending and not dry_run:
             _remove_tags(rdf, pending)
             _remove(rdf, _SUGGESTED, pending)
@@ -284,7 +298,7 @@ def _load(path: Path) -> Any:
 
 
 def _rdf(packet: bytes, name: str) -> Any:
-    """Return the rdf:RDF element of a packet."""
+    """Return the rdf:RDF element of a packet; `name` names it in errors."""
     root = parse_xml(packet, name)
     elements = root.iter(f"{_RDF}RDF")
     rdf = next(elements, None)
@@ -294,14 +308,16 @@ def _rdf(packet: bytes, name: str) -> Any:
 
 
 def _write(path: Path, rdf: Any) -> None:
-    """Write the document of an element in the place of a file."""
+    """Write the whole document of an rdf:RDF element in the place of a file, as UTF-8."""
     from lxml import etree
 
     root = rdf.getroottree().getroot()
+    # The marks of a packet stand before and behind the root.
     preceding = list(root.itersiblings(preceding=True))  # from the root backwards
+    preceding.reverse()
     following = list(root.itersiblings())
     content = b""
-    for node in (*reversed(preceding), root, *following):
+    for node in (*preceding, root, *following):
         content += etree.tostring(node, encoding="UTF-8", with_tail=False) + b"\n"
     if len(content) > MAX_BYTES:
         raise InputError(f"{path} would grow beyond {MAX_BYTES >> 20} MiB; add fewer tags.")
@@ -315,54 +331,59 @@ def _tags(rdf: Any, packet_name: str) -> Tags:
     pending = _pending(rdf)
     # A tag such as AC/DC is no hierarchy where it is a subject as it stands.
     subject_keys = {_key(subject) for subject in subjects}
-    leaves: list[str] = []
-    bookkeeping: list[str] = []
+    leaves: list[str] = []  # the last tags of paths
+    note_words: list[str] = []  # of darktable's notes
     n_paths = 0
-    for name, separator in _HIERARCHIES.items():
-        paths = _values(rdf, name)
-        n_paths += len(paths)
-        for path in paths:
-            if path.startswith(_BOOKKEEPING):
-                bookkeeping += path.split("|")
-            elif _key(path) in subject_keys:
-                leaves.append(path)
+    for hierarchy_property, separator in _PATH_SEPARATORS.items():
+        tag_paths = _values(rdf, hierarchy_property)
+        n_paths += len(tag_paths)
+        for tag_path in tag_paths:
+            if tag_path.startswith(_DARKTABLE_NOTE):
+                note_words += tag_path.split("|")
+            elif _key(tag_path) in subject_keys:
+                leaves.append(tag_path)
             else:
-                leaves.append(path.rstrip(f"{separator} ").rpartition(separator)[2])
+                trimmed_path = tag_path.rstrip(f"{separator} ")
+                leaves.append(trimmed_path.rpartition(separator)[2])
     if max(len(subjects), n_paths) > MAX_TAGS:
         raise InputError(f"{packet_name} holds more than {MAX_TAGS:,} tags; remove some.")
     suggested = distinct(_values(rdf, _SUGGESTED))
     refused = lacking(pending, suggested)
-    paths = distinct(_values(rdf, _LIGHTROOM))
-    hierarchies = lacking([*pending, *refused], paths)
+    lightroom_paths = distinct(_values(rdf, _LIGHTROOM))
+    hierarchies = lacking([*pending, *refused], lightroom_paths)
     # Pending tags are listed among the subjects, at their places.
     leaves = lacking(pending, leaves)
-    tags = distinct([*leaves, *lacking(bookkeeping, subjects)])
+    subject_tags = lacking(note_words, subjects)
+    tags = distinct([*leaves, *subject_tags])
     return Tags(tags, pending, refused, hierarchies)
 
 
 def _pending(rdf: Any) -> list[str]:
-    """Return the tags that are noted as suggested and still present."""
+    """Return the subjects that are noted as suggested, in the order of the subjects."""
     subjects = distinct(_values(rdf, _SUBJECT))
     return among(_values(rdf, _SUGGESTED), subjects)
 
 
-def _values(rdf: Any, name: str) -> list[str]:
-    """Return every value of a property of the picture, spelled as an attribute or an element."""
+def _values(rdf: Any, property_name: str) -> list[str]:
+    """Return every value of a property, in the order of the document, whatever its spelling."""
     values: list[str] = []
     descriptions = rdf.iterchildren(f"{_RDF}Description")
     for description in descriptions:
-        if name in description.attrib:
-            value = description.get(name)
+        if property_name in description.attrib:
+            value = description.get(property_name)
             values.append(value)
-        for element in description.iterchildren(name):
+        for element in description.iterchildren(property_name):
             _, items = _arrays_and_items(element)
             values += map(_value, items)
     return values
 
 
 def _arrays_and_items(element: Any) -> tuple[list[Any], list[Any]]:
-    """Return the arrays of a property and their items; without arrays, the property itself."""
-    arrays = list(element.iterchildren(*_ARRAYS))
+    """Return the arrays in the element of a property and their items.
+
+    Without arrays, the element itself is the one item.
+    """
+    arrays = list(element.iterchildren(*_ARRAY_TYPES))
     if not arrays:
         return [], [element]
     items: list[Any] = []
@@ -375,12 +396,15 @@ def _value(item: Any) -> str:
     """Return the value of an item: its rdf:value beside qualifiers, its resource, or its text."""
     descriptions = item.iterchildren(f"{_RDF}Description")
     for element in (item, *descriptions):
-        text = element.findtext(f"{_RDF}value")
-        value = element.get(f"{_RDF}value", text)
+        child_value = element.findtext(f"{_RDF}value")
+        value = element.get(f"{_RDF}value", child_value)
         if value is not None:
             return str(value)
     resource = item.get(f"{_RDF}resource")
-    return str(resource or "".join(item.xpath("text()")))
+    if resource:
+        return str(resource)
+    texts = item.xpath("text()")
+    return "".join(texts)
 
 
 def _copy_keywords(rdf: Any, keywords: Sequence[str], hierarchies: Sequence[str]) -> None:
@@ -403,7 +427,7 @@ def _copy_keywords(rdf: Any, keywords: Sequence[str], hierarchies: Sequence[str]
 
 def _is_xml(text: str) -> bool:
     """Whether XML allows all characters of a text."""
-    return _NO_XML.search(text) is None
+    return _FORBIDDEN_IN_XML.search(text) is None
 
 
 def _holds_copies_alone(rdf: Any) -> bool:
@@ -412,31 +436,34 @@ def _holds_copies_alone(rdf: Any) -> bool:
     keywords = [*_values(rdf, _SUBJECT), *_values(rdf, _LIGHTROOM)]
     if lacking(keywords, copied):
         return False  # a copied keyword was removed
-    packet = deepcopy(rdf)
-    for name in (_SUBJECT, _LIGHTROOM, _COPIED):
-        _remove(packet, name, copied)
-    return len(packet) == 0
+    remainder = deepcopy(rdf)
+    for property_name in (_SUBJECT, _LIGHTROOM, _COPIED):
+        _remove(remainder, property_name, copied)
+    return len(remainder) == 0
 
 
 def _remove_tags(rdf: Any, tags: Sequence[str]) -> None:
     """Remove tags from every list that they were added to."""
-    for name in (_SUBJECT, *_HIERARCHIES):
-        _remove(rdf, name, tags)
+    for property_name in (_SUBJECT, *_PATH_SEPARATORS):
+        _remove(rdf, property_name, tags)
 
 
-def _append(rdf: Any, name: str, added: Sequence[str]) -> None:
+def _append(rdf: Any, property_name: str, values: Sequence[str]) -> None:
     """Append values to the last array of a property, which is created where it is missing."""
-    if not added:
+    if not values:
         return
     descriptions = list(rdf.iterchildren(f"{_RDF}Description"))
     elements: list[Any] = []
     for description in descriptions:
-        elements += description.iterchildren(name)
+        elements += description.iterchildren(property_name)
     arrays: list[Any] = []
     for element in elements:
-        arrays += element.iterchildren(*_ARRAYS)
-    array = arrays[-1] if arrays else _new_array(rdf, name, descriptions, elements)
-    for value in added:
+        arrays += element.iterchildren(*_ARRAY_TYPES)
+    if arrays:
+        array = arrays[-1]
+    else:
+        array = _new_array(rdf, property_name, descriptions, elements)
+    for value in values:
         item = array.makeelement(f"{_RDF}li")
         try:
             item.text = value
@@ -452,26 +479,33 @@ def _append(rdf: Any, name: str, added: Sequence[str]) -> None:
         array.append(item)
 
 
-def _remove(rdf: Any, name: str, values: Sequence[str]) -> None:
+def _remove(rdf: Any, property_name: str, values: Sequence[str]) -> None:
     """Remove values of a property, and elements that are empty without them."""
-    unwanted = {_key(value) for value in values}
-    if not unwanted:
+    unwanted_keys = {_key(value) for value in values}
+    if not unwanted_keys:
         return
-    for description in list(rdf.iterchildren(f"{_RDF}Description")):
-        if _key(description.get(name, "")) in unwanted:
-            del description.attrib[name]
-        for element in list(description.iterchildren(name)):
-            _remove_from(element, unwanted)
+    descriptions = list(rdf.iterchildren(f"{_RDF}Description"))
+    for description in descriptions:
+        attribute = description.get(property_name, "")
+        if _key(attribute) in unwanted_keys:
+            del description.attrib[property_name]
+        elements = list(description.iterchildren(property_name))
+        for element in elements:
+            _remove_items(element, unwanted_keys)
+        # What a description is about is no property of it.
         attributes = set(description.attrib) - {f"{_RDF}about"}
         if not len(description) and not attributes:
             _cut(description)
 
 
-def _remove_from(element: Any, unwanted: set[str]) -> None:
-    """Remove the items with unwanted values from one property, and the property once empty."""
+def _remove_items(element: Any, unwanted_keys: set[str]) -> None:
+    """Remove items by the keys of their values from a property's element, and it once empty."""
     arrays, items = _arrays_and_items(element)
-    candidates = items or [element]
-    unwanted_items = [item for item in candidates if _key(_value(item)) in unwanted]
+    candidates = items or [element]  # an empty array leaves the element, whose value may be text
+    unwanted_items: list[Any] = []
+    for item in candidates:
+        if _key(_value(item)) in unwanted_keys:
+            unwanted_items.append(item)
     for item in unwanted_items:
         _cut(item)
     has_items = any(len(array) for array in arrays)
@@ -480,7 +514,11 @@ def _remove_from(element: Any, unwanted: set[str]) -> None:
 
 
 def _cut(element: Any) -> None:
-    """Remove an element; the white space after it goes before the next one."""
+    """Remove an element from its parent, and its line with it.
+
+    lxml keeps the white space behind an element as its `tail`: that of the one before takes it
+    over, so that the next line is indented as before.
+    """
     parent = element.getparent()
     previous = element.getprevious()
     if previous is not None:
@@ -490,19 +528,30 @@ def _cut(element: Any) -> None:
     parent.remove(element)
 
 
-def _new_array(rdf: Any, name: str, descriptions: list[Any], elements: list[Any]) -> Any:
-    """Return a new array of a property, with the one value that the property may have had."""
+def _new_array(rdf: Any, property_name: str, descriptions: list[Any], elements: list[Any]) -> Any:
+    """Create an array of a property that has none, with the one value that it may have had.
+
+    `descriptions` are those of `rdf`, and `elements` those of the property, in the order of the
+    document. The last element gets the array; without elements, a new one in the last description
+    that has the property as an attribute, or in the last of all.
+    """
     from lxml.etree import SubElement
 
     if not descriptions:
         descriptions = [SubElement(rdf, f"{_RDF}Description", {f"{_RDF}about": ""})]
     holder = descriptions[-1]
     for description in descriptions:
-        if name in description.attrib:
-            holder = description  # the last one that has it
-    element = elements[-1] if elements else SubElement(holder, name, nsmap=_PREFIX[name])
+        if property_name in description.attrib:
+            holder = description
+    if elements:
+        element = elements[-1]
+        text = element.text
+    else:
+        element = SubElement(holder, property_name, nsmap=_NAMESPACE_MAPS[property_name])
+        text = holder.attrib.pop(property_name, "")
+    # All that stood in the element becomes its first item.
     item = element.makeelement(f"{_RDF}li", dict(element.attrib))
-    item.text = element.text if elements else holder.attrib.pop(name, "")
+    item.text = text
     item.extend(list(element))
     element.clear(keep_tail=True)
     array = SubElement(element, f"{_RDF}Bag")
@@ -520,7 +569,10 @@ def _key(tag: str) -> str:
 
 
 def distinct(tags: Iterable[str]) -> list[str]:
-    """Return tags stripped, without empty and repeated ones."""
+    """Return tags stripped, without empty and repeated ones, in their order.
+
+    Of several spellings the first one stays.
+    """
     tag_by_key: dict[str, str] = {}
     for tag in tags:
         stripped = tag.strip()
@@ -530,12 +582,12 @@ def distinct(tags: Iterable[str]) -> list[str]:
 
 
 def among(allowed: Iterable[str], tags: Iterable[str]) -> list[str]:
-    """Return the tags that are among the allowed ones."""
+    """Return the tags that are among the allowed ones, in the order of the tags."""
     keys = {_key(tag) for tag in allowed}
     return [tag for tag in tags if _key(tag) in keys]
 
 
 def lacking(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    """Return the wanted tags that are not present."""
+    """Return the wanted tags that are not present, in their order."""
     keys = {_key(tag) for tag in present}
     return [tag for tag in wanted if _key(tag) not in keys]

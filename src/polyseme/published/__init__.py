@@ -15,7 +15,8 @@ equation  what it is                                      where
                                                           `distance_targets`)
 (4)       loss of a pair                                  `training.ConceptTrainer.compute_gradient`
 (5)       target of an instance: mean of its concepts     `embedding.ConceptEmbedding.targets`
-(6), (7)  ν-support-vector regression and its dual        `regression.SharedKernelSolver.solve`
+(6), (7)  ν-support-vector regression and its dual        `regression.SharedKernelSolver.solve`, by
+                                                          the steps of `admm`
 (8)       points of new instances                         `kernels.rbf_predict`, by `mapping`
 (9)       scores by the nearest known concept             `priming.PrimingRanker.scores`
 (10)      features of sound                               `polyseme.media.audio`

@@ -1,7 +1,10 @@
-"""Descriptors of labels and of contexts.
+"""Descriptors of labels and of contexts (in the paper: section 3.2.1).
 
 In: a document-label matrix. Out: `LabelDescriptor` gives one row per label (how it is used beside
 the others), `ContextDescriptor` one topic histogram per document (what its labels are about).
+
+Terms: a document-label matrix is 0/1, (n_documents, n_labels), its columns in the order of the
+vocabulary. A label is *used* if some document has it. A document's *context* is all its labels.
 """
 
 from __future__ import annotations
@@ -27,28 +30,31 @@ from polyseme.base.validation import (
 )
 from polyseme.documents.corpus import unique_rows
 from polyseme.storage.array_checks import (
-    UNIT,
+    UNIT_LIMIT,
     Array,
     Csr,
     check_arrays,
+    declare_parameters,
     matrix_of,
-    parameters,
     require,
 )
-from polyseme.storage.model_file import plain
+from polyseme.storage.model_file import as_python_value
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-# From so many labels on, with at most this share of their pairs in use, rows stay sparse.
+# From so many labels on, with at most this share of their pairs in use, rows stay sparse. The form
+# only changes speed and memory; results differ by rounding.
 _MANY_LABELS = 500
 _FEW_PAIRS = 0.25
-# Sweeps that topics of however many documents get.
+# Gibbs sweeps of `ContextDescriptor.fit` at the least, over however many documents.
 _LEAST_SWEEPS = 100
-# Mean-field inference of a document's topics: iterations, when to stop, numbers worked on at once.
-_N_ITERATIONS = 100
+# Mean-field inference of a document's topics: the most iterations, and the change of its Dirichlet
+# parameters below which it stops. Fitted models depend on both: their histograms are recomputed.
+_MOST_ITERATIONS = 100
 _TOLERANCE = 1e-6
-_BLOCK = 2**18
+# Numbers in a block of likelihoods, float64: 2 MB. It changes no result.
+_BLOCK_NUMBERS = 2**18
 
 
 class CentredRows(NamedTuple):
@@ -57,59 +63,87 @@ class CentredRows(NamedTuple):
     Scaling the columns of a sparse matrix keeps it sparse; subtracting their means would fill it.
     """
 
-    rows: sp.csr_matrix  # float32, (n, n_columns)
+    rows: sp.csr_matrix  # float32, (n_rows, n_columns): a row per label, scaled but not centred
     mean: NDArray[np.float32]  # (n_columns,): subtracted from each row in use
-    used: NDArray[np.float32]  # (n,): 1, or 0 for a row of zeros from which nothing is subtracted
+    used: NDArray[np.float32]  # (n_rows,): 1, or 0 for a row of zeros, which stays zero
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return int(self.rows.shape[0]), int(self.rows.shape[1])
 
-    def take(self, chosen: NDArray[np.int64]) -> CentredRows:
-        """Return the chosen rows."""
-        return CentredRows(self.rows[chosen], self.mean, self.used[chosen])
+    def take(self, row_numbers: NDArray[np.int64]) -> CentredRows:
+        """Return copies of some rows, in the order of their numbers; the mean is shared."""
+        return CentredRows(
+            rows=self.rows[row_numbers],
+            mean=self.mean,
+            used=self.used[row_numbers],
+        )
 
     def toarray(self) -> NDArray[np.float32]:
-        """Return the matrix as a dense array."""
-        return np.asarray(self.rows.toarray() - self.used[:, None] * self.mean, dtype=np.float32)
+        """Return the matrix as a dense array, (n_rows, n_columns)."""
+        used = self.used[:, None]
+        subtracted = used * self.mean
+        dense = self.rows.toarray()
+        centred = dense - subtracted
+        return np.asarray(centred, dtype=np.float32)
 
     def times(self, weights: Tensor) -> Tensor:
-        """Multiply by a float32 matrix, (n_columns, h) to (n, h)."""
+        """Multiply by float32 weights, (n_columns, n_units) to (n_rows, n_units), on the CPU."""
         import torch
 
         product = _sparse_product(self.rows, weights)
         mean = torch.from_numpy(self.mean)
         used = torch.from_numpy(self.used)
         transposed = weights.t()
-        subtracted = torch.mv(transposed, mean)
-        return product.addr_(used, subtracted, alpha=-1.0)
+        mean_product = torch.mv(transposed, mean)
+        # The product with ``used ⊗ mean`` has rank one: ``used ⊗ mean_product``.
+        product.addr_(
+            used,
+            mean_product,
+            alpha=-1.0,
+        )
+        return product
 
-    def transposed_times(self, values: Tensor, out: Tensor) -> None:
-        """Multiply the transpose by a float32 matrix, (n, h), into `out`, (n_columns, h)."""
+    def transposed_times(self, slopes: Tensor, out: Tensor) -> None:
+        """Multiply the transpose by float32 slopes, (n_rows, n_units), on the CPU.
+
+        The product, (n_columns, n_units), fills `out`.
+        """
         import torch
 
         columns = self.rows.tocsc()
-        product = _sparse_product(columns, values)
+        product = _sparse_product(columns, slopes)
         used = torch.from_numpy(self.used)
         mean = torch.from_numpy(self.mean)
-        transposed = values.t()
-        subtracted = torch.mv(transposed, used)
-        torch.addr(product, mean, subtracted, alpha=-1.0, out=out)
+        transposed = slopes.t()
+        slope_sums = torch.mv(transposed, used)
+        torch.addr(
+            product,
+            mean,
+            slope_sums,
+            alpha=-1.0,
+            out=out,
+        )
 
 
 def _sparse_product(matrix: sp.csr_matrix | sp.csc_matrix, dense: Tensor) -> Tensor:
-    """Multiply a CSR matrix, or the transpose of a CSC one, by a dense matrix."""
-    # As a weighted sum of the matrix's rows, for which torch's kernel is 3x as fast as scipy's.
+    """Multiply a float32 CSR matrix, or the transpose of a CSC one, by a dense matrix."""
+    # Each row of the product is a weighted sum of rows of the dense matrix, for which torch's
+    # `embedding_bag` is 3x as fast as scipy's product.
     from torch import from_numpy
     from torch.nn.functional import embedding_bag
 
     if not matrix.nnz:
-        return dense.new_zeros((len(matrix.indptr) - 1, dense.shape[1]))
+        n_rows = len(matrix.indptr) - 1
+        n_columns = dense.shape[1]
+        return dense.new_zeros((n_rows, n_columns))
+    indices = matrix.indices.astype(np.int64)
+    offsets = matrix.indptr.astype(np.int64)
     return embedding_bag(
-        from_numpy(matrix.indices.astype(np.int64)),
+        from_numpy(indices),
         dense,
-        from_numpy(matrix.indptr.astype(np.int64)),
+        from_numpy(offsets),
         mode="sum",
         per_sample_weights=from_numpy(matrix.data),
         include_last_offset=True,
@@ -152,43 +186,68 @@ class LabelDescriptor(Estimator):
     strength: float = 0.3
 
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
-        """Learn the descriptors of all labels from 0/1 documents, (n_documents, n_labels)."""
+        """Learn the descriptors of all labels.
+
+        Parameters
+        ----------
+        matrix : sparse or dense 0/1 matrix, shape (n_documents, n_labels)
+            At least one document has a label. It is not changed.
+        y : None
+            Ignored; scikit-learn passes it.
+        """
         from sklearn.preprocessing import normalize
         from sklearn.utils.sparsefuncs import mean_variance_axis
 
         owner = type(self).__name__
         self._check_parameters()
-        documents = _document_matrix(matrix, owner=owner).astype(np.float64)
+        documents = _document_matrix(matrix, owner=owner)
+        documents = documents.astype(np.float64)
         n_documents, n_labels = documents.shape
 
-        # tf-idf weights, and their products between labels at length one.
-        counts = np.asarray(documents.sum(axis=0)).ravel()
-        used = counts > 0
-        self.idf_ = np.log(n_documents / np.maximum(counts, 1)) * used
-        uses = documents @ sp.diags(self.idf_)
-        products = sp.csr_matrix(uses.T @ uses)
-        rows = normalize(products)
+        # tf-idf weights of each label in each document.
+        document_counts = np.asarray(documents.sum(axis=0)).ravel()
+        used = document_counts > 0
+        inverse_frequency = n_documents / np.maximum(document_counts, 1)
+        self.idf_ = np.log(inverse_frequency) * used
+        weights = sp.diags(self.idf_)
+        uses = documents @ weights
 
-        # Standardise the columns.
+        # Dot products between the uses of labels; each label's row gets length one.
+        products = uses.T @ uses
+        rows = normalize(sp.csr_matrix(products))
+
+        # Standardise the columns over the labels in use; a constant column only loses its mean.
         mean, variance = mean_variance_axis(rows[used], axis=0)
         spread = np.sqrt(variance)
         spread[spread < 1e-12] = 1.0
         self.descriptors_: NDArray[np.float32] | CentredRows
-        if n_labels >= _MANY_LABELS and rows.nnz <= _FEW_PAIRS * n_labels**2:
+        n_pairs_in_use = rows.nnz
+        has_few_pairs = n_pairs_in_use <= _FEW_PAIRS * n_labels**2
+        if n_labels >= _MANY_LABELS and has_few_pairs:
             factor = self.strength / spread
-            scaled = sp.csr_matrix(rows @ sp.diags(factor), dtype=np.float32)
-            centre = (factor * mean).astype(np.float32)
-            self.descriptors_ = CentredRows(scaled, centre, used.astype(np.float32))
+            scaled = rows @ sp.diags(factor)
+            scaled = sp.csr_matrix(scaled, dtype=np.float32)
+            scaled_mean = factor * mean
+            self.descriptors_ = CentredRows(
+                scaled,
+                scaled_mean.astype(np.float32),
+                used.astype(np.float32),
+            )
         else:
-            dense = self.strength * (rows.toarray() - mean) / spread
+            centred = rows.toarray() - mean
+            dense = self.strength * centred / spread
             dense[~used] = 0.0
             self.descriptors_ = dense.astype(np.float32)
         self.n_features_in_ = n_labels
         return self
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the fitted descriptor as JSON values and arrays."""
-        config = {name: plain(value) for name, value in self.get_params().items()}
+        """Return the fitted descriptor as JSON values and arrays.
+
+        The names of both are the format on disk: `from_state` checks them.
+        """
+        params = self.get_params()
+        config = {name: as_python_value(value) for name, value in params.items()}
         descriptors = self.descriptors_
         arrays: dict[str, NDArray[Any]] = {"idf": self.idf_}
         if isinstance(descriptors, CentredRows):
@@ -204,17 +263,17 @@ class LabelDescriptor(Estimator):
 
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a fitted descriptor from `get_state`."""
-        parameters(cls).check(config)
-        dense = "descriptors" in arrays
-        declared = _IDF | (_DENSE if dense else _SPARSE)
+        """Rebuild a fitted descriptor from `get_state`; the arrays are checked and copied."""
+        declare_parameters(cls).check(config)
+        is_dense = "descriptors" in arrays
+        declared = _IDF_ARRAY | (_DENSE_ARRAYS if is_dense else _SPARSE_ARRAYS)
         sizes = check_arrays(arrays, declared)
         n_labels = sizes["n_labels"]
         descriptor = cls(**config)
         descriptor._check_parameters()
         descriptor.idf_ = np.array(arrays["idf"])
         descriptor.n_features_in_ = n_labels
-        if dense:
+        if is_dense:
             descriptor.descriptors_ = np.array(arrays["descriptors"])
         else:
             rows = matrix_of(arrays, (n_labels, n_labels))
@@ -229,10 +288,10 @@ class LabelDescriptor(Estimator):
         check_number("strength", self.strength, owner=owner, low=0, high=1e6, above=True)
 
 
-# What the state of a label descriptor holds: idf and either dense rows or sparse ones.
-_IDF: dict[str, Array | Csr] = {"idf": Array("float64", ("n_labels",), 0, 1e3)}
-_DENSE: dict[str, Array | Csr] = {"descriptors": Array("float32", ("n_labels", "n_labels"))}
-_SPARSE: dict[str, Array | Csr] = {
+# Arrays in the state of a label descriptor: idf and either dense rows or sparse ones.
+_IDF_ARRAY: dict[str, Array | Csr] = {"idf": Array("float64", ("n_labels",), 0, 1e3)}
+_DENSE_ARRAYS: dict[str, Array | Csr] = {"descriptors": Array("float32", ("n_labels", "n_labels"))}
+_SPARSE_ARRAYS: dict[str, Array | Csr] = {
     "": Csr(("n_labels", "n_labels"), "float32"),
     "mean": Array("float32", ("n_labels",)),
     "used": Array("float32", ("n_labels",), 0, 1),
@@ -293,20 +352,31 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     random_state: RandomState = None
 
     def fit(self, matrix: sp.csr_matrix | NDArray[np.generic], y: None = None) -> Self:
-        """Learn the topics from 0/1 documents, (n_documents, n_labels), without the empty ones."""
+        """Learn the topics; documents without labels do not count.
+
+        Parameters
+        ----------
+        matrix : sparse or dense 0/1 matrix, shape (n_documents, n_labels)
+            At least one document has a label. It is not changed.
+        y : None
+            Ignored; scikit-learn passes it.
+        """
         owner = type(self).__name__
         self._check_parameters()
         documents = _document_matrix(matrix, owner=owner)
         generator = as_generator(self.random_state)
-        filled = np.flatnonzero(np.diff(documents.indptr))
+        lengths = np.diff(documents.indptr)
+        filled = np.flatnonzero(lengths)
         if self.max_documents is not None and len(filled) > self.max_documents:
-            filled = np.sort(generator.choice(filled, self.max_documents, replace=False))
+            sample = generator.choice(filled, self.max_documents, replace=False)
+            filled = np.sort(sample)
             documents = sp.csr_matrix(documents[filled])
 
         n_sweeps = self.n_iter
         if self.max_visits is not None:
             affordable_sweeps = self.max_visits // len(filled)
-            n_sweeps = min(n_sweeps, max(_LEAST_SWEEPS, affordable_sweeps))
+            most_sweeps = max(_LEAST_SWEEPS, affordable_sweeps)
+            n_sweeps = min(n_sweeps, most_sweeps)
 
         if self.n_topics == "hdp":
             import tomotopy
@@ -314,10 +384,12 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
             process_seed = draw_seed(generator)
             process = tomotopy.HDPModel(eta=self.topic_prior, initial_k=2, seed=process_seed)
             _train_topics(process, documents, n_sweeps)
-            n_topics = int(np.clip(process.live_k, 2, self.max_topics))
+            n_live_topics = process.live_k
+            n_topics = int(np.clip(n_live_topics, 2, self.max_topics))
         else:
-            n_used_labels = len(np.unique(documents.indices))
-            n_topics = min(int(self.n_topics), max(2, n_used_labels))
+            used_labels = np.unique(documents.indices)
+            most_topics = max(2, len(used_labels))
+            n_topics = min(int(self.n_topics), most_topics)
 
         seed = draw_seed(generator)
         self.topics_ = self._sample_topics(documents, n_topics, n_sweeps, seed)
@@ -346,17 +418,22 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         return np.maximum(histograms, smallest)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the fitted descriptor as JSON values and arrays; a generator is left out."""
-        config = {name: plain(value) for name, value in self.get_params().items()}
+        """Return the fitted descriptor as JSON values and arrays; a generator is left out.
+
+        The names of both are the format on disk: `from_state` checks them.
+        """
+        params = self.get_params()
+        config = {name: as_python_value(value) for name, value in params.items()}
         if isinstance(self.random_state, np.random.Generator):
             config["random_state"] = None
-        return config, {"topics": self.topics_}
+        arrays = {"topics": self.topics_}
+        return config, arrays
 
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild a fitted descriptor from `get_state`."""
-        parameters(cls).check(config)
-        sizes = check_arrays(arrays, _TOPICS)
+        """Rebuild a fitted descriptor from `get_state`; the arrays are checked and copied."""
+        declare_parameters(cls).check(config)
+        sizes = check_arrays(arrays, _TOPICS_ARRAY)
         require(sizes["n_topics"], "topics", "one topic at the least")
         descriptor = cls(**config)
         descriptor._check_parameters()
@@ -373,14 +450,19 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
             prior = getattr(self, name)
             if prior is not None:
                 check_number(name, prior, owner=owner, low=0, high=1e12, above=True)
-        lowest = {"n_iter": 1, "max_topics": 2, "max_documents": 2, "max_visits": 1}
-        for name, low in lowest.items():
+        least_counts = {
+            "n_iter": 1,
+            "max_topics": 2,
+            "max_documents": 2,
+            "max_visits": 1,
+        }
+        for name, least in least_counts.items():
             count = getattr(self, name)
             if count is not None:
-                check_number(name, count, owner=owner, low=low, whole=True)
+                check_number(name, count, owner=owner, low=least, whole=True)
 
     def _prior(self, n_topics: int) -> float:
-        """Return the prior of a document's topics."""
+        """Return the symmetric Dirichlet prior of a document's topics, for each topic."""
         if self.document_prior is None:
             return 1.0 / n_topics
         return self.document_prior
@@ -388,7 +470,11 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     def _sample_topics(
         self, documents: sp.csr_matrix, n_topics: int, n_sweeps: int, seed: int
     ) -> NDArray[np.float64]:
-        """Learn topics by collapsed Gibbs sampling, (n_topics, n_labels)."""
+        """Learn topics by collapsed Gibbs sampling.
+
+        Return each topic's distribution over all labels, (n_topics, n_labels): positive, rows sum
+        to one.
+        """
         import tomotopy
 
         alpha = self._prior(n_topics)
@@ -396,40 +482,45 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
         model = tomotopy.LDAModel(k=n_topics, alpha=alpha, eta=eta, seed=seed)
         model.optim_interval = 0  # priors stay as they are
         _train_topics(model, documents, n_sweeps)
+
+        # tomotopy's words are column numbers as text, in an order of its own.
         used_columns = [int(word) for word in model.used_vocabs]
         columns = np.array(used_columns)
         smoothing = eta * len(columns)
-        sizes = np.asarray(model.get_count_by_topics(), dtype=np.float64)
+        topic_sizes = np.asarray(model.get_count_by_topics(), dtype=np.float64)
         n_labels = documents.shape[1]
-        counts = np.zeros((n_topics, n_labels))
+        label_counts = np.zeros((n_topics, n_labels))
         for topic in range(n_topics):
             # tomotopy gives smoothed distributions; undo the smoothing to get the counts.
             smoothed = model.get_topic_word_dist(topic)
             distribution = np.asarray(smoothed, dtype=np.float64)
-            total = sizes[topic] + smoothing
-            topic_counts = distribution * total - eta
-            counts[topic, columns] = np.maximum(topic_counts, 0.0)
+            total = topic_sizes[topic] + smoothing
+            counts = distribution * total
+            counts -= eta
+            label_counts[topic, columns] = np.maximum(counts, 0.0)
         # Labels that no document uses keep the prior's mass only.
-        topics = counts + eta
+        topics = label_counts + eta
         totals = topics.sum(axis=1, keepdims=True)
         return np.asarray(topics / totals)
 
 
 def _train_topics(model: Any, documents: sp.csr_matrix, n_sweeps: int) -> None:
-    """Train a tomotopy model on the non-empty documents, as lists of column numbers."""
+    """Train a tomotopy model on the non-empty documents; its words are column numbers as text."""
     n_labels = documents.shape[1]
     words = [str(column) for column in range(n_labels)]
-    for start, stop in pairwise(documents.indptr):
+    bounds = pairwise(documents.indptr)
+    for start, stop in bounds:
         columns = documents.indices[start:stop]
-        if len(columns):
-            document = [words[column] for column in columns]
+        document = [words[column] for column in columns]
+        if document:
             model.add_doc(document)
+    # More workers would make the result depend on their number.
     model.train(n_sweeps, workers=1)
 
 
-# What the state of a context descriptor holds; a label that no topic has could not be looked up.
-_TOPICS: dict[str, Array | Csr] = {
-    "topics": Array("float64", ("n_topics", "n_labels"), 1e-300, UNIT)
+# The array in the state of a context descriptor; zeros would make `_topic_posterior` divide by 0.
+_TOPICS_ARRAY: dict[str, Array | Csr] = {
+    "topics": Array("float64", ("n_topics", "n_labels"), 1e-300, UNIT_LIMIT)
 }
 
 
@@ -440,47 +531,71 @@ def _infer_topics(
     # Distinct documents of one length are worked on together. Identical rows give identical results
     # whatever stands beside them: every operation works on one document, which stops by itself.
     distinct, inverse = unique_rows(documents)
+    n_distinct = distinct.shape[0]
     n_topics = topics.shape[0]
     label_topics = np.ascontiguousarray(topics.T)
+    # Documents without labels stay uniform.
     uniform = 1.0 / n_topics
-    histograms = np.full((distinct.shape[0], n_topics), uniform, dtype=np.float32)
+    histograms = np.full((n_distinct, n_topics), uniform, dtype=np.float32)
     lengths = np.diff(distinct.indptr)
-    for length in np.unique(lengths[lengths > 0]).tolist():
+    filled_lengths = lengths[lengths > 0]
+    for length in np.unique(filled_lengths).tolist():
         rows = np.flatnonzero(lengths == length)
-        step = max(1, _BLOCK // (length * n_topics))
+        document_numbers = length * n_topics
+        step = max(1, _BLOCK_NUMBERS // document_numbers)
+        places = np.arange(length)
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
-            entries = distinct.indptr[block][:, None] + np.arange(length)
-            likelihood = label_topics[distinct.indices[entries]]
+            first_entries = distinct.indptr[block]
+            entries = first_entries[:, None] + places
+            labels = distinct.indices[entries]
+            likelihood = label_topics[labels]
             gamma = _topic_posterior(likelihood, prior)
-            histograms[block] = gamma / gamma.sum(axis=1, keepdims=True)
+            totals = gamma.sum(axis=1, keepdims=True)
+            histograms[block] = gamma / totals
     return np.asarray(histograms[inverse])
 
 
 def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
-    """Iterate parameters of documents' topics, (n, n_labels_each, n_topics) to (n, n_topics)."""
+    """Compute the variational Dirichlet parameters γ of documents' topics.
+
+    Parameters
+    ----------
+    likelihood : float64 array, shape (n_documents, n_labels_each, n_topics)
+        Each topic's probability of each label of documents that have equally many labels.
+    prior : float
+        Symmetric Dirichlet prior of a document's topics.
+
+    Returns
+    -------
+    float64 array, shape (n_documents, n_topics)
+    """
     # A label's share of a topic is the product of a document's weight and the label's likelihood,
     # divided by the sum over topics; summed over labels, the weight stands outside the sum.
     from scipy.special import digamma
 
-    n, length, n_topics = likelihood.shape
-    posterior = np.empty((n, n_topics))
-    rows = np.arange(n)
-    gamma = np.full((n, n_topics), prior + length / n_topics)
-    for _ in range(_N_ITERATIONS):
+    n_documents, length, n_topics = likelihood.shape
+    posterior = np.empty((n_documents, n_topics))
+    rows = np.arange(n_documents)  # of the documents that still change
+    start = prior + length / n_topics
+    gamma = np.full((n_documents, n_topics), start)
+    for _ in range(_MOST_ITERATIONS):
         weights = digamma(gamma)
         # Only ratios matter; with many topics and few labels the plain exponentials are all 0.
         weights -= weights.max(axis=1, keepdims=True)
         np.exp(weights, out=weights)
         totals = np.einsum("nlt,nt->nl", likelihood, weights)
-        updated = np.einsum("nl,nlt->nt", 1.0 / totals, likelihood)
+        inverse_totals = 1.0 / totals
+        updated = np.einsum("nl,nlt->nt", inverse_totals, likelihood)
         updated *= weights
         updated += prior
-        change = np.abs(updated - gamma).max(axis=1)
+        difference = np.abs(updated - gamma)
+        change = difference.max(axis=1)
         moving = change >= _TOLERANCE
         gamma = updated
         if not moving.all():
-            posterior[rows[~moving]] = gamma[~moving]
+            finished = rows[~moving]
+            posterior[finished] = gamma[~moving]
             rows = rows[moving]
             gamma = gamma[moving]
             likelihood = likelihood[moving]
@@ -491,7 +606,10 @@ def _topic_posterior(likelihood: NDArray[np.float64], prior: float) -> NDArray[n
 
 
 def _document_matrix(matrix: Any, *, owner: str, may_be_empty: bool = False) -> sp.csr_matrix:
-    """Check a 0/1 document-label matrix and return it as a boolean CSR matrix of its own."""
+    """Check a 0/1 document-label matrix and return it as a boolean CSR matrix of its own.
+
+    `owner` is the class that error messages name.
+    """
     if sp.issparse(matrix):
         matrix = check_sparse(matrix, "documents", owner=owner)
     documents = sp.csr_matrix(matrix)

@@ -2,6 +2,10 @@
 
 In: label documents. Out: a `ConceptEmbedding`, which turns every label of a document into a concept
 and every document into a target point.
+
+Terms: the *vocabulary* is the labels of the documents of `fit`; its order is that of columns and
+label ids. An *oov* label is outside of it (in the paper: Γ_O). The *target* of a document is the
+mean of its concepts, equation (5).
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -59,25 +63,36 @@ from polyseme.storage.array_checks import (
     Array,
     Fields,
     Flag,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
     Plain,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
     check_parts,
-    parameters,
-    part,
+    declare_parameters,
+    name_part_in_errors,
     require,
 )
-from polyseme.storage.model_file import State, joined, plain, within
+from polyseme.storage.model_file import State, as_python_value, join_states, part_arrays
 
-_DOCUMENTS_AT_A_TIME = 32_768
-# Parameters of the training, which are not saved, and parts with a state of their own.
-_NOT_KEPT = {"checkpoint", "device", "verbose", "random_state"}
-_NOT_KEPT |= {"label_descriptor", "context_descriptor"}
+# Documents whose concepts are in memory at a time; targets do not depend on it.
+_DOCUMENTS_TOGETHER = 32_768
+# Parameters that the state leaves out: those of the training alone, and the descriptors, which have
+# a state of their own.
+_UNSAVED_PARAMETERS = {"checkpoint", "device", "verbose", "random_state"}
+_UNSAVED_PARAMETERS |= {"label_descriptor", "context_descriptor"}
+
+
+class AlignedDocuments(NamedTuple):
+    """Documents by their columns in the vocabulary and their columns of oov labels."""
+
+    vocabulary: sp.csr_matrix  # boolean, (n_documents, n_vocabulary)
+    oov: sp.csr_matrix  # boolean, (n_documents, n_oov)
+    oov_labels: tuple[str, ...]  # in the order of their columns
+    dropped: IntArray  # rows of documents none of whose labels is in the vocabulary
 
 
 @dataclass(repr=False, eq=False)  # both are scikit-learn's
@@ -176,7 +191,7 @@ class ConceptEmbedding(Estimator):
     random_state: RandomState = None
 
     @classmethod
-    def from_preset(cls, name: str = "default", **parameters: Any) -> Self:
+    def from_preset(cls, name: str = "default", **declare_parameters: Any) -> Self:
         """Return an embedding with a named set of parameters.
 
         Parameters
@@ -202,8 +217,8 @@ class ConceptEmbedding(Estimator):
             )  # fmt: skip
             published = {"n_components": 200, "hidden_sizes": (200, 200), "distance_scale": None}
             published |= {"negative_weight": 0.5, "distance_weight": 1.0, "training": plan}
-            parameters = published | {"context_sensitivity": 1.0} | parameters
-        return cls(**parameters)
+            declare_parameters = published | {"context_sensitivity": 1.0} | declare_parameters
+        return cls(**declare_parameters)
 
     def fit(
         self,
@@ -232,11 +247,14 @@ class ConceptEmbedding(Estimator):
         if validation is not None:
             held_out = self._validation_matrix(validation, labels, corpus)
         checkpoint = Checkpoint(
-            self.checkpoint, self.get_params(), corpus.labels, (matrix, held_out)
+            self.checkpoint,
+            self.get_params(),
+            corpus.labels,
+            (matrix, held_out),
         )
         seed = checkpoint.seed(self.random_state)
-        # The order in which topics, weights, held-out documents and sampling draw from it belongs
-        # to what a seed gives.
+        # Topics, weights, held-out documents and sampling draw from it in this order; another order
+        # gives another model for the same seed.
         generator = as_generator(seed)
 
         # Describe labels and contexts.
@@ -251,8 +269,10 @@ class ConceptEmbedding(Estimator):
 
         # Build the network and its loss.
         n_topics = contexts.shape[1]
-        self._check_network_size(len(corpus.labels), n_topics)
-        weight_generator = torch.Generator().manual_seed(draw_seed(generator))
+        n_labels = len(corpus.labels)
+        self._check_network_size(n_labels, n_topics)
+        weight_seed = draw_seed(generator)
+        weight_generator = torch.Generator().manual_seed(weight_seed)
         network = ConceptNetwork(
             label_descriptor.descriptors_,
             n_topics,
@@ -277,7 +297,8 @@ class ConceptEmbedding(Estimator):
         else:
             rows = hold_out(matrix, plan.validation_fraction, generator)
             if len(rows):
-                training_rows = np.setdiff1d(np.arange(matrix.shape[0]), rows)
+                n_documents = matrix.shape[0]
+                training_rows = np.setdiff1d(np.arange(n_documents), rows)
                 held_out = sp.csr_matrix(matrix[rows])
                 held_out_contexts = contexts[rows]
                 matrix = sp.csr_matrix(matrix[training_rows])
@@ -287,13 +308,21 @@ class ConceptEmbedding(Estimator):
             evaluate = error_free_score(matrix, contexts, held_out, held_out_contexts)
 
         # Train, or go on where an interrupted run stopped.
-        sampling = np.random.default_rng(draw_seed(generator))
+        sampling_seed = draw_seed(generator)
+        sampling_generator = np.random.default_rng(sampling_seed)
         trainer = ConceptTrainer(
-            network, matrix, contexts, plan, loss, sampling, evaluate, self.device
+            network,
+            matrix,
+            contexts,
+            plan,
+            loss,
+            sampling_generator,
+            evaluate,
+            self.device,
         )
         checkpoint.restore(trainer)
         with (
-            one_thread_below(len(corpus.labels)),
+            one_thread_below(n_labels),
             training_progress(trainer, verbose=self.verbose) as show,
         ):
 
@@ -302,6 +331,10 @@ class ConceptEmbedding(Estimator):
                 show(record)
 
             trainer.run(after_epoch)
+
+        best_score = trainer.best_score
+        if math.isinf(best_score):
+            best_score = math.nan  # no epoch was scored
         self.network_ = trainer.network.to("cpu")
         self.label_descriptor_ = label_descriptor
         self.context_descriptor_ = context_descriptor
@@ -310,17 +343,22 @@ class ConceptEmbedding(Estimator):
         self.spellings_ = dict(corpus.spellings)
         self.distance_scale_ = float(scale)
         self.history_ = trainer.history
-        self.best_score_ = trainer.best_score if math.isfinite(trainer.best_score) else math.nan
+        self.best_score_ = best_score
         return self
 
     def _validation_matrix(
         self, validation: Documents, labels: Sequence[str] | None, corpus: LabelCorpus
     ) -> sp.csr_matrix:
-        """Return the documents for early stopping over the vocabulary, without empty ones."""
+        """Return the documents for early stopping over the vocabulary, without empty ones.
+
+        `corpus` has the vocabulary; `labels` are those of the columns of `validation`, where it is
+        an indicator matrix. The columns of the result, (n_filled, n_labels), are the vocabulary's.
+        """
         documents = as_corpus(validation, labels, normalize=self.normalize_labels)
         matrix, _ = documents.align(corpus.labels)
         n_labels = len(corpus.labels)
-        matrix = sp.csr_matrix(matrix[:, :n_labels])
+        vocabulary_columns = matrix[:, :n_labels]
+        matrix = sp.csr_matrix(vocabulary_columns)
         if not matrix.nnz:
             raise InputError("`validation` holds no label of `documents`; give other documents.")
         lengths = np.diff(matrix.indptr)
@@ -328,13 +366,17 @@ class ConceptEmbedding(Estimator):
         return sp.csr_matrix(matrix[is_filled])
 
     def _layer_sizes(self, n_labels: int, n_topics: int) -> list[int]:
-        """Return the number of inputs, of units in each layer, and of outputs."""
+        """Return the `sizes` of the network: inputs, units of each layer, outputs.
+
+        Descriptors of labels have a number for each label.
+        """
         n_inputs = n_labels + n_topics
         return [n_inputs, *self.hidden_sizes, self.n_components, n_labels]
 
     def _check_network_size(self, n_labels: int, n_topics: int) -> None:
         """Raise where the network would not fit into memory."""
-        n_weights = count_weights(self._layer_sizes(n_labels, n_topics))
+        sizes = self._layer_sizes(n_labels, n_topics)
+        n_weights = count_weights(sizes)
         # Weights, their gradient, two moments and the best so far, in single precision.
         check_memory(
             20 * n_weights,
@@ -378,30 +420,40 @@ class ConceptEmbedding(Estimator):
         labels. A document none of whose labels is in the vocabulary cannot be embedded: it is named
         in a warning and listed in `dropped`. Documents and labels are as in `fit`.
         """
-        vocabulary_matrix, oov_matrix, oov_labels, dropped = self._align(documents, labels)
-        n_documents, n_vocabulary = vocabulary_matrix.shape
-        points = self.encode(vocabulary_matrix)
-        label_ids = vocabulary_matrix.indices.astype(np.int64)
+        aligned = self._align(documents, labels)
+        matrix = aligned.vocabulary
+        n_documents, n_vocabulary = matrix.shape
+        points = self.encode(matrix)
+        label_ids = matrix.indices.astype(np.int64)
         rows = np.arange(n_documents)
-        lengths = np.diff(vocabulary_matrix.indptr)
+        lengths = np.diff(matrix.indptr)
         document_ids = np.repeat(rows, lengths)
-        if oov_labels:
-            oov_lengths = np.diff(oov_matrix.indptr)
+        if aligned.oov_labels:
+            oov_lengths = np.diff(aligned.oov.indptr)
             oov_documents = np.repeat(rows, oov_lengths)
-            is_placed = ~np.isin(oov_documents, dropped)
-            oov_documents = oov_documents[is_placed]
-            oov_ids = oov_matrix.indices[is_placed] + n_vocabulary
+            is_embedded = ~np.isin(oov_documents, aligned.dropped)
+            oov_documents = oov_documents[is_embedded]
+            oov_columns = aligned.oov.indices[is_embedded]
+            oov_ids = oov_columns + n_vocabulary
             # They lie at the mean of the document's other concepts.
-            centroids = row_means(vocabulary_matrix, points)
-            points = np.concatenate([points, centroids[oov_documents]])
+            targets = row_means(matrix, points)
+            oov_points = targets[oov_documents]
+            points = np.concatenate([points, oov_points])
             label_ids = np.concatenate([label_ids, oov_ids])
             document_ids = np.concatenate([document_ids, oov_documents])
+            # `Concepts` has them document by document.
             order = np.lexsort((label_ids, document_ids))
             points = points[order]
             label_ids = label_ids[order]
             document_ids = document_ids[order]
-        classes = self.classes_ + oov_labels
-        return Concepts(points, label_ids, document_ids, classes, dropped)
+        classes = self.classes_ + aligned.oov_labels
+        return Concepts(
+            points,
+            label_ids,
+            document_ids,
+            classes,
+            aligned.dropped,
+        )
 
     def targets(
         self, documents: Documents, labels: Sequence[str] | None = None
@@ -411,44 +463,50 @@ class ConceptEmbedding(Estimator):
         It is the mean of its concepts; oov labels, which lie there themselves, do not move it. NaN,
         with a warning, for a document none of whose labels is in the vocabulary.
         """
-        vocabulary_matrix, *_ = self._align(documents, labels)
-        distinct, places = unique_rows(vocabulary_matrix)
+        aligned = self._align(documents, labels)
+        # Numbers of the distinct documents, one for each document.
+        distinct, distinct_numbers = unique_rows(aligned.vocabulary)
         n_distinct = distinct.shape[0]
         means = np.empty((n_distinct, self.n_components), dtype=np.float32)
         # The concepts of all documents are several times as large as their means.
-        for start in range(0, n_distinct, _DOCUMENTS_AT_A_TIME):
-            stop = start + _DOCUMENTS_AT_A_TIME
+        for start in range(0, n_distinct, _DOCUMENTS_TOGETHER):
+            stop = start + _DOCUMENTS_TOGETHER
             rows = slice(start, stop)
             block = sp.csr_matrix(distinct[rows])
             concepts = self.encode(block)
             means[rows] = row_means(block, concepts)
-        return np.asarray(means[places])
+        return np.asarray(means[distinct_numbers])
 
     def encode(self, matrix: sp.csr_matrix) -> NDArray[np.float32]:
-        """Embed the entries of documents over the vocabulary: (nnz, n_components).
+        """Embed the entries of documents over the vocabulary, (n_documents, n_vocabulary).
 
-        In the order of `matrix.indices`. Documents with the same labels get the same points.
+        Points, (matrix.nnz, n_components), are in the order of `matrix.indices`, which are put in
+        order. Documents with the same labels get the same points.
         """
         check_fitted(self, "network_")
-        distinct, places = unique_rows(matrix)
+        distinct, distinct_numbers = unique_rows(matrix)
         contexts = self.context_descriptor_.transform(distinct)
         points = encode_documents(self.network_, distinct, contexts)
         if distinct.shape[0] == matrix.shape[0]:
             return points  # every document stands for itself
+        # For each entry of a document, the entry of the distinct document that it equals.
         bounds = distinct.indptr
         distinct_lengths = np.diff(bounds)
-        lengths = distinct_lengths[places]
-        first_entries = bounds[places]
-        starts = np.cumsum(lengths) - lengths
-        offsets = np.repeat(first_entries - starts, lengths)
-        n_entries = len(offsets)
-        entries = offsets + np.arange(n_entries)
+        lengths = distinct_lengths[distinct_numbers]
+        first_entries = bounds[distinct_numbers]
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        shifts = first_entries - starts
+        entry_shifts = np.repeat(shifts, lengths)
+        n_entries = len(entry_shifts)
+        entries = np.arange(n_entries) + entry_shifts
         return np.asarray(points[entries])
 
-    def _align(
-        self, documents: Documents, labels: Sequence[str] | None
-    ) -> tuple[sp.csr_matrix, sp.csr_matrix, tuple[str, ...], IntArray]:
-        """Return documents over vocabulary and oov labels, these, and rows that hold only these."""
+    def _align(self, documents: Documents, labels: Sequence[str] | None) -> AlignedDocuments:
+        """Align documents with the vocabulary; warn of those that it has no label of.
+
+        Documents and labels are as in `fit`.
+        """
         check_fitted(self, "network_")
         corpus = as_corpus(documents, labels, normalize=self.normalize_labels_)
         matrix, oov_labels = corpus.align(self.classes_)
@@ -462,23 +520,36 @@ class ConceptEmbedding(Estimator):
         dropped_ids = [corpus.ids[row] for row in dropped]
         n_documents = len(corpus)
         warn_dropped(dropped_ids, n_documents)
-        return vocabulary_matrix, oov_matrix, oov_labels, dropped
+        return AlignedDocuments(
+            vocabulary_matrix,
+            oov_matrix,
+            oov_labels,
+            dropped,
+        )
 
     def get_state(self) -> State:
-        """Return the fitted embedding as JSON values and arrays; not the seed, nor the device."""
+        """Return the fitted embedding as JSON values and arrays; not the seed, nor the device.
+
+        The names of both are the format on disk; see `_STATE_SCHEMA`.
+        """
         check_fitted(self, "network_")
-        values = self.get_params(deep=False)
-        parameters = {name: plain(values[name]) for name in values.keys() - _NOT_KEPT}
-        plan = (self.training or TrainingPlan()).get_params()
-        parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
-        parameters["training"] = {name: plain(value) for name, value in plan.items()}
+        params = self.get_params(deep=False)
+        saved_names = params.keys() - _UNSAVED_PARAMETERS
+        declare_parameters = {name: as_python_value(params[name]) for name in saved_names}
+        plan = self.training or TrainingPlan()
+        plan_params = plan.get_params()
+        declare_parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
+        declare_parameters["training"] = {
+            name: as_python_value(value) for name, value in plan_params.items()
+        }
         states = {
             "labels": self.label_descriptor_.get_state(),
             "contexts": self.context_descriptor_.get_state(),
         }
-        descriptors, arrays = joined(states)
+        descriptors, descriptor_arrays = join_states(states)
+        weights = self.network_.weights.numpy()
         config: dict[str, Any] = {
-            "parameters": parameters,
+            "parameters": declare_parameters,
             "label_descriptor": descriptors["labels"],
             "context_descriptor": descriptors["contexts"],
             "labels": list(self.classes_),
@@ -488,81 +559,89 @@ class ConceptEmbedding(Estimator):
             "history": self.history_,
             "best_score": None if math.isnan(self.best_score_) else self.best_score_,
         }
-        return config, {"weights": self.network_.weights.numpy(), **arrays}
+        return config, {"weights": weights, **descriptor_arrays}
 
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted embedding from `get_state`; it embeds bit for bit the same."""
-        _VALUES.check(config)
-        check_parts(
-            arrays, {"labels": None, "contexts": None}, ("labels", "contexts"), ("weights",)
-        )
-        parameters = dict(config["parameters"])
-        parameters["hidden_sizes"] = tuple(parameters["hidden_sizes"])
-        parameters["training"] = TrainingPlan(**parameters["training"])
-        with part("labels"):
-            labels = LabelDescriptor.from_state(
-                config["label_descriptor"], within(arrays, "labels")
+        _STATE_SCHEMA.check(config)
+        part_names = ("labels", "contexts")
+        check_parts(arrays, dict.fromkeys(part_names), part_names, ("weights",))
+        declare_parameters = dict(config["parameters"])
+        declare_parameters["hidden_sizes"] = tuple(declare_parameters["hidden_sizes"])
+        declare_parameters["training"] = TrainingPlan(**declare_parameters["training"])
+        with name_part_in_errors("labels"):
+            label_descriptor = LabelDescriptor.from_state(
+                config["label_descriptor"],
+                part_arrays(arrays, "labels"),
             )
-        with part("contexts"):
-            contexts = ContextDescriptor.from_state(
-                config["context_descriptor"], within(arrays, "contexts")
+        with name_part_in_errors("contexts"):
+            context_descriptor = ContextDescriptor.from_state(
+                config["context_descriptor"],
+                part_arrays(arrays, "contexts"),
             )
         embedding = cls(
-            label_descriptor=copy_of(labels),
-            context_descriptor=copy_of(contexts),
-            **parameters,
+            label_descriptor=copy_of(label_descriptor),
+            context_descriptor=copy_of(context_descriptor),
+            **declare_parameters,
         )
         embedding.check_parameters()
-        n_labels = len(config["labels"])
-        require(labels.n_features_in_ == n_labels, "labels", "as many as are described")
-        require(contexts.n_features_in_ == n_labels, "contexts", "those of as many labels")
+        labels = tuple(config["labels"])
+        n_labels = len(labels)
+        has_all_labels = label_descriptor.n_features_in_ == n_labels
+        require(has_all_labels, "labels", "as many as are described")
+        has_all_columns = context_descriptor.n_features_in_ == n_labels
+        require(has_all_columns, "contexts", "those of as many labels")
 
         # The size of the weights is checked before there is a network of that size.
-        sizes = embedding._layer_sizes(n_labels, contexts.n_topics_)
+        n_topics = context_descriptor.n_topics_
+        sizes = embedding._layer_sizes(n_labels, n_topics)
         weights = {name: array for name, array in arrays.items() if name == "weights"}
         declared = Array("float32", (count_weights(sizes),))
         check_arrays(weights, {"weights": declared})
         embedding.network_ = ConceptNetwork(
-            labels.descriptors_,
-            contexts.n_topics_,
+            label_descriptor.descriptors_,
+            n_topics,
             embedding.hidden_sizes,
             embedding.n_components,
         )
-        embedding.network_.weights.copy_(torch.tensor(arrays["weights"]))
-        embedding.label_descriptor_ = labels
-        embedding.context_descriptor_ = contexts
-        embedding.classes_ = tuple(config["labels"])
+        saved_weights = torch.tensor(weights["weights"])
+        embedding.network_.weights.copy_(saved_weights)
+        best_score = config["best_score"]
+        embedding.label_descriptor_ = label_descriptor
+        embedding.context_descriptor_ = context_descriptor
+        embedding.classes_ = labels
         embedding.normalize_labels_ = config["normalize_labels"]
         embedding.spellings_ = config["spellings"]
         embedding.distance_scale_ = config["distance_scale"]
         embedding.history_ = config["history"]
-        embedding.best_score_ = math.nan if config["best_score"] is None else config["best_score"]
+        embedding.best_score_ = math.nan if best_score is None else best_score
         return embedding
 
 
-# What the state of an embedding holds beside that of its descriptors, which check their own.
-_KEPT = [
+# Parameters that the state holds as they are.
+_PLAIN_PARAMETERS = [
     name
     for name in inspect.signature(ConceptEmbedding).parameters
-    if name not in _NOT_KEPT | {"hidden_sizes", "training"}
+    if name not in _UNSAVED_PARAMETERS | {"hidden_sizes", "training"}
 ]
-_VALUES = Fields(
+# The format of an embedding's state beside that of its descriptors, which check their own.
+_STATE_SCHEMA = Fields(
     {
         "parameters": Fields(
             {
-                **parameters(ConceptEmbedding, *_KEPT).kinds,
-                "hidden_sizes": Several(Whole(1)),
-                "training": parameters(TrainingPlan),
+                **declare_parameters(ConceptEmbedding, *_PLAIN_PARAMETERS).kinds,
+                "hidden_sizes": ListOf(Whole(1)),
+                "training": declare_parameters(TrainingPlan),
             }
         ),
-        "label_descriptor": Table(Anything()),
-        "context_descriptor": Table(Anything()),
-        "labels": Several(Text(), distinct=True),
+        "label_descriptor": MappingOf(Anything()),
+        "context_descriptor": MappingOf(Anything()),
+        "labels": ListOf(Text(), distinct=True),
         "normalize_labels": Flag(),
-        "spellings": Table(Text()),
+        "spellings": MappingOf(Text()),
         "distance_scale": Number(1e-30, 1e30),
-        "history": Several(Table(Plain())),
+        "history": ListOf(MappingOf(Plain())),
         "best_score": Maybe(Number()),
     }
 )

@@ -2,7 +2,10 @@
 
 In: concepts with their label ids, and query points; arrays and integers only, no label strings.
 Out: one distance (or log density) per label, computed block by block in NumPy, or on a device of
-torch.
+torch. Equation (9) turns these distances E into scores.
+
+Terms: shapes have q queries, n distinct concepts, d components. A *segment* is the concepts of one
+label, which lie side by side. `xp` is numpy or torch, whichever holds the arrays.
 """
 
 from __future__ import annotations
@@ -19,22 +22,25 @@ from numpy.typing import ArrayLike, NDArray
 from polyseme.base.machine import n_threads, one_blas_thread, run_all
 from polyseme.base.validation import InputError, check_number
 
-# Queries of a block in NumPy and on a device.
-_ROWS = 512
-_DEVICE_ROWS = 4096
+# The most queries of a block in NumPy and on a device.
+_BLOCK_QUERIES = 512
+_DEVICE_BLOCK_QUERIES = 4096
 # Threads of a search in NumPy, and the working memory that they share.
 _MOST_THREADS = 4
 _MOST_MB = 20.0
-# Squared distances below this share of the squared lengths are measured again from differences.
-_CLOSE = 2e-2
+# Squared distances below this share of the squared lengths are measured again from differences:
+# there, rounding could exceed the 1e-5 that `ConceptIndex` promises.
+_CLOSE_SHARE = 2e-2
 # Labels of so few concepts are reduced together, others one by one.
-_FEW = 8
+_FEW_CONCEPTS = 8
 # The largest coordinate: its square does not overflow in single precision.
-_LARGEST = 1e15
-# Reductions of a label's columns: of all at once, and of two.
-_OPERATIONS = {"min": ("amin", "minimum"), "max": ("amax", "maximum"), "sum": ("sum", "add")}
+_LARGEST_COORDINATE = 1e15
+# Reductions of a label's columns by name: the functions for all columns at once, and for two.
+_REDUCTIONS = {"min": ("amin", "minimum"), "max": ("amax", "maximum"), "sum": ("sum", "add")}
 # Numbers that are compared at a time: 4 MB in single precision.
-_BLOCK = 2**20
+_BLOCK_NUMBERS = 2**20
+# Seed of the factors that hash concepts; any will do.
+_HASH_SEED = 20_140_617
 
 
 class ConceptIndex:
@@ -92,12 +98,11 @@ class ConceptIndex:
         # Other types of number are rounded block by block, not all at once.
         concepts = points if isinstance(points, np.ndarray) else np.asarray(points, np.float32)
         labels = np.asarray(label_ids, dtype=np.int64)
-        occurrences = np.asarray(np.ones_like(labels) if counts is None else counts, dtype=np.int64)
-        if (
-            concepts.ndim != 2
-            or labels.shape != concepts.shape[:1]
-            or occurrences.shape != labels.shape
-        ):
+        if counts is None:
+            counts = np.ones_like(labels)
+        occurrences = np.asarray(counts, dtype=np.int64)
+        has_shape = concepts.ndim == 2 and labels.shape == concepts.shape[:1]
+        if not has_shape or occurrences.shape != labels.shape:
             raise InputError(
                 f"`points` {concepts.shape}, `label_ids` {labels.shape} and `counts` "
                 f"{occurrences.shape} of `ConceptIndex` do not belong together; expected (m, d), "
@@ -116,9 +121,10 @@ class ConceptIndex:
         self.n_labels = int(n_labels)
         self.memory_mb = memory_mb
         self.device = device
-        self.n_occurrences = np.bincount(labels, occurrences, minlength=n_labels).astype(np.int64)
+        n_occurrences = np.bincount(labels, occurrences, minlength=n_labels)
+        self.n_occurrences = n_occurrences.astype(np.int64)
         self._concepts = _sort_concepts(concepts, labels, occurrences)
-        self._on_device: _Concepts | None = None
+        self._device_concepts: _Concepts | None = None  # copied when they are searched first
 
     @property
     def n_concepts(self) -> int:
@@ -137,8 +143,9 @@ class ConceptIndex:
         float32 array, shape (q, n_labels)
             Infinity where a label has no concept.
         """
-        rows = self._queries(queries)
-        return self._search(rows, _nearest, np.float32(np.inf))
+        points = self._check_queries(queries)
+        missing = np.float32(np.inf)
+        return self._search(points, _lower_distances, missing)
 
     def log_densities(self, queries: ArrayLike, bandwidth: float) -> NDArray[np.float64]:
         """Return the log of the summed Gaussian kernel over each label's concepts, at each query.
@@ -156,43 +163,51 @@ class ConceptIndex:
             where a label has no concept.
         """
         check_number("bandwidth", bandwidth, owner="ConceptIndex", low=0, above=True)
-        rows = self._queries(queries)
-        nothing = np.float64(-np.inf)
-        update = partial(_log_densities, bandwidth=bandwidth)
-        return self._search(rows, update, nothing)
+        points = self._check_queries(queries)
+        missing = np.float64(-np.inf)
+        update = partial(_raise_log_densities, bandwidth=bandwidth)
+        return self._search(points, update, missing)
 
-    def _queries(self, queries: ArrayLike) -> NDArray[np.float32]:
-        """Check the query points."""
-        rows = np.asarray(queries, dtype=np.float32)
+    def _check_queries(self, queries: ArrayLike) -> NDArray[np.float32]:
+        """Return query points as an array (q, d), or raise."""
+        points = np.asarray(queries, dtype=np.float32)
         d = self._concepts.points.shape[1]
-        if rows.ndim != 2 or rows.shape[1] != d:
+        if points.ndim != 2 or points.shape[1] != d:
             raise InputError(
-                f"`queries` of `ConceptIndex` have shape {rows.shape}; expected (q, {d})."
+                f"`queries` of `ConceptIndex` have shape {points.shape}; expected (q, {d})."
             )
-        _refuse_non_finite(rows, "queries")
-        return rows
+        _refuse_non_finite(points, "queries")
+        return points
 
     def _search(
         self, queries: NDArray[np.float32], update: Callable[..., Any], missing: np.floating[Any]
     ) -> NDArray[Any]:
-        """Search blocks of queries (q, d), in threads unless on a device; (q, n_labels)."""
+        """Search blocks of queries (q, d), in threads unless on a device.
+
+        `update` is called with the concepts, a block of queries, the rows of the result for these,
+        which it changes, and the bytes that it may use. Labels without a concept keep `missing`.
+        The result is (q, n_labels), of the type of `missing`.
+        """
         n_queries, n_components = queries.shape
         result = np.full((n_queries, self.n_labels), missing)
         if self.device == "cpu":
             concepts = self._concepts
-            most_rows = _ROWS
+            most_queries = _BLOCK_QUERIES
             threads = min(n_threads(), _MOST_THREADS)
             # A share that does not depend on the machine makes results that do not either.
-            n_bytes = int(min(self.memory_mb, _MOST_MB) * 1e6) // _MOST_THREADS
+            memory_mb = min(self.memory_mb, _MOST_MB)
+            n_bytes = int(memory_mb * 1e6) // _MOST_THREADS
         else:
             concepts = self._concepts_on_device()
-            most_rows = _DEVICE_ROWS
+            most_queries = _DEVICE_BLOCK_QUERIES
             threads = 1
             n_bytes = int(self.memory_mb * 1e6)
         n_bytes = max(2**16, n_bytes)
-        rows_in_memory = n_bytes // (32 * (n_components + 2))
-        most_rows = max(1, min(most_rows, rows_in_memory))
-        n_blocks = max(1, math.ceil(n_queries / most_rows))
+        query_bytes = 32 * (n_components + 2)
+        queries_in_memory = n_bytes // query_bytes
+        most_queries = max(1, min(most_queries, queries_in_memory))
+        # Blocks of nearly equal size.
+        n_blocks = max(1, math.ceil(n_queries / most_queries))
         step = max(1, math.ceil(n_queries / n_blocks))
 
         def search_block(rows: slice) -> None:
@@ -202,18 +217,21 @@ class ConceptIndex:
             if concepts.xp is not np:
                 result[rows] = block_result.cpu().numpy()
 
-        blocks = [slice(first, first + step) for first in range(0, n_queries, step)]
-        runs_in_threads = threads > 1 and len(blocks) > 1
+        calls = []
+        for first in range(0, n_queries, step):
+            rows = slice(first, first + step)
+            calls.append(partial(search_block, rows))
+        runs_in_threads = threads > 1 and len(calls) > 1
         blas_limit = one_blas_thread() if runs_in_threads else nullcontext()
         with blas_limit:
-            run_all([partial(search_block, rows) for rows in blocks], threads)
+            run_all(calls, threads)
         return result
 
     def _concepts_on_device(self) -> _Concepts:
         """Return the concepts on their device; they are copied there at the first call."""
         import torch
 
-        if self._on_device is None:
+        if self._device_concepts is None:
             arrays: dict[str, Any] = {}
             try:
                 for name in ("points", "counts", "centre"):
@@ -225,23 +243,18 @@ class ConceptIndex:
                     f"`device` of `ConceptIndex` must be a device of torch that is there; got "
                     f"{self.device!r} ({reason})."
                 ) from error
-            self._on_device = self._concepts._replace(**arrays, xp=torch)
-        return self._on_device
+            self._device_concepts = self._concepts._replace(**arrays, xp=torch)
+        return self._device_concepts
 
 
 class _Concepts(NamedTuple):
-    """Distinct concepts sorted by label; the first three are arrays of `xp`, numpy or torch.
+    """Distinct concepts sorted by label; the first three are arrays of `xp`."""
 
-    points (n, d) float32; counts (n,) int64; centre (d,) float32, about the mean of the points,
-    near which rounding costs least; starts (n_segments + 1,), where the concepts of each label that
-    has some start, last n; segments (n_segments,), those labels.
-    """
-
-    points: Any
-    counts: Any
-    centre: Any
-    starts: NDArray[np.int64]
-    segments: NDArray[np.int64]
+    points: Any  # (n, d) float32
+    counts: Any  # (n,) int64: how many times each occurs
+    centre: Any  # (d,) float32: about the mean of the points, near which rounding costs least
+    starts: NDArray[np.int64]  # (n_segments + 1,): the first concept of each segment; last n
+    segments: NDArray[np.int64]  # (n_segments,): the labels that have concepts, rising
     xp: Any = np
 
     def on_device(self, array: NDArray[Any]) -> Any:
@@ -259,7 +272,7 @@ def _refuse_non_finite(points: NDArray[Any], name: str) -> None:
     # As Python's floats: in half precision the bound itself would be infinite.
     lowest = float(points.min())
     highest = float(points.max())
-    if not (lowest >= -_LARGEST and highest <= _LARGEST):
+    if not (lowest >= -_LARGEST_COORDINATE and highest <= _LARGEST_COORDINATE):
         raise InputError(
             f"`{name}` of `ConceptIndex` hold NaN or infinity, or numbers beyond 1e15."
         )
@@ -268,54 +281,76 @@ def _refuse_non_finite(points: NDArray[Any], name: str) -> None:
 def _sort_concepts(
     points: NDArray[Any], labels: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> _Concepts:
-    """Sort concepts (n, d) by label and join identical ones, adding up their counts."""
-    n_components = points.shape[1]
+    """Sort concepts (n, d) by label and join identical ones, adding up their counts.
+
+    Labels and counts are (n,). Points that are sorted, distinct and in single precision already are
+    not copied.
+    """
+    n_concepts, n_components = points.shape
     keys = _keys(points, labels)
     order = np.lexsort((keys, labels))
 
-    # Neighbours in this order with equal keys are compared number by number
-    same_label = np.diff(labels[order]) == 0
-    same_key = np.diff(keys[order]) == 0
-    candidates = np.flatnonzero(same_label & same_key) + 1
-    is_distinct = np.ones(len(order), dtype=bool)
-    for rows in _row_blocks(len(candidates), n_components):
-        later = points[order[candidates[rows]]].astype(np.float32)
-        earlier = points[order[candidates[rows] - 1]].astype(np.float32)
-        is_distinct[candidates[rows]] = (later != earlier).any(axis=1)
+    # Neighbours in this order with equal keys are compared number by number.
+    sorted_labels = labels[order]
+    sorted_keys = keys[order]
+    same_label = np.diff(sorted_labels) == 0
+    same_key = np.diff(sorted_keys) == 0
+    is_candidate = same_label & same_key
+    candidates = np.flatnonzero(is_candidate) + 1
+    is_distinct = np.ones(n_concepts, dtype=bool)
+    for block in _row_blocks(len(candidates), n_components):
+        places = candidates[block]
+        later_rows = order[places]
+        earlier_rows = order[places - 1]
+        later = points[later_rows].astype(np.float32)
+        earlier = points[earlier_rows].astype(np.float32)
+        differs = later != earlier
+        is_distinct[places] = differs.any(axis=1)
 
-    is_sorted = (np.diff(labels) >= 0).all()
+    label_steps = np.diff(labels)
+    is_sorted = (label_steps >= 0).all()
     if not (is_distinct.all() and is_sorted):
-        distinct = order[is_distinct]
-        starts = np.flatnonzero(is_distinct)
-        counts = np.add.reduceat(counts[order], starts)
-        distinct_points = np.empty((len(distinct), n_components), dtype=np.float32)
-        for rows in _row_blocks(len(distinct), n_components):
-            distinct_points[rows] = points[distinct[rows]]
+        distinct_rows = order[is_distinct]
+        n_distinct = len(distinct_rows)
+        first_places = np.flatnonzero(is_distinct)
+        counts = np.add.reduceat(counts[order], first_places)
+        distinct_points = np.empty((n_distinct, n_components), dtype=np.float32)
+        for block in _row_blocks(n_distinct, n_components):
+            block_rows = distinct_rows[block]
+            distinct_points[block] = points[block_rows]
         points = distinct_points
-        labels = labels[distinct]
+        labels = labels[distinct_rows]
     points = np.require(points, np.float32, ["C", "ALIGNED"])
-    firsts = np.flatnonzero(np.diff(labels, prepend=-1))
-    starts = np.append(firsts, len(labels)).astype(np.int64)
+    label_steps = np.diff(labels, prepend=-1)
+    firsts = np.flatnonzero(label_steps)
+    starts = np.append(firsts, len(labels))
     # Any centre among the concepts will do: the mean of a few thousand is near enough.
     step = max(1, len(points) // 4096)
     sample = points[::step]
     total = sample.sum(axis=0, dtype=np.float64)
-    centre = (total / max(1, len(sample))).astype(np.float32)
-    return _Concepts(points, counts, centre, starts, labels[firsts])
+    centre = total / max(1, len(sample))
+    return _Concepts(
+        points,
+        counts,
+        centre.astype(np.float32),
+        starts.astype(np.int64),
+        segments=labels[firsts],
+    )
 
 
 def _keys(points: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Hash every concept with its label, (n,); equal ones have equal keys."""
+    """Hash every concept (n, d) with its label (n,): keys (n,); equal ones have equal keys."""
     n_components = points.shape[1]
-    n_words = (n_components + 1) // 2
+    n_words = (n_components + 1) // 2  # of 64 bits, for two numbers each
     half = np.uint64(32)
-    generator = np.random.default_rng(20_140_617)
+    generator = np.random.default_rng(_HASH_SEED)
     random_words = generator.integers(0, 2**63, (2, n_words + 1), dtype=np.uint64)
-    factors = 2 * random_words + 1
+    factors = 2 * random_words + 1  # odd: a product with them loses no bits
     label_factor = factors[0, -1]
     word_factors = factors[0, :-1]
     sum_factors = factors[1, :-1]
-    keys: NDArray[np.uint64] = labels.astype(np.uint64) * label_factor
+    keys: NDArray[np.uint64] = labels.astype(np.uint64)
+    keys *= label_factor
     for rows in _row_blocks(*points.shape):
         n_rows = rows.stop - rows.start
         words = np.zeros((n_rows, n_words), dtype=np.uint64)
@@ -333,8 +368,9 @@ def _keys(points: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.uint64]
 
 
 def _row_blocks(n: int, d: int) -> Iterator[slice]:
-    """Cut n rows of d numbers into blocks that take little memory."""
-    rows_per_block = _BLOCK // max(1, d)
+    """Yield the blocks of n rows of d numbers in order, each of which takes little memory."""
+    row_numbers = max(1, d)
+    rows_per_block = _BLOCK_NUMBERS // row_numbers
     step = max(1, rows_per_block)
     for first in range(0, n, step):
         last = min(first + step, n)
@@ -345,97 +381,119 @@ def _row_blocks(n: int, d: int) -> Iterator[slice]:
 
 
 class _Block(NamedTuple):
-    """Squared distances (q, n) of queries to some concepts, by the expansion of the square."""
+    """Squared distances (q, b) of queries to b concepts, by the expansion of the square.
 
-    squared: Any
-    lengths: Any  # (q,) squared lengths of the queries
-    squares: Any  # (n,) squared lengths of the concepts
-    first: int  # the place of the first concept
-    labels: slice | NDArray[np.int64]  # those that the concepts belong to
-    starts: NDArray[np.int64]  # where each of these starts in the block
-    owner: Any  # (n,) the label of each concept, counted from the block's first
+    Arrays are those of `xp` and belong to the next block too: use them before it is taken. A block
+    may begin or end inside a segment.
+    """
+
+    squared: Any  # (q, b): may be slightly negative, by rounding
+    query_squares: Any  # (q,): squared lengths of the centred queries
+    concept_squares: Any  # (b,): squared lengths of the centred concepts
+    first: int  # the number of the block's first concept among all
+    labels: slice | NDArray[np.int64]  # (n_segments,): the labels of its segments, rising
+    starts: NDArray[np.int64]  # (n_segments,): the first column of each segment
+    segment_of: Any  # (b,): the segment of each concept, counted from 0
 
 
 def _blocks(concepts: _Concepts, queries: Any, dtype: Any, n_bytes: int) -> Iterator[_Block]:
     """Yield squared distances of the queries to blocks of concepts, by one matrix product each.
 
-    The squared lengths of both sides are columns of the factors, so that the product adds them.
+    The squared lengths of both sides are columns of the factors, so that the product adds them:
+    ``(-2 x, ‖x‖², 1) · (y, 1, ‖y‖²)`` is the squared distance of centred points x and y.
     """
     xp = concepts.xp
     n, d = concepts.points.shape
     n_queries = len(queries)
     # Products, limits and candidates, beside both factors.
     bytes_per_concept = 16 * n_queries + 12 * (d + 2)
-    step = max(1, min(n, n_bytes // bytes_per_concept))
+    concepts_in_memory = n_bytes // bytes_per_concept
+    step = max(1, min(n, concepts_in_memory))
     options = {"dtype": dtype, "device": concepts.points.device}
     centre = xp.asarray(concepts.centre, **options)
-    left = xp.ones((n_queries, d + 2), **options)
-    right = xp.ones((step, d + 2), **options)
+    query_factor = xp.ones((n_queries, d + 2), **options)
+    concept_factor = xp.ones((step, d + 2), **options)
     products = xp.empty((n_queries, step), **options)
-    centred_queries = left[:, :d]
+    centred_queries = query_factor[:, :d]
+    query_squares = query_factor[:, d]
     xp.subtract(queries, centre, out=centred_queries)
-    left[:, d] = xp.einsum("ij,ij->i", centred_queries, centred_queries)
+    query_squares[...] = xp.einsum("ij,ij->i", centred_queries, centred_queries)
     centred_queries *= -2.0
     for first in range(0, n, step):
         last = min(first + step, n)
-        begin = int(np.searchsorted(concepts.starts, first, side="right")) - 1
-        end = int(np.searchsorted(concepts.starts, last, side="left"))
-        starts = np.maximum(concepts.starts[begin:end] - first, 0)
-        sizes = np.diff(starts, append=last - first)
-        owner = np.repeat(np.arange(end - begin), sizes)
+        n_columns = last - first
+        first_segment = int(np.searchsorted(concepts.starts, first, side="right")) - 1
+        last_segment = int(np.searchsorted(concepts.starts, last, side="left"))
+        segments = slice(first_segment, last_segment)
+        segment_starts = concepts.starts[segments] - first
+        # The first segment may have begun in the block before.
+        starts = np.maximum(segment_starts, 0)
+        sizes = np.diff(starts, append=n_columns)
+        segment_numbers = np.arange(len(starts))
+        segment_of = np.repeat(segment_numbers, sizes)
 
-        labels: Any = concepts.segments[begin:end]
+        labels: Any = concepts.segments[segments]
         first_label = labels[0]
         last_label = labels[-1]
         if last_label - first_label + 1 == len(labels):
-            labels = slice(first_label, last_label + 1)
+            labels = slice(first_label, last_label + 1)  # a view is faster
         else:
             labels = concepts.on_device(labels)
 
-        factor = right[: last - first]
+        factor = concept_factor[:n_columns]
         centred = factor[:, :d]
-        squared = products[:, : last - first]
-        xp.subtract(concepts.points[first:last], centre, out=centred)
-        factor[:, d + 1] = xp.einsum("ij,ij->i", centred, centred)
-        xp.matmul(left, factor.T, out=squared)
+        concept_squares = factor[:, d + 1]
+        squared = products[:, :n_columns]
+        block_points = concepts.points[first:last]
+        xp.subtract(block_points, centre, out=centred)
+        concept_squares[...] = xp.einsum("ij,ij->i", centred, centred)
+        xp.matmul(query_factor, factor.T, out=squared)
         yield _Block(
             squared,
-            lengths=left[:, d],
-            squares=factor[:, d + 1],
-            first=first,
-            labels=labels,
-            starts=starts,
-            owner=concepts.on_device(owner),
+            query_squares,
+            concept_squares,
+            first,
+            labels,
+            starts,
+            segment_of=concepts.on_device(segment_of),
         )
 
 
-def _nearest(concepts: _Concepts, queries: Any, result: Any, n_bytes: int) -> None:
+def _lower_distances(concepts: _Concepts, queries: Any, result: Any, n_bytes: int) -> None:
     """Lower `result` (q, n_labels) to the smallest distance of each query to each label."""
     xp = concepts.xp
     d = queries.shape[1]
     # What rounding may add: one unit for each term of the sum, on both sides of a comparison. On a
     # device every winner is measured again, since products may be rounded more coarsely there.
-    slack = 2.0 * (d + 16) * 2.0**-24
-    close_share = _CLOSE
+    n_terms = d + 16
+    slack = 2.0 * n_terms * 2.0**-24
+    close_share = _CLOSE_SHARE
     if xp is not np:
-        coarse = xp.get_float32_matmul_precision() != "highest"
-        coarse_slack = 2.0**-7 if coarse else 0.0
+        is_coarse = xp.get_float32_matmul_precision() != "highest"
+        coarse_slack = 2.0**-7 if is_coarse else 0.0
         slack = 2.0 * slack + coarse_slack
         close_share = xp.inf
     for block in _blocks(concepts, queries, xp.float32, n_bytes):
-        nearest = _by_label(xp, "min", block.squared, block.starts)
+        squared = block.squared
+        query_squares = block.query_squares
+        nearest = _reduce_segments(xp, "min", squared, block.starts)
         xp.clip(nearest, 0.0, None, out=nearest)
-        largest = _by_label(xp, "max", block.squares[None, :], block.starts)[0]
-        most = block.lengths.max() + largest
-        may_be_close = xp.amin(nearest, axis=0) <= close_share * most
+        concept_squares = block.concept_squares[None, :]
+        (largest,) = _reduce_segments(xp, "max", concept_squares, block.starts)
         distances = xp.sqrt(nearest)
+        # Most segments are far from every query, which this bound shows without a table.
+        largest_scale = query_squares.max() + largest
+        may_be_close = xp.amin(nearest, axis=0) <= close_share * largest_scale
         if may_be_close.any():
-            scale = block.lengths[:, None] + largest
-            is_close = may_be_close & (nearest <= close_share * scale)
+            scale = query_squares[:, None] + largest
+            is_close = nearest <= close_share * scale
+            is_close = may_be_close & is_close
+            # Concepts within the slack of the nearest may be nearer than it.
             limit = xp.where(is_close, nearest + slack * scale, -xp.inf)
             distances[is_close] = xp.inf
-            query_rows, places = xp.where(block.squared <= limit[:, block.owner])
-            _measure_again(concepts, queries, block, distances, query_rows, places, n_bytes)
+            is_candidate = squared <= limit[:, block.segment_of]
+            pairs = xp.where(is_candidate)
+            _measure_again(concepts, queries, block, distances, pairs, n_bytes)
         # The first label may have begun in the block before.
         earlier = result[:, block.labels][:, 0]
         distances[:, 0] = xp.minimum(distances[:, 0], earlier)
@@ -447,79 +505,92 @@ def _measure_again(
     queries: Any,
     block: _Block,
     distances: Any,
-    query_rows: Any,
-    places: Any,
+    pairs: tuple[Any, Any],
     n_bytes: int,
 ) -> None:
-    """Lower distances (q, n_starts) to those of pairs of queries and concepts, from differences."""
+    """Lower distances (q, n_segments) to those of some pairs, from differences.
+
+    Pairs are given by the numbers of their queries and by the columns of their concepts in the
+    block.
+    """
     xp = concepts.xp
     d = queries.shape[1]
-    n_columns = distances.shape[1]
-    step = max(1, n_bytes // (32 * d + 64))
-    for first in range(0, len(query_rows), step):
-        pairs = slice(first, first + step)
-        pair_rows = query_rows[pairs]
-        pair_places = places[pairs]
-        owners = block.owner[pair_places]
-        rows = block.first + pair_places
-        points = xp.asarray(concepts.points[rows], dtype=xp.float64)
-        differences = points - queries[pair_rows]
+    n_segments = distances.shape[1]
+    all_queries, all_columns = pairs
+    pair_bytes = 32 * d + 64
+    step = max(1, n_bytes // pair_bytes)
+    for first in range(0, len(all_queries), step):
+        some_pairs = slice(first, first + step)
+        query_rows = all_queries[some_pairs]
+        columns = all_columns[some_pairs]
+        segments = block.segment_of[columns]
+        concept_rows = block.first + columns
+        points = xp.asarray(concepts.points[concept_rows], dtype=xp.float64)
+        differences = points - queries[query_rows]
         squares = differences**2
-        lengths = xp.sqrt(squares.sum(axis=1))
-        exact = xp.asarray(lengths, dtype=xp.float32)
+        exact_distances = xp.sqrt(squares.sum(axis=1))
+        exact_distances = xp.asarray(exact_distances, dtype=xp.float32)
         if xp is np:
-            np.minimum.at(distances, (pair_rows, owners), exact)
+            np.minimum.at(distances, (query_rows, segments), exact_distances)
         else:
             flat_distances = distances.view(-1)
-            flat_places = pair_rows * n_columns + owners
-            flat_distances.scatter_reduce_(0, flat_places, exact, "amin")
+            flat_places = query_rows * n_segments + segments
+            flat_distances.scatter_reduce_(0, flat_places, exact_distances, "amin")
 
 
-def _log_densities(
+def _raise_log_densities(
     concepts: _Concepts, queries: Any, result: Any, n_bytes: int, *, bandwidth: float
 ) -> None:
     """Raise `result` (q, n_labels) by the log of each label's summed kernel at each query."""
     xp = concepts.xp
     counts = xp.asarray(concepts.counts, dtype=xp.float64)
     log_counts = xp.log(counts)
-    factor = -2.0 * bandwidth**2
+    divisor = -2.0 * bandwidth**2
     # Double precision: a small bandwidth magnifies the rounding of the squared distances.
     for block in _blocks(concepts, queries, xp.float64, n_bytes):
         n_columns = block.squared.shape[1]
-        last = block.first + n_columns
-        logs = block.squared.clip(0.0)
-        logs /= factor
-        logs += log_counts[block.first : last]
-        largest = _by_label(xp, "max", logs, block.starts)
-        shift = largest[:, block.owner]
-        kernels = xp.exp(logs - shift)
-        sums = _by_label(xp, "sum", kernels, block.starts)
+        columns = slice(block.first, block.first + n_columns)
+        log_kernels = block.squared.clip(0.0)
+        log_kernels /= divisor
+        log_kernels += log_counts[columns]
+        # The log of a sum of exponentials, each divided by the largest of its segment.
+        largest = _reduce_segments(xp, "max", log_kernels, block.starts)
+        shift = largest[:, block.segment_of]
+        kernels = xp.exp(log_kernels - shift)
+        sums = _reduce_segments(xp, "sum", kernels, block.starts)
         block_result = xp.log(sums) + largest
         earlier = result[:, block.labels]
         result[:, block.labels] = xp.logaddexp(earlier, block_result)
 
 
-def _by_label(xp: Any, operation: str, values: Any, starts: NDArray[np.int64]) -> Any:
-    """Reduce the columns (q, n) of labels that start at some of them, (q, n_starts)."""
-    n_columns = values.shape[1]
+def _reduce_segments(xp: Any, reduction: str, table: Any, starts: NDArray[np.int64]) -> Any:
+    """Reduce each segment's columns of a table (q, b) by "min", "max" or "sum".
+
+    Starts, (n_segments,), are the first columns; the result is (q, n_segments), the table itself
+    where each segment has one column.
+    """
+    n_columns = table.shape[1]
     if len(starts) == n_columns:
-        return values
-    reduce_name, combine_name = _OPERATIONS[operation]
+        return table
+    reduce_name, combine_name = _REDUCTIONS[reduction]
     reduce = getattr(xp, reduce_name)
     combine = getattr(xp, combine_name)
     sizes = np.diff(starts, append=n_columns)
-    if xp is np and sizes.max() > _FEW:
-        return combine.reduceat(values, starts, axis=1)
-    result = values[:, starts]
-    is_small = sizes <= _FEW
+    if xp is np and sizes.max() > _FEW_CONCEPTS:
+        return combine.reduceat(table, starts, axis=1)
+    result = table[:, starts]
+    is_small = sizes <= _FEW_CONCEPTS
     # Labels with few concepts together: first their second ones, then their third ones, and so on.
-    largest_small = int(sizes[is_small].max(initial=0))
+    small_sizes = sizes[is_small]
+    largest_small = int(small_sizes.max(initial=0))
     for place in range(1, largest_small):
-        columns = np.flatnonzero(is_small & (sizes > place))
-        following = values[:, starts[columns] + place]
-        result[:, columns] = combine(result[:, columns], following)
-    for label in np.flatnonzero(~is_small).tolist():
-        stop = starts[label] + sizes[label]
-        label_values = values[:, starts[label] : stop]
-        result[:, label] = reduce(label_values, axis=1)
+        has_place = is_small & (sizes > place)
+        segments = np.flatnonzero(has_place)
+        columns = starts[segments] + place
+        result[:, segments] = combine(result[:, segments], table[:, columns])
+    for segment in np.flatnonzero(~is_small).tolist():
+        start = starts[segment]
+        stop = start + sizes[segment]
+        segment_columns = table[:, start:stop]
+        result[:, segment] = reduce(segment_columns, axis=1)
     return result

@@ -2,6 +2,10 @@
 
 In: features (n, n_features) of instances and their points (n, d) in concept space. Out: a model
 that predicts points for other instances: nu-support-vector or ridge regressions over one kernel.
+
+Terms: *features* are as the caller has them, *rows* are features after `scale_rows`. *Targets* are
+the points to predict, one *output* for each of their d coordinates. A *setting* is a value of each
+hyperparameter. Equations are (6) to (8) of the paper.
 """
 
 from __future__ import annotations
@@ -69,19 +73,19 @@ from polyseme.storage.array_checks import (
     Csr,
     Fields,
     Flag,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
     Plain,
-    Several,
-    Table,
     Whole,
     check_arrays,
+    declare_parameters,
     matrix_of,
-    parameters,
 )
-from polyseme.storage.model_file import State, plain
+from polyseme.storage.model_file import State, as_python_value
 
-Setting: TypeAlias = Mapping[str, float]
+Setting: TypeAlias = Mapping[str, float]  # "gamma" and "penalty", or "gamma", "C" and "nu"
 Precision: TypeAlias = type[np.float32] | type[np.float64]
 
 KINDS = ("nu-svr", "kernel-ridge")
@@ -91,16 +95,19 @@ NU_GRID = (0.4, 0.2, 0.6)
 C_GRID = (2.0, 0.5, 8.0)
 PENALTY_GRID = (1.0, 0.1, 0.3, 3.0, 0.03, 10.0)
 
-_SETTINGS = ("nu", "C", "gamma", "penalty")
-_ARRAYS = ("mean", "scale", "support", "dual_coef", "intercept")
+# Hyperparameters, and fitted arrays that are saved under these names; `InstanceMapper` has each as
+# an attribute with an underscore behind.
+_HYPERPARAMETERS = ("nu", "C", "gamma", "penalty")
+_ARRAY_NAMES = ("mean", "scale", "support", "dual_coef", "intercept")
 # Up to this many rows float64 costs nothing worth saving, and a GPU gains nothing.
 _DOUBLE_ROWS = 512
 _GPU_ROWS = 2000
 # The least sample of many instances that heuristics for gamma look at.
 _HEURISTIC_ROWS = 1000
-# Of the search, loose and few: neither moves the choice, and both save most of the time.
+# Of the search for settings: a loose tolerance, few iterations and few outputs. None moves the
+# choice, and all save most of the time.
 _SEARCH_TOLERANCE = 3e-3
-_SEARCH_ITER = 500
+_SEARCH_ITERATIONS = 500
 _SEARCH_OUTPUTS = 32
 
 
@@ -220,7 +227,7 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         return cls()
 
     def fit(self, X: object, points: object, groups: ArrayLike | None = None) -> Self:
-        """Learn the way from features to points.
+        """Fit regressions from features to points.
 
         Parameters
         ----------
@@ -250,7 +257,8 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         if n_landmarks is None:
             features = features.astype(np.float64, copy=False)
         elif n > sample_size:
-            sample = np.sort(generator.choice(n, sample_size, replace=False))
+            drawn_rows = generator.choice(n, sample_size, replace=False)
+            sample = np.sort(drawn_rows)
         self.mean_, self.scale_ = column_statistics(features, self.scaling)
         rows = self._scale(features[sample], dtype)
 
@@ -266,7 +274,8 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         if n_landmarks is None:
             device_rows = to_device(rows, device)
             coefficients, self.intercept_ = self._solve(device_rows, targets)
-            self.support_ = np.flatnonzero(coefficients.any(axis=1)).astype(np.int64)
+            is_support = coefficients.any(axis=1)
+            self.support_ = np.flatnonzero(is_support).astype(np.int64)
             self.X_fit_ = rows[self.support_]
             self.dual_coef_ = np.ascontiguousarray(coefficients[self.support_])
             return self
@@ -275,11 +284,12 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         landmarks = generator.choice(n, n_landmarks, replace=False)
         landmarks = np.sort(landmarks).astype(np.int64)
 
-        def take(block: slice) -> FloatArray:
-            return _dense(self._scale(features[block], dtype))
+        def take_rows(block: slice) -> FloatArray:
+            scaled = self._scale(features[block], dtype)
+            return _dense(scaled)
 
         kernel = LandmarkKernel(
-            take,
+            take_rows,
             n,
             self._scale(features[landmarks], dtype),
             self.gamma_,
@@ -291,68 +301,91 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         else:
             solution = kernel.fit_nu_svr(targets, self.nu_, self.C_, self.tolerance)
         self.dual_coef_, self.intercept_ = solution
-        self.n_landmarks_ = len(kernel.kept)
-        self.support_ = landmarks[kernel.kept]
+        self.n_landmarks_ = len(kernel.used)
+        self.support_ = landmarks[kernel.used]
         self.X_fit_ = kernel.landmarks
         return self
 
     def _solve(self, rows: Array, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Fit with the kernel of all instances: coefficients (n, d) and bias (d,)."""
+        """Fit with the kernel of all instances: coefficients (n, d) and bias (d,).
+
+        Rows are scaled and on the device; the settings are those of the attributes.
+        """
         kernel = rbf_kernel(rows, self.gamma_)
         targets = targets.astype(np.float64, copy=False)
         if self.penalty_ is not None:
             return solve_kernel_ridge(kernel, targets, self.penalty_)
         solver = SharedKernelSolver(kernel)
-        nu = self.nu_
-        bound = self.C_
-        solution = solver.solve(targets, nu, bound, tolerance=self.tolerance)
+        solution = solver.solve(
+            targets,
+            self.nu_,
+            self.C_,
+            tolerance=self.tolerance,
+        )
         return solution.coefficients, solution.bias
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Predict points of instances, (m, n_features) to (m, d); (m,) where `fit` got (n,)."""
         check_fitted(self, "dual_coef_")
-        owner = "InstanceMapper"
-        features = check_features(X, owner=owner, n_features=self.n_features_in_, keep_single=True)
+        features = check_features(
+            X,
+            owner="InstanceMapper",
+            n_features=self.n_features_in_,
+            keep_single=True,
+        )
         validate_data(self, X, reset=False, skip_check_array=True)
-        n_support, d = self.dual_coef_.shape
+        dual_coef = self.dual_coef_
+        n_support, d = dual_coef.shape
         device = self._device(n_support)
-        rows = to_device(self.X_fit_, device)
-        coefficients = to_device(self.dual_coef_, device)
+        support_rows = to_device(self.X_fit_, device)
+        coefficients = to_device(dual_coef, device)
         bias = to_device(self.intercept_, device)
-        n_rows = features.shape[0]
-        points = np.empty((n_rows, d))
-        is_double = self.dual_coef_.dtype == np.float64
+        n_instances = features.shape[0]
+        points = np.empty((n_instances, d))
+        is_double = dual_coef.dtype == np.float64
         dtype = np.float64 if is_double else np.float32
         # A block holds its features twice (once in float64), its kernel and its points.
-        kernel_bytes = self.dual_coef_.itemsize * (n_support + d)
+        kernel_bytes = dual_coef.itemsize * (n_support + d)
         feature_bytes = 24 * self.n_features_in_
         row_bytes = kernel_bytes + feature_bytes
         memory_bytes = self.memory_mb * 2**20
-        for block in row_blocks(n_rows, row_bytes, memory_bytes):
+        for block in row_blocks(n_instances, row_bytes, memory_bytes):
             dense = _dense(features[block])
             scaled = self._scale(dense, dtype)
-            queries = to_device(scaled, device)
-            predicted = rbf_predict(queries, rows, self.gamma_, coefficients, bias)
+            predicted = rbf_predict(
+                to_device(scaled, device),
+                support_rows,
+                self.gamma_,
+                coefficients,
+                bias,
+            )
             points[block] = to_numpy(predicted)
         return points[:, 0] if self._flat else points
 
     def get_state(self) -> State:
-        """Return the fitted model as JSON values and arrays, without device and generator."""
+        """Return the fitted model as JSON values and arrays, without device and generator.
+
+        The names of both are the format on disk; see `_STATE_SCHEMA` and the arrays below it.
+        """
         check_fitted(self, "dual_coef_")
-        parameters = {name: plain(value) for name, value in self.get_params().items()}
-        del parameters["device"]  # where a model was fitted says nothing of where it is used
+        declare_parameters = {
+            name: as_python_value(value) for name, value in self.get_params().items()
+        }
+        del declare_parameters[
+            "device"
+        ]  # where a model was fitted says nothing of where it is used
         if not isinstance(self.random_state, (int, np.integer)):
-            parameters["random_state"] = None
-        settings = {f"{name}_": getattr(self, f"{name}_") for name in _SETTINGS}
+            declare_parameters["random_state"] = None
+        settings = {f"{name}_": getattr(self, f"{name}_") for name in _HYPERPARAMETERS}
         config = {
-            "parameters": parameters,
+            "parameters": declare_parameters,
             "settings": settings,
             "cv_results": self.cv_results_,
             "n_landmarks": self.n_landmarks_,
             "flat": self._flat,
             "n_features_in": self.n_features_in_,
         }
-        arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
+        arrays = {name: getattr(self, f"{name}_") for name in _ARRAY_NAMES}
         if sp.issparse(self.X_fit_):
             arrays["rows.data"] = self.X_fit_.data
             arrays["rows.indices"] = self.X_fit_.indices
@@ -364,26 +397,27 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted model from `get_state`; it predicts bit for bit the same."""
-        _VALUES.check(config)
-        dense = "rows" in arrays
+        _STATE_SCHEMA.check(config)
+        is_dense = "rows" in arrays
         n_features = config["n_features_in"]
-        declared = _DECLARED | (_DENSE if dense else _SPARSE)
+        declared = _STATE_ARRAYS | (_DENSE_ROWS if is_dense else _SPARSE_ROWS)
         sizes = check_arrays(arrays, declared, n_features=n_features)
         mapper = cls(**config["parameters"])
         mapper.check_parameters()
         for name, value in config["settings"].items():
             setattr(mapper, name, value)
-        for name in _ARRAYS:
+        for name in _ARRAY_NAMES:
             array = np.array(arrays[name], order="C")
             setattr(mapper, f"{name}_", array)
         mapper.cv_results_ = list(config["cv_results"])
         mapper.n_landmarks_ = config["n_landmarks"]
         mapper._flat = config["flat"]
         mapper.n_features_in_ = n_features
-        if dense:
+        if is_dense:
             mapper.X_fit_ = np.array(arrays["rows"], order="C")
         else:
-            mapper.X_fit_ = matrix_of(arrays, (sizes["n_support"], n_features), "rows")
+            shape = (sizes["n_support"], n_features)
+            mapper.X_fit_ = matrix_of(arrays, shape, "rows")
         return mapper
 
     def __sklearn_tags__(self) -> Any:
@@ -403,14 +437,15 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             check_number("nu", self.nu, owner=owner, low=0, high=1, above=True)
         for name in ("gamma", "C", "penalty", "tolerance", "memory_mb"):
             value = getattr(self, name)
-            median = name == "gamma" and isinstance(value, str)
-            if value is not None and not median:
+            is_median = name == "gamma" and isinstance(value, str)
+            if value is not None and not is_median:
                 check_number(name, value, owner=owner, low=0, above=True)
-        check_number("n_folds", self.n_folds, owner=owner, low=2, whole=True)
-        check_number("search_size", self.search_size, owner=owner, low=2, whole=True)
+        for name in ("n_folds", "search_size"):
+            count = getattr(self, name)
+            check_number(name, count, owner=owner, low=2, whole=True)
         if self.n_landmarks is not None:
             check_number("n_landmarks", self.n_landmarks, owner=owner, low=1, whole=True)
-        self._device(0)
+        self._device(0)  # raises on a device that is not there
 
     def _device(self, n: int) -> str:
         """Return where a kernel of n rows is computed."""
@@ -419,8 +454,14 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         return check_device(self.device, owner="InstanceMapper")
 
     def _scale(self, features: Rows, dtype: Precision) -> Rows:
-        """Scale features as those of the training instances."""
-        return scale_rows(features, self.scaling, self.mean_, self.scale_, dtype)
+        """Scale features (b, n_features) as those of the training instances, by new memory."""
+        return scale_rows(
+            features,
+            self.scaling,
+            self.mean_,
+            self.scale_,
+            dtype,
+        )
 
     def _count_landmarks(self, n: int) -> int | None:
         """Return how many landmarks to draw: None while the kernel and its factor fit the bound."""
@@ -428,43 +469,54 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
             return min(int(self.n_landmarks), n)
         memory_bytes = self.memory_mb * 2**20
         itemsize = np.dtype(_precision(n)).itemsize
-        most_rows = int((memory_bytes / (2 * itemsize)) ** 0.5)
+        entry_bytes = 2 * itemsize  # of the kernel and of its factor
+        most_rows = int((memory_bytes / entry_bytes) ** 0.5)
         if n <= most_rows:
             return None
         row_bytes = 0 if self.kind == "kernel-ridge" else itemsize
-        count = landmarks_within(n, memory_bytes, row_bytes)
-        needed_mb = int(np.ceil(n * n * 2 * itemsize / 2**20))
+        n_landmarks = landmarks_within(n, memory_bytes, row_bytes)
+        needed_bytes = n * n * entry_bytes
+        needed_mb = int(np.ceil(needed_bytes / 2**20))
         warnings.warn(
             f"`X` of `InstanceMapper` has {n} instances, whose kernel matrices need "
             f"{needed_mb} MB, but `memory_mb` is {self.memory_mb:g}: "
-            f"points are predicted from {count} landmarks instead of all instances, which is less "
-            "exact; raise it for more, or set `n_landmarks`.",
+            f"points are predicted from {n_landmarks} landmarks instead of all instances, which is "
+            "less exact; raise it for more, or set `n_landmarks`.",
             PolysemeWarning,
             stacklevel=3,
         )
-        return count
+        return n_landmarks
 
     def _candidate_settings(
         self, rows: Rows, targets: FloatArray, generator: np.random.Generator
     ) -> list[dict[str, float]]:
-        """Return all combinations of the grids; a parameter that is set has a grid of one value."""
+        """Return all combinations of the grids; a parameter that is set has a grid of one value.
+
+        Those of one gamma stand side by side, and inside these those of one C, so that a search
+        factorises a kernel once.
+        """
         widths = kernel_widths(rows, self.gamma, generator)
         grids: dict[str, Sequence[float]] = {"gamma": widths}
         if self.kind == "kernel-ridge":
             grids["penalty"] = PENALTY_GRID
             if self.penalty is not None:
-                grids["penalty"] = (float(self.penalty),)
+                penalty = float(self.penalty)
+                grids["penalty"] = (penalty,)
         else:
             variances = targets.var(axis=0)
-            spread = float(np.sqrt(variances.mean())) or 1.0
+            mean_variance = variances.mean()
+            spread = float(np.sqrt(mean_variance)) or 1.0
             grids["C"] = [spread * factor for factor in C_GRID]
             if self.C is not None:
-                grids["C"] = (float(self.C),)
+                bound = float(self.C)
+                grids["C"] = (bound,)
             grids["nu"] = NU_GRID
             if self.nu is not None:
-                grids["nu"] = (float(self.nu),)
+                nu = float(self.nu)
+                grids["nu"] = (nu,)
         settings = []
-        for values in itertools.product(*grids.values()):
+        combinations = itertools.product(*grids.values())
+        for values in combinations:
             setting = dict(zip(grids, values, strict=True))
             settings.append(setting)
         return settings
@@ -476,11 +528,17 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         groups: IntArray | None,
         generator: np.random.Generator,
     ) -> None:
-        """Choose the settings that are None by cross-validation."""
+        """Choose the hyperparameters that are None by cross-validation; set `nu_`, `C_` and so on.
+
+        Rows (n, f), targets (n, d) and the numbers of the rows' groups, (n,), may be those of a
+        sample of the instances.
+        """
         settings = self._candidate_settings(rows, targets, generator)
+        best_setting = settings[0]
+        n_rows = len(targets)
         self.cv_results_: list[dict[str, Any]] = []
-        if len(settings) > 1 and len(targets) > 1:
-            n_folds = min(self.n_folds, len(targets))
+        if len(settings) > 1 and n_rows > 1:
+            n_folds = min(self.n_folds, n_rows)
             if n_folds < self.n_folds:
                 warnings.warn(
                     f"`n_folds` of `InstanceMapper` is {self.n_folds} but there are only {n_folds} "
@@ -489,16 +547,26 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
                     stacklevel=3,
                 )
             errors = cross_validate(
-                rows, targets, settings, n_folds, self.search_size, generator, groups
+                rows,
+                targets,
+                settings,
+                n_folds,
+                self.search_size,
+                generator,
+                groups,
             )
             if len(errors):
-                for setting, column in zip(settings, errors.T, strict=True):
-                    fold_errors = {"mse": float(column.mean()), "mse_folds": column.tolist()}
-                    self.cv_results_.append(setting | fold_errors)
-                best = int(np.argmin(errors.mean(axis=0)))
-                settings = [settings[best]]
-        for name in _SETTINGS:
-            setattr(self, f"{name}_", settings[0].get(name))
+                for setting, setting_errors in zip(settings, errors.T, strict=True):
+                    result: dict[str, Any] = dict(setting)
+                    result["mse"] = float(setting_errors.mean())
+                    result["mse_folds"] = setting_errors.tolist()
+                    self.cv_results_.append(result)
+                mean_errors = errors.mean(axis=0)
+                best_number = int(np.argmin(mean_errors))
+                best_setting = settings[best_number]
+        for name in _HYPERPARAMETERS:
+            value = best_setting.get(name)  # None where it does not apply
+            setattr(self, f"{name}_", value)
 
 
 def cross_validate(
@@ -510,75 +578,107 @@ def cross_validate(
     generator: np.random.Generator,
     groups: IntArray | None = None,
 ) -> NDArray[np.float64]:
-    """Compare settings by shuffled k-fold cross-validation over rows (n, f) and targets (n, d).
+    """Compare settings by shuffled k-fold cross-validation.
 
-    Settings have "gamma" and either "penalty" (kernel ridge) or "nu" and "C" (nu-SVR); those of one
-    gamma stand side by side. Only a sample of `max_rows` rows and of 32 outputs is looked at. Rows
-    of one of the groups (n,) come into one fold. Return mean squared errors (n_folds, n_settings);
-    of fewer folds where there are fewer groups, of none where there is one group.
+    Parameters
+    ----------
+    rows : array or csr_matrix, shape (n, n_features)
+        Scaled.
+    targets : float64 array, shape (n, d)
+    settings : sequence of mapping
+        Each has "gamma" and either "penalty" (kernel ridge) or "nu" and "C" (nu-SVR). Those of one
+        gamma stand side by side.
+    n_folds : int
+    max_rows : int
+        Only a sample of so many rows and of 32 outputs is looked at.
+    generator : numpy.random.Generator
+        Draws samples, then folds; the order decides which ones a seed gives.
+    groups : int array, shape (n,), optional
+        Rows of one group come into one fold.
+
+    Returns
+    -------
+    float64 array, shape (n_folds, n_settings)
+        Mean squared errors; of fewer folds where there are fewer groups, of none where there is one
+        group.
     """
-    if len(targets) > max_rows:
-        sample = generator.choice(len(targets), max_rows, replace=False)
+    n_rows = len(targets)
+    if n_rows > max_rows:
+        sample = generator.choice(n_rows, max_rows, replace=False)
         rows = rows[sample]
         targets = targets[sample]
         if groups is not None:
             groups = groups[sample]
-    n, n_outputs = targets.shape
+    n_rows, n_outputs = targets.shape
     if n_outputs > _SEARCH_OUTPUTS:
         outputs = generator.choice(n_outputs, _SEARCH_OUTPUTS, replace=False)
         targets = targets[:, outputs]
     if groups is None:
-        folds = np.array_split(generator.permutation(n), n_folds)
+        shuffled = generator.permutation(n_rows)
+        folds = np.array_split(shuffled, n_folds)
     else:
-        numbers = fold_numbers(n, n_folds, generator, groups)
-        folds = [np.flatnonzero(numbers == fold) for fold in range(numbers.max() + 1)]
+        numbers = fold_numbers(n_rows, n_folds, generator, groups)
+        last_number = numbers.max()
+        folds = [np.flatnonzero(numbers == number) for number in range(last_number + 1)]
     if len(folds) < 2:
         return np.empty((0, len(settings)))
 
-    def fold_errors(fold: IntArray) -> list[float]:
-        return list(_errors(rows, targets, fold, settings))
+    def fold_errors(held_out: IntArray) -> list[float]:
+        errors = _errors(rows, targets, held_out, settings)
+        return list(errors)
 
     # The products are too small to be shared among cores; the folds are not.
     n_workers = min(n_folds, n_cores())
     with blas_threads(0), ThreadPoolExecutor(n_workers) as pool:
-        errors = list(pool.map(fold_errors, folds))
-    return np.array(errors)
+        errors_by_fold = list(pool.map(fold_errors, folds))
+    return np.array(errors_by_fold)
 
 
 def _errors(
     rows: Rows, targets: FloatArray, held_out: IntArray, settings: Sequence[Setting]
 ) -> Iterator[float]:
-    """Yield the mean squared error of each setting on the instances held out."""
-    train = np.ones(len(targets), dtype=bool)
-    train[held_out] = False
-    train_rows = rows[train]
-    train_targets = targets[train]
+    """Yield the mean squared error of each setting on the rows held out, given by their numbers.
+
+    Distances are computed once for all settings, a factor once for those of one gamma.
+    """
+    n_rows = len(targets)
+    is_training = np.ones(n_rows, dtype=bool)
+    is_training[held_out] = False
+    training_rows = rows[is_training]
+    training_targets = targets[is_training]
+    test_rows = _dense(rows[held_out])
     truth = targets[held_out]
-    train_distances = pairwise_squared_distances(train_rows)
-    test_distances = squared_distances(_dense(rows[held_out]), train_rows)
-    for gamma, group in itertools.groupby(settings, key=lambda setting: setting["gamma"]):
-        kernel = rbf_from_squared(train_distances, gamma)
+    training_distances = pairwise_squared_distances(training_rows)
+    test_distances = squared_distances(test_rows, training_rows)
+    for gamma, same_gamma in itertools.groupby(settings, key=lambda setting: setting["gamma"]):
+        kernel = rbf_from_squared(training_distances, gamma)
         test_kernel = rbf_from_squared(test_distances, gamma)
         solver = None
-        for setting in group:
+        for setting in same_gamma:
             if "penalty" in setting:
-                coefficients, bias = solve_kernel_ridge(kernel, train_targets, setting["penalty"])
+                penalty = setting["penalty"]
+                coefficients, bias = solve_kernel_ridge(kernel, training_targets, penalty)
             else:
-                solver = solver or SharedKernelSolver(kernel)  # one factor for the whole group
+                solver = solver or SharedKernelSolver(kernel)
                 coefficients, bias, _ = solver.solve(
-                    train_targets,
+                    training_targets,
                     setting["nu"],
                     setting["C"],
                     tolerance=_SEARCH_TOLERANCE,
-                    max_iter=_SEARCH_ITER,
+                    max_iter=_SEARCH_ITERATIONS,
                     quiet=True,
                 )
-            errors = test_kernel @ coefficients + bias - truth
+            predicted = test_kernel @ coefficients
+            predicted = predicted + bias
+            errors = predicted - truth
             yield float(np.mean(errors**2))
 
 
 def _check_points(points: object, n: int) -> FloatArray:
-    """Turn targets into an array of floats, (n,) or (n, d), or raise."""
+    """Return points as a contiguous array of floats, (n,) or (n, d), or raise.
+
+    float32 stays float32; anything else becomes float64.
+    """
     if points is None:
         raise InputError(
             "`InstanceMapper` requires y to be passed, but the target y is None; pass the points, "
@@ -617,31 +717,33 @@ def _precision(n: int) -> Precision:
     return np.float64 if n <= _DOUBLE_ROWS else np.float32
 
 
-# What the state of a mapper holds: arrays, and its rows dense or sparse.
-_KEPT = [name for name in inspect.signature(InstanceMapper).parameters if name != "device"]
+# The format of a mapper's state: JSON values, arrays, and its rows dense or sparse.
+_SAVED_PARAMETERS = [
+    name for name in inspect.signature(InstanceMapper).parameters if name != "device"
+]
 _POSITIVE = Maybe(Number(1e-300, 1e300))
-_VALUES = Fields(
+_STATE_SCHEMA = Fields(
     {
-        "parameters": parameters(InstanceMapper, *_KEPT),
+        "parameters": declare_parameters(InstanceMapper, *_SAVED_PARAMETERS),
         "settings": Fields(
             {"nu_": _POSITIVE, "C_": _POSITIVE, "penalty_": _POSITIVE, "gamma_": Number(0, 1e30)}
         ),
-        "cv_results": Several(Table(Plain())),
+        "cv_results": ListOf(MappingOf(Plain())),
         "n_landmarks": Maybe(Whole(1)),
         "flat": Flag(),
         "n_features_in": Whole(1),
     }
 )
-_DECLARED: dict[str, Declared | Csr] = {
+_STATE_ARRAYS: dict[str, Declared | Csr] = {
     "mean": Declared("float64", ("n_features",), -MOST_FEATURE, MOST_FEATURE),
     "scale": Declared("float64", ("n_features",), 1e-300, MOST_FEATURE),
     "support": Declared("int64", ("n_support",), 0, 2**62),
     "dual_coef": Declared("float32 float64", ("n_support", "n_outputs"), -1e12, 1e12),
     "intercept": Declared("float32 float64", ("n_outputs",), -1e12, 1e12),
 }
-_DENSE: dict[str, Declared | Csr] = {
+_DENSE_ROWS: dict[str, Declared | Csr] = {
     "rows": Declared("float32 float64", ("n_support", "n_features"), -FARTHEST, FARTHEST)
 }
-_SPARSE: dict[str, Declared | Csr] = {
+_SPARSE_ROWS: dict[str, Declared | Csr] = {
     "rows": Csr(("n_support", "n_features"), "float32 float64", -FARTHEST, FARTHEST)
 }

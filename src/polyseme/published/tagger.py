@@ -2,6 +2,10 @@
 
 In: tag sets and features. Out: a `PublishedTagger`, which ranks, completes and explains labels,
 takes new documents without re-training, and can be saved.
+
+Terms: a *document* is a set of labels. *Semantics* are the documents that teach the concept space.
+An instance's *target* is where its document lies there, equation (5); its *point* is where its
+features lead, equation (8). A label's *column* is its place in `classes_`.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from polyseme.base.extractors import fitted_copy
 from polyseme.base.progress import working
 from polyseme.base.validation import (
     InputError,
+    IntArray,
     PolysemeWarning,
     RandomState,
     as_generator,
@@ -48,7 +53,7 @@ from polyseme.documents.corpus import (
 )
 from polyseme.documents.label_sets import label_column, teaching_corpora
 from polyseme.documents.tags import complete_each, label_kinds, rank_blocks, tag_columns
-from polyseme.io.join import without_ids
+from polyseme.io.join import split_ids
 from polyseme.media import extractor_of
 from polyseme.media.base import MediaFeatures
 from polyseme.published.embedding import ConceptEmbedding
@@ -58,18 +63,24 @@ from polyseme.storage.array_checks import (
     Anything,
     Choice,
     Fields,
+    ListOf,
+    MappingOf,
     Maybe,
     Number,
-    Several,
-    Table,
     Text,
     Whole,
     check_parts,
-    part,
+    name_part_in_errors,
     require,
 )
 from polyseme.storage.checkpoints import unless_refused
-from polyseme.storage.model_file import SavedEstimator, State, joined, plain, within
+from polyseme.storage.model_file import (
+    SavedEstimator,
+    State,
+    as_python_value,
+    join_states,
+    part_arrays,
+)
 
 Features = NDArray[np.float64] | sp.csr_matrix
 StrArray = NDArray[np.object_]
@@ -149,8 +160,10 @@ class PublishedTagger(SavedEstimator, Estimator):
     @classmethod
     def from_preset(cls, name: str = "paper", **parameters: Any) -> Self:
         """Return a tagger of parts with a preset; see `ConceptEmbedding.from_preset`."""
-        parameters.setdefault("embedding", ConceptEmbedding.from_preset(name))
-        parameters.setdefault("mapper", InstanceMapper.from_preset(name))
+        embedding = ConceptEmbedding.from_preset(name)
+        mapper = InstanceMapper.from_preset(name)
+        parameters.setdefault("embedding", embedding)
+        parameters.setdefault("mapper", mapper)
         return cls(**parameters)
 
     def fit(
@@ -186,7 +199,12 @@ class PublishedTagger(SavedEstimator, Estimator):
         further = None
         if label_sets is not None:
             further = as_corpus(label_sets, normalize=normalize)
-        semantics, documents = teaching_corpora(corpus, further, label_sets_only=label_sets_only)
+        # The documents that teach the space, and those that are known beside them.
+        semantics, documents = teaching_corpora(
+            corpus,
+            further,
+            label_sets_only=label_sets_only,
+        )
         if X is not None:
             check_corpus(corpus, owner=owner, n_labels=1)
         # The order in which seeds are drawn is part of the reproducible result of a seed.
@@ -207,11 +225,14 @@ class PublishedTagger(SavedEstimator, Estimator):
         # Learn the concept space, the way into it, and the known concepts.
         embedding = template
         mapper = None
+        checkpoint = None
         if self.fit_embedding:
-            if features is not None and not corpus.used(semantics.without_unused().labels):
+            vocabulary = semantics.without_unused().labels
+            if features is not None and not corpus.used(vocabulary):
                 raise _no_shared_label_error()
             embedding = self._embedding_to_fit(template, embedding_seed)
-        with unless_refused(embedding.checkpoint if self.fit_embedding else None):
+            checkpoint = embedding.checkpoint
+        with unless_refused(checkpoint):
             if self.fit_embedding:
                 embedding.fit(semantics)
             if features is not None:
@@ -225,7 +246,10 @@ class PublishedTagger(SavedEstimator, Estimator):
         self.seen_ = frozenset() if X is None else corpus.used(embedding.classes_)
         self.dropped_ = dropped
         self.n_features_in_ = 0 if features is None else features.shape[1]
-        self._set_feature_names(None if self.features is not None else column_names(X))
+        feature_names = None
+        if self.features is None:
+            feature_names = column_names(X)
+        self._set_feature_names(feature_names)
         return self._set_store(store)
 
     def _check_parameters(self) -> None:
@@ -264,36 +288,47 @@ class PublishedTagger(SavedEstimator, Estimator):
     def _fit_mapper(
         self, embedding: ConceptEmbedding, features: Features, corpus: LabelCorpus, seed: int
     ) -> InstanceMapper:
-        """Learn the way from features to the documents' target points."""
+        """Fit a mapper from features, (n, n_features), to the targets of the n documents.
+
+        Instances without a target, whose labels are all oov, are left out.
+        """
         with warnings.catch_warnings():
             # Left-out documents are reported once, with all others, by `PrimingStore.of`.
             warnings.simplefilter("ignore", PolysemeWarning)
             targets = embedding.targets(corpus)
-        placed = np.flatnonzero(np.isfinite(targets).all(axis=1))
-        if not len(placed):
+        has_target = np.isfinite(targets).all(axis=1)
+        rows = np.flatnonzero(has_target)
+        n_instances = len(rows)
+        if not n_instances:
             raise _no_shared_label_error()
         mapper = copy_of(self.mapper or InstanceMapper())
         if mapper.random_state is None:
             mapper.set_params(random_state=seed)
-        mapper.set_params(device=self.device or mapper.device)
+        device = self.device or mapper.device
+        mapper.set_params(device=device)
         groups = None
         if corpus.groups is not None:
-            groups = tuple(corpus.groups[row] for row in placed)
-        if len(placed) < len(targets):
-            features = features[placed]
-            targets = targets[placed]
-        with working(f"mapping {len(placed)} instances ({mapper.kind})", verbose=self.verbose):
+            groups = tuple(corpus.groups[row] for row in rows)
+        if n_instances < len(targets):
+            features = features[rows]
+            targets = targets[rows]
+        task = f"mapping {n_instances} instances ({mapper.kind})"
+        with working(task, verbose=self.verbose):
             mapper.fit(features, targets, groups)
         # Learned where networks are, used on the processor like all else.
         return mapper.set_params(device="cpu")
 
     def _set_store(self, store: PrimingStore) -> Self:
-        """Rank by the concepts of a store from now on."""
+        """Rank by the concepts of a store from now on: set all attributes that depend on it."""
         embedding = self.embedding_
         index = store.index(self.memory_mb)
-        scale = embedding.distance_scale_
+        self.ranker_ = PrimingRanker(
+            index,
+            embedding.distance_scale_,
+            self.relatedness,
+            self.bandwidth,
+        )
         kinds = label_kinds(store.labels, self.seen_, store.n_vocabulary)
-        self.ranker_ = PrimingRanker(index, scale, self.relatedness, self.bandwidth)
         self.normalize_labels_: bool = embedding.normalize_labels_
         self.store_ = store
         self.classes_ = store.labels
@@ -309,13 +344,19 @@ class PublishedTagger(SavedEstimator, Estimator):
                 f"This {owner} was fitted without features, so it cannot rank "
                 "instances; use `complete`, or fit it with X."
             )
-        values, _ = without_ids(X)
-        names = getattr(self, "feature_names_in_", None)
-        table = in_order(values, names, owner=owner)
+        # Columns by the names that `fit` got, or what the extractor makes of files.
+        table, _ = split_ids(X)
+        feature_names = getattr(self, "feature_names_in_", None)
+        table = in_order(table, feature_names, owner=owner)
         if self.features_ is not None:
             table = self.features_.transform(X)
-        features = check_features(table, owner=owner, n_features=self.n_features_in_)
-        return np.asarray(self.mapper_.predict(features), dtype=np.float32)
+        features = check_features(
+            table,
+            owner=owner,
+            n_features=self.n_features_in_,
+        )
+        points = self.mapper_.predict(features)
+        return np.asarray(points, dtype=np.float32)
 
     def _points(self, X: object, tags: object) -> NDArray[np.float32]:
         """Map instances into the concept space, or raise where tags are given beside them."""
@@ -349,10 +390,14 @@ class PublishedTagger(SavedEstimator, Estimator):
         """Return the k best labels for each instance; see `ZeroShotTagger.rank`."""
         check_number("k", k, owner="rank", low=1, whole=True)
         points = self._points(X, tags)
-        label_ids, scores = self.ranker_.rank(points, k)
+        columns, scores = self.ranker_.rank(points, k)
+        return self._labels_of(columns), scores
+
+    def _labels_of(self, columns: IntArray) -> StrArray:
+        """Return the labels of columns, in an array of the same shape."""
         classes = np.array(self.classes_, dtype=object)
-        labels = classes[label_ids]
-        return labels, scores
+        labels: StrArray = classes[columns]
+        return labels
 
     def explain(self, x: object, label: str, k: int = 5) -> list[Explanation]:
         """Return the nearest known concepts of a label, from near to far, which explain its score.
@@ -368,14 +413,19 @@ class PublishedTagger(SavedEstimator, Estimator):
         """
         check_fitted(self, "store_")
         check_number("k", k, owner="explain", low=1, whole=True)
-        column = label_column(self.classes_, label, normalize=self.normalize_labels_)
+        normalize = self.normalize_labels_
+        column = label_column(self.classes_, label, normalize=normalize)
         extractor = self.features_
-        item = as_row(x) if extractor is None else extractor.single(x)
-        points = self.points(item)
-        n_items = len(points)
-        if n_items != 1:
-            raise InputError(f"`explain` takes one instance; got {n_items}.")
-        return self.store_.nearest(points[0], column, k)
+        if extractor is None:
+            instance = as_row(x)
+        else:
+            instance = extractor.single(x)
+        points = self.points(instance)
+        n_instances = len(points)
+        if n_instances != 1:
+            raise InputError(f"`explain` takes one instance; got {n_instances}.")
+        (point,) = points
+        return self.store_.nearest(point, column, k)
 
     def complete(
         self, tags: Collection[str] | Iterable[Collection[str]], k: int = 10
@@ -386,43 +436,50 @@ class PublishedTagger(SavedEstimator, Estimator):
         """
         check_fitted(self, "store_")
         check_number("k", k, owner="complete", low=1, whole=True)
-        return complete_each(tags, lambda tag_set: self._complete_one(tag_set, k))
 
-    def _complete_one(self, tags: Collection[str], k: int) -> tuple[StrArray, NDArray[np.float64]]:
-        """Complete one tag set, around the mean of its concepts."""
-        classes = self.classes_
+        def complete_set(tag_set: Collection[str]) -> tuple[StrArray, NDArray[np.float64]]:
+            return self._complete_set(tag_set, k)
+
+        return complete_each(tags, complete_set)
+
+    def _complete_set(self, tags: Collection[str], k: int) -> tuple[StrArray, NDArray[np.float64]]:
+        """Complete one tag set, around the mean of its concepts: labels and scores, (k,) each."""
         store = self.store_
         normalize = self.normalize_labels_
-        columns = tag_columns(tags, classes, normalize=normalize)
-        vocabulary_columns = columns[columns < store.n_vocabulary]
+        columns = tag_columns(tags, self.classes_, normalize=normalize)
+        in_vocabulary = columns < store.n_vocabulary
+        vocabulary_columns = columns[in_vocabulary]
         if len(vocabulary_columns):
             labels = [store.labels[column] for column in vocabulary_columns]
             corpus = LabelCorpus.from_documents([labels], normalize=normalize)
-            point = self.embedding_.targets(corpus)
+            target = self.embedding_.targets(corpus)
         else:
             # Oov labels alone have no context of their own: take the places where they are known.
-            rows = np.isin(store.label_ids, columns)
-            point = store.points[rows].mean(axis=0, keepdims=True)
-        label_ids, scores = self.ranker_.rank_others(point, columns, k)
-        return np.array(classes, dtype=object)[label_ids], scores
+            is_concept = np.isin(store.label_ids, columns)
+            concepts = store.points[is_concept]
+            target = concepts.mean(axis=0, keepdims=True)
+        best_columns, scores = self.ranker_.rank_others(target, columns, k)
+        return self._labels_of(best_columns), scores
 
     def add_documents(self, documents: Documents) -> tuple[str, ...]:
-        """Let known concepts grow; see `ZeroShotTagger.add_documents`."""
+        """Add known documents without re-training; see `ZeroShotTagger.add_documents`."""
         check_fitted(self, "store_")
         corpus = as_corpus(documents, normalize=self.normalize_labels_)
         store, ids, dropped = self.store_.add(self.embedding_, corpus)
         self._set_store(store)
         self.dropped_ += dropped
-        warn_dropped(dropped, len(corpus))
+        n_documents = len(corpus)
+        warn_dropped(dropped, n_documents)
         return ids
 
     def remove_documents(self, ids: Collection[str]) -> Self:
-        """Forget known documents by their names, without re-training.
+        """Remove known documents by their names, without re-training.
 
         A vocabulary label without documents stays, with score 0; an oov label disappears.
         """
         check_fitted(self, "store_")
-        return self._set_store(self.store_.remove(ids))
+        store = self.store_.remove(ids)
+        return self._set_store(store)
 
     def predict_proba(self, *arguments: object, **options: object) -> NoReturn:
         """Refuse: the default tagger has probabilities, the published method has none."""
@@ -446,7 +503,10 @@ class PublishedTagger(SavedEstimator, Estimator):
         self._write(path, self.get_state())
 
     def get_state(self) -> State:
-        """Return the fitted tagger as JSON values and arrays; see `from_state`."""
+        """Return the fitted tagger as JSON values and arrays.
+
+        The names of both are the format on disk; see `_STATE_SCHEMA`.
+        """
         check_fitted(self, "store_")
         components = {
             "embedding": self.embedding_,
@@ -458,12 +518,15 @@ class PublishedTagger(SavedEstimator, Estimator):
         for name, component in components.items():
             if component is not None:
                 states[name] = component.get_state()
-        config, arrays = joined(states)
-        parameters = ("relatedness", "bandwidth", "memory_mb")
+        config, arrays = join_states(states)
+        parameters: dict[str, Any] = {}
+        for name in ("relatedness", "bandwidth", "memory_mb"):
+            value = getattr(self, name)
+            parameters[name] = as_python_value(value)
         feature_names = list(getattr(self, "feature_names_in_", ()))
         config |= {
             "method": "published",
-            "parameters": {name: plain(getattr(self, name)) for name in parameters},
+            "parameters": parameters,
             "media": None if self.features_ is None else self.features_.kind,
             "seen": sorted(self.seen_),
             "dropped": list(self.dropped_),
@@ -475,21 +538,22 @@ class PublishedTagger(SavedEstimator, Estimator):
     @classmethod
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted tagger from `get_state`; it ranks exactly the same."""
-        _VALUES.check(config)
+        _STATE_SCHEMA.check(config)
         check_parts(arrays, config, ("embedding", "mapper", "features", "store"), ())
         tagger = cls(**config["parameters"])
-        with part("embedding"):
-            embedding = ConceptEmbedding.from_state(
-                config["embedding"], within(arrays, "embedding")
-            )
+        with name_part_in_errors("embedding"):
+            embedding_arrays = part_arrays(arrays, "embedding")
+            embedding = ConceptEmbedding.from_state(config["embedding"], embedding_arrays)
         tagger.embedding = embedding
         tagger.embedding_ = embedding
-        with part("store"):
-            store = PrimingStore.from_state(config["store"], within(arrays, "store"))
+        with name_part_in_errors("store"):
+            store_arrays = part_arrays(arrays, "store")
+            store = PrimingStore.from_state(config["store"], store_arrays)
         tagger.mapper_ = None
         if "mapper" in config:
-            with part("mapper"):
-                mapper = InstanceMapper.from_state(config["mapper"], within(arrays, "mapper"))
+            with name_part_in_errors("mapper"):
+                mapper_arrays = part_arrays(arrays, "mapper")
+                mapper = InstanceMapper.from_state(config["mapper"], mapper_arrays)
             mapper.set_params(device="cpu")
             tagger.mapper = mapper
             tagger.mapper_ = mapper
@@ -504,13 +568,13 @@ class PublishedTagger(SavedEstimator, Estimator):
         return tagger._set_store(store)
 
 
-# What the state of a tagger holds beside that of its parts; those check their own.
-_VALUES = Fields(
+# The format of a tagger's state beside that of its parts, which check their own.
+_STATE_SCHEMA = Fields(
     {
-        "embedding": Table(Anything()),
-        "store": Table(Anything()),
-        "mapper": Table(Anything()),
-        "features": Table(Anything()),
+        "embedding": MappingOf(Anything()),
+        "store": MappingOf(Anything()),
+        "mapper": MappingOf(Anything()),
+        "features": MappingOf(Anything()),
         "method": Choice(("published",)),
         "parameters": Fields(
             {
@@ -520,10 +584,10 @@ _VALUES = Fields(
             }
         ),
         "media": Maybe(Text()),
-        "seen": Several(Text()),
-        "dropped": Several(Text()),
+        "seen": ListOf(Text()),
+        "dropped": ListOf(Text()),
         "n_features_in": Whole(0),
-        "feature_names": Maybe(Several(Text())),
+        "feature_names": Maybe(ListOf(Text())),
     },
     optional=("mapper", "features"),
 )
@@ -535,7 +599,10 @@ def _check_parts_fit(
     store: PrimingStore,
     mapper: InstanceMapper | None,
 ) -> None:
-    """Refuse parts that are sound by themselves but not made for each other."""
+    """Refuse parts that are sound by themselves but not made for each other.
+
+    `config` is the tagger's state, whose parts were rebuilt. Error messages name its fields.
+    """
     n_components = embedding.n_components
     n_features = 0
     n_outputs = n_components
@@ -547,10 +614,10 @@ def _check_parts_fit(
     spellings = list(store.labels)
     if embedding.normalize_labels_:
         spellings = [normalize_label(label) for label in store.labels]
-    distinct = len(set(spellings)) == len(spellings)
+    are_distinct = len(set(spellings)) == len(spellings)
     vocabulary = store.labels[: store.n_vocabulary]
-    fits = {
-        "store.labels": vocabulary == embedding.classes_ and distinct,
+    fits_by_field = {
+        "store.labels": vocabulary == embedding.classes_ and are_distinct,
         "store.points": store.points.shape[1] == n_components,
         "mapper.dual_coef": n_outputs == n_components,
         "mapper.flat": mapper is None or not config["mapper"]["flat"],
@@ -558,8 +625,8 @@ def _check_parts_fit(
         "feature_names": feature_names is None or len(feature_names) == n_features,
         "media": extractor is None or extractor["n_features_out"] == n_features,
     }
-    for name, sound in fits.items():
-        require(sound, name, "what its other parts ask for")
+    for field, fits in fits_by_field.items():
+        require(fits, field, "what its other parts ask for")
 
 
 def _no_shared_label_error() -> InputError:

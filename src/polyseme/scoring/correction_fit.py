@@ -51,7 +51,7 @@ _SHORTEST_STEP = 1e-9
 # The variance of an answer, p (1 - p), counts as at least this, so that certain ones still count.
 _LEAST_VARIANCE = 1e-6
 # A strength whose log evidence is so far behind another's has a share of less than 1e-5.
-_HOPELESS = 12.0
+_MAX_EVIDENCE_GAP = 12.0
 
 
 class Correction(NamedTuple):
@@ -96,9 +96,17 @@ class CorrectionTable(NamedTuple):
         )
 
     def select(self, columns: Sequence[int]) -> CorrectionTable:
-        """Return the corrections for logits of which only some columns are left, in this order.
+        """Return the corrections for logits of which only some columns are left.
 
-        The new `columns` are places in the argument: logits[:, columns] are to be corrected.
+        Parameters
+        ----------
+        columns : sequence of int
+            Those that are left, in their new order. Some may have no correction.
+
+        Returns
+        -------
+        CorrectionTable
+            Its `columns` are places among those that are left.
         """
         corrected_columns = self.columns.tolist()
         place_by_column = {column: place for place, column in enumerate(corrected_columns)}
@@ -155,7 +163,7 @@ def fit_correction(
     if n_answers < n_inputs:
         # The best weights are mixtures of the items' projections. So they are solved for in an
         # orthonormal basis of these, with no more unknowns than answers:
-        # projectionsᵀ = basis @ triangle, thus weights = basis @ mixture.
+        # projectionsᵀ = basis @ triangle, so projections @ (basis @ w) = triangleᵀ @ w.
         basis, triangle = np.linalg.qr(inputs.T)
         inputs = np.ascontiguousarray(triangle.T)
 
@@ -168,7 +176,7 @@ def fit_correction(
         weights_by_strength.append(solution.weights)
         log_evidences.append(solution.log_evidence)
         best_evidence = max(log_evidences)
-        if solution.log_evidence < best_evidence - _HOPELESS:
+        if solution.log_evidence < best_evidence - _MAX_EVIDENCE_GAP:
             break  # what is stronger still explains the answers even worse
 
     # Solutions are averaged by the evidence for their strength.

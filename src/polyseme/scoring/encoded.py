@@ -229,9 +229,9 @@ def item_names(X: Any) -> list[str] | None:
     X : what `ZeroShotTagger.fit` takes as X
         A list or tuple that holds nothing but paths names its items by them.
     """
-    from polyseme.io.join import without_ids
+    from polyseme.io.join import split_ids
 
-    _, ids = without_ids(X)
+    _, ids = split_ids(X)
     if ids is not None or not isinstance(X, (list, tuple)) or not X:
         return ids
     files = []
@@ -257,8 +257,8 @@ def item_vectors(space: ConceptSpace, features: Any) -> Floats:
     """
     projections = space.project(features)
     codes = space.item_codes(features)
-    both = [projections, codes]
-    return np.hstack(both)
+    blocks = [projections, codes]
+    return np.hstack(blocks)
 
 
 def table_rows(features: Features | EncodedItems, rows: Sequence[int]) -> Any:

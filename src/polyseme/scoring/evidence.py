@@ -307,9 +307,10 @@ def integrated_gradients(
 ) -> Matrix:
     """Compute what each tag changes in a label's logit, by integrated gradients.
 
-    A tag's part is its slope on the straight way from start to end, averaged over midpoints, times
-    how far the tag moves. Midpoints leave a small remainder of the logit's change, which is shared
-    out in proportion to the parts' sizes.
+    The attribution method of Sundararajan, Taly and Yan (2017). A tag's part is its slope on the
+    straight way from start to end, averaged over midpoints, times how far the tag moves. Midpoints
+    leave a small remainder of the logit's change, which is shared out in proportion to the parts'
+    sizes.
 
     Parameters
     ----------
@@ -327,6 +328,7 @@ def integrated_gradients(
     places = np.arange(_N_MIDPOINTS, dtype=np.float32)
     midpoints = (places + 0.5) / _N_MIDPOINTS
     difference = end - start
+    # By member, (n_members, 1, code); arrays below are (n_members, n_midpoints, …).
     member_weights = weights.reshape(len(members), 1, -1).astype(np.float32)
     first_layer, second_layer = members.document_layers
     first_weights, first_bias = first_layer
@@ -346,7 +348,7 @@ def integrated_gradients(
     is_active = units > 0
     unit_gradients = (code_gradients @ second_weights.mT) * is_active
     member_gradients = unit_gradients @ first_weights.mT
-    gradients = member_gradients.sum(axis=0)
+    gradients = member_gradients.sum(axis=0)  # of the logit, at every midpoint
     tag_gradients = gradients.mean(axis=0)
     contributions = tag_gradients * difference
     contributions = contributions.astype(np.float64)

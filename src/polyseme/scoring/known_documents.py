@@ -31,25 +31,25 @@ from polyseme.base.validation import IntArray
 from polyseme.documents.corpus import LabelCorpus, unique_rows
 from polyseme.documents.label_sets import (
     DocumentTable,
-    documents_of,
     labels_of,
     no_documents,
-    unmet_documents,
+    read_document_matrix,
+    select_unmatched_documents,
     with_documents,
     without_documents,
 )
 from polyseme.space.concept_space import ConceptSpace
 from polyseme.space.votes import TEMPERATURE, Voters
 from polyseme.storage.array_checks import (
-    UNIT,
+    UNIT_LIMIT,
     Array,
     Csr,
     Fields,
-    Several,
+    ListOf,
     Text,
     Whole,
     check_arrays,
-    check_places,
+    check_derived,
     require,
 )
 
@@ -155,7 +155,7 @@ class KnownDocuments:
         empty = cls(*no_table, no_points)
         documents, _, dropped = empty.add(space, label_sets)
         if corpus is not label_sets:
-            new_documents = unmet_documents(corpus, label_sets)
+            new_documents = select_unmatched_documents(corpus, label_sets)
             documents, _, dropped_items = documents.add(space, new_documents)
             dropped += dropped_items
         return documents, dropped
@@ -229,7 +229,7 @@ class KnownDocuments:
         return self._with_matrix(space, matrix)
 
     def renamed(self, label: str, name: str) -> KnownDocuments:
-        """Return them with another name for a label, which keeps its column."""
+        """Return them with another name for a label that they hold, which keeps its column."""
         column = self.labels.index(label)
         new_labels = list(self.labels)
         new_labels[column] = name
@@ -304,14 +304,14 @@ class KnownDocuments:
 
         It is part of the keys of cached corrections, which are fitted again where it changes.
         """
-        digest = hashlib.sha256(f"{self.matrix.shape}".encode())
+        shape_text = f"{self.matrix.shape}"
+        sha256 = hashlib.sha256(shape_text.encode())
         _, arrays = self.get_state()
         for name, array in arrays.items():
             description = f"{name} {array.dtype.str} {array.shape}"
-            digest.update(description.encode())
-            content = array.tobytes()
-            digest.update(content)
-        return digest.digest()
+            sha256.update(description.encode())
+            sha256.update(array.tobytes())
+        return sha256.digest()
 
     def vote_shares(self, points: Floats) -> Matrix:
         """Return the share of votes that each label gets, (n, n_labels), for (n, n_axes) points."""
@@ -428,10 +428,10 @@ class KnownDocuments:
             n_documents=len(ids),
             n_labels=len(labels),
         )
-        matrix = documents_of(arrays, ids, labels)
-        # Sets follow from the matrix; they are saved for those who read the file without polyseme.
+        matrix = read_document_matrix(arrays, ids, labels)
+        # The numbers of sets follow from the documents, so that saved ones are only compared.
         distinct_sets, set_numbers = unique_rows(matrix)
-        check_places(arrays["sets"], set_numbers, "sets")
+        check_derived(arrays["sets"], set_numbers, "sets")
         points = np.array(arrays["points"])
         n_sets = distinct_sets.shape[0]
         require(len(points) == n_sets, "points", "as many as tag sets")
@@ -442,13 +442,13 @@ class KnownDocuments:
 # arrays `indices` and `indptr` among them.
 _CONFIG_FIELDS = Fields(
     {
-        "labels": Several(Text(), distinct=True),
+        "labels": ListOf(Text(), distinct=True),
         "n_learned": Whole(0),
-        "ids": Several(Text(), distinct=True),
+        "ids": ListOf(Text(), distinct=True),
     }
 )
 _ARRAY_FORMATS: dict[str, Array | Csr] = {
     "": Csr(("n_documents", "n_labels")),
     "sets": Array("int64", ("n_documents",), 0, below="n_documents"),
-    "points": Array("float32", ("n_sets", "n_axes"), longest=UNIT),
+    "points": Array("float32", ("n_sets", "n_axes"), longest=UNIT_LIMIT),
 }

@@ -24,8 +24,8 @@ from polyseme.storage.array_checks import (
     Csr,
     Fields,
     Flag,
+    ListOf,
     Number,
-    Several,
     Text,
     Whole,
     check_arrays,
@@ -345,8 +345,8 @@ class NameEvidence:
 # What the state of name evidence holds beside its arrays.
 _STATE = Fields(
     {
-        "labels": Several(Text(), distinct=True),
-        "weights": Several(Number(-WEIGHT, WEIGHT), 4),
+        "labels": ListOf(Text(), distinct=True),
+        "weights": ListOf(Number(-WEIGHT, WEIGHT), 4),
         "sparse": Flag(),
         "n_sampled": Whole(0),
     }

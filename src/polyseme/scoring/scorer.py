@@ -517,7 +517,14 @@ class LabelScorer:
         return self.store.total_votes(points)
 
     def coded(self, codes: Floats, total_votes: Matrix) -> CodedItems:
-        """Return items as `label_logits` takes them, from codes and `total_votes` of these."""
+        """Return items as `label_logits` takes them.
+
+        Parameters
+        ----------
+        codes : float32 array, shape (n, n_dimensions)
+        total_votes : float64 array, shape (n,)
+            As the method `total_votes` returns them for these codes.
+        """
         points = self.space.points(codes)
         return CodedItems(codes.astype(np.float64), points, total_votes)
 

@@ -231,7 +231,7 @@ def _distinguishing_words(
     n_documents = int(concepts.document_ids.max()) + 1
     n_labels = len(concepts.labels)
     all_documents = sp.csr_matrix(entries, (n_documents, n_labels))
-    document_labels = all_documents[documents]
+    document_labels = all_documents[documents]  # 1 where a document holds a label, (n, n_labels)
     words = []
     for sense in range(int(senses.max()) + 1):
         is_inside = senses == sense

@@ -2,6 +2,14 @@
 
 In: documents as sparse rows and features of items. Out: codes, logits, probabilities, and readouts
 of labels that turn up later. No label strings here: columns are numbers.
+
+Terms: *documents*, *tags* and tables of the callers have their labels in the *order of columns*;
+members, `calibration_` and whatever is said to be in *members' order* have the columns `order_`,
+seen labels first. *Seen* labels are carried by training items, *unseen* ones by documents alone,
+*new* ones came after training and have no column. A *direction* of a label is its weights in every
+member, (n_members, code, n_labels). *Frequencies* are how often items are expected to have labels,
+*priors* how often documents hold them, both above 0 and below 1. Arrays of a fitted space are
+shared with what methods return where no copy is named: callers do not change them.
 """
 
 from __future__ import annotations
@@ -28,15 +36,23 @@ from polyseme.base.validation import (
     check_path,
     draw_seed,
 )
-from polyseme.space.calibration import PRECISIONS, Calibration, match_frequencies, sigmoid
+from polyseme.space.calibration import (
+    PRECISIONS,
+    Calibration,
+    HeldOutSample,
+    ReferenceSample,
+    log_odds,
+    match_frequencies,
+    sigmoid,
+)
 from polyseme.space.features import PROJECTION_SIZE, lost_columns, project, standardise
-from polyseme.space.votes import readout_share
+from polyseme.space.votes import readout_share, side_by_side, unit_directions
 
 if TYPE_CHECKING:
     from polyseme.space.features import Features
     from polyseme.space.linear_path import LinearPath
-    from polyseme.space.members import Members
-    from polyseme.space.space_fit import Progress, Trainer, WarmStart
+    from polyseme.space.members import Members, WarmStart
+    from polyseme.space.space_fit import Progress, Trainer
     from polyseme.space.training import SpacePlan
 
 Matrix = NDArray[np.float64]
@@ -49,14 +65,15 @@ SLOPES = (0.75, 1.2)
 CONTEXT = 0.5
 # The share that known documents near an item's code have in its logits; the rest is the readout's.
 PRIMING = 0.3
-# Items or documents that are coded at a time.
-_BLOCK = 1024
-# Shrinkage of a new label's direction: the ridge on the variance of codes, larger for a label of
-# few documents; and how many documents the mean of all is worth beside a label's own.
+# Items or documents that are encoded at a time.
+_BLOCK_ROWS = 1024
+# The ridge on the variances of codes, for the direction of a new label: this share of their mean
+# and, divided by the number of documents that hold the label, so many times their mean.
 _RIDGE = 0.3
+_RIDGE_DOCUMENTS = 20.0
 _LEAST_SPREAD = 1e-9
-_FEW = 20.0
-_DOUBT = 2.0
+# The mean of all documents is worth so many documents beside those that hold a new label.
+_PRIOR_HOLDERS = 2.0
 
 
 class Readout(NamedTuple):
@@ -66,33 +83,13 @@ class Readout(NamedTuple):
     intercepts: Matrix  # (n_labels,)
 
 
-class HeldOutSample(NamedTuple):
-    """Training items as members that had not seen them code them; empty where there are none."""
-
-    codes: Floats  # (n, members_per_fold * code)
-    folds: IntArray  # (n,)
-    weights: Matrix  # of each item, (n,)
-
-    def __repr__(self) -> str:
-        """Return its size, in a line."""
-        return f"HeldOutSample({len(self.codes)} items)"
-
-
 class EncodedFeatures(NamedTuple):
     """The codes of items, with what they are made of: features, probable tags, the linear path."""
 
-    codes: Floats  # (n, n_dimensions)
-    direct: Floats  # members' codes of features alone, (n, n_members * code)
-    probable: Floats  # tags that items probably have, in members' order; given ones are 1
-    coordinates: Floats  # of the linear path, (n, n_coordinates)
-
-
-class ReferenceSample(NamedTuple):
-    """Items that stand for all: a correction leaves its label as frequent on these."""
-
-    codes: Floats  # (n, n_dimensions)
-    projections: Floats  # (n, projection_size)
-    weights: Matrix  # (n,)
+    codes: Floats  # (n_items, n_dimensions)
+    direct: Floats  # members' codes of features alone, (n_items, n_members * code)
+    probable: Floats  # probabilities of tags, given ones 1; members' order, (n_items, n_labels)
+    coordinates: Floats  # of the linear path, (n_items, n_coordinates)
 
 
 class ConceptSpace(Estimator):
@@ -145,7 +142,9 @@ class ConceptSpace(Estimator):
     calibration_ : Calibration
         In the members' order of labels.
     held_out_sample_ : HeldOutSample
+        By which new labels are calibrated.
     reference_sample_ : ReferenceSample
+        By which corrections are calibrated.
     mean_code_ : float64 array, shape (n_dimensions,), and mean_tags_ : float64, shape (n_seen,)
         What features say of an item on average, and which tags are probable on average: what
         evidence starts from.
@@ -155,6 +154,7 @@ class ConceptSpace(Estimator):
     axes_ : float32 array, shape (n_dimensions, n_axes)
         Principal axes of documents' codes; see `points`.
     mean_, scale_ : float64 arrays, shape (n_features,)
+        By which features are standardised; see `column_statistics`.
     folds_ : int64 array, shape (n_documents + n_pool,)
         The fold of each document, then of each item of the pool, which its members never saw.
     history_ : list of dict
@@ -278,18 +278,18 @@ class ConceptSpace(Estimator):
         from polyseme.space.training import SpacePlan
 
         plan = self.plan or SpacePlan().sized(n_documents, n_items)
-        values: dict[str, Any] = {
-            "n_folds": self.n_folds,
-            "members_per_fold": self.members_per_fold,
-            "n_steps": self.n_steps,
-        }
+        changes: dict[str, Any] = {}
+        for name in ("n_folds", "members_per_fold", "n_steps"):
+            value = getattr(self, name)
+            if value is not None:
+                changes[name] = value
         if self.n_steps is not None:
+            # Four rounds at least, so that members exchange predictions.
             quarter = max(self.n_steps // 4, 1)
-            values["round_steps"] = min(plan.round_steps, quarter)
+            changes["round_steps"] = min(plan.round_steps, quarter)
         elif pool:
-            values["n_steps"] = int(plan.n_steps * plan.pool_steps)
-        chosen = {name: value for name, value in values.items() if value is not None}
-        return replace(plan, **chosen)
+            changes["n_steps"] = int(plan.n_steps * plan.pool_steps)
+        return replace(plan, **changes)
 
     def training_seed(self) -> int:
         """Return the seed of the training: the interrupted one's, where there is a checkpoint.
@@ -323,27 +323,41 @@ class ConceptSpace(Estimator):
         """
         n_documents, n_labels = shape
         plan = self.planned(n_documents, n_items)
-        n_members = min(plan.n_folds, n_documents) * plan.members_per_fold
-        encoder_weights = (n_features + n_labels + 2 * plan.code) * plan.hidden
+        n_folds = min(plan.n_folds, n_documents)
+        n_members = n_folds * plan.members_per_fold
+        # Each hidden unit of an encoder has its inputs and, above it, the dimensions of a code.
+        n_inputs = n_features + n_labels
+        n_connections = n_inputs + 2 * plan.code
+        encoder_weights = n_connections * plan.hidden
         readout_weights = plan.code * n_labels
-        return n_members * (encoder_weights + readout_weights)
+        member_weights = encoder_weights + readout_weights
+        return n_members * member_weights
 
     def derive(self) -> None:
-        """Compute what no request changes: needed whenever members, axes or linear path change."""
-        mean_code = self.document_mean_.ravel().astype(np.float32)
-        self._centre: Floats = mean_code @ self.axes_
+        """Compute what no request changes: needed whenever members, axes or linear path change.
+
+        Sets the centre of documents on the axes, (n_axes,), and the readout of seen labels from
+        codes of features.
+        """
+        mean_code = self.document_mean_.ravel()
+        self._centre: Floats = mean_code.astype(np.float32) @ self.axes_
 
         # Seen labels, by all members and the linear path as one.
         members = self.members_
-        n_seen = self.n_seen_ if members.shape.n_features else 0
-        member_weights = members.labels[..., :n_seen] / np.float32(len(members))
+        n_seen = 0
+        if members.shape.n_features:
+            n_seen = self.n_seen_
+        n_members = np.float32(len(members))
+        seen_weights = members.labels[..., :n_seen]
+        member_weights = seen_weights / n_members
         path_weights = self.linear_.labels[:, :n_seen]
         weights = np.concatenate([*member_weights, path_weights])
-        intercepts = members.bias[:, 0, :n_seen].mean(axis=0)
+        seen_biases = members.bias[:, 0, :n_seen]
+        intercepts = seen_biases.mean(axis=0)
         self._seen_readout = Readout(weights, intercepts)
 
     def lost_features(self, X: Features) -> IntArray:
-        """Return the columns of X that vary, and too little to be learned from."""
+        """Return the columns of X that vary, and too little to be learned from, sorted."""
         return lost_columns(X, self.scale_)
 
     # ------------------------------------------------------------------ codes
@@ -369,17 +383,27 @@ class ConceptSpace(Estimator):
         labels = self.linear_.labels
         if not len(labels):
             return 0.0
-        shrinkage = self.calibration_.slopes[0] / SLOPES[0]
-        return float(np.linalg.norm(labels[0]) / shrinkage)
+        # labels = shrinkage * weight * rows of length 1; slopes of seen labels = shrinkage * SLOPES
+        seen_slope = self.calibration_.slopes[0]
+        shrinkage = seen_slope / SLOPES[0]
+        length = np.linalg.norm(labels[0])
+        return float(length / shrinkage)
 
     def item_codes(self, X: Features, tags: sp.csr_matrix | None = None) -> Floats:
-        """Return the codes of items, (n, n_dimensions), some rows at a time; see `encode_items`."""
+        """Return the codes of items, (n_items, n_dimensions), in single precision.
+
+        Some rows at a time, so that X may be large; for parameters see `encode_items`.
+        """
         check_fitted(self, "members_")
-        codes = np.empty((X.shape[0], self.n_dimensions), dtype=np.float32)
-        for start in range(0, len(codes), _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            block_tags = None if tags is None else tags[rows]
-            codes[rows] = self.encode_items(X[rows], block_tags).codes
+        n_items = X.shape[0]
+        codes = np.empty((n_items, self.n_dimensions), dtype=np.float32)
+        block_tags = None
+        for start in range(0, n_items, _BLOCK_ROWS):
+            stop = start + _BLOCK_ROWS
+            if tags is not None:
+                block_tags = tags[start:stop]
+            encoded = self.encode_items(X[start:stop], block_tags)
+            codes[start:stop] = encoded.codes
         return codes
 
     def encode_items(self, X: Features, tags: sp.csr_matrix | None = None) -> EncodedFeatures:
@@ -387,31 +411,35 @@ class ConceptSpace(Estimator):
 
         Parameters
         ----------
-        X : float64 array or csr_matrix, shape (n, n_features)
-            At most some thousand items.
-        tags : csr_matrix, shape (n, n_labels), optional
-            Labels that items are known to have.
+        X : float64 array or csr_matrix, shape (n_items, n_features)
+            At most some thousand items: a table of all their labels is made.
+        tags : csr_matrix, shape (n_items, n_labels), optional
+            Labels that items are known to have, 1, in the order of columns.
         """
         check_fitted(self, "members_")
+        members = self.members_
         features = standardise(X, self.mean_, self.scale_)
-        direct = side_by_side(self.members_.encode_items(features))
+        member_codes = members.encode_items(features)
+        direct = side_by_side(member_codes)
         coordinates = self.linear_.coordinates(features)
         codes = np.concatenate([direct, coordinates], axis=1)
 
         # Seen labels are read from the features alone; given tags are certain.
         weights, intercepts = self._seen_readout
         logits = codes @ weights + intercepts
+        n_items, n_direct = direct.shape
         n_labels = len(self.order_)
-        probable = np.zeros((len(direct), n_labels), dtype=np.float32)
+        probable = np.zeros((n_items, n_labels), dtype=np.float32)
         probable[:, : self.n_seen_] = sigmoid(logits)
-        n_probable = self.n_seen_
+        n_probable = self.n_seen_  # all other labels are 0
         if tags is not None:
-            certain = np.asarray(tags[:, self.order_].toarray(), dtype=np.float32)
+            ordered_tags = tags[:, self.order_].toarray()
+            certain = np.asarray(ordered_tags, dtype=np.float32)
             np.maximum(probable, certain, out=probable)
             n_probable = n_labels
 
-        context = side_by_side(self.members_.encode_documents(probable[:, :n_probable]))
-        n_direct = direct.shape[1]
+        tag_codes = members.encode_documents(probable[:, :n_probable])
+        context = side_by_side(tag_codes)
         codes[:, :n_direct] = self.compose(direct, context)
         return EncodedFeatures(codes, direct, probable, coordinates)
 
@@ -420,41 +448,46 @@ class ConceptSpace(Estimator):
 
         Parameters
         ----------
-        direct, context : float32 arrays, shape (n, n_members * code)
+        direct, context : float32 arrays, shape (n_items, n_members * code)
             Codes of features, and codes of probable tags as `encode_context` returns them.
-
-        Returns
-        -------
-        float32 array, shape (n, n_members * code)
         """
         # code = (1 - context) * features + context * probable tags
         feature_part = (1 - self.context) * direct
         tag_part = self.context * context
-        return np.asarray(feature_part + tag_part, dtype=np.float32)
+        composed = feature_part + tag_part
+        return np.asarray(composed, dtype=np.float32)
 
     def encode_context(self, probable: Floats, members: Members | None = None) -> Floats:
-        """Return members' codes of probable tags, (n, n_members * code).
+        """Return members' codes of probable tags, (n_items, n_members * code).
 
         Parameters
         ----------
-        probable : float32 array, shape (n, n_labels)
-            In the order of members; where all but the first labels are 0, these alone will do.
+        probable : float32 array, shape (n_items, n_labels)
+            Probabilities, in members' order; where all but the first labels are 0, these alone
+            will do.
         members : Members, optional
             Those of a fold; by default all.
         """
         if members is None:
             members = self.members_
-        return side_by_side(members.encode_documents(probable))
+        member_codes = members.encode_documents(probable)
+        return side_by_side(member_codes)
 
     def encode_documents(self, tags: sp.csr_matrix) -> Floats:
-        """Return the codes (n, n_dimensions) of documents or partial tag sets (n, n_labels)."""
+        """Return the codes (n_documents, n_dimensions) of documents or partial tag sets.
+
+        `tags` (n_documents, n_labels) are 1 where a document holds a label, in the order of
+        columns.
+        """
         check_fitted(self, "members_")
-        ordered_tags = sp.csr_matrix(tags)[:, self.order_]
-        codes = side_by_side(self.members_.encode_rows(ordered_tags))
-        # Tags have no place on the linear path.
-        no_columns = (0, 0)
+        table = sp.csr_matrix(tags)
+        ordered_tags = table[:, self.order_]
+        member_codes = self.members_.encode_rows(ordered_tags)
+        codes = side_by_side(member_codes)
+        # Tags have no coordinates on the linear path: these are 0.
+        no_rows = (0, 0)
         path_columns = (0, self.linear_.n_coordinates)
-        return np.pad(codes, (no_columns, path_columns))
+        return np.pad(codes, (no_rows, path_columns))
 
     @property
     def projection_size(self) -> int:
@@ -462,24 +495,36 @@ class ConceptSpace(Estimator):
         return min(self.members_.shape.n_features, PROJECTION_SIZE)
 
     def project(self, X: Features) -> Floats:
-        """Return directions (n, projection_size) of bounded size, by which items are alike."""
+        """Return projections of features, (n_items, projection_size), by which items are alike.
+
+        Cosines of features are nearly kept; rows have length 1. Dense or sparse features
+        (n_items, n_features) are in the users' units.
+        """
         features = standardise(X, self.mean_, self.scale_)
         return project(features)
 
     def points(self, codes: Floats) -> Floats:
-        """Return codes as directions of length 1 on the principal axes, (n, n_axes)."""
-        member_codes = codes[:, : self.members_.n_dimensions]
-        coordinates = member_codes @ self.axes_ - self._centre
-        return unit_directions(coordinates)
+        """Return codes (n, n_dimensions) as directions on the principal axes, (n, n_axes).
+
+        Directions have length 1; the mean code of documents is the origin.
+        """
+        n_member_dimensions = self.members_.n_dimensions
+        member_codes = codes[:, :n_member_dimensions]
+        coordinates = member_codes @ self.axes_
+        return unit_directions(coordinates - self._centre)
 
     def document_points(self, tags: sp.csr_matrix) -> Floats:
-        """Return the points (n, n_axes) of documents (n, n_labels), some rows at a time."""
+        """Return the points (n_documents, n_axes) of documents, some rows at a time.
+
+        For `tags` see `encode_documents`, for points `points`.
+        """
+        n_documents = tags.shape[0]
         n_axes = self.axes_.shape[1]
-        points = np.empty((tags.shape[0], n_axes), dtype=np.float32)
-        for start in range(0, len(points), _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            codes = self.encode_documents(tags[rows])
-            points[rows] = self.points(codes)
+        points = np.empty((n_documents, n_axes), dtype=np.float32)
+        for start in range(0, n_documents, _BLOCK_ROWS):
+            stop = start + _BLOCK_ROWS
+            codes = self.encode_documents(tags[start:stop])
+            points[start:stop] = self.points(codes)
         return points
 
     # ------------------------------------------------------------------ labels
@@ -496,32 +541,37 @@ class ConceptSpace(Estimator):
         n_labels = len(self.order_)
         # The mean of members' logits is one readout of their codes side by side.
         members = self.members_
-        label_weights = members.labels.astype(np.float64) / len(members)
-        stacked_weights = label_weights.reshape(-1, label_weights.shape[2])
-        weights = stacked_weights[:, :n_labels]
-        member_biases = members.bias[:, 0, :n_labels].astype(np.float64)
-        intercepts = member_biases.mean(axis=0)
+        n_outputs = members.shape.n_outputs
+        label_weights = members.labels.astype(np.float64)
+        label_weights /= len(members)
+        output_weights = label_weights.reshape(-1, n_outputs)
+        weights = output_weights[:, :n_labels]
+        label_biases = members.bias[:, 0, :n_labels]
+        intercepts = label_biases.astype(np.float64).mean(axis=0)
         path_weights = np.zeros((self.linear_.n_coordinates, n_labels))
         if of_items:
-            slopes = self.calibration_.slopes * readout_share(self.priming)
+            calibration = self.calibration_
+            slopes = calibration.slopes * readout_share(self.priming)
             weights = weights * slopes
-            intercepts = intercepts * slopes + self.calibration_.intercepts
+            intercepts = intercepts * slopes
+            intercepts = intercepts + calibration.intercepts
             path_weights[:, : self.n_seen_] = self.linear_.labels
 
-        # From the order of members to that of columns.
-        places = np.argsort(self.order_)
+        # From members' order to that of columns.
+        positions = np.argsort(self.order_)
         all_weights = np.concatenate([weights, path_weights])
-        return Readout(all_weights[:, places], intercepts[places])
+        return Readout(all_weights[:, positions], intercepts[positions])
 
     def threshold(self, precision: float) -> float:
-        """Return how likely seen labels must be for a share of them to be true."""
+        """Return how likely seen labels must be for a share of them to be true, 0 to 1."""
         thresholds = self.calibration_.thresholds
         if not len(thresholds):
             raise InputError(
                 "A precision is learned on training items that can be held out; here all of them "
                 "are of one group, or there is but one."
             )
-        return float(np.interp(precision, PRECISIONS, thresholds))
+        threshold = np.interp(precision, PRECISIONS, thresholds)
+        return float(threshold)
 
     @property
     def typical_frequency(self) -> float:
@@ -539,9 +589,10 @@ class ConceptSpace(Estimator):
 
         Parameters
         ----------
-        codes : float32 array, shape (n, n_dimensions)
+        codes : float32 array, shape (n_documents, n_dimensions)
             Of documents that hold new labels.
-        holding : csr_matrix, shape (n, n_new)
+        holding : csr_matrix, shape (n_documents, n_new)
+            1 where they hold a new label.
         frequencies : float64 array, shape (n_new,)
             How often items are expected to have each.
 
@@ -553,46 +604,65 @@ class ConceptSpace(Estimator):
         n_members, code = self.document_mean_.shape
         n_holding = np.asarray(holding.sum(axis=0), dtype=np.float64).ravel()
         counts = np.maximum(n_holding, 1)
-        member_codes = codes[:, : n_members * code].astype(np.float64)
+        n_member_dimensions = n_members * code
+        member_codes = codes[:, :n_member_dimensions].astype(np.float64)
         code_sums = np.asarray(holding.T @ member_codes)
         means = code_sums / counts[:, None]
-        member_means = means.reshape(-1, n_members, code).transpose(1, 2, 0)
+        by_member = means.reshape(-1, n_members, code)
+        member_means = by_member.transpose(1, 2, 0)
 
         # From the mean of all documents to that of those which hold the label, shrunk.
-        gaps = _shrunk_gaps(member_means - self.document_mean_[..., None], counts)
+        centre = self.document_mean_[..., None]
+        gaps = _shrunk_gaps(member_means - centre, counts)
         directions = self._discriminants(gaps, counts)
-        biases = self._middle_biases(directions, gaps).mean(axis=0)
+        member_biases = self._middle_biases(directions, gaps)
+        biases = member_biases.mean(axis=0)
         weights = self._stacked_weights(directions)
 
         # logit = slope * (direction @ (code - middle)) + logit(frequency)
-        prior_logits = _prior_logits(frequencies)
-        slopes = _item_slopes(counts)
-        uncalibrated = Readout(weights * slopes, biases * slopes + prior_logits)
-        of_items = self._match_held_out_sample(uncalibrated, directions * slopes, frequencies)
+        prior_logits = log_odds(frequencies)
         of_tags = Readout(weights, biases + prior_logits)
+        slopes = _item_slopes(counts)
+        item_biases = biases * slopes
+        uncalibrated = Readout(weights * slopes, item_biases + prior_logits)
+        item_directions = directions * slopes
+        of_items = self._match_held_out_sample(uncalibrated, item_directions, frequencies)
         return of_items, of_tags
 
     def _middle_biases(self, directions: Matrix, gaps: Matrix) -> Matrix:
-        """Return biases (n_members, n_new) that are 0 half way between two means."""
-        middle = self.document_mean_[..., None] + 0.5 * gaps
-        return np.asarray(-(directions * middle).sum(axis=1))
+        """Return biases (n_members, n_new) that are 0 half way between two means.
+
+        `directions` and `gaps` are (n_members, code, n_new); see `_discriminants`.
+        """
+        half_gaps = 0.5 * gaps
+        centre = self.document_mean_[..., None]
+        middles = centre + half_gaps
+        products = directions * middles
+        return np.asarray(-products.sum(axis=1))
 
     def _discriminants(self, gaps: Matrix, counts: Matrix) -> Matrix:
         """Return the directions of linear discriminant analysis, (n_members, code, n_new).
 
-        `gaps` (n_members, code, n_new) are from the mean of all documents to that of the documents
-        which hold a label; of these there are `counts`, (n_new,) or (n_members, 1, n_new).
+        Parameters
+        ----------
+        gaps : float64 array, shape (n_members, code, n_new)
+            From the mean of all documents to the mean of those that hold a label.
+        counts : float64 array, shape (n_new,) or (n_members, 1, n_new)
+            How many documents hold it, 1 at least.
         """
         code = gaps.shape[1]
-        total_variances = np.trace(self.document_scatter_, axis1=1, axis2=2)
+        scatter = self.document_scatter_
+        total_variances = np.trace(scatter, axis1=1, axis2=2)
         mean_variances = total_variances / code
-        spreads = np.maximum(mean_variances, _LEAST_SPREAD)[:, None, None]
+        spreads = np.maximum(mean_variances, _LEAST_SPREAD)
         # The fewer documents hold a label, the less is made of directions that hardly scatter.
-        ridge = spreads * (_RIDGE + _FEW / counts)
-        eigenvalues, axes = np.linalg.eigh(self.document_scatter_)
-        variances = np.maximum(eigenvalues, 0)[..., None]
+        shares = _RIDGE + _RIDGE_DOCUMENTS / counts
+        ridge = spreads[:, None, None] * shares
+        eigenvalues, axes = np.linalg.eigh(scatter)
+        variances = np.maximum(eigenvalues, 0)
         # direction = (scatter + ridge)⁻¹ gap, on the eigenvectors of the scatter
-        on_axes = axes.mT @ gaps / (variances + ridge)
+        divisors = variances[..., None] + ridge
+        on_axes = axes.mT @ gaps / divisors
         return np.asarray(axes @ on_axes)
 
     def first_readouts(
@@ -604,11 +674,11 @@ class ConceptSpace(Estimator):
 
         Parameters
         ----------
-        documents : csr_matrix, shape (n, n_labels)
-            Documents that hold new labels, over the labels in the order of `order_`.
-        holding : csr_matrix, shape (n, n_new)
-            Which new labels they hold.
-        folds : int64 array, shape (n,)
+        documents : csr_matrix, shape (n_documents, n_labels)
+            Documents that hold new labels, over the labels in members' order.
+        holding : csr_matrix, shape (n_documents, n_new)
+            1 where they hold a new label.
+        folds : int64 array, shape (n_documents,)
         priors : float64 array, shape (n_new,)
 
         Returns
@@ -623,34 +693,40 @@ class ConceptSpace(Estimator):
             no_biases = np.zeros((n_members, 0), dtype=np.float32)
             return no_weights, no_biases
         codes = self.members_.encode_rows(documents)
-        member_folds = np.arange(n_members) // self.plan_.members_per_fold
-        is_visible = (folds != member_folds[:, None]).astype(np.float64)
+        member_numbers = np.arange(n_members)
+        member_folds = member_numbers // self.plan_.members_per_fold
+        sees = folds != member_folds[:, None]  # (n_members, n_documents)
         sums = np.empty((n_members, code, n_new))
         n_holding = np.empty((n_members, 1, n_new))
-        for member, visible in enumerate(is_visible):
-            visible_codes = visible[:, None] * codes[member]
-            sums[member] = (holding.T @ visible_codes).T
-            n_holding[member] = holding.T @ visible
+        for number, visible in enumerate(sees.astype(np.float64)):
+            visible_codes = visible[:, None] * codes[number]
+            sums[number] = (holding.T @ visible_codes).T
+            n_holding[number] = holding.T @ visible
 
         counts = np.maximum(n_holding, 1)
-        deviations = sums / counts - self.document_mean_[..., None]
-        gaps = _shrunk_gaps(np.where(n_holding > 0, deviations, 0.0), counts)
-        directions = self._discriminants(gaps, counts) * _item_slopes(counts)
-        biases = self._middle_biases(directions, gaps) + _prior_logits(priors)
+        means = sums / counts
+        centre = self.document_mean_[..., None]
+        # A label that a member sees on no document has no direction there.
+        deviations = np.where(n_holding > 0, means - centre, 0.0)
+        gaps = _shrunk_gaps(deviations, counts)
+        directions = self._discriminants(gaps, counts)
+        directions = directions * _item_slopes(counts)
+        middle_biases = self._middle_biases(directions, gaps)
+        biases = middle_biases + log_odds(priors)
         return directions.astype(np.float32), biases.astype(np.float32)
 
     def mixed_with_names(
         self, of_items: Readout, of_tags: Readout, likeness: Matrix, share: float
     ) -> tuple[Readout, Readout]:
-        """Let names join in reading unseen labels.
+        """Return readouts in which unseen labels are read by their names as well.
 
         Parameters
         ----------
         of_items, of_tags : Readout
-            As `readout` gives them.
+            As `readout` returns them; they stay as they are.
         likeness : float64 array, shape (n_unseen, n_seen)
-            As for `readout_of_names`, of unseen labels in the order of `order_`; a label without
-            any is read as before.
+            As for `readout_of_names`, of unseen labels in members' order; a label without any is
+            read as before.
         share : float
             Of the names; that of votes (`priming`) stays as it is.
         """
@@ -659,12 +735,14 @@ class ConceptSpace(Estimator):
             return of_items, of_tags
         columns = self.unseen_columns[have_names]
         items_by_name, tags_by_name = self.readout_of_names(
-            likeness[have_names], self.priors_[columns]
+            likeness=likeness[have_names],
+            frequencies=self.priors_[columns],
         )
         # The share of votes in items' logits stays as it is.
         item_share = share * readout_share(self.priming)
-        mixed_items = _mix_columns(of_items, columns, 1 - share, items_by_name, item_share)
-        mixed_tags = _mix_columns(of_tags, columns, 1 - share, tags_by_name, share)
+        remaining_share = 1 - share
+        mixed_items = _mix_columns(of_items, columns, remaining_share, items_by_name, item_share)
+        mixed_tags = _mix_columns(of_tags, columns, remaining_share, tags_by_name, share)
         return mixed_items, mixed_tags
 
     def readout_of_names(
@@ -678,20 +756,21 @@ class ConceptSpace(Estimator):
             The weight of each seen label's deviation from its mean.
         frequencies : float64 array, shape (n_new,), optional
             How often items are expected to have each; by default as often as is typical.
-
-        Returns
-        -------
-        of_items, of_tags : Readout
         """
+        n_new = len(likeness)
         if frequencies is None:
-            frequencies = np.full(len(likeness), self.typical_frequency)
+            frequencies = np.full(n_new, self.typical_frequency)
         seen_weights = self.members_.labels[..., : self.n_seen_].astype(np.float64)
-        directions = seen_weights @ likeness.T * SLOPES[0]
+        similar_weights = seen_weights @ likeness.T
+        directions = similar_weights * SLOPES[0]
+        # The bias is 0 at the mean of all documents.
         centre = self.document_mean_[..., None]
-        member_biases = -(directions * centre).sum(axis=1)
+        products = directions * centre
+        member_biases = -products.sum(axis=1)
         biases = member_biases.mean(axis=0)
         weights = self._stacked_weights(directions)
-        of_tags = Readout(weights, biases + _prior_logits(frequencies))
+        intercepts = biases + log_odds(frequencies)
+        of_tags = Readout(weights, intercepts)
         of_items = self._match_held_out_sample(of_tags, directions, frequencies)
         return of_items, of_tags
 
@@ -701,26 +780,43 @@ class ConceptSpace(Estimator):
         Directions are (n_members, code, n_new); the linear path adds nothing to new labels.
         """
         n_members, code, n_new = directions.shape
-        weights = directions.reshape(n_members * code, n_new) / n_members
-        path_weights = np.zeros((self.linear_.n_coordinates, n_new))
+        n_member_dimensions = n_members * code
+        stacked = directions.reshape(n_member_dimensions, n_new)
+        weights = stacked / n_members
+        n_coordinates = self.linear_.n_coordinates
+        path_weights = np.zeros((n_coordinates, n_new))
         return np.concatenate([weights, path_weights])
 
     def _match_held_out_sample(
         self, readout: Readout, directions: Matrix, frequencies: Matrix
     ) -> Readout:
-        """Bring new labels to the frequency that is expected of them on held-out items."""
+        """Return a readout of new labels with the intercepts that held-out items ask for.
+
+        Their mean probability there is the frequency that is expected. Without held-out items the
+        readout is returned as it is.
+
+        Parameters
+        ----------
+        readout : Readout
+        directions : float64 array, shape (n_members, code, n_new)
+            Its weights, member by member.
+        frequencies : float64 array, shape (n_new,)
+        """
         codes, folds, weights = self.held_out_sample_
-        if not len(weights):
+        n_items = len(weights)
+        if not n_items:
             return readout
         per_fold = self.plan_.members_per_fold
         n_new = directions.shape[2]
-        logits = np.empty((len(codes), n_new))
+        logits = np.empty((n_items, n_new))
         for fold in np.unique(folds):
-            rows = folds == fold
-            start = fold * per_fold
-            fold_directions = directions[start : start + per_fold]
+            in_fold = folds == fold
+            first_member = fold * per_fold
+            stop = first_member + per_fold
+            fold_directions = directions[first_member:stop]
             stacked = fold_directions.reshape(-1, n_new)
-            logits[rows] = codes[rows] @ stacked / per_fold
+            logit_sums = codes[in_fold] @ stacked
+            logits[in_fold] = logit_sums / per_fold
         intercepts = match_frequencies(logits, weights, frequencies)
         return readout._replace(intercepts=intercepts)
 
@@ -732,18 +828,21 @@ class ConceptSpace(Estimator):
 
         owner = type(self).__name__
         check_kind("plan", self.plan, SpacePlan, owner=owner)
-        for name, low in (("n_folds", 2), ("members_per_fold", 1), ("n_steps", 1)):
+        lowest_sizes = {"n_folds": 2, "members_per_fold": 1, "n_steps": 1}
+        for name, low in lowest_sizes.items():
             value = getattr(self, name)
             if value is not None:
                 check_number(name, value, owner=owner, low=low, whole=True)
         for name in ("context", "priming"):
-            check_number(name, getattr(self, name), owner=owner, low=0, high=1)
+            value = getattr(self, name)
+            check_number(name, value, owner=owner, low=0, high=1)
         if self.linear is not None:
             check_number("linear", self.linear, owner=owner, low=0, high=100)
         check_device(self.device, owner=owner)
         if self.checkpoint is not None:
             check_path(self.checkpoint, subject=f"`checkpoint` of `{owner}`")
-        (self.plan or SpacePlan()).check()
+        plan = self.plan or SpacePlan()
+        plan.check()
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the fitted space as JSON values and arrays, for saving without pickle."""
@@ -762,16 +861,14 @@ class ConceptSpace(Estimator):
         return restore_space(cls, config, arrays)
 
 
-def _prior_logits(frequencies: Matrix) -> Matrix:
-    """Return the logits of frequencies, which are between 0 and 1."""
-    log_odds = np.log(frequencies) - np.log1p(-frequencies)
-    return np.asarray(log_odds)
-
-
 def _mix_columns(
     readout: Readout, columns: IntArray, share: float, by_name: Readout, name_share: float
 ) -> Readout:
-    """Return a readout that has a share of that by names in some columns."""
+    """Return a copy of a readout, mixed with one by names in some columns.
+
+    `by_name` has these columns alone, in the same order. The two shares are what the two readouts
+    are multiplied with; they need not add up to 1.
+    """
     weights = readout.weights.copy()
     weights[:, columns] *= share
     weights[:, columns] += name_share * by_name.weights
@@ -782,8 +879,12 @@ def _mix_columns(
 
 
 def _shrunk_gaps(gaps: Matrix, counts: Matrix) -> Matrix:
-    """Return gaps between means, shrunk as though `_DOUBT` documents more held each label."""
-    return gaps * counts / (counts + _DOUBT)
+    """Return gaps between means, shrunk as though two documents more held each label.
+
+    `gaps` are (n_members, code, n_new), `counts` the numbers of documents that hold each label.
+    """
+    total_gaps = gaps * counts
+    return total_gaps / (counts + _PRIOR_HOLDERS)
 
 
 def _item_slopes(counts: Matrix) -> Matrix:
@@ -792,19 +893,7 @@ def _item_slopes(counts: Matrix) -> Matrix:
     Items lie less far apart than the documents that directions are learned from: with many
     documents half the slope is right, with one or two nearly all of it.
     """
-    doubt = _DOUBT / (counts + _DOUBT)
-    return np.asarray(0.5 * (1 + doubt))
-
-
-def side_by_side(codes: Floats) -> Floats:
-    """Return codes (n_members, n, code) as rows (n, n_members * code)."""
-    n_members, n_items, code = codes.shape
-    by_item = np.ascontiguousarray(codes.transpose(1, 0, 2))
-    return by_item.reshape(n_items, n_members * code)
-
-
-def unit_directions(coordinates: Floats) -> Floats:
-    """Return coordinates (n, n_axes), each row at length 1."""
-    squared_lengths = np.einsum("ij,ij->i", coordinates, coordinates)
-    lengths = np.sqrt(squared_lengths)[:, None]
-    return np.asarray(coordinates / np.maximum(lengths, 1e-12), dtype=np.float32)
+    n_smoothed = counts + _PRIOR_HOLDERS
+    doubts = _PRIOR_HOLDERS / n_smoothed
+    slopes = 0.5 * (1 + doubts)
+    return np.asarray(slopes)

@@ -2,11 +2,17 @@
 
 In: documents as sparse rows, features of items, and which document is whose. Out: trained members.
 
-A round is some steps of every member by itself; between rounds each member answers for the items of
+A round is some steps of every member by itself; between rounds each member predicts the items of
 its fold, which it never sees: how likely are unseen labels beside an item's true tags (soft
 targets), and which tags do its features suggest (probable tags). Of untagged items, the pool, each
-member says which labels they have, for others to learn from (self-training). So members give the
-same bits in any number of threads or processes, and a run goes on from the end of any round.
+member predicts all labels, for others to learn from (self-training). So members give the same bits
+in any number of threads or processes, and a run goes on from the end of any round.
+
+Terms: *seen* labels are carried by items and come first, *unseen* ones are held by documents alone;
+*outputs* are all labels and, with unseen ones, a last column: whether a document holds any of
+these. A *member* has a number from 0 and does not see fold number // members_per_fold: neither its
+documents, nor their items, nor that fold of the pool. A *share* is the members that one process
+trains; a member's *position* is its place in the share.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,32 +32,32 @@ from numpy.typing import NDArray
 
 from polyseme.base.machine import n_cores
 from polyseme.base.validation import InputError, IntArray, check_number
-from polyseme.space.calibration import match_frequencies, sigmoid
+from polyseme.space.calibration import pool_targets
 from polyseme.space.features import Features, standardise
-from polyseme.space.members import Members, Shape, StartMembers, likely, mean_of
+from polyseme.space.members import Shape, StartMembers, mean_predictions, pool_predictions
 from polyseme.storage.array_checks import (
     Fields,
     Kind,
+    ListOf,
+    MappingOf,
     Number,
-    Several,
-    Table,
     Text,
     Whole,
     check_arrays,
-    reading,
+    declare_like,
+    name_folder_in_errors,
     require,
-    same_as,
 )
 from polyseme.storage.checkpoints import other_training, read_checkpoint
-from polyseme.storage.model_file import within, write_model
+from polyseme.storage.model_file import part_arrays, write_model
 
 Matrix = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
-# The kind of folder that holds the state of a training.
-CHECKPOINT = "training"
-# No item stands for more than ten.
+# The kind of folder that holds the state of a training, as the folder itself says.
+CHECKPOINT_KIND = "training"
+# Above this an item is not taken for more certain, so that none stands for more than ten others.
 _MOST_CERTAIN = 0.9
 # Threads wait for Python's lock between products: ten of them on sixteen cores were no faster than
 # two on two. More cores are used by processes; see `polyseme.batch.RayTraining`.
@@ -59,15 +66,16 @@ MOST_THREADS = 4
 VALIDATION_STEPS = 75
 # Learning rates rise with this power of how many times fewer the steps are; see `shortened`.
 _RATE_POWER = 0.375
-# With many documents: a factor of learning rates. Many documents are gone over at least 3 times,
-# fewer at least 3.5 times.
-_MANY_RATES, _MANY_PASSES, _LEAST_PASSES = 1.5, 3.0, 3.5
-# So many tagged items are many.
+# With many documents: a factor of learning rates, and how often documents are gone over at least.
+_MANY_RATES = 1.5
+_MANY_PASSES = 3.0
+# How often fewer documents are gone over at least.
+_LEAST_PASSES = 3.5
+# From so many tagged items on there is less dropout.
 _MANY_ITEMS = 8000
 # Of a fit that starts from former members: its share of the steps, and of the learning rates.
-WARM_STEPS, WARM_RATES = 0.1, 0.5
-# Items that members answer for at a time.
-_BLOCK_ITEMS = 4096
+WARM_STEPS = 0.1
+WARM_RATES = 0.5
 # Tables over documents and labels up to this size are kept dense.
 _DENSE_BYTES = 64 * 2**20
 
@@ -79,6 +87,7 @@ class SpacePlan:
     Attributes
     ----------
     n_folds, members_per_fold : int
+        The fields are parameters that users set, and model files and checkpoints hold them.
     n_steps, round_steps : int
         Steps of every member, and between two exchanges.
     document_batch, item_batch, probable_batch : int
@@ -162,29 +171,37 @@ class SpacePlan:
         owner = type(self).__name__
         sizes = "n_folds members_per_fold n_steps round_steps document_batch item_batch"
         for name in (*sizes.split(), "probable_batch", "hidden", "code", "label_block"):
-            check_number(name, getattr(self, name), owner=owner, low=1, whole=True)
+            size = getattr(self, name)
+            check_number(name, size, owner=owner, low=1, whole=True)
         for name in ("hidden_tags", "unseen_hidden", "rarity", "pool_from", "pool_hard"):
-            check_number(name, getattr(self, name), owner=owner, low=0, high=1)
+            share = getattr(self, name)
+            check_number(name, share, owner=owner, low=0, high=1)
         weights = "seen_weight kept_weight probable_weight soft_weight pool_weight verdict_weight"
         for name in (*weights.split(), "pool_steps"):
-            check_number(name, getattr(self, name), owner=owner, low=0)
+            weight = getattr(self, name)
+            check_number(name, weight, owner=owner, low=0)
         check_number("memory_mb", self.memory_mb, owner=owner, low=0, above=True)
-        for name, length in (("learning_rates", 3), ("decays", 3), ("dropout", 4)):
+        lengths = {"learning_rates": 3, "decays": 3, "dropout": 4}
+        for name, length in lengths.items():
             numbers = getattr(self, name)
-            if not isinstance(numbers, (tuple, list)) or len(numbers) != length:
+            is_sequence = isinstance(numbers, (tuple, list))
+            if not is_sequence or len(numbers) != length:
                 raise InputError(f"`{name}` of `{owner}` must be {length} numbers.")
         for share in self.dropout:
             check_number("dropout", share, owner=owner, low=0, high=0.99)
         for rate in (*self.learning_rates, *self.decays):
             check_number("learning_rates and decays", rate, owner=owner, low=0)
 
-    def rate_factor(self, number: int) -> float:
-        """Return the factor on learning rates in a step: a rise, then half a cosine."""
-        rising_steps = max(0.1 * self.n_steps, 1.0)
-        rise = min(1.0, (number + 1) / rising_steps)
+    def rate_factor(self, step_number: int) -> float:
+        """Return the factor on learning rates in a step, counted from 0: a rise, half a cosine."""
         # rise * (1 + cos(π t / T)) / 2
-        angle = np.pi * number / self.n_steps
-        return float(rise * 0.5 * (1 + np.cos(angle)))
+        rising_steps = max(0.1 * self.n_steps, 1.0)
+        rise = (step_number + 1) / rising_steps
+        rise = min(1.0, rise)
+        angle = np.pi * step_number
+        cosine = np.cos(angle / self.n_steps)
+        factor = rise * 0.5 * (1 + cosine)
+        return float(factor)
 
     def sized(self, n_documents: int, n_items: int = 0) -> SpacePlan:
         """Fit members, batches and steps to the number of documents, dropout to that of items.
@@ -201,10 +218,11 @@ class SpacePlan:
         n_documents, n_items : int
             How many documents and tagged items there are.
         """
+        # Batches are doubled until 400 go over all documents, or there are 3,072 rows.
         factor = 1
         while factor * self.document_batch < 3072:
-            n_batches = n_documents / (factor * self.document_batch)
-            if n_batches <= 400:
+            batch = factor * self.document_batch
+            if n_documents / batch <= 400:
                 break
             factor *= 2
         batch = factor * self.document_batch
@@ -223,7 +241,9 @@ class SpacePlan:
         least_passes = _MANY_PASSES if many else _LEAST_PASSES
         least_steps = least_passes * one_pass
         most_steps = 100 * one_pass
-        n_steps = int(min(max(self.n_steps, least_steps), most_steps))
+        n_steps = max(self.n_steps, least_steps)
+        n_steps = int(min(n_steps, most_steps))
+        quarter = max(n_steps // 4, 1)
         return replace(
             self,
             n_folds=min(self.n_folds, 3) if many else self.n_folds,
@@ -231,7 +251,7 @@ class SpacePlan:
             hidden=self.hidden // 2 if few else self.hidden,
             code=self.code // 2 if few else self.code,
             n_steps=n_steps,
-            round_steps=min(self.round_steps, max(n_steps // 4, 1)),
+            round_steps=min(self.round_steps, quarter),
             document_batch=batch,
             item_batch=item_batch,
             probable_batch=probable_batch,
@@ -239,19 +259,16 @@ class SpacePlan:
         )
 
     def shortened(self, n_steps: int) -> SpacePlan:
-        """Return a plan of at most so many steps, with higher learning rates for it.
-
-        Parameters
-        ----------
-        n_steps : int
-        """
+        """Return a plan of at most so many steps, with higher learning rates for it."""
         if self.n_steps <= n_steps:
             return self
-        factor = (self.n_steps / n_steps) ** _RATE_POWER
+        ratio = self.n_steps / n_steps
+        factor = ratio**_RATE_POWER
+        quarter = max(n_steps // 4, 1)
         return replace(
             self,
             n_steps=n_steps,
-            round_steps=min(self.round_steps, max(n_steps // 4, 1)),
+            round_steps=min(self.round_steps, quarter),
             learning_rates=self._rates_times(factor),
         )
 
@@ -262,7 +279,8 @@ class SpacePlan:
 
     def warmed(self) -> SpacePlan:
         """Return the plan of a fit that starts from former members: few steps at lower rates."""
-        n_steps = max(round(self.n_steps * WARM_STEPS), 1)
+        n_steps = round(self.n_steps * WARM_STEPS)
+        n_steps = max(n_steps, 1)
         return replace(
             self,
             n_steps=n_steps,
@@ -272,49 +290,49 @@ class SpacePlan:
         )
 
     def weight_bytes(self, n_labels: int, n_features: int) -> int:
-        """Return how much memory the members take in training: weights, gradients, two moments.
+        """Return the bytes that members take in training: weights, gradients, two moments.
 
         Parameters
         ----------
         n_labels, n_features : int
         """
-        above = (self.hidden + 1) * self.code
-        item_weights = 0
-        if n_features:
-            item_weights = (n_features + 1) * self.hidden + above
-        document_weights = (n_labels + 1) * self.hidden + above
-        readout_weights = (self.code + 1) * (n_labels + 1)
-        member_weights = item_weights + document_weights + readout_weights
+        n_outputs = n_labels + 1
+        shape = Shape(n_labels, n_outputs, n_features, self.hidden, self.code)
+        member_weights = sum(shape.n_weights)
         n_members = self.n_folds * self.members_per_fold
         bytes_a_weight = 16  # four numbers of 4 bytes
         return bytes_a_weight * n_members * member_weights
 
     def within(self, n_documents: int, n_items: int) -> SpacePlan:
         """Let a step look at no more documents and items than there are; see `sized`."""
-        items = min(self.item_batch, max(n_items, 1))
+        most_documents = max(n_documents, 1)
+        item_batch = min(self.item_batch, max(n_items, 1))
         return replace(
             self,
-            document_batch=min(self.document_batch, max(n_documents, 1)),
-            item_batch=items,
-            probable_batch=min(self.probable_batch, items),
+            document_batch=min(self.document_batch, most_documents),
+            item_batch=item_batch,
+            probable_batch=min(self.probable_batch, item_batch),
         )
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a space is learned from; labels are ordered, seen ones first."""
+    """What a space is learned from; labels are in members' order, seen ones first.
 
-    documents: sp.csr_matrix  # float32, (m, n_labels); those of label sets first
+    Arrays are shared with the caller and not changed.
+    """
+
+    documents: sp.csr_matrix  # float32, 1 or 0, (n_documents, n_labels); label sets first
     n_seen: int  # the first so many labels are on items
     n_label_sets: int  # the first so many documents; only they say which unseen labels there are
-    folds: IntArray  # (m,)
-    X: Features | None  # (n, n_features)
-    item_documents: IntArray  # the document of each item, (n,)
-    mean: Matrix  # (n_features,)
-    scale: Matrix  # (n_features,)
+    folds: IntArray  # of documents, from 0 without gaps, (n_documents,)
+    X: Features | None  # of items, in the users' units, (n_items, n_features)
+    item_documents: IntArray  # the row of each item's document, (n_items,)
+    mean: Matrix  # by which features are standardised, (n_features,)
+    scale: Matrix  # likewise, (n_features,)
     pool: Features | None = None  # of untagged items, (n_pool, n_features)
     pool_folds: IntArray | None = None  # (n_pool,)
-    verdicts: sp.csr_matrix | None = None  # 1 yes, -1 no, (n + n_pool, n_labels)
+    verdicts: sp.csr_matrix | None = None  # 1 yes, -1 no, (n_items + n_pool, n_labels)
     start: StartMembers | None = None  # what members start from; by default from nothing
 
     @property
@@ -341,18 +359,21 @@ class TrainingData:
         """Return how often documents hold each label, (n_outputs,), above 0 and below 1."""
         n_documents = self.documents.shape[0]
         n_label_sets = self.n_label_sets
-        counts = np.asarray(self.documents.sum(axis=0), dtype=np.float64).ravel()
-        sizes = np.full(self.n_labels, n_label_sets)
-        sizes[: self.n_seen] = n_documents
+        label_counts = self.documents.sum(axis=0)
+        counts = np.asarray(label_counts, dtype=np.float64).ravel()
+        # Only label sets could hold an unseen label.
+        n_counted = np.full(self.n_labels, n_label_sets)
+        n_counted[: self.n_seen] = n_documents
         # prior = (count + ½) / (documents + 1)
-        smoothed = (counts + 0.5) / (sizes + 1)
-        highest = 1 - 0.5 / (n_documents + 1)
-        priors = np.minimum(smoothed, highest)
+        smoothed = (counts + 0.5) / (n_counted + 1)
+        lowest_complement = 0.5 / (n_documents + 1)
+        priors = np.minimum(smoothed, 1 - lowest_complement)
         if not self.n_unseen:
             return np.asarray(priors)
 
         unseen_tags = self.documents[:n_label_sets, self.n_seen :]
-        n_with_unseen = (np.diff(unseen_tags.indptr) > 0).sum()
+        n_held = np.diff(unseen_tags.indptr)
+        n_with_unseen = np.count_nonzero(n_held)
         any_unseen = (n_with_unseen + 0.5) / (n_label_sets + 1)
         return np.append(priors, any_unseen)
 
@@ -361,44 +382,57 @@ class TrainingData:
         priors = self.priors()
         variances = priors * (1 - priors)
         weights = variances**-rarity
-        return np.asarray(weights / weights.mean(), dtype=np.float32)
+        normalised = weights / weights.mean()
+        return np.asarray(normalised, dtype=np.float32)
 
 
 def selection_weights(any_unseen: NDArray[Any]) -> NDArray[Any]:
-    """Return for how many items each stands, (n,), 1 on average.
+    """Return for how many items each stands, (n_items,), 1 on average.
 
-    The likelier a document with an item's tags holds any unseen label, the more of its like were
-    left out of the training items.
+    The likelier a document with an item's tags holds any unseen label (`any_unseen`, (n_items,)),
+    the more of its like were left out of the training items.
     """
     probabilities = np.minimum(any_unseen, _MOST_CERTAIN)
-    weights = 1 / (1 - probabilities)
-    return np.asarray(weights / weights.mean())
+    # Importance weights: 1 / P(no unseen label | tags).
+    complements = 1 - probabilities
+    weights = 1 / complements
+    normalised = weights / weights.mean()
+    return np.asarray(normalised)
 
 
 class HeldOutPredictions(NamedTuple):
-    """What members predict for items that they have not seen."""
+    """What one member predicts for a round's items of its fold, in the order of the round."""
 
     unseen: Floats  # probabilities of unseen labels, and of any, by true tags, (n, n_unseen + 1)
     seen: Floats  # logits of seen labels by features, (n, n_seen)
     pool: Floats  # logits of all labels of untagged items, (n_pool, n_labels)
 
 
-class Round(NamedTuple):
+class RoundItems(NamedTuple):
     """The items of a round and their targets: tagged ones, then those of the pool.
 
     Of a verdict the target is 2 for yes and -1 for no, so that it can be told from a guess.
     """
 
-    rows: IntArray  # (n,)
-    pool_rows: IntArray  # (n_pool,)
-    features: Floats  # (n + n_pool, n_features)
+    rows: IntArray  # of tagged items in `TrainingData.X`, sorted, (n,)
+    pool_rows: IntArray  # of untagged ones in `TrainingData.pool`, sorted, (n_pool,)
+    features: Floats  # standardised, (n + n_pool, n_features)
     targets: Floats  # true seen labels, then soft targets of unseen ones, (n + n_pool, n_outputs)
-    probable: Floats  # probable tags, (n, n_seen)
-    weights: Floats  # (n + n_pool,)
-    soft: bool  # whether there are soft targets and probable tags yet
-    pooled: bool  # whether there are targets of the pool yet
+    probable: Floats  # probabilities of seen labels by features, of tagged items, (n, n_seen)
+    weights: Floats  # for how many items each stands, (n + n_pool,)
+    has_soft_targets: bool  # whether there are soft targets and probable tags yet
+    has_pool_targets: bool  # whether there are targets of the pool yet
 
 
+class SeedUse(IntEnum):
+    """What a seed is drawn for. The numbers are fixed: the same seed gives the same model."""
+
+    WEIGHTS = 0  # of an untrained member
+    BATCHES = 1  # of a member in a round
+    ITEMS = 2  # of all members in a round, where memory does not do for all
+
+
+# Takes the predictions of this share's members by their numbers, and returns those of all members.
 Exchange = Callable[[dict[int, HeldOutPredictions]], dict[int, HeldOutPredictions]]
 
 
@@ -418,8 +452,16 @@ class SpaceTraining:
 
     Attributes
     ----------
+    member_numbers : int64 array, shape (n_in_share,)
+        Of this share's members, in the order of `members`.
+    member_folds : int64 array, shape (n_in_share,)
+        The fold that each of them does not see.
     members : Members
-        This share's members.
+        This share's members, tensors on the device; learners change them in place.
+    learners : list of Learner
+        One for each member, or one for all.
+    dense : float32 array, shape (n_documents, n_labels), or None
+        The documents, where they are small.
     round : int
         Rounds that are done.
     history : list of dict
@@ -441,18 +483,20 @@ class SpaceTraining:
         self.plan = plan
         self.seed = seed
         self.device = device
-        self.n_folds = int(data.folds.max(initial=0)) + 1
+        last_fold = data.folds.max(initial=0)
+        self.n_folds = int(last_fold) + 1
         self.n_members = self.n_folds * plan.members_per_fold
         first, n_shares = share
-        self.numbers: IntArray = np.arange(self.n_members)[first::n_shares]
-        # The fold that each member of this share has not seen.
-        self.fold_of: IntArray = np.asarray(self.numbers // plan.members_per_fold)
+        all_numbers = np.arange(self.n_members)
+        self.member_numbers: IntArray = all_numbers[first::n_shares]
+        member_folds = self.member_numbers // plan.members_per_fold
+        self.member_folds: IntArray = np.asarray(member_folds)
         n_features = 0 if data.X is None else data.X.shape[1]
         shape = Shape(data.n_labels, data.n_outputs, n_features, plan.hidden, plan.code)
-        seeds = [self.seed_of(number, 0) for number in self.numbers]
+        seeds = [self.seed_of(number, SeedUse.WEIGHTS) for number in self.member_numbers]
         members = start_members(shape, data.priors(), seeds)
         if data.start is not None:
-            data.start.put_into(members, self.numbers)
+            data.start.put_into(members, self.member_numbers)
         self.members = members.to(device)
         self.round = 0
         self.history: list[dict[str, float]] = []
@@ -460,27 +504,32 @@ class SpaceTraining:
         dense_bytes = 4 * n_documents * n_labels
         self.dense: Floats | None = None
         if dense_bytes <= _DENSE_BYTES:
-            self.dense = np.asarray(data.documents.toarray(), dtype=np.float32)
+            table = data.documents.toarray()
+            self.dense = np.asarray(table, dtype=np.float32)
         # Of the last round's items; where all of them fit, those of every round.
         self._features: Floats | None = None
+        n_in_share = len(self.member_numbers)
         if device == "cpu":
-            self.n_threads = min(n_cores(), MOST_THREADS, len(self.numbers))
-            places = range(len(self.numbers))
-            self.learners = [Learner(self, slice(place, place + 1)) for place in places]
+            self.n_threads = min(n_cores(), MOST_THREADS, n_in_share)
+            positions = [slice(start, start + 1) for start in range(n_in_share)]
+            self.learners = [Learner(self, position) for position in positions]
         else:
             from polyseme.space.trainer_gpu import GpuLearner
 
+            all_members = slice(None)
             self.n_threads = 1
-            self.learners = [GpuLearner(self, slice(None))]
+            self.learners = [GpuLearner(self, all_members)]
 
-    def seed_of(self, number: int, use: int, round_: int = 0) -> int:
-        """Return the seed of a member's weights (use 0) or of its draws in a round (use 1)."""
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(int(number), use, round_))
-        (number_of_64_bits,) = sequence.generate_state(1, np.uint64)
-        return int(number_of_64_bits >> 1)
+    def seed_of(self, number: int, use: SeedUse, round_: int = 0) -> int:
+        """Return the seed of a member's weights, or of its draws in a round; below 2⁶³."""
+        key = (int(number), int(use), round_)
+        sequence = np.random.SeedSequence(self.seed, spawn_key=key)
+        words = sequence.generate_state(1, np.uint64)
+        word = words[0] >> 1
+        return int(word)
 
     @property
-    def _can_answer(self) -> bool:
+    def _can_predict(self) -> bool:
         """Whether members have learned anything yet."""
         return self.round > 0 or self.data.start is not None
 
@@ -488,8 +537,11 @@ class SpaceTraining:
     def next_steps(self) -> range:
         """The numbers of the next round's steps."""
         plan = self.plan
-        first = min(self.round * plan.round_steps, plan.n_steps)
-        stop = min(first + plan.round_steps, plan.n_steps)
+        n_steps = plan.n_steps
+        n_done = self.round * plan.round_steps
+        first = min(n_done, n_steps)
+        n_done_after = first + plan.round_steps
+        stop = min(n_done_after, n_steps)
         return range(first, stop)
 
     # ------------------------------------------------------------------ rounds
@@ -502,15 +554,19 @@ class SpaceTraining:
         Parameters
         ----------
         exchange : callable, optional
-            Takes this share's answers and gives everybody's; not needed for a single share.
+            Takes this share's predictions and returns those of all members, by their numbers; not
+            needed for a single share.
         after : callable, optional
             Called after every round, when state may be kept.
         """
         while self.round < self.plan.n_rounds:
             items = self._begin_round(exchange)
+            losses: list[tuple[float, float]] = []
             with self._workers() as threads:
                 running = [threads.submit(learner.train, items) for learner in self.learners]
-                losses = [pair for future in running for pair in future.result()]
+                for future in running:
+                    learner_losses = future.result()
+                    losses.extend(learner_losses)
             self.round += 1
             document_loss, item_loss = np.mean(losses, axis=0)
             mean_losses = {"documents": float(document_loss), "items": float(item_loss)}
@@ -524,89 +580,123 @@ class SpaceTraining:
 
         return ThreadPoolExecutor(self.n_threads, initializer=torch.set_num_threads, initargs=(1,))
 
-    def _begin_round(self, exchange: Exchange | None) -> Round | None:
-        """Choose the round's items and let members answer for them; None without items."""
+    def _begin_round(self, exchange: Exchange | None) -> RoundItems | None:
+        """Choose the round's items and let members predict them; None without items."""
         data = self.data
+        plan = self.plan
         n_seen = data.n_seen
         if data.X is None:
             return None
-        rows, pool_rows = self._round_items()
+        rows, pool_rows = self._round_rows()
         n_items = len(rows)
         documents = data.item_documents[rows]
         features = self._round_features(rows, pool_rows)
-        targets = np.zeros((len(features), data.n_outputs), dtype=np.float32)
-        targets[:n_items, :n_seen] = data.documents[documents][:, :n_seen].toarray()
+        n_all = len(features)
+        targets = np.zeros((n_all, data.n_outputs), dtype=np.float32)
+        item_tags = data.documents[documents]
+        targets[:n_items, :n_seen] = item_tags[:, :n_seen].toarray()
         probable = np.zeros((n_items, n_seen), dtype=np.float32)
-        weights = np.ones(len(targets), dtype=np.float32)
+        weights = np.ones(n_all, dtype=np.float32)
 
-        first_pool_step = self.plan.pool_from * self.plan.n_steps
+        can_predict = self._can_predict
+        first_pool_step = plan.pool_from * plan.n_steps
         pool_joins = self.next_steps.start >= first_pool_step
-        pooled = len(pool_rows) > 0 and self._can_answer and pool_joins
-        if self._can_answer:
+        has_pool = len(pool_rows) > 0
+        has_pool_targets = has_pool and can_predict and pool_joins
+        if can_predict:
             folds = data.folds[documents]
             pool_folds = np.zeros(0, dtype=np.int64)
-            if pooled and data.pool_folds is not None:
+            if has_pool_targets and data.pool_folds is not None:
                 pool_folds = data.pool_folds[pool_rows]
-            answers = self.answers(features, targets[:n_items, :n_seen], folds, pool_folds)
+            truth = targets[:n_items, :n_seen]
+            predictions = self.predict_held_out(features, truth, folds, pool_folds)
             if exchange is not None:
-                answers = exchange(answers)
-            logits = self._take_answers(answers, folds, pool_folds, targets[:n_items], probable)
-            if self.plan.selection_weights and data.n_unseen:
+                predictions = exchange(predictions)
+            pool_logits = self._set_targets(
+                predictions, folds, pool_folds, targets[:n_items], probable
+            )
+            if plan.selection_weights and data.n_unseen:
                 any_unseen = targets[:n_items, -1]
                 weights[:n_items] = selection_weights(any_unseen)
-            if pooled:
+            if has_pool_targets:
                 priors = data.priors()[: data.n_labels]
-                soft_targets = pool_targets(logits, priors, self.plan.pool_hard)
+                soft_targets = pool_targets(pool_logits, priors, plan.pool_hard)
                 targets[n_items:, : data.n_labels] = soft_targets
-        weights[n_items:] = self.plan.pool_weight * pooled
-        self._place_verdicts(rows, pool_rows, targets, pooled=pooled)
-        return Round(
-            rows, pool_rows, features, targets, probable, weights, self._can_answer, pooled
+        weights[n_items:] = plan.pool_weight * has_pool_targets
+        self._place_verdicts(rows, pool_rows, targets, pooled=has_pool_targets)
+        return RoundItems(
+            rows=rows,
+            pool_rows=pool_rows,
+            features=features,
+            targets=targets,
+            probable=probable,
+            weights=weights,
+            has_soft_targets=can_predict,
+            has_pool_targets=has_pool_targets,
         )
 
     def _round_features(self, rows: IntArray, pool_rows: IntArray) -> Floats:
         """Return the standardised features of a round's items, then of those of the pool."""
         data = self.data
         assert data.X is not None
-        n_all = len(data.item_documents) + data.n_pool
-        are_all = len(rows) + len(pool_rows) == n_all
+        n_in_round = len(rows) + len(pool_rows)
+        are_all = n_in_round == len(data.item_documents) + data.n_pool
         if self._features is None or not are_all:
-            tables = [standardise(data.X[rows], data.mean, data.scale)]
+            item_features = standardise(data.X[rows], data.mean, data.scale)
+            tables = [item_features]
             if data.pool is not None:
-                tables.append(standardise(data.pool[pool_rows], data.mean, data.scale))
+                pool_features = standardise(data.pool[pool_rows], data.mean, data.scale)
+                tables.append(pool_features)
             self._features = np.concatenate(tables)
         return self._features
 
-    def _take_answers(
+    def _set_targets(
         self,
-        answers: dict[int, HeldOutPredictions],
+        predictions: dict[int, HeldOutPredictions],
         folds: IntArray,
         pool_folds: IntArray,
         targets: Floats,
         probable: Floats,
     ) -> Floats:
-        """Write soft targets and probable tags of items; return logits of the pool's, in rows."""
+        """Write soft targets and probable tags of tagged items, by the members of their folds.
+
+        Parameters
+        ----------
+        predictions : dict of int to HeldOutPredictions
+            Of all members, by their numbers.
+        folds, pool_folds : int64 arrays, shapes (n,) and (n_pool,)
+            Of the round's items.
+        targets, probable : float32 arrays, shapes (n, n_outputs) and (n, n_seen)
+            Changed in place.
+
+        Returns
+        -------
+        float32 array, shape (n_pool, n_labels)
+            Logits of the pool's items.
+        """
         per_fold = self.plan.members_per_fold
-        logits = np.empty((len(pool_folds), self.data.n_labels), dtype=np.float32)
+        n_seen = self.data.n_seen
+        pool_logits = np.empty((len(pool_folds), self.data.n_labels), dtype=np.float32)
         for fold in range(self.n_folds):
             in_fold = folds == fold
             first = fold * per_fold
-            fold_answers = [answers[number] for number in range(first, first + per_fold)]
-            unseen = _mean([answer.unseen for answer in fold_answers])
-            targets[in_fold, self.data.n_seen :] = unseen
+            stop = first + per_fold
+            of_fold = [predictions[number] for number in range(first, stop)]
+            targets[in_fold, n_seen:] = _mean([member.unseen for member in of_fold])
             # probable = 1 / (1 + exp(-logit)); of many items and labels: no table is made that
             # need not be.
-            odds = np.negative(_mean([answer.seen for answer in fold_answers]))
+            mean_logits = _mean([member.seen for member in of_fold])
+            odds = np.negative(mean_logits)
             np.exp(odds, out=odds)
             np.add(odds, 1, out=odds)
             probable[in_fold] = np.divide(1, odds, out=odds)
-            logits[pool_folds == fold] = _mean([answer.pool for answer in fold_answers])
-        return logits
+            pool_logits[pool_folds == fold] = _mean([member.pool for member in of_fold])
+        return pool_logits
 
     def _place_verdicts(
         self, rows: IntArray, pool_rows: IntArray, targets: Floats, *, pooled: bool
     ) -> None:
-        """Write verdicts on a round's items over what is guessed of them."""
+        """Write verdicts on a round's items into their targets (n + n_pool, n_outputs)."""
         if self.data.verdicts is None:
             return
         verdict_rows = rows
@@ -614,56 +704,82 @@ class SpaceTraining:
             first_of_pool = len(self.data.item_documents)
             verdict_rows = np.concatenate([rows, first_of_pool + pool_rows])
         verdicts = self.data.verdicts[verdict_rows].tocoo()
-        targets[verdicts.row, verdicts.col] = np.where(verdicts.data > 0, 2.0, -1.0)
+        is_yes = verdicts.data > 0
+        targets[verdicts.row, verdicts.col] = np.where(is_yes, 2.0, -1.0)
 
-    def _round_items(self) -> tuple[IntArray, IntArray]:
-        """Return the items of a round, and of the pool: all, or as many as the memory allows."""
+    def _round_rows(self) -> tuple[IntArray, IntArray]:
+        """Return the rows of a round's items, and of the pool: all, or as many as memory allows.
+
+        Both are sorted, and the same for all shares of the members.
+        """
         data = self.data
         n_items = len(data.item_documents)
         n_pool = data.n_pool
         n_columns = self.members.shape.n_features + 2 * data.n_outputs
         item_bytes = 4 * n_columns
         memory_bytes = self.plan.memory_mb * 2**20
-        most = max(int(memory_bytes / item_bytes), 512)
+        most = int(memory_bytes / item_bytes)
+        most = max(most, 512)
         if n_items + n_pool <= most:
             return np.arange(n_items), np.arange(n_pool)
-        seed = self.seed_of(self.n_members, 2, self.round)
+        seed = self.seed_of(self.n_members, SeedUse.ITEMS, self.round)
         generator = np.random.default_rng(seed)
-        n_drawn = min(n_items, max(most - n_pool, most // 2))
+        # Tagged items have half of the rows at least.
+        most_tagged = max(most - n_pool, most // 2)
+        n_drawn = min(n_items, most_tagged)
         rows = generator.choice(n_items, n_drawn, replace=False)
-        n_drawn_of_pool = min(n_pool, max(most - n_drawn, 0))
+        most_of_pool = max(most - n_drawn, 0)
+        n_drawn_of_pool = min(n_pool, most_of_pool)
         pool_rows = generator.choice(n_pool, n_drawn_of_pool, replace=False)
         return np.sort(rows), np.sort(pool_rows)
 
-    def answers(
+    def predict_held_out(
         self, features: Floats, truth: Floats, folds: IntArray, pool_folds: IntArray
     ) -> dict[int, HeldOutPredictions]:
-        """Let this share's members answer for items of their own folds; by members' numbers."""
-        pool_features = features[len(truth) :]
+        """Let each member of this share predict the items of its own fold.
 
-        def answer(place: int) -> tuple[int, HeldOutPredictions]:
-            member = self.members.select(slice(place, place + 1))
-            fold = self.fold_of[place]
+        Parameters
+        ----------
+        features : float32 array, shape (n + n_pool, n_features)
+            Standardised: of tagged items, then of those of the pool.
+        truth : float32 array, shape (n, n_seen)
+            Seen labels of tagged items, 1 or 0.
+        folds, pool_folds : int64 arrays, shapes (n,) and (n_pool,)
+
+        Returns
+        -------
+        dict of int to HeldOutPredictions
+            By members' numbers.
+        """
+        n_items = len(truth)
+        pool_features = features[n_items:]
+
+        def predict(position: int) -> tuple[int, HeldOutPredictions]:
+            member = self.members.select(slice(position, position + 1))
+            fold = self.member_folds[position]
             rows = np.flatnonzero(folds == fold)
             pool_rows = np.flatnonzero(pool_folds == fold)
-            unseen, seen = mean_answers(member, features[rows], truth[rows])
-            pool = pool_answers(member, pool_features[pool_rows], self.data.n_seen)
-            number = int(self.numbers[place])
+            unseen, seen = mean_predictions(member, features[rows], truth[rows])
+            pool = pool_predictions(member, pool_features[pool_rows], self.data.n_seen)
+            number = int(self.member_numbers[position])
             return number, HeldOutPredictions(unseen, seen, pool)
 
-        places = range(len(self.numbers))
+        positions = range(len(self.member_numbers))
         with self._workers() as threads:
-            return dict(threads.map(answer, places))
+            return dict(threads.map(predict, positions))
 
     # ------------------------------------------------------------------ state
 
     def get_state(self) -> dict[str, NDArray[Any]]:
-        """Return weights and the optimisers' moments as arrays by name, a row for each member."""
+        """Return copies of weights and of the optimisers' moments as arrays by name.
+
+        Each has a row for each member of this share. Checkpoints hold these names.
+        """
         import torch
 
         tensors = {}
-        for place, group in enumerate(self.members.groups):
-            tensors[f"weights.{place}"] = group
+        for number, group in enumerate(self.members.groups):
+            tensors[f"weights.{number}"] = group
         learner_moments = [learner.optimizer.get_state() for learner in self.learners]
         for name in learner_moments[0]:
             moments = [moments_by_name[name] for moments_by_name in learner_moments]
@@ -681,26 +797,28 @@ class SpaceTraining:
         round_: int,
         history: Sequence[dict[str, float]],
     ) -> None:
-        """Go back to the end of a round; see `get_state`."""
+        """Go back to the end of a round; see `get_state`. Arrays are checked, and copied."""
         import torch
 
-        check_arrays(arrays, same_as(self.get_state()))
-        for place, group in enumerate(self.members.groups):
-            weights = np.array(arrays[f"weights.{place}"])
+        check_arrays(arrays, declare_like(self.get_state()))
+        for number, group in enumerate(self.members.groups):
+            weights = np.array(arrays[f"weights.{number}"])
             group.copy_(torch.from_numpy(weights))
         require(round_ == len(history), "round", "as many as the history has")
-        require(0 <= round_ <= self.plan.n_rounds, "round", "one of the plan's")
+        is_round = 0 <= round_ <= self.plan.n_rounds
+        require(is_round, "round", "one of the plan's")
         self.round = round_
         self.history = list(history)
+        moments_by_name = part_arrays(arrays, "optimizer")
         start = 0
         for learner in self.learners:
-            rows = slice(start, start + len(learner.members))
+            stop = start + len(learner.members)
             tensors = {}
-            for name, moments in within(arrays, "optimizer").items():
-                learner_moments = np.array(moments[rows])
+            for name, moments in moments_by_name.items():
+                learner_moments = np.array(moments[start:stop])
                 tensors[name] = torch.from_numpy(learner_moments)
             learner.optimizer.set_state(tensors, self.next_steps.start)
-            start = rows.stop
+            start = stop
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -714,16 +832,17 @@ class SpaceTraining:
             "round": self.round,
             "history": self.history,
         }
-        write_model(path, CHECKPOINT, config, self.get_state())
+        arrays = self.get_state()
+        write_model(path, CHECKPOINT_KIND, config, arrays)
 
     def resume(self, path: str | Path) -> None:
         """Go on from the state in a folder, where there is one; another training's is refused."""
-        state = read_checkpoint(path, CHECKPOINT)
+        state = read_checkpoint(path, CHECKPOINT_KIND)
         if state is None:
             return
         config, arrays = state
-        with reading(path, "checkpoint"):
-            _VALUES.check(config)
+        with name_folder_in_errors(path, "checkpoint"):
+            _CHECKPOINT_CONFIG.check(config)
             if config["fingerprint"] != self._fingerprint:
                 raise other_training(path)
             self.set_state(arrays, config["round"], config["history"])
@@ -731,32 +850,35 @@ class SpaceTraining:
 
 def checkpoint_seed(path: str | Path) -> int | None:
     """Return the seed of the training whose state a folder holds; None where it holds none."""
-    state = read_checkpoint(path, CHECKPOINT)
+    state = read_checkpoint(path, CHECKPOINT_KIND)
     if state is None:
         return None
-    with reading(path, "checkpoint"):
-        _VALUES.check(state[0])
-    return int(state[0]["seed"])
+    config, _ = state
+    with name_folder_in_errors(path, "checkpoint"):
+        _CHECKPOINT_CONFIG.check(config)
+    return int(config["seed"])
 
 
 # What the state of a training holds beside its arrays, which are those of any such training.
-ROUNDS: dict[str, Kind] = {"round": Whole(0), "history": Several(Table(Number()))}
-_VALUES = Fields({"fingerprint": Text(), "seed": Whole(0), **ROUNDS})
+ROUNDS: dict[str, Kind] = {"round": Whole(0), "history": ListOf(MappingOf(Number()))}
+_CHECKPOINT_CONFIG = Fields({"fingerprint": Text(), "seed": Whole(0), **ROUNDS})
 
 
 def fingerprint(data: TrainingData, plan: SpacePlan) -> str:
-    """Digest data, plan and what members start from, to tell whose state a folder holds."""
-    digest = hashlib.sha256(f"{plan!r} {data_digest(data)}".encode())
+    """Return SHA-256 of data, plan and start members, to tell whose state a folder holds."""
+    description = f"{plan!r} {data_digest(data)}"
+    digest = hashlib.sha256(description.encode())
     if data.start is not None:
         start = data.start
-        for array in (start.places, start.new_weights, *start.members.groups):
+        for array in (start.former_columns, start.new_weights, *start.members.groups):
             digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
 def data_digest(data: TrainingData) -> str:
-    """Digest what a space is learned from."""
-    digest = hashlib.sha256(repr((data.n_seen, data.n_label_sets)).encode())
+    """Return SHA-256 of what a space is learned from; saved models hold it."""
+    sizes = (data.n_seen, data.n_label_sets)
+    digest = hashlib.sha256(repr(sizes).encode())
     arrays: list[Any] = [data.documents.indptr, data.documents.indices]
     arrays += [data.item_documents, data.folds]
     for table in (data.X, data.pool, data.verdicts):
@@ -765,83 +887,14 @@ def data_digest(data: TrainingData) -> str:
         elif table is not None:
             arrays.append(table)
     for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
+        contiguous = np.ascontiguousarray(array)
+        digest.update(contiguous.data)
     return digest.hexdigest()
 
 
-def mean_answers(members: Members, features: Floats, truth: Floats) -> tuple[Floats, Floats]:
-    """Return the mean answer of members for items by features and true tags (n, n_seen).
-
-    Probabilities of unseen labels by true tags, and logits of seen ones by features; see
-    `HeldOutPredictions`.
-    """
-    n_items, n_seen = truth.shape
-    n_unseen = members.shape.n_outputs - n_seen
-    seen_columns = slice(0, n_seen)
-    unseen_columns = slice(n_seen, None)
-    unseen = np.empty((n_items, n_unseen), dtype=np.float32)
-    seen = np.empty((n_items, n_seen), dtype=np.float32)
-    for start in range(0, n_items, _BLOCK_ITEMS):
-        rows = slice(start, start + _BLOCK_ITEMS)
-        tags = np.zeros((len(truth[rows]), members.shape.n_labels), dtype=np.float32)
-        tags[:, :n_seen] = truth[rows]
-        tag_codes = members.encode_documents(members.rows(tags))
-        unseen_logits = members.read(tag_codes, unseen_columns)
-        unseen[rows] = mean_of(likely(unseen_logits))
-        item_codes = members.encode_items(members.rows(features[rows]))
-        seen[rows] = mean_of(members.read(item_codes, seen_columns))
-    return unseen, seen
-
-
-def _mean(answers: Sequence[Floats]) -> Floats:
-    """Return the mean of some members' answers; of one, its own."""
-    return answers[0] if len(answers) == 1 else np.mean(answers, axis=0)
-
-
-def pool_answers(members: Members, features: Floats, n_seen: int) -> Floats:
-    """Return the mean logits (n, n_labels) of untagged items, by features and probable tags."""
-    n_labels = members.shape.n_labels
-    logits = np.empty((len(features), n_labels), dtype=np.float32)
-    for start in range(0, len(features), _BLOCK_ITEMS):
-        rows = slice(start, start + _BLOCK_ITEMS)
-        item_codes = members.encode_items(members.rows(features[rows]))
-        seen_logits = members.read(item_codes, slice(0, n_seen))
-        tags = np.zeros((len(features[rows]), n_labels), dtype=np.float32)
-        tags[:, :n_seen] = mean_of(likely(seen_logits))
-        tag_codes = members.encode_documents(members.rows(tags))
-        codes = 0.5 * (item_codes + tag_codes)
-        logits[rows] = mean_of(members.read(codes, slice(0, n_labels)))
-    return logits
-
-
-def pool_targets(logits: Floats, priors: Matrix, hard: float, most: int = 2048) -> Floats:
-    """Return targets of untagged items, (n, n_labels): each label as often as documents.
-
-    Logits (n, n_labels) are shifted so that every label is expected as often as its prior
-    (n_labels,) says; of the target a share is hard: 1 for as many of the likeliest items as should
-    have the label, 0 for the others. A label that half an item or less should have is left wholly
-    soft: zeros for all would take that share away from it, and 1 for one item would be twice its
-    due or more. Frequencies are matched on `most` items.
-    """
-    n_items, n_labels = logits.shape
-    every = max(n_items // most, 1)
-    sample = logits[::every].astype(np.float64)
-    shifts = match_frequencies(sample, np.ones(len(sample)), priors)
-    expected_counts = np.round(priors * n_items).astype(np.int64)
-    counts = np.minimum(expected_counts, n_items)
-    targets = np.empty_like(logits)
-    # A few labels at a time: orders and float64 of a whole table would be several times its size.
-    for start in range(0, n_labels, 64):
-        columns = slice(start, start + 64)
-        block = np.asfortranarray(logits[:, columns])
-        block_counts = counts[columns]
-        probabilities = np.asarray(sigmoid(block + shifts[columns]), dtype=np.float32)
-        for place in np.flatnonzero(block_counts):
-            falling = np.argsort(-block[:, place], kind="stable")
-            likeliest = falling[: block_counts[place]]
-            is_likely = np.zeros(n_items, dtype=np.float32)
-            is_likely[likeliest] = 1
-            # target = (1 - hard) * probability + hard * [among the likeliest]
-            probabilities[:, place] += hard * (is_likely - probabilities[:, place])
-        targets[:, columns] = probabilities
-    return targets
+def _mean(tables: Sequence[Floats]) -> Floats:
+    """Return the mean of some members' tables; of one, the table itself."""
+    if len(tables) == 1:
+        return tables[0]
+    mean: Floats = np.mean(tables, axis=0)
+    return mean

@@ -1,6 +1,8 @@
 """Bearer tokens, each with a name and a scope; only their hashes are stored.
 
 In: the file that `polyseme token` writes. Out: the name and scope that belong to a token.
+
+The file is JSON, `{"tokens": [entry, …]}`. An *entry* has the fields `name`, `scope` and `sha256`.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from polyseme.storage.atomic_files import check_file, locked, replacing
 # Each may do what those before it may.
 SCOPES = ("read", "review", "admin")
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
-_HASH = re.compile(r"[0-9a-f]{64}")
-_LARGEST = 2**20
-_LOCK_SECONDS = 30.0
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MOST_BYTES = 2**20  # of a file of tokens
+_LOCK_SECONDS = 30.0  # until it is given up that another process ends its write
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Caller:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """All that is allowed."""
+        """All scopes that this one includes."""
         return SCOPES[: SCOPES.index(self.scope) + 1]
 
 
@@ -52,25 +54,27 @@ class Tokens:
     Parameters
     ----------
     callers : mapping of str to Caller
-        By hash, in hexadecimal digits.
+        By the SHA-256 of their tokens, in hexadecimal digits.
     """
 
     def __init__(self, callers: Mapping[str, Caller]) -> None:
-        self._callers = dict(callers)
+        self._caller_by_hash = dict(callers)
 
     @classmethod
     def read(cls, path: Path) -> Tokens:
         """Read a file that `new_token` has written; one that others may read is refused."""
-        return cls({entry["sha256"]: _caller(entry) for entry in _entries(path, private=True)})
+        entries = _read_entries(path, private=True)
+        return cls({entry["sha256"]: _caller(entry) for entry in entries})
 
     def __len__(self) -> int:
-        return len(self._callers)
+        return len(self._caller_by_hash)
 
     def caller(self, token: str) -> Caller | None:
         """Return the caller that a token belongs to; None for an unknown one."""
         sent_hash = _hash(token)
         caller = None
-        for token_hash, token_caller in self._callers.items():  # all are compared, in the same time
+        # All are compared, each in constant time, so that the time tells nothing about a token.
+        for token_hash, token_caller in self._caller_by_hash.items():
             if hmac.compare_digest(token_hash, sent_hash):
                 caller = token_caller
         return caller
@@ -96,8 +100,8 @@ def new_token(path: Path, name: str, scope: str) -> str:
     token = f"ps_{secrets.token_urlsafe(32)}"
     # Of two that are made at once, each would write the file without the other's.
     with locked(path.parent, _LOCK_SECONDS):
-        entries = _entries(path) if path.exists() else []
-        entries = [entry for entry in entries if entry["name"] != name]
+        former_entries = _read_entries(path) if path.exists() else []
+        entries = [entry for entry in former_entries if entry["name"] != name]
         entries.append({"name": name, "scope": scope, "sha256": _hash(token)})
         text = json.dumps({"tokens": entries}, indent=1) + "\n"
         with replacing(path, 0o600) as stream:
@@ -105,20 +109,26 @@ def new_token(path: Path, name: str, scope: str) -> str:
     return token
 
 
-def _entries(path: Path, *, private: bool = False) -> list[dict[str, Any]]:
-    """Read the entries of a file of tokens, which must be its owner's alone where asked."""
+def _read_entries(path: Path, *, private: bool = False) -> list[dict[str, Any]]:
+    """Read and check the entries of a file of tokens.
+
+    With `private`, a file that others than its owner may read is an `InputError`.
+    """
     try:
         state = path.stat()
         if private and state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(
                 f"The tokens in '{path}' can be read by others; run: chmod 600 '{path}'."
             )
-        if state.st_size > _LARGEST:
+        if state.st_size > _MOST_BYTES:
             raise InputError(f"'{path}' is too large to be a file of tokens.")
-        entries = json.loads(path.read_text("utf-8"))["tokens"]
-        if not all(_HASH.fullmatch(entry["sha256"]) and _caller(entry) for entry in entries):
-            raise ValueError("no hash")
-        return list(entries)
+        content = json.loads(path.read_text("utf-8"))
+        entries = list(content["tokens"])
+        for entry in entries:
+            _caller(entry)  # raises for a wrong one
+            if not _SHA256.fullmatch(entry["sha256"]):
+                raise ValueError("no hash")
+        return entries
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
@@ -128,10 +138,12 @@ def _entries(path: Path, *, private: bool = False) -> list[dict[str, Any]]:
 
 
 def _caller(entry: Mapping[str, Any]) -> Caller:
-    """Return one entry as a caller."""
-    if entry["scope"] not in SCOPES or not isinstance(entry["name"], str):
+    """Return the caller of an entry, or raise a `ValueError`."""
+    name = entry["name"]
+    scope = entry["scope"]
+    if scope not in SCOPES or not isinstance(name, str):
         raise ValueError("no scope")
-    return Caller(entry["name"], entry["scope"])
+    return Caller(name, scope)
 
 
 def _hash(token: str) -> str:

@@ -1,7 +1,11 @@
 """Annif's REST interface, so that its clients and its `http` backend can ask a model of ours.
 
 In: tags as a text, with commas or on lines, and features as metadata. Out: labels as subjects, each
-with a URI that stays while its name does. A project is a model, a vocabulary the model's labels.
+with a URI that stays while its name does. Paths, fields and their names are Annif's (version 1 of
+its interface), and status 400 stands where our own routes answer 422.
+
+Terms, as Annif has them: a *project* is a model, a *vocabulary* the model's labels, a *subject* a
+label, a *document* an item or a tag set.
 """
 
 from __future__ import annotations
@@ -24,45 +28,46 @@ from starlette.concurrency import run_in_threadpool
 from polyseme.base.validation import InputError
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.studio.access import Caller
-from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.studio.http import (
     JSON,
     PROBLEMS,
     Host,
     body_of,
     caller_of,
+    decode_features,
     json_response,
-    row_of,
     sentence_of,
 )
 from polyseme.studio.references import known_tags
-from polyseme.studio.schemas import MOST_NUMBERS, MOST_TAGS, Encoded, Tag
+from polyseme.studio.schemas import MOST_NUMBERS, MOST_TAGS, TAG_LETTERS, Encoded, Tag
 
 MOST_DOCUMENTS = 32  # of a batch, as Annif has it
-MOST_RESULTS = 1000
+MOST_RESULTS = 1000  # labels of a document
 # No language is known of labels: "undetermined", as ISO 639 has it.
 LANGUAGE = "und"
-_URI = "urn:polyseme:"
-_NUMBERS = re.compile(r"[-+0-9.eE\s]+(,[-+0-9.eE\s]+)*")
+# People may have stored such URIs: they stay.
+_URI_PREFIX = "urn:polyseme:"
+_COMMA_SEPARATED_NUMBERS = re.compile(r"[-+0-9.eE\s]+(,[-+0-9.eE\s]+)*")
 _PROBLEM = {"description": "Something in the request cannot be used."}
 
 router = APIRouter(prefix="/v1", tags=["annif"], responses={**PROBLEMS, 400: _PROBLEM})
 
 
 def uri_of(label: str) -> str:
-    """Return the URI of a label."""
-    return _URI + quote(label, safe="")
+    """Return the URI of a label; `label_of` turns it back."""
+    return _URI_PREFIX + quote(label, safe="")
 
 
 def label_of(uri: str) -> str | None:
     """Return the label of a URI; None for URIs of others."""
-    if uri.startswith(_URI):
-        return unquote(uri.removeprefix(_URI))
+    if uri.startswith(_URI_PREFIX):
+        return unquote(uri.removeprefix(_URI_PREFIX))
     return None
 
 
 class Document(BaseModel):
-    """A text of tags, with features as metadata."""
+    """A text of tags, with features as metadata: the field `features` of `metadata`."""
 
     text: str = ""
     document_id: str | None = None
@@ -82,16 +87,16 @@ class Subject(BaseModel):
     label: Tag | None = None
 
 
-class Indexed(Document):
+class IndexedDocument(Document):
     """A document with its accepted labels."""
 
     subjects: Annotated[list[Subject], Field(max_length=MOST_TAGS)] = []
 
 
-class Learned(BaseModel):
+class LearnBatch(BaseModel):
     """Documents to learn from."""
 
-    documents: Annotated[list[Indexed], Field(max_length=1000)]
+    documents: Annotated[list[IndexedDocument], Field(max_length=1000)]
 
 
 # ---------------------------------------------------------------------- projects and vocabularies
@@ -111,15 +116,15 @@ def vocabs(request: Request) -> Response:
     responses={200: {"content": {"text/tab-separated-values": {}}}},
 )
 def subjects(host: Host) -> Response:
-    """List labels with their URIs, one a line."""
+    """List labels with their URIs, one a line: `<URI>`, a tab, the label."""
     lines: list[str] = []
     for label in host.snapshot.kinds:
         name = " ".join(label.split())
         lines.append(f"<{uri_of(label)}>\t{name}\n")
     text = "".join(lines)
-    kind = "text/tab-separated-values; charset=utf-8"
+    media_type = "text/tab-separated-values; charset=utf-8"
     data = text.encode("utf-8", "replace")
-    return Response(data, media_type=kind)
+    return Response(data, media_type=media_type)
 
 
 @router.get("/projects", summary="Models, as Annif lists projects")
@@ -136,13 +141,13 @@ def project(host: Host) -> Response:
 
 
 def _vocabulary(host: ModelHost) -> dict[str, Any]:
-    """Describe a model's labels."""
+    """Describe a model's labels as a vocabulary."""
     size = len(host.snapshot.kinds)
     return {"vocab_id": host.name, "languages": [LANGUAGE], "size": size, "loaded": True}
 
 
 def _project(host: ModelHost) -> dict[str, Any]:
-    """Describe a model."""
+    """Describe a model as a project."""
     return {
         "project_id": host.name,
         "name": host.name,
@@ -158,6 +163,7 @@ def _project(host: ModelHost) -> dict[str, Any]:
 # ---------------------------------------------------------------------- suggesting
 
 
+# For OpenAPI: how much is asked for, and the fields of a form.
 _BOUNDS: dict[str, Any] = {
     "limit": {"type": "integer", "minimum": 0, "default": 10},
     "threshold": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
@@ -197,7 +203,7 @@ async def suggest(request: Request, host: Host) -> Response:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
     if "text" not in fields:
         raise HTTPException(400, "`text` is missing.")
-    prefix = "metadata_"
+    prefix = "metadata_"  # Annif's clients send the field `features` as `metadata_features`
     metadata: dict[str, str] = {}
     for name, value in fields.items():
         if name.startswith(prefix):
@@ -234,7 +240,17 @@ async def suggest_batch(request: Request, host: Host) -> Response:
 async def _suggest(
     host: ModelHost, documents: Sequence[Document], limit: int, threshold: float
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return the suggestions for each document, and the version that gave the last of them."""
+    """Return Annif's record of each document's suggestions, and the version that gave the last.
+
+    Parameters
+    ----------
+    host : ModelHost
+    documents : sequence of Document
+    limit : int
+        Labels of a document at the most.
+    threshold : float
+        The lowest probability that is returned.
+    """
     try:
         queries = [_suggest_request_of(host, document, limit, threshold) for document in documents]
     except InputError as error:
@@ -251,46 +267,49 @@ async def _suggest(
 def _suggest_request_of(
     host: ModelHost, document: Document, limit: int, threshold: float
 ) -> SuggestRequest | None:
-    """Return the question that a document asks; None where nothing is known of it."""
-    row = _features(document.metadata.get("features"))
-    if row is not None:
-        host.check_row(row)
+    """Return the request that a document stands for; None where nothing is known of it."""
+    features = _read_features(document.metadata.get("features"))
+    if features is not None:
+        host.check_features(features)
     tags = tuple(known_tags(host, document.text))
-    if limit == 0 or (row is None and not tags):
+    if limit == 0 or (features is None and not tags):
         return None
-    return SuggestRequest(row, tags, limit, threshold or None)
+    return SuggestRequest(features, tags, limit, threshold or None)
 
 
 async def _submit(
     host: ModelHost, query: SuggestRequest | None
 ) -> tuple[Snapshot, list[Suggestion]]:
-    """Return a model's answer; a question from which nothing follows gets no suggestion."""
+    """Return a model's answer; no suggestion where there is no request, or nothing follows."""
     if query is not None:
-        with suppress(InputError):  # only tags that are newer than the space
+        with suppress(InputError):  # all its tags are newer than the space
             return await host.scoring.submit(query)
     return host.snapshot, []
 
 
-def _features(text: str | None) -> Row | None:
-    """Read features from a field: numbers with commas between them, or base64 of float32."""
+def _read_features(text: str | None) -> ItemFeatures | None:
+    """Read features from a field: numbers with commas between them, or base64 of float32.
+
+    None where the field is missing or empty.
+    """
     if not text:
         return None
     if "," in text:
         numbers = text.split(",", MOST_NUMBERS)
-        if not _NUMBERS.fullmatch(text) or len(numbers) > MOST_NUMBERS:
+        if not _COMMA_SEPARATED_NUMBERS.fullmatch(text) or len(numbers) > MOST_NUMBERS:
             raise InputError("`features` must be numbers with commas between them, or base64.")
         try:
             with np.errstate(over="ignore"):  # reported as infinity
                 return np.array([float(number) for number in numbers], dtype=np.float32)
         except (ValueError, OverflowError):
             raise InputError("`features` holds something that is no number.") from None
-    if len(text) > 8 * MOST_NUMBERS:
+    if len(text) > 8 * MOST_NUMBERS:  # base64 takes 16 letters for 3 numbers
         raise InputError(f"`features` may hold {MOST_NUMBERS} numbers at the most.")
-    return row_of(Encoded(base64=text))
+    return decode_features(Encoded(base64=text))
 
 
 def _bounds(fields: Mapping[str, str]) -> tuple[int, float]:
-    """Read how many results are wanted, and how likely they must be."""
+    """Return how many labels a request wants at the most, and their lowest probability."""
     threshold = 0.0
     try:
         limit = int(fields.get("limit", "10"))
@@ -305,7 +324,7 @@ def _bounds(fields: Mapping[str, str]) -> tuple[int, float]:
 
 
 def _result(suggestion: Suggestion) -> dict[str, Any]:
-    """Return a suggestion as Annif does."""
+    """Return a suggestion as Annif has it."""
     label = suggestion.label
     score = round(suggestion.probability, 6)
     return {"uri": uri_of(label), "label": label, "notation": None, "score": score}
@@ -329,7 +348,7 @@ async def learn(request: Request, host: Host) -> Response:
     caller = caller_of(request)
     try:
         records = json.loads(await request.body())
-        documents = Learned.model_validate({"documents": records}).documents
+        documents = LearnBatch.model_validate({"documents": records}).documents
     except ValidationError as error:
         raise HTTPException(400, sentence_of(error)) from error
     except (ValueError, RecursionError) as error:
@@ -346,40 +365,41 @@ async def learn(request: Request, host: Host) -> Response:
     return Response(status_code=204)
 
 
-def _scope_to_learn(document: Indexed) -> str:
+def _scope_to_learn(document: IndexedDocument) -> str:
     """Return the scope that is needed to learn from a document."""
     return "review" if document.metadata.get("features") else "admin"
 
 
-def _learn(host: ModelHost, documents: Sequence[Indexed], caller: Caller) -> None:
+def _learn(host: ModelHost, documents: Sequence[IndexedDocument], caller: Caller) -> None:
     """Learn labels of items with features as accepted, and other documents as known ones."""
     verdicts: list[Verdict] = []
-    rows: dict[str, Row] = {}
+    features_by_name: dict[str, ItemFeatures] = {}
     tag_sets: list[list[str]] = []
     for document in documents:
         labels = [_label_of_subject(subject) for subject in document.subjects]
-        row = _features(document.metadata.get("features"))
-        if row is None:
+        features = _read_features(document.metadata.get("features"))
+        if features is None:
             tags = known_tags(host, document.text)
             tag_sets.append([*tags, *labels])
             continue
-        host.check_row(row)
-        # The same item, however often it is sent.
-        name = document.document_id or hashlib.sha256(row.tobytes()).hexdigest()[:32]
-        rows[name] = row
+        host.check_features(features)
+        # The same item has the same name, however often it is sent.
+        content_digest = hashlib.sha256(features.tobytes()).hexdigest()[:32]
+        name = document.document_id or content_digest
+        features_by_name[name] = features
         version = host.snapshot.version
         for label in labels:
             verdicts.append(Verdict(name, label, True, model=version, who=caller.name))
     if verdicts:
-        host.learn(verdicts, rows)
+        host.learn(verdicts, features_by_name)
     if tag_sets:
         detail = f"{len(tag_sets)} documents by Annif's interface"
         host.change("add", detail, caller.name, lambda tagger: tagger.add_documents(tag_sets))
 
 
 def _label_of_subject(subject: Subject) -> str:
-    """Return the label that a subject stands for."""
-    label = label_of(subject.uri) or subject.label
-    if label and len(label) <= 200 and label.isprintable():
+    """Return the label that a subject stands for: of its URI, or else the one it names."""
+    label = label_of(subject.uri) or subject.label or ""
+    if 0 < len(label) <= TAG_LETTERS and label.isprintable():
         return label
     raise InputError(f"'{subject.uri[:60]}' is no URI of a label here; give its `label`, too.")

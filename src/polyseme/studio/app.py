@@ -3,6 +3,10 @@
 In: hosts of models, and settings. Out: an ASGI application. Routes are in `routes`, `annif`,
 `label_studio` and `photoprism`; this module has what all of them share: access, limits of size and
 time, the form of errors, metrics and logs.
+
+Terms, as ASGI has them: the *scope* of a request is a dict that goes with it (not a token's scope);
+`receive` yields the messages of its body, and `send` takes those of the response. We add to the
+scope: `request_id`, a text, and `caller`, a `Caller`.
 """
 
 from __future__ import annotations
@@ -50,12 +54,13 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Scope = MutableMapping[str, Any]
 
-STATIC = Path(__file__).with_name("static")
-_LEFT = 499  # nginx's status for a client that closed the connection
-_ID = re.compile(r"[\w.:-]{1,64}")
-_LOCAL = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-_PUBLIC = ("/health/", "/static/")
-_HEADERS = [
+STATIC = Path(__file__).with_name("static")  # the studio's page and scripts
+_CLIENT_CLOSED = 499  # nginx's status for a client that closed the connection
+_REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
+_LOCAL_HOST = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+_PUBLIC_PATHS = ("/health/", "/static/")  # no token is needed for what begins so
+# Of every response, for browsers.
+_SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -97,7 +102,7 @@ class Settings:
 
 
 class Metrics:
-    """What is counted, for Prometheus."""
+    """What is counted, for Prometheus; `docs/serve.md` lists the names."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -160,42 +165,48 @@ def create_app(hosts: Sequence[ModelHost], settings: Settings | None = None) -> 
     # Before the routers: the most frequent request goes without FastAPI's dependencies, which cost
     # more than the scoring. The router's `suggest` describes it.
     app.add_route(
-        suggestions.SUGGEST, suggestions.answer_suggest, methods=["POST"], include_in_schema=False
+        suggestions.SUGGEST_PATH,
+        suggestions.answer_suggest,
+        methods=["POST"],
+        include_in_schema=False,
     )
-    _add_care(app)
+    _add_care_routes(app)
     for module in (*routes.MODULES, *interfaces):
         app.include_router(module.router)
-    _add_errors(app)
+    _add_error_handlers(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    app.openapi = lambda: _schema(app)  # type: ignore[method-assign]  # FastAPI's own way
+    app.openapi = lambda: _describe_api(app)  # type: ignore[method-assign]  # FastAPI's own way
     app.add_middleware(Frame, settings=settings, metrics=app.state.metrics)
     return app
 
 
-def _schema(app: FastAPI) -> dict[str, Any]:
-    """Describe the API, with bodies that have several forms, and with tokens where they count."""
+def _describe_api(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI description: FastAPI's, with what it cannot know.
+
+    These are the schemas of bodies that routes read themselves, and tokens where they are needed.
+    """
     if app.openapi_schema is None:
         from polyseme.studio.routes import BODIES
 
-        schema = get_openapi(
+        description = get_openapi(
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
         )
         template = "#/components/schemas/{model}"
         _, definitions = models_json_schema(
             [(body, "validation") for body in BODIES], ref_template=template
         )
-        components = schema.setdefault("components", {})
+        components = description.setdefault("components", {})
         components["schemas"] = definitions["$defs"] | components.get("schemas", {})
         if app.state.settings.tokens is not None:
             components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            schema["security"] = [{"token": []}]
-        app.openapi_schema = schema
+            description["security"] = [{"token": []}]
+        app.openapi_schema = description
     return app.openapi_schema
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Warm the models up, look after them, and end in order."""
+    """Warm the models up, refresh them at intervals, and end in order."""
     current_default_thread_limiter().total_tokens = app.state.settings.threads
     hosts = list(app.state.hosts.values())
     tasks = [asyncio.create_task(_warm(app, hosts))]
@@ -219,7 +230,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _warm(app: FastAPI, hosts: Sequence[ModelHost]) -> None:
-    """Load what every model needs, mark the service as ready, then lay out the maps."""
+    """Load what every model needs, mark the service as ready, then lay out the maps.
+
+    An error is logged; the service then goes on without being ready.
+    """
     try:
         for host in hosts:
             await asyncio.to_thread(host.warm)
@@ -240,12 +254,12 @@ async def _watch(hosts: Sequence[ModelHost], seconds: float) -> None:
 async def _refresh(hosts: Sequence[ModelHost]) -> None:
     """Load what others have written to the models' folders; log each trouble once."""
     for host in hosts:
-        before = host.notices.reload_error
+        former_error = host.notices.reload_error
         try:
             await asyncio.to_thread(host.refresh)
         except InputError as error:
             host.notices.reload_error = str(error)
-            if host.notices.reload_error != before:
+            if host.notices.reload_error != former_error:
                 _log.warning("%s: %s", host.name, error)
         except Exception:
             _log.exception("%s: the model's folder could not be looked at", host.name)
@@ -262,8 +276,11 @@ def problem(
     Parameters
     ----------
     status : int
+        Of HTTP.
     detail : str
+        The sentence, for people.
     request_id : str, optional
+        By which the log has the request.
     **members
         What a program may need to know beside the sentence.
     """
@@ -278,8 +295,8 @@ def problem(
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
-# The first that fits.
-_STATUS: list[tuple[type[Exception], int]] = [
+# Of an error the first that fits: the last one is the class of all.
+_STATUS_BY_ERROR: list[tuple[type[Exception], int]] = [
     (QueueFullError, 429),
     (UnknownLabelError, 404),
     (UnknownItemError, 404),
@@ -292,55 +309,58 @@ _STATUS: list[tuple[type[Exception], int]] = [
 ]
 
 
-def _add_errors(app: FastAPI) -> None:
+def _add_error_handlers(app: FastAPI) -> None:
     """Answer all errors in one form."""
 
-    async def refused(request: Request, error: Exception) -> Response:
-        status = next(code for kind, code in _STATUS if isinstance(error, kind))
+    async def answer_refusal(request: Request, error: Exception) -> Response:
+        statuses = (code for kind, code in _STATUS_BY_ERROR if isinstance(error, kind))
+        status = next(statuses)
         detail = str(error) or "Too much is waiting; try again in a second."
         members = {}
         if isinstance(error, ConflictError):
-            members["standing"] = [_standing(verdict) for verdict in error.standing]
+            members["standing"] = [_standing_record(verdict) for verdict in error.standing]
         return problem(status, detail, request.scope.get("request_id"), **members)
 
-    async def malformed(request: Request, error: Exception) -> Response:
+    async def answer_malformed(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         message = str(first["msg"])
+        # After "body", "query" or "path".
         steps = [str(step) for step in first["loc"][1:5]]
-        place = ".".join(steps)
+        field = ".".join(steps)
         detail = f"{message}."
-        if place:
-            detail = f"`{place[:100]}`: {message[:200]}."
+        if field:
+            detail = f"`{field[:100]}`: {message[:200]}."
         return problem(422, detail, request.scope.get("request_id"))
 
-    async def plain(request: Request, error: Exception) -> Response:
+    async def answer_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        response = problem(error.status_code, str(error.detail), request.scope.get("request_id"))
+        request_id = request.scope.get("request_id")
+        response = problem(error.status_code, str(error.detail), request_id)
         response.headers.update(error.headers or {})
         return response
 
-    app.add_exception_handler(InputError, refused)
-    app.add_exception_handler(QueueFullError, refused)
-    app.add_exception_handler(RequestValidationError, malformed)
-    app.add_exception_handler(HTTPException, plain)
+    app.add_exception_handler(InputError, answer_refusal)
+    app.add_exception_handler(QueueFullError, answer_refusal)
+    app.add_exception_handler(RequestValidationError, answer_malformed)
+    app.add_exception_handler(HTTPException, answer_http_error)
 
 
-def _standing(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict that stands as JSON."""
+def _standing_record(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict that stands with the fields of `StandingOut`."""
     return {name: getattr(verdict, name) for name in StandingOut.model_fields}
 
 
 # ---------------------------------------------------------------------- looking after it
 
 
-def _add_care(app: FastAPI) -> None:
-    """Add health, metrics and the studio's page."""
-    no_store = {"Cache-Control": "no-cache"}
+def _add_care_routes(app: FastAPI) -> None:
+    """Add the routes of health, metrics and the studio's page."""
+    no_cache = {"Cache-Control": "no-cache"}  # after an update browsers fetch the page anew
 
     @app.get("/", include_in_schema=False)
     async def studio() -> Response:
-        return FileResponse(STATIC / "index.html", headers=no_store)
+        return FileResponse(STATIC / "index.html", headers=no_cache)
 
     @app.get("/health/live", tags=["care"], summary="Whether the process answers")
     async def live() -> Response:
@@ -364,15 +384,15 @@ def _add_care(app: FastAPI) -> None:
         response_class=PlainTextResponse,
     )
     async def metrics() -> Response:
-        counted: Metrics = app.state.metrics
-        counted.model.clear()
+        counters: Metrics = app.state.metrics
+        counters.model.clear()  # of versions that do not answer any more
         for host in app.state.hosts.values():
-            counted.waiting.labels(host.name).set(host.scoring.n_waiting)
+            counters.waiting.labels(host.name).set(host.scoring.n_waiting)
             snapshot = host.snapshot
-            counted.model.labels(host.name, snapshot.version).set(len(snapshot.tagger.classes_))
-        return Response(
-            generate_latest(counted.registry), media_type="text/plain; version=0.0.4; charset=utf-8"
-        )
+            n_labels = len(snapshot.tagger.classes_)
+            counters.model.labels(host.name, snapshot.version).set(n_labels)
+        content = generate_latest(counters.registry)
+        return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 class TooLargeError(HTTPException):
@@ -383,119 +403,121 @@ class Frame:
     """What every request goes through: a name, a caller, limits, a deadline, headers, a log line.
 
     It is ASGI itself, because nothing between a socket and a batch may cost much.
+
+    Parameters
+    ----------
+    app : ASGI application
+        What answers.
+    settings : Settings
+    metrics : Metrics
+        What is counted goes here.
     """
 
     def __init__(self, app: Any, settings: Settings, metrics: Metrics) -> None:
         self.app = app
         self.settings = settings
         self.metrics = metrics
-        self._start = secrets.token_hex(6)
+        self._process_id = secrets.token_hex(6)
         self._numbers = itertools.count(1)
 
-    def _name(self) -> str:
-        """Return a name for a request that no other has, here or after a new start."""
-        return f"{self._start}-{next(self._numbers):x}"
+    def _new_request_id(self) -> str:
+        """Return an id that no other request has, here or after a new start."""
+        return f"{self._process_id}-{next(self._numbers):x}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, as ASGI calls an application."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = dict(scope["headers"])
         sent_id = headers.get(b"x-request-id", b"").decode("latin-1")
-        request_id = sent_id if sent_id and _ID.fullmatch(sent_id) else self._name()
+        request_id = sent_id if _REQUEST_ID.fullmatch(sent_id) else self._new_request_id()
         scope["request_id"] = request_id
         start = time.perf_counter()
-        answered = [0]
+        status = 0  # 0 until the response has begun
 
-        async def sending(message: Message) -> None:
+        async def send_framed(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                answered[0] = message["status"]
-                raw = message.setdefault("headers", [])
-                raw.append((b"x-request-id", request_id.encode()))
-                raw += _HEADERS
+                status = message["status"]
+                response_headers = message.setdefault("headers", [])
+                response_headers.append((b"x-request-id", request_id.encode()))
+                response_headers += _SECURITY_HEADERS
             await send(message)
 
+        async def fail(code: int, detail: str) -> None:
+            if not status:  # else a response is under way already
+                await problem(code, detail, request_id)(scope, receive, send_framed)
+
         try:
-            refusal = self._refusal(scope, headers)
+            refusal = self._refuse(scope, headers)
             if refusal is not None:
-                await refusal(scope, receive, sending)
+                await refusal(scope, receive, send_framed)
             else:
-                limited = self._limited(receive)
+                limited_receive = self._limit_body(receive)
                 async with asyncio.timeout(self.settings.deadline):
-                    await self.app(scope, limited, sending)
+                    await self.app(scope, limited_receive, send_framed)
         except TimeoutError:
-            detail = f"This took longer than the {self.settings.deadline:g} s that are allowed."
-            await self._fail(scope, receive, sending, answered, 503, detail)
+            await fail(
+                503, f"This took longer than the {self.settings.deadline:g} s that are allowed."
+            )
         except ClientDisconnect:
-            answered[0] = answered[0] or _LEFT  # the client has gone
+            status = status or _CLIENT_CLOSED
         except Exception:
             _log.exception("request %s failed", request_id)
-            detail = f"Something went wrong here; the log has it under {request_id}."
-            await self._fail(scope, receive, sending, answered, 500, detail)
+            await fail(500, f"Something went wrong here; the log has it under {request_id}.")
         finally:
-            self._count(scope, answered[0], time.perf_counter() - start)
+            self._count(scope, status, time.perf_counter() - start)
 
-    async def _fail(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        answered: list[int],
-        status: int,
-        detail: str,
-    ) -> None:
-        """Answer an error, unless an answer is under way already."""
-        if not answered[0]:
-            await problem(status, detail, scope["request_id"])(scope, receive, send)
-
-    def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
-        """Return why a caller is refused; None, and the caller noted, where they are let in."""
+    def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
+        """Return the response to a caller who is refused; note any other caller in the scope."""
         path = scope["path"]
-        name = scope["request_id"]
+        request_id = scope["request_id"]
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and origin.partition("://")[2] != host:
-            return problem(403, "Pages of other origins may not ask.", name)
+            return problem(403, "Pages of other origins may not ask.", request_id)
         tokens = self.settings.tokens
         if tokens is None:
             # A page elsewhere can let its own name point to this machine.
-            if not _LOCAL.fullmatch(host):
-                return problem(403, "Without tokens only this machine may ask.", name)
+            if not _LOCAL_HOST.fullmatch(host):
+                return problem(403, "Without tokens only this machine may ask.", request_id)
             scope["caller"] = Caller(None, "admin")
-        elif path == "/" or path.startswith(_PUBLIC):
+        elif path == "/" or path.startswith(_PUBLIC_PATHS):
             scope["caller"] = Caller(None, "read")
         else:
-            caller = tokens.caller(_token(headers.get(b"authorization", b"")))
+            token = _token_of(headers.get(b"authorization", b""))
+            caller = tokens.caller(token)
             if caller is None:
-                response = problem(401, "Send a token: Authorization: Bearer …", name)
+                response = problem(401, "Send a token: Authorization: Bearer …", request_id)
                 response.headers["WWW-Authenticate"] = "Bearer"
                 return response
             scope["caller"] = caller
-        if int(_digits(headers.get(b"content-length", b"0"))) > self.settings.max_body:
-            return problem(413, self._too_large(), name)
+        n_bytes = _declared_length(headers.get(b"content-length", b"0"))
+        if n_bytes > self.settings.max_body:
+            return problem(413, self._size_sentence(), request_id)
         return None
 
-    def _too_large(self) -> str:
-        """Return how much may be sent."""
+    def _size_sentence(self) -> str:
+        """Return how much may be sent, in a sentence."""
         return f"A request may send {self.settings.max_body / 2**20:g} MiB at the most."
 
-    def _limited(self, receive: Receive) -> Receive:
-        """Count the bytes that arrive, whatever the declared length."""
-        left = self.settings.max_body
+    def _limit_body(self, receive: Receive) -> Receive:
+        """Return a `receive` that raises when more arrives than is allowed, declared or not."""
+        n_bytes_left = self.settings.max_body
 
-        async def receiving() -> Message:
-            nonlocal left
+        async def receive_limited() -> Message:
+            nonlocal n_bytes_left
             message = await receive()
-            left -= len(message.get("body", b""))
-            if left < 0:
-                raise TooLargeError(413, self._too_large())
+            n_bytes_left -= len(message.get("body", b""))
+            if n_bytes_left < 0:
+                raise TooLargeError(413, self._size_sentence())
             return message
 
-        return receiving
+        return receive_limited
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count and log an answer."""
+        """Count and log an answer, by its status and the seconds it took."""
         route = getattr(scope.get("route"), "path", "other")
         self.metrics.requests.labels(route, str(status)).inc()
         self.metrics.seconds.labels(route).observe(seconds)
@@ -512,8 +534,11 @@ class Frame:
             _log.info(json.dumps(entry, ensure_ascii=True))
 
 
-def _token(header: bytes) -> str:
-    """Return the token that a header holds: a bearer's, or the password of a name and password."""
+def _token_of(header: bytes) -> str:
+    """Return the token of an `Authorization` header: a bearer's, or the password of Basic.
+
+    Programs such as Label Studio can send a name and a password only. Empty where there is none.
+    """
     kind, _, sent = header.decode("latin-1").partition(" ")
     if kind.lower() == "bearer":
         return sent.strip()
@@ -524,8 +549,8 @@ def _token(header: bytes) -> str:
     return ""
 
 
-def _digits(value: bytes) -> bytes:
-    """Return a length that is one, else 0."""
-    if value.isdigit() and len(value) < 16:
-        return value
-    return b"0"
+def _declared_length(header: bytes) -> int:
+    """Return the bytes that a `Content-Length` header declares; 0 for what is no such number."""
+    if header.isdigit() and len(header) < 16:
+        return int(header)
+    return 0

@@ -4,6 +4,8 @@ In: rows, one by one, from an event loop. Out: each row's result, as soon as its
 batch is all rows that wait when the worker is free, so that no row waits for others; rows of a
 batch that fails are scored one by one. A single row is scored in the event loop itself, as long as
 that is faster than a change of threads.
+
+Terms: a *row* (`T`) is what one request asks, and a *result* (`R`) what it is answered.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Seconds below which the event loop may score a single row itself.
-_QUICK = 2e-3
+# Below this the event loop may score a single row itself.
+_QUICK_SECONDS = 2e-3
 
 
 class QueueFullError(RuntimeError):
@@ -33,11 +35,17 @@ class Batcher(Generic[T, R]):
     Parameters
     ----------
     score : callable
-        Takes a list of rows, gives a list of as many results; never runs twice at a time.
+        Takes a list of rows and returns as many results in their order; never runs twice at a
+        time. A result that is an exception is raised for its row alone.
     largest : int
         Rows of a batch at the most.
     most_waiting : int
         Rows that may wait; one more raises `QueueFullError`.
+
+    Attributes
+    ----------
+    observe_size : callable
+        Called with the number of rows of every batch.
     """
 
     def __init__(
@@ -50,12 +58,13 @@ class Batcher(Generic[T, R]):
         self._score = score
         self.largest = largest
         self.most_waiting = most_waiting
+        # Only the event loop reads or changes it.
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="scoring")
         self._running: asyncio.Task[None] | None = None
         self._closed = False
-        self._seconds_alone = math.inf  # that the last single row took
-        self.observe_size: Callable[[int], object] = _ignore  # called with every batch's size
+        self._seconds_alone = math.inf  # that the last batch of a single row took
+        self.observe_size: Callable[[int], object] = _ignore
 
     @property
     def n_waiting(self) -> int:
@@ -63,11 +72,9 @@ class Batcher(Generic[T, R]):
         return len(self._waiting)
 
     def submit(self, row: T) -> asyncio.Future[R]:
-        """Queue one row and return its future result; must be called in the event loop.
+        """Queue one row, as `score` takes it, and return its future result.
 
-        Parameters
-        ----------
-        row : as `score` takes it
+        It must be called in the event loop. Cancelling the future takes the row out of the queue.
         """
         if self._closed or len(self._waiting) >= self.most_waiting:
             raise QueueFullError
@@ -92,11 +99,12 @@ class Batcher(Generic[T, R]):
             self.observe_size(len(batch))
             rows = [row for row, _ in batch]
             try:
-                if len(rows) == 1 and self._seconds_alone < _QUICK:
-                    results = self._results(rows)
+                if len(rows) == 1 and self._seconds_alone < _QUICK_SECONDS:
+                    results = self._score_rows(rows)
                 else:
-                    results = await loop.run_in_executor(self._executor, self._results, rows)
+                    results = await loop.run_in_executor(self._executor, self._score_rows, rows)
             except BaseException as error:
+                # The loop ends or the thread is gone: nobody may wait for ever.
                 failure = error if isinstance(error, Exception) else RuntimeError("stopping")
                 for _, answer in [*batch, *self._waiting]:
                     if not answer.done():
@@ -111,8 +119,8 @@ class Batcher(Generic[T, R]):
                 else:
                     answer.set_result(result)
 
-    def _results(self, rows: Sequence[T]) -> Sequence[R | Exception]:
-        """Score rows together, or, where that fails, each by itself."""
+    def _score_rows(self, rows: Sequence[T]) -> Sequence[R | Exception]:
+        """Return the results of rows, scored together or, where that fails, each by itself."""
         n_rows = len(rows)
         start = time.perf_counter()
         try:
@@ -125,7 +133,7 @@ class Batcher(Generic[T, R]):
         except Exception as error:
             if n_rows == 1:
                 return [error]
-        return [self._results([row])[0] for row in rows]
+        return [self._score_rows([row])[0] for row in rows]
 
     async def close(self) -> None:
         """Refuse new rows, score those that wait, and end the thread."""
@@ -136,4 +144,4 @@ class Batcher(Generic[T, R]):
 
 
 def _ignore(size: int) -> None:
-    """Ignore the size of a batch."""
+    """Ignore the size of a batch, where nobody counts it."""

@@ -3,6 +3,10 @@
 In: ids, features, tags and files of items. Out: questions for active learning, suggestions for an
 item, and its picture or sound. Items are encoded once for a space; after an answer only the label
 that it is about is scored again.
+
+Terms: the *name* of an item is its id, for a file its path below the folder. Its *row* is its place
+in `ids` and in the features. Its own *tags* are those it had before the review, as they are spelled
+there; a *label* is what a tagger calls a tag.
 """
 
 from __future__ import annotations
@@ -24,21 +28,13 @@ from polyseme.documents.corpus import LabelCorpus, normalize_label
 from polyseme.feedback.active_learning import Question
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.io import Table
-from polyseme.media import AudioFeatures, ImageFeatures
+from polyseme.media import extractor_class, extractor_classes
 from polyseme.media.base import Extracted, MediaError, check_file
 from polyseme.scoring.encoded import EncodedItems
 from polyseme.tagger import ZeroShotTagger
 
-# Media types of sounds by the suffix of the file.
-SOUNDS = dict.fromkeys((".wav", ".wave"), "audio/wav")
-SOUNDS |= {".flac": "audio/flac", ".mp3": "audio/mpeg", ".aac": "audio/aac"}
-SOUNDS |= dict.fromkeys((".ogg", ".oga", ".opus"), "audio/ogg")
-SOUNDS |= dict.fromkeys((".aif", ".aiff"), "audio/aiff")
-SOUNDS |= dict.fromkeys((".m4a", ".m4b"), "audio/mp4")
-PICTURE = "image/jpeg"
-MOST_PIXELS = 2048  # a side
-_SOUND_BYTES = 2**28
-_QUALITY = 85
+MOST_PIXELS = 2048  # of a side of a picture that is sent
+_FILE_BYTES = 2**28  # of a file that is sent as it is, such as a sound; it is held in memory
 
 
 class UnknownItemError(InputError):
@@ -53,7 +49,7 @@ class Collection:
     ids : sequence of str
         The items' names, each once.
     X : array, scipy sparse, Table or Extracted, n rows
-        Their features, as the model takes them.
+        Their features, as the model takes them, in the order of `ids`; never changed.
     tags : sequence of collections of str, optional
         The tags that each has already.
     files : mapping of str to path, optional
@@ -62,6 +58,11 @@ class Collection:
         What codes and logits of the items may take in memory; see `ZeroShotTagger.encode`.
     cache_bytes : int
         What small pictures may take.
+
+    Attributes
+    ----------
+    media : str or None
+        The kind of the files that are shown, such as "image"; None where there are none.
     """
 
     def __init__(
@@ -74,31 +75,42 @@ class Collection:
         cache_bytes: int = 2**26,
     ) -> None:
         self.ids = tuple(ids)
-        self._rows = {name: row for row, name in enumerate(self.ids)}
-        if len(self._rows) < len(self.ids):
-            twice = [name for name, count in Counter(self.ids).items() if count > 1]
-            raise InputError(f"Items are named twice: {first_few(twice)}; give each an id.")
+        self._row_by_name = {name: row for row, name in enumerate(self.ids)}
+        if len(self._row_by_name) < len(self.ids):
+            name_counts = Counter(self.ids)
+            repeated_names = [name for name, count in name_counts.items() if count > 1]
+            raise InputError(
+                f"Items are named twice: {first_few(repeated_names)}; give each an id."
+            )
         self._check_length("rows of features", X)
         self._check_length("tag sets", tags)
         self._X = X
         self.most_bytes = most_bytes
+        # By row.
         self._tags: tuple[tuple[str, ...], ...] = ((),) * len(self)
         if tags:
             self._tags = tuple(tuple(tag_set) for tag_set in tags)
-        self._files = {name: Path(file) for name, file in (files or {}).items()}
-        self.media = self._kind_of_media()
+        self._files: dict[str, Path] = {}
+        if files is not None:
+            self._files = {name: Path(file) for name, file in files.items()}
+        self.media = self._commonest_kind()
         self._pictures = _Cache(cache_bytes)
-        self._coding = threading.Lock()
-        self._items: EncodedItems | None = None
-        self._known: tuple[Any, Any, LabelCorpus] | None = None
+        self._encoding = threading.Lock()
+        # Of one space: replaced when items of another one are asked for.
+        self._encoded: EncodedItems | None = None
+        # The tagger's labels and vocabulary, and the own tags under the labels' names.
+        self._corpus_cache: tuple[Any, Any, LabelCorpus] | None = None
 
     def _check_length(self, noun: str, values: Any) -> None:
-        """Raise unless there is one value for each item; None stands for as many as needed."""
+        """Raise unless there is one value for each item; None stands for as many as needed.
+
+        `noun` says what the values are, in the plural.
+        """
         if values is None:
             return
-        n = _n_rows(values)
-        if n != len(self):
-            raise InputError(f"There are {len(self)} items and {n} {noun}; give one each.")
+        n_values = _n_rows(values)
+        if n_values != len(self):
+            raise InputError(f"There are {len(self)} items and {n_values} {noun}; give one each.")
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
@@ -108,7 +120,7 @@ class Collection:
         return len(self.ids)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._rows
+        return name in self._row_by_name
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
@@ -117,7 +129,7 @@ class Collection:
 
     def tags_of(self, name: str) -> tuple[str, ...]:
         """Return the tags that an item has already."""
-        return self._tags[self._row(name)]
+        return self._tags[self._row_of(name)]
 
     @cached_property
     def tag_counts(self) -> Counter[str]:
@@ -134,11 +146,12 @@ class Collection:
         return self._tags.count(())
 
     def find(self, query: str = "", tagged: bool | None = None) -> list[str]:
-        """Return the items whose id or tags contain all words of a query, in order.
+        """Return the names of items whose id or tags contain all words of a query, in order.
 
         Parameters
         ----------
         query : str
+            Words, in any case, that may be parts of words; an empty one matches all items.
         tagged : bool, optional
             Of items with tags of their own alone, or of those without; by default of all.
         """
@@ -149,21 +162,24 @@ class Collection:
         words = normalize_label(query).split()
         if not words:
             return list(names)
-        texts = self._texts
+        texts = self._search_texts
         matches: list[str] = []
         for name in names:
-            text = texts[self._rows[name]]
+            text = texts[self._row_by_name[name]]
             if all(word in text for word in words):
                 matches.append(name)
         return matches
 
     def n_reviewed(self, answered: Names[str]) -> int:
-        """Count the items among those that were answered for."""
-        return sum(name in self._rows for name in answered)
+        """Count the items of this collection among names that people have answered for."""
+        return sum(name in self._row_by_name for name in answered)
 
-    def row(self, name: str) -> NDArray[np.float32]:
-        """Return the numbers of an item, as an extractor makes them of its file or as they came."""
-        row = self._row(name)
+    def features_of(self, name: str) -> NDArray[np.float32]:
+        """Return the features of an item, dense: as they came, or raw as an extractor made them.
+
+        The shape is (n_features,); for sound (n_segments, n_raw). Callers may not change it.
+        """
+        row = self._row_of(name)
         X = self._X
         if isinstance(X, Extracted):
             return np.asarray(X.raw[row], dtype=np.float32)
@@ -174,16 +190,16 @@ class Collection:
         return np.asarray(numbers, dtype=np.float32).ravel()
 
     def select(self, names: Sequence[str], tagger: ZeroShotTagger | None = None) -> Any:
-        """Return some items with their ids, as taggers take them.
+        """Return some items with their ids, as taggers take them, in the order of their names.
 
-        Items that are encoded in the space of a given tagger are returned encoded, for this tagger
-        alone.
+        With a tagger, items that are encoded in its space already are returned encoded; only that
+        tagger takes them.
         """
-        rows = [self._row(name) for name in names]
-        items = self._items
+        rows = [self._row_of(name) for name in names]
+        encoded = self._encoded
         space_digest = None if tagger is None else tagger.space_.digest_
-        if items is not None and items.space_digest == space_digest:
-            return items[rows]
+        if encoded is not None and encoded.space_digest == space_digest:
+            return encoded[rows]
         X = self._X[rows]
         ids = list(names)
         if isinstance(X, Extracted):
@@ -196,23 +212,23 @@ class Collection:
         """Return the items that verdicts are about, as taggers take them; None without any."""
         names: dict[str, None] = {}
         for verdict in verdicts:
-            if verdict.item in self._rows:
+            if verdict.item in self._row_by_name:
                 names[verdict.item] = None
         if not names:
             return None
         return self.select(list(names))
 
-    def _row(self, name: str) -> int:
-        """Find an item."""
-        row = self._rows.get(name)
+    def _row_of(self, name: str) -> int:
+        """Return the row of an item, or raise an `UnknownItemError`."""
+        row = self._row_by_name.get(name)
         if row is None:
             shown_name = name[:60]
             raise UnknownItemError(f"There is no item '{shown_name}'.")
         return row
 
     @cached_property
-    def _texts(self) -> list[str]:
-        """What items are found by."""
+    def _search_texts(self) -> list[str]:
+        """What `find` searches, by row: an item's id and its tags, in lower case."""
         texts: list[str] = []
         for name, tags in zip(self.ids, self._tags, strict=True):
             words = [normalize_label(text) for text in (name, *tags)]
@@ -222,12 +238,12 @@ class Collection:
     # ------------------------------------------------------------------ scores of a model
 
     def items(self, tagger: ZeroShotTagger) -> EncodedItems:
-        """Return the items coded in a tagger's space; they are coded once, which may take long."""
-        with self._coding:
-            if self._items is None or self._items.space_digest != tagger.space_.digest_:
-                self._items = None
-                self._items = tagger.encode(self._X, self.ids, self.most_bytes)
-            return self._items
+        """Return all items encoded in a tagger's space, by row; the first call may take minutes."""
+        with self._encoding:
+            if self._encoded is None or self._encoded.space_digest != tagger.space_.digest_:
+                self._encoded = None  # first, so that two spaces never lie in memory at a time
+                self._encoded = tagger.encode(self._X, self.ids, self.most_bytes)
+            return self._encoded
 
     def warm(self, tagger: ZeroShotTagger) -> None:
         """Encode all items and score all labels, so that no request has to wait for it."""
@@ -236,46 +252,55 @@ class Collection:
     def ask(
         self, tagger: ZeroShotTagger, label: str | None, k: int, strategy: str
     ) -> list[Question]:
-        """Return the questions to ask next; see `ZeroShotTagger.ask`."""
+        """Return the k questions to ask next, the first one first; see `ZeroShotTagger.ask`.
+
+        Items that carry a tag already are not asked about it, but with the strategy "errors".
+        """
         known_tags = None
         if self.tag_counts or strategy == "errors":
             known_tags = self._known_tags(tagger)
         return tagger.ask(self.items(tagger), label, k, strategy, known_tags)
 
     def suggest(self, tagger: ZeroShotTagger, name: str, k: int) -> list[tuple[str, float, str]]:
-        """Return the k likeliest labels that an item does not have, with probability and kind."""
-        row = self._row(name)
+        """Return the k likeliest labels that an item does not have, the likeliest first.
+
+        Each with its probability and its kind: "seen", "unseen" or "oov".
+        """
+        row = self._row_of(name)
         own_keys: set[str] = set()
         for tag in self._tags[row]:
             label = tagger.vocabulary_.resolve(tag)
             own_keys.add(normalize_label(label))
-        items = self.items(tagger)
-        labels, scores = tagger.rank(items[row], k + len(own_keys))
-        kinds = dict(zip(tagger.classes_.tolist(), tagger.kinds_.tolist(), strict=True))
+        item = self.items(tagger)[row]
+        labels, probabilities = tagger.rank(item, k + len(own_keys))
+        all_labels = tagger.classes_.tolist()
+        all_kinds = tagger.kinds_.tolist()
+        kind_by_label = dict(zip(all_labels, all_kinds, strict=True))
         suggestions: list[tuple[str, float, str]] = []
-        item_labels = labels[0].tolist()
-        item_scores = scores[0].tolist()
-        for label, score in zip(item_labels, item_scores, strict=True):
+        ranking = zip(labels[0].tolist(), probabilities[0].tolist(), strict=True)
+        for label, probability in ranking:
             is_own = normalize_label(label) in own_keys
-            if score > 0 and not is_own:
-                suggestions.append((label, score, kinds[label]))
+            if probability > 0 and not is_own:
+                suggestions.append((label, probability, kind_by_label[label]))
         return suggestions[:k]
 
     def _known_tags(self, tagger: ZeroShotTagger) -> LabelCorpus:
-        """Return the items' own tags that a tagger knows, under their labels' own names."""
+        """Return the items' own tags that a tagger knows, by row, under their labels' own names.
+
+        The same until labels are added, renamed, merged, blocked or removed.
+        """
         labels = tagger.classes_
         vocabulary = tagger.vocabulary_
-        cached = self._known
-        if cached is None or cached[0] is not labels or cached[1] is not vocabulary:
-            item_tags = self._corpus(tagger.normalize_labels_)
-            known_tags = vocabulary.apply(item_tags).restrict(labels.tolist())
-            cached = (labels, vocabulary, known_tags)
-            self._known = cached
-        return cached[2]
-
-    def _corpus(self, normalize: bool) -> LabelCorpus:
-        """Return the items' own tags as documents."""
-        return LabelCorpus.from_documents(self._tags, ids=self.ids, normalize=normalize)
+        cached = self._corpus_cache
+        # A change of either makes a new object, so that identity tells.
+        if cached is not None and cached[0] is labels and cached[1] is vocabulary:
+            return cached[2]
+        own_tags = LabelCorpus.from_documents(
+            self._tags, ids=self.ids, normalize=tagger.normalize_labels_
+        )
+        known_tags = vocabulary.apply(own_tags).restrict(labels.tolist())
+        self._corpus_cache = (labels, vocabulary, known_tags)
+        return known_tags
 
     # ------------------------------------------------------------------ pictures and sounds
 
@@ -284,51 +309,58 @@ class Collection:
         return self.file_of(name) is not None
 
     def file_of(self, name: str) -> Path | None:
-        """Return the file of an item's picture or sound; None where it has none."""
-        self._row(name)
+        """Return the file of an item's picture or sound; None where it has none to show."""
+        self._row_of(name)  # raises for a name that is no item's
         file = self._files.get(name)
         if file is None or _kind_of(file) != self.media:
             return None
         return file
 
     def picture(self, name: str, size: int) -> tuple[bytes, str]:
-        """Return a picture no larger than a size in its own proportions, or a sound as it is.
+        """Return what a browser shows of an item: a small picture, or a sound as it is.
 
         Parameters
         ----------
         name : str
         size : int
-            Pixels of the longer side at the most, up to 2048.
+            Pixels of a picture's longer side at the most, up to 2048; it keeps its proportions.
 
         Returns
         -------
         content : bytes
-        kind : str
-            Its media type, such as "image/jpeg".
+        media_type : str
+            Such as "image/jpeg".
         """
         file = self.file_of(name)
         if file is None:
             raise InputError(f"The item '{name[:60]}' has no picture or sound.")
+        assert self.media is not None
+        extractor = extractor_class(self.media)
+        media_type = extractor.preview_types[file.suffix.lower()]
+        side = max(1, min(size, MOST_PIXELS))
         try:
             n_bytes = check_file(file)
-            if self.media == "audio":
-                if n_bytes > _SOUND_BYTES:
-                    raise MediaError(f"has more than {_SOUND_BYTES >> 20} MiB")
-                return file.read_bytes(), SOUNDS[file.suffix.lower()]
-            side = max(1, min(size, MOST_PIXELS))
-            state = file.stat()
-            key = (file, side, state.st_mtime_ns, state.st_size)
-            return self._pictures.get(key, lambda: _small_picture(file, side)), PICTURE
+            if not media_type.startswith("image/"):
+                if n_bytes > _FILE_BYTES:
+                    raise MediaError(f"has more than {_FILE_BYTES >> 20} MiB")
+                return extractor.preview(file, side), media_type
+            # A file that is written anew has a picture of its own.
+            cache_key = (file, side, file.stat().st_mtime_ns, n_bytes)
+            content = self._pictures.get(cache_key, lambda: extractor.preview(file, side))
+            return content, media_type
         except (MediaError, OSError) as error:
             reason = error if isinstance(error, MediaError) else "cannot be read"
             raise InputError(f"The file of '{name[:60]}' {reason}.") from error
 
-    def _kind_of_media(self) -> str | None:
-        """Return the kind of most files, "image" or "audio"; None where there are neither."""
+    def _commonest_kind(self) -> str | None:
+        """Return the kind of media of the features or else of most files; None without files."""
         if isinstance(self._X, Extracted) and self._files:
             return self._X.kind
-        counts = Counter(_kind_of(file) for file in self._files.values())
-        counts.pop(None, None)
+        counts: Counter[str] = Counter()
+        for file in self._files.values():
+            kind = _kind_of(file)
+            if kind is not None:
+                counts[kind] += 1
         if not counts:
             return None
         return max(counts, key=lambda kind: counts[kind])
@@ -342,26 +374,27 @@ def _n_rows(values: Any) -> int:
 
 
 def _kind_of(file: Path) -> str | None:
-    """Return the kind of a file by its name: "image", "audio" or neither."""
+    """Return the kind of media by whose extractor a browser can show a file; None for no kind."""
     suffix = file.suffix.lower()
-    if suffix in SOUNDS and suffix in AudioFeatures.suffixes:
-        return "audio"
-    return "image" if suffix in ImageFeatures.suffixes else None
-
-
-def _small_picture(file: Path, side: int) -> bytes:
-    """Return a picture file as JPEG, of at most `side` pixels a side."""
-    from polyseme.media.pictures import read_thumbnail
-
-    return read_thumbnail(file, size=side, quality=_QUALITY)
+    for kind, extractor in extractor_classes().items():
+        if suffix in extractor.preview_types:
+            return kind
+    return None
 
 
 class _Cache:
-    """Bytes by key, the least lately used ones forgotten where they are too many."""
+    """Small pictures by file and size; those that were not asked for the longest go first.
+
+    Attributes
+    ----------
+    n_bytes : int
+        What is held now; never above `most_bytes` after a call.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.n_bytes = 0
+        # The one asked for last is the last one.
         self._held: OrderedDict[Any, bytes] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -2,6 +2,9 @@
 
 In: a model's folder. Out: answers by the current tagger. Each request holds a snapshot; a change is
 made to a copy, saved, and swapped in, so that no answer mixes two states.
+
+Terms: a *host* is one served model. An *event* is a verdict or its undo in the model's log. A
+*digest* names a state: 12 hexadecimal digits of the model file's hash, or the space's own.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from polyseme.io import Table
 from polyseme.media.base import Extracted, MediaError, MediaFeatures
 from polyseme.model_state import tagger_from_state
 from polyseme.scoring.known_documents import KnownDocuments
-from polyseme.storage.model_file import MODEL
+from polyseme.storage.model_file import MODEL_FILE
 from polyseme.studio.batching import Batcher
 from polyseme.studio.collection import Collection, UnknownItemError
 from polyseme.studio.landscape import Anchor, Dots, Landscape, anchors, concept_positions
@@ -43,21 +46,38 @@ from polyseme.studio.refit import Refitting
 from polyseme.studio.versions import Version, Versions
 from polyseme.tagger import ZeroShotTagger, load
 
-Row = NDArray[np.float32]
+# Of one item: (n_features,). Of a sound as its extractor takes it apart: (n_segments, n_raw).
+ItemFeatures = NDArray[np.float32]
 T = TypeVar("T")
 
-# Labels without any chance are not suggested.
-_SMALLEST = 1e-300
+# Labels with a probability of 0, such as blocked ones, are not suggested.
+_SMALLEST_PROBABILITY = 1e-300
+# What clients choose stays bounded in memory.
 _MOST_UNKNOWN_TAGS = 10_000
-_MOST_SIMILAR = 500
 _MOST_PRECISIONS = 128
+_MOST_SIMILAR = 500  # pairs of labels
 _HINTS = 3  # labels that may have been meant
 
 
 class SuggestRequest(NamedTuple):
-    """A request for tags of one item: features, tags or both, and which tags to return."""
+    """A request for tags of one item: features, tags or both, and which tags to return.
 
-    features: Row | None
+    Attributes
+    ----------
+    features : ItemFeatures or None
+    tags : tuple of str
+        The item's own; once checked by `ModelHost.check`, under the labels' own names.
+    k : int
+        How many labels to return at the most.
+    threshold : float, optional
+        The lowest probability that is returned.
+    precision : float, optional
+        The share of returned labels that should be true, by each label's threshold for it.
+    kinds : tuple of str, optional
+        Which of "seen", "unseen" and "oov" are returned; by default all.
+    """
+
+    features: ItemFeatures | None
     tags: tuple[str, ...] = ()
     k: int = 10
     threshold: float | None = None
@@ -75,10 +95,13 @@ class Suggestion(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a tagger at one moment, with its lookup tables."""
+    """The state of a tagger at one moment, with its lookup tables.
+
+    Nobody changes its tagger: a change is made to a copy, which comes in another snapshot.
+    """
 
     tagger: ZeroShotTagger
-    digest: str  # of the files it was read from
+    digest: str  # of the file it was read from
     n_events: int  # verdicts and undos that it has learned from
 
     @property
@@ -88,19 +111,19 @@ class Snapshot:
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """The kind of each label."""
+        """The kind of each label: "seen", "unseen" or "oov"; in the order of `classes_`."""
         tagger = self.tagger
         return dict(zip(tagger.classes_.tolist(), tagger.kinds_.tolist(), strict=True))
 
     @cached_property
-    def counts(self) -> dict[str, int]:
+    def document_counts(self) -> dict[str, int]:
         """How many known documents hold each label."""
         store = self.tagger.store_
         return dict(zip(store.labels, store.counts.tolist(), strict=True))
 
     @cached_property
-    def answers(self) -> dict[str, tuple[int, int]]:
-        """Numbers of yes and of no for each label."""
+    def answer_counts(self) -> dict[str, tuple[int, int]]:
+        """How many standing verdicts say yes, and how many no, for each label that has some."""
         yes_and_no: dict[str, list[int]] = {}
         for verdicts in self.verdicts_by_item.values():
             for verdict in verdicts:
@@ -111,7 +134,7 @@ class Snapshot:
 
     @cached_property
     def verdicts_by_item(self) -> dict[str, list[Verdict]]:
-        """The standing verdicts by item."""
+        """The standing verdicts by item, in the order of the log."""
         by_item: dict[str, list[Verdict]] = {}
         for verdict in self.tagger.verdicts_.standing():
             by_item.setdefault(verdict.item, []).append(verdict)
@@ -121,8 +144,11 @@ class Snapshot:
         """Return a label's current name, or its former one where it is unknown now."""
         return self.find_label(label) or label
 
-    def accepted(self, collection: Collection) -> Iterator[tuple[str, list[str]]]:
-        """Yield items with their own tags, with accepted ones and without refused ones."""
+    def reviewed_tags(self, collection: Collection) -> Iterator[tuple[str, list[str]]]:
+        """Yield the name and the tags of each item that has any after the review.
+
+        Own tags come first, without those that people refused, then those that they accepted.
+        """
         for name in collection.ids:
             tags = list(dict.fromkeys(collection.tags_of(name)))
             for verdict in self.verdicts_by_item.get(name, ()):
@@ -136,7 +162,7 @@ class Snapshot:
 
     @property
     def reviewed(self) -> KeysView[str]:
-        """Items with a standing verdict."""
+        """The names of items with a standing verdict."""
         return self.verdicts_by_item.keys()
 
     @cached_property
@@ -146,7 +172,7 @@ class Snapshot:
 
     @cached_property
     def similar(self) -> dict[str, list[tuple[str, float]]]:
-        """Labels that are used alike, of both of each pair."""
+        """Labels that are used like a label, each with its similarity, for both of each pair."""
         store = self.tagger.store_
         pairs = similar_labels(store.matrix, store.labels, _MOST_SIMILAR)
         similar: dict[str, list[tuple[str, float]]] = defaultdict(list)
@@ -156,64 +182,69 @@ class Snapshot:
         return dict(similar)
 
     @cached_property
-    def documents(self) -> dict[str, int]:
-        """The numbers of known documents, by their names."""
+    def document_rows(self) -> dict[str, int]:
+        """The rows of known documents in the store, by their ids."""
         return {name: row for row, name in enumerate(self.tagger.store_.ids)}
 
     @cached_property
-    def _names(self) -> dict[str, str]:
+    def _label_by_key(self) -> dict[str, str]:
         return {self.key(label): label for label in self.kinds}
 
     def key(self, label: str) -> str:
-        """Return the key by which labels are compared."""
+        """Return the key by which spellings of labels are compared."""
         return normalize_label(label) if self.tagger.normalize_labels_ else label
 
     def find_label(self, label: str) -> str | None:
-        """Return a label under its own name; None where it is not known."""
-        return self._names.get(self.key(self.tagger.vocabulary_.resolve(label)))
+        """Return the label that a spelling or a former name stands for; None for an unknown one."""
+        resolved_name = self.tagger.vocabulary_.resolve(label)
+        return self._label_by_key.get(self.key(resolved_name))
 
     def label(self, name: str) -> str:
-        """Return a label under its own name, or raise an `UnknownLabelError`."""
+        """Return the label that `find_label` finds, or raise an `UnknownLabelError`."""
         label = self.find_label(name)
         if label is not None:
             return label
         key = self.key(name)
-        close_keys = get_close_matches(key, self._names, _HINTS)
+        close_keys = get_close_matches(key, self._label_by_key, _HINTS)
         hint = "."
         if close_keys:
-            quoted = [f"'{self._names[close_key]}'" for close_key in close_keys]
+            quoted = [f"'{self._label_by_key[close_key]}'" for close_key in close_keys]
             hint = f"; did you mean {' or '.join(quoted)}?"
         raise UnknownLabelError(f"There is no label '{name[:60]}'{hint}")
 
     @cached_property
-    def _thresholds(self) -> dict[float, dict[str, float]]:
+    def _thresholds_by_precision(self) -> dict[float, dict[str, float]]:
         return {}
 
     def thresholds(self, precision: float) -> dict[str, float]:
-        """Return the threshold of each label for a precision."""
-        cache = self._thresholds
-        thresholds = cache.get(precision)
-        if thresholds is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PolysemeWarning)
-                values = self.tagger.thresholds(precision)
-            thresholds = dict(zip(self.kinds, values.tolist(), strict=True))
-            if len(cache) >= _MOST_PRECISIONS:
-                cache.clear()  # other threads hold the thresholds that they use
-            cache[precision] = thresholds
-        return thresholds
+        """Return the probability from which on each label is suggested for a precision.
+
+        It is infinite for labels that cannot promise it.
+        """
+        cache = self._thresholds_by_precision
+        if precision in cache:
+            return cache[precision]
+        with warnings.catch_warnings():
+            # That no unseen label can promise it: the answer lacks them, which is what was asked.
+            warnings.simplefilter("ignore", PolysemeWarning)
+            thresholds = self.tagger.thresholds(precision)
+        threshold_by_label = dict(zip(self.kinds, thresholds.tolist(), strict=True))
+        if len(cache) >= _MOST_PRECISIONS:
+            cache.clear()  # other threads hold the thresholds that they use
+        cache[precision] = threshold_by_label
+        return threshold_by_label
 
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Known documents on a plane."""
+    """Known documents on a plane; coordinates lie between -1 and 1."""
 
     store: KnownDocuments
     landscape: Landscape
 
     @cached_property
     def dots(self) -> Dots:
-        """Every label in every known document."""
+        """A dot for every label in every known document."""
         return concept_positions(self.store, self.landscape)
 
     @cached_property
@@ -223,22 +254,25 @@ class Map:
 
     @cached_property
     def places(self) -> NDArray[np.float32]:
-        """Where each distinct tag set lies, (n_sets, 2)."""
+        """Where each distinct tag set lies, (n_sets, 2); `store.sets` has the set of a document."""
         return self.landscape.place(self.store.points)
 
     @cached_property
-    def points(self) -> bytes:
-        """All dots as bytes: x and y in turn (float32), labels and documents (uint32)."""
+    def dot_bytes(self) -> bytes:
+        """All dots as the studio reads them: three tables in turn, little endian.
+
+        x and y of each dot (float32), the dots' labels, and their documents (uint32), as in `Dots`.
+        """
         dots = self.dots
-        places = dots.xy.astype("<f4")
+        coordinates = dots.xy.astype("<f4")
         labels = dots.labels.astype("<u4")
         documents = dots.documents.astype("<u4")
-        return places.tobytes() + labels.tobytes() + documents.tobytes()
+        return coordinates.tobytes() + labels.tobytes() + documents.tobytes()
 
     @cached_property
     def digest(self) -> str:
-        """Name the picture, for caches."""
-        return hashlib.sha256(self.points).hexdigest()[:16]
+        """Name the picture, for caches of browsers."""
+        return hashlib.sha256(self.dot_bytes).hexdigest()[:16]
 
 
 class UnknownLabelError(InputError):
@@ -249,8 +283,8 @@ class UnknownLabelError(InputError):
 class Notices:
     """What the administrators of a host should know."""
 
-    unknown_tags: Counter[str] = field(default_factory=Counter)  # unknown tags in requests
-    reload_error: str | None = None  # why the last reload was refused
+    unknown_tags: Counter[str] = field(default_factory=Counter)  # in how many requests each was
+    reload_error: str | None = None  # why the last reload was refused, a sentence
 
 
 class ModelHost:
@@ -266,6 +300,15 @@ class ModelHost:
         Vectors of words, by which labels can be added by name.
     name : str, optional
         What it is called; by default as its folder.
+
+    Attributes
+    ----------
+    scoring : Batcher
+        Where requests for tags wait to be scored together.
+    extraction : Batcher
+        Where uploaded files wait to be turned into features.
+    versions : Versions
+    notices : Notices
     """
 
     def __init__(
@@ -285,14 +328,17 @@ class ModelHost:
         self.words = words
         self.versions = Versions(self.path)
         self.notices = Notices()
+        # Whoever puts another snapshot in place holds it; readers need no lock.
         self._writing = threading.RLock()
-        self._saved = 0.0
-        self._looked_at = self._stamp()
+        self._saved_at = 0.0  # seconds since 1970
+        self._loaded_stamp = self._stamp()
         self._snapshot = self._read()
         self.scoring: Batcher[SuggestRequest, tuple[Snapshot, list[Suggestion]]] = Batcher(
             self.suggest
         )
-        self.looking: Batcher[bytes, Row] = Batcher(self._extract_files, largest=8, most_waiting=64)
+        self.extraction: Batcher[bytes, ItemFeatures] = Batcher(
+            self._extract_files, largest=8, most_waiting=64
+        )
         self._map: Map | None = None
         self._refitting: Refitting | None = None
         self._making_refitting = threading.Lock()
@@ -318,20 +364,32 @@ class ModelHost:
 
     @property
     def changed(self) -> str:
-        """When the model on disk was last saved, as far as one can see."""
+        """When the model on disk was last saved, in ISO 8601; the last that could be seen."""
         with suppress(OSError):
-            file = self.path / MODEL
-            self._saved = file.stat().st_mtime
-        saved_at = datetime.fromtimestamp(self._saved, UTC)
+            file = self.path / MODEL_FILE
+            self._saved_at = file.stat().st_mtime
+        saved_at = datetime.fromtimestamp(self._saved_at, UTC)
         return saved_at.isoformat(timespec="seconds")
 
     @property
     def extractor(self) -> MediaFeatures | None:
-        """What turns files into numbers; None where the model takes numbers."""
+        """What turns files into features; None where the model takes numbers."""
         return self._snapshot.tagger.features_
 
-    def items(self, rows: Sequence[Row], names: Sequence[str] | None = None) -> Any:
-        """Return rows of features as a tagger takes items: a table or an extraction."""
+    def items(self, rows: Sequence[ItemFeatures], names: Sequence[str] | None = None) -> Any:
+        """Return the features of items, a row each, as the tagger takes them.
+
+        Parameters
+        ----------
+        rows : sequence of ItemFeatures
+            Checked by `check_features`.
+        names : sequence of str, optional
+            The items' names, where the tagger should know them.
+
+        Returns
+        -------
+        X : array, Table or Extracted
+        """
         extractor = self.extractor
         if extractor is None:
             features = np.stack(rows)
@@ -352,34 +410,60 @@ class ModelHost:
         ----------
         queries : sequence of SuggestRequest
             Checked by `check`.
+
+        Returns
+        -------
+        list of (Snapshot, list of Suggestion)
+            In the order of the requests; of each, the likeliest label first.
         """
         snapshot = self._snapshot
+        # One call of `rank` takes items with features or without, and one choice of kinds.
         numbers_by_group: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         for number, query in enumerate(queries):
             has_features = query.features is not None
             numbers_by_group[has_features, query.kinds].append(number)
 
-        answers: dict[int, tuple[Snapshot, list[Suggestion]]] = {}
-        for (has_features, kinds), numbers in numbers_by_group.items():
+        answer_by_number: dict[int, tuple[Snapshot, list[Suggestion]]] = {}
+        for (_, kinds), numbers in numbers_by_group.items():
             group = [queries[number] for number in numbers]
-            tags = [query.tags for query in group]
-            X = None
-            if has_features:
-                rows = [query.features for query in group if query.features is not None]
-                X = self.items(rows)
-            # The item's own tags come first, and are taken out of the answer.
-            most = max(query.k + len(query.tags) for query in group)
-            given_tags = tags if any(tags) else None
-            labels, scores = snapshot.tagger.rank(X, most, given_tags, kinds=kinds)
-            rankings = zip(numbers, labels.tolist(), scores.tolist(), strict=True)
-            for number, item_labels, item_scores in rankings:
+            X, tags, n_ranked = self._ranking_input(group)
+            labels, probabilities = snapshot.tagger.rank(X, n_ranked, tags, kinds=kinds)
+            rankings = zip(numbers, labels.tolist(), probabilities.tolist(), strict=True)
+            for number, item_labels, item_probabilities in rankings:
                 query = queries[number]
-                suggestions = _select_suggestions(snapshot, query, item_labels, item_scores)
-                answers[number] = (snapshot, suggestions)
-        return [answers[number] for number in range(len(queries))]
+                suggestions = _select_suggestions(snapshot, query, item_labels, item_probabilities)
+                answer_by_number[number] = (snapshot, suggestions)
+        return [answer_by_number[number] for number in range(len(queries))]
+
+    def _ranking_input(
+        self, queries: Sequence[SuggestRequest]
+    ) -> tuple[Any, list[tuple[str, ...]] | None, int]:
+        """Return the items, their tags, and how many labels to rank, as a tagger takes them.
+
+        All of the requests have features, or none has; then X is None. Tags are None without any.
+        """
+        rows: list[ItemFeatures] = []
+        own_tags: list[tuple[str, ...]] = []
+        n_ranked = 0
+        for query in queries:
+            if query.features is not None:
+                rows.append(query.features)
+            own_tags.append(query.tags)
+            # The item's own tags come first in the ranking, and are taken out of the answer.
+            n_ranked = max(n_ranked, query.k + len(query.tags))
+        X = self.items(rows) if rows else None
+        tags = own_tags if any(own_tags) else None
+        return X, tags, n_ranked
 
     def check(self, query: SuggestRequest) -> tuple[SuggestRequest, list[str]]:
-        """Check a request before it is queued; return it with known tags, and the unknown tags.
+        """Check a request before it is queued.
+
+        Returns
+        -------
+        query : SuggestRequest
+            With the labels that its tags stand for, each once, in place of the tags.
+        unknown_tags : list of str
+            Tags that stand for no label; they are counted for the administrators.
 
         Raises
         ------
@@ -396,36 +480,41 @@ class ModelHost:
                 raise InputError(f"None of the tags is known: {', '.join(unknown_tags[:5])}.")
             raise InputError("Give features, an item, a file or tags.")
         if query.features is not None:
-            self.check_row(query.features)
+            self.check_features(query.features)
         if query.precision is not None and query.features is None:
             raise InputError("A precision is promised of items; for tags alone give a threshold.")
         distinct_labels = tuple(dict.fromkeys(labels))
         return query._replace(tags=distinct_labels), unknown_tags
 
-    def check_row(self, row: Row) -> None:
-        """Raise unless a row of features fits the model."""
-        if not self._snapshot.tagger.n_features_in_:
+    def check_features(self, features: ItemFeatures) -> None:
+        """Raise an `InputError` unless an item's features fit the model."""
+        n_expected = self._snapshot.tagger.n_features_in_
+        if not n_expected:
             raise InputError("This model was fitted without features; give tags.")
         extractor = self.extractor
         if extractor is None or extractor.raw_axes == 1:
-            n_features = row.shape[-1]
-            wanted = self._snapshot.tagger.n_features_in_
-            if row.ndim != 1 or n_features != wanted:
-                raise InputError(f"This model takes {wanted} features an item; got {n_features}.")
-        elif row.ndim != 2:
+            n_features = features.shape[-1]
+            if features.ndim != 1 or n_features != n_expected:
+                raise InputError(
+                    f"This model takes {n_expected} features an item; got {n_features}."
+                )
+        elif features.ndim != 2:
             raise InputError(f"This model takes {extractor.noun}s: send a file, or name an item.")
-        if not np.isfinite(row).all():
+        if not np.isfinite(features).all():
             raise InputError("Features must be finite; got NaN or infinity.")
 
     def _count_unknown_tags(self, unknown: Iterable[str]) -> None:
-        """Count tags of requests that the vocabulary lacks."""
+        """Count tags of a request that the vocabulary lacks, for the list of candidates."""
         counts = self.notices.unknown_tags
         for tag in unknown:
             if len(counts) < _MOST_UNKNOWN_TAGS or tag in counts:
                 counts[tag] += 1
 
     def _extract_files(self, files: Sequence[bytes]) -> list[Any]:
-        """Return the features of uploaded files, or the error for each."""
+        """Return the features of uploaded files, or the error, for each in order.
+
+        Extractors read files by their names; the copies are removed before this returns.
+        """
         extractor = self.extractor
         assert extractor is not None
         paths: list[Path] = []
@@ -448,7 +537,7 @@ class ModelHost:
         return results
 
     def warm(self) -> None:
-        """Load everything that the first request needs."""
+        """Load everything that the first request needs; encoding the items may take minutes."""
         tagger = self._snapshot.tagger
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
@@ -463,12 +552,16 @@ class ModelHost:
         if self._refitting is not None:
             self._refitting.stop()
         await self.scoring.close()
-        await self.looking.close()
+        await self.extraction.close()
 
     # ------------------------------------------------------------------ the map
 
     def map(self, snapshot: Snapshot | None = None) -> Map:
-        """Return the known documents on a plane: at once by their axes, better when laid out."""
+        """Return the known documents of a snapshot, or of the current one, on a plane.
+
+        Their layout is the saved one of the space; until `lay_out` has made one, a quick one by
+        principal axes. The same map is returned until documents come or go.
+        """
         snapshot = snapshot or self._snapshot
         store = snapshot.tagger.store_
         space_digest = snapshot.tagger.space_.digest_
@@ -503,7 +596,10 @@ class ModelHost:
             self._map = Map(tagger.store_, learned)
 
     def place(self, X: Any, tags: Sequence[Sequence[str]] | None) -> tuple[float, float]:
-        """Return where one item, or one tag set, lies on the map."""
+        """Return where an item or a tag set lies on the map, x and y between -1 and 1.
+
+        X and tags hold one row each, as `ZeroShotTagger.transform` takes them.
+        """
         tagger = self._snapshot.tagger
         points = tagger.space_.points(tagger.transform(X, tags))
         places = self.map().landscape.place(points)
@@ -515,18 +611,21 @@ class ModelHost:
     def learn(
         self,
         verdicts: Sequence[Verdict],
-        rows: Mapping[str, Row] | None = None,
+        rows: Mapping[str, ItemFeatures] | None = None,
         seen: int | None = None,
     ) -> tuple[int, ...]:
         """Learn from verdicts; they are on disk, and all scores have changed, when this returns.
+
+        Returns their numbers in the log, by which they are undone, in the order of the verdicts.
 
         Parameters
         ----------
         verdicts : sequence of Verdict
         rows : mapping of str to float32 array, optional
-            Features of items that are not in the collection.
+            Features of items that are not in the collection, by the items' names.
         seen : int, optional
-            The last event that whoever answers has seen; see `ZeroShotTagger.learn`.
+            The last event that whoever answers has seen; with a later answer that disagrees, a
+            `ConflictError` is raised and nothing learned. See `ZeroShotTagger.learn`.
 
         Raises
         ------
@@ -539,40 +638,43 @@ class ModelHost:
             self._use(clone, self._snapshot.digest)
         return numbers
 
-    def _items_of_verdicts(self, verdicts: Sequence[Verdict], rows: Mapping[str, Row]) -> Any:
+    def _items_of_verdicts(
+        self, verdicts: Sequence[Verdict], rows: Mapping[str, ItemFeatures]
+    ) -> Any:
         """Return the items that verdicts are about, as the tagger takes them.
 
         Items are sent with their features or belong to the collection. Of items that were answered
-        for before, the log has what is needed. Any other name is an `UnknownItemError`.
+        for before, the log has what is needed. Any other name is an `UnknownItemError`. None is
+        returned where the log has all.
         """
         tagger = self._snapshot.tagger
         collection = self.collection
         if not tagger.n_features_in_:
             return None  # the tagger raises an error about it
         names = list(dict.fromkeys(verdict.item for verdict in verdicts))
-        listed: list[str] = []
+        listed_names: list[str] = []
         if collection is not None:
-            listed = [name for name in names if name in collection]
-        unlisted = [name for name in names if name not in rows and name not in listed]
-        answered_before = tagger.verdicts_.vector_keys(tagger.space_.digest_, unlisted)
-        for name in unlisted:
+            listed_names = [name for name in names if name in collection]
+        unlisted_names = [name for name in names if name not in rows and name not in listed_names]
+        answered_before = tagger.verdicts_.vector_keys(tagger.space_.digest_, unlisted_names)
+        for name in unlisted_names:
             if name not in answered_before:
                 raise UnknownItemError(
                     f"There is no item '{name[:60]}', and no features of it were sent."
                 )
-        features = {name: rows[name] for name in names if name in rows}
+        features_by_name = {name: rows[name] for name in names if name in rows}
         if collection is not None:
-            if not features:
-                return collection.select(listed, tagger) if listed else None
-            for name in listed:
+            if not features_by_name:  # the usual case: items that are encoded already
+                return collection.select(listed_names, tagger) if listed_names else None
+            for name in listed_names:
                 if name not in rows:
-                    features[name] = collection.row(name)
-        if not features:
+                    features_by_name[name] = collection.features_of(name)
+        if not features_by_name:
             return None
-        return self.items(list(features.values()), list(features))
+        return self.items(list(features_by_name.values()), list(features_by_name))
 
     def undo(self, numbers: Sequence[int]) -> None:
-        """Undo verdicts by their numbers."""
+        """Undo verdicts by the numbers that `learn` returned; it is on disk when this returns."""
         with self._writing:
             clone = copy(self._snapshot.tagger)
             clone.undo(numbers)
@@ -592,10 +694,15 @@ class ModelHost:
         Parameters
         ----------
         action, detail : str
-            What is done, for the list of versions.
+            What is done, such as "rename", and to what, for the list of versions.
         author : str, optional
         function : callable
             Takes the tagger and changes it in place; what it raises leaves everything as it was.
+
+        Returns
+        -------
+        result
+            What the function returns.
         """
         with self._writing, self.versions.writing():
             if self.versions.current() != self._snapshot.digest:
@@ -607,11 +714,11 @@ class ModelHost:
             self._use(clone, version.digest)
             stamp = self._stamp()
             if self.versions.current() == version.digest:
-                self._looked_at = stamp  # this is our own change
+                self._loaded_stamp = stamp  # this is our own change
         return result
 
     def restore(self, number: int, author: str | None) -> None:
-        """Restore a former version; people's answers stay."""
+        """Restore a former version by its number; people's answers stay."""
         state = self.versions.state(number)
 
         def put_back(tagger: ZeroShotTagger) -> None:
@@ -644,7 +751,7 @@ class ModelHost:
             log = VerdictLog(self.path)
             items = None if self.collection is None else self.collection.among(log.standing())
             fitted.use_log(log, items)
-            self._check_features(fitted)
+            self._check_feature_count(fitted)
             _take_over(tagger, fitted)
 
         self.change("refit", f"{len(fitted.store_.ids)} tag sets", author, put_in_place)
@@ -652,21 +759,21 @@ class ModelHost:
     def _keep(
         self, action: str, detail: str, author: str | None, tagger: ZeroShotTagger
     ) -> Version:
-        """Return the version under which the model on disk is stored."""
+        """Store the model that is on disk as a version; see `Versions.keep`."""
         n_labels = len(tagger.classes_)
         n_documents = len(tagger.store_.ids)
         return self.versions.keep(action, detail, author, n_labels, n_documents)
 
     def _use(self, tagger: ZeroShotTagger, digest: str) -> None:
-        """Use a tagger for all later answers."""
+        """Use a tagger, saved under a digest, for all later answers."""
         self._snapshot = Snapshot(tagger, digest, tagger.verdicts_.count)
 
     # ------------------------------------------------------------------ reloading
 
     def refresh(self) -> bool:
-        """Load what others have written to the model's folder; return whether anything changed."""
+        """Load a model or verdicts that others have written; return whether anything changed."""
         with self._writing:
-            if self._stamp() != self._looked_at:
+            if self._stamp() != self._loaded_stamp:
                 return self.reload()
             if self._snapshot.tagger.verdicts_.count == self._snapshot.n_events:
                 return False
@@ -678,16 +785,18 @@ class ModelHost:
     def reload(self) -> bool:
         """Load the model on disk beside the one in use, and swap them if it takes the same items.
 
+        Returns whether another state answers now.
+
         Raises
         ------
         InputError
             Where the new one cannot be used; the old one goes on.
         """
         with self._writing:
-            self._looked_at = self._stamp()  # `refresh` does not try it again until it changes
+            self._loaded_stamp = self._stamp()  # `refresh` does not try it again until it changes
             try:
                 fresh = self._read()
-                self._check_features(fresh.tagger)
+                self._check_feature_count(fresh.tagger)
             except Exception as error:
                 reason = str(error) or type(error).__name__
                 sentence = f"A reload was refused, and the former model goes on: {reason}"
@@ -702,9 +811,12 @@ class ModelHost:
             return changed
 
     def _stamp(self) -> tuple[int, ...]:
-        """Return what changes whenever the model on disk does; nothing where there is none."""
+        """Return inode, size and time (ns) of the model file, which change whenever it is saved.
+
+        Empty where there is none.
+        """
         try:
-            info = (self.path / MODEL).stat()
+            info = (self.path / MODEL_FILE).stat()
         except OSError:
             return ()
         return info.st_ino, info.st_size, info.st_mtime_ns
@@ -720,8 +832,8 @@ class ModelHost:
             )
         return Snapshot(tagger, digest, tagger.verdicts_.count)
 
-    def _check_features(self, tagger: ZeroShotTagger) -> None:
-        """Raise unless a tagger takes the features that callers send."""
+    def _check_feature_count(self, tagger: ZeroShotTagger) -> None:
+        """Raise unless a tagger takes as many features as callers send by now."""
         n_before = self._snapshot.tagger.n_features_in_
         if tagger.n_features_in_ != n_before:
             raise InputError(
@@ -730,7 +842,11 @@ class ModelHost:
 
 
 def _take_over(tagger: ZeroShotTagger, fitted: ZeroShotTagger) -> None:
-    """Let a tagger have learned what another one has; it is still the one that was loaded."""
+    """Move the state of a fitted tagger into one that was loaded from the model's folder.
+
+    A save refuses to overwrite a folder that changed since it was loaded, which `_digests` tell;
+    they stay.
+    """
     digests = tagger._digests
     tagger.__dict__.clear()
     tagger.__dict__.update(fitted.__dict__)
@@ -738,20 +854,28 @@ def _take_over(tagger: ZeroShotTagger, fitted: ZeroShotTagger) -> None:
 
 
 def _select_suggestions(
-    snapshot: Snapshot, query: SuggestRequest, labels: Sequence[str], scores: Sequence[float]
+    snapshot: Snapshot,
+    query: SuggestRequest,
+    labels: Sequence[str],
+    probabilities: Sequence[float],
 ) -> list[Suggestion]:
-    """Return the labels that are likely enough, without the item's own tags."""
+    """Return the labels of an item's ranking that are likely enough, without its own tags."""
     thresholds: dict[str, float] = {}
     if query.precision is not None:
         thresholds = snapshot.thresholds(query.precision)
-    least = query.threshold or 0.0
-    lowest = max(least, _SMALLEST)
-    own_tags = set(query.tags)
-    likely = likely_tags(labels, scores, thresholds, query.k, lowest=lowest, excluded=own_tags)
+    threshold = query.threshold or 0.0
+    likely = likely_tags(
+        labels,
+        probabilities,
+        thresholds,
+        query.k,
+        lowest=max(threshold, _SMALLEST_PROBABILITY),
+        excluded=set(query.tags),
+    )
     suggestions: list[Suggestion] = []
-    for label, score in likely:
+    for label, probability in likely:
         kind = snapshot.kinds[label]
-        suggestions.append(Suggestion(label, score, kind))
+        suggestions.append(Suggestion(label, probability, kind))
     return suggestions
 
 

@@ -2,6 +2,9 @@
 
 In: a request as JSON, raw numbers, a picture, a sound or a form. Out: a `ParsedRequest` for a
 model, or an error of one sentence; and what all routes share: dependencies and records.
+
+Terms: a *kind* of body is its pydantic class of `schemas`. A *record* is a dict that becomes JSON;
+its keys are the fields of the REST interface, which clients rely on.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query
 from fastapi import Path as InPath
 from fastapi.responses import Response
+from numpy.typing import NDArray
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import QueryParams, UploadFile
@@ -29,16 +33,17 @@ from polyseme.documents.corpus import MOST_LETTERS
 from polyseme.scoring.known_documents import Neighbour
 from polyseme.studio.access import Caller
 from polyseme.studio.collection import Collection
-from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
-from polyseme.studio.schemas import Encoded, Facts, Problem, SuggestOptions, Thing
+from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.schemas import Encoded, Problem, Record, SuggestOptions, Thing
 
 B = TypeVar("B", bound=Thing)
 M = TypeVar("M", bound=BaseModel)
+# Media types of bodies.
 JSON = "application/json"
-NUMBERS = "application/octet-stream"
+NUMBERS = "application/octet-stream"  # float32, little endian
 NUMPY = "application/x-npy"
 FORM = "multipart/form-data"
-_FIELDS_BYTES = 2**16  # of the other fields of a form
+_FIELD_BYTES = 2**16  # of a field of a form, other than its file
 
 
 class UnsupportedError(InputError):
@@ -46,50 +51,60 @@ class UnsupportedError(InputError):
 
 
 class ParsedRequest(NamedTuple):
-    """The fields of a body, the request to the model, and the tags that it does not know."""
+    """What was read from a request that asks a model about an item, tags or both."""
 
-    body: Any
-    query: SuggestRequest
-    unknown: list[str]
+    body: Any  # of the kind that was asked for
+    query: SuggestRequest  # checked
+    unknown: list[str]  # tags that the model does not know
 
 
 def suggest_request_of(
-    row: Row | None, tags: Sequence[str], wanted: SuggestOptions | None = None
+    features: ItemFeatures | None,
+    tags: Sequence[str],
+    suggest_options: SuggestOptions | None = None,
 ) -> SuggestRequest:
-    """Return the request for tags of a row, of tags or of both."""
+    """Return the request for tags of an item, which has features, tags or both; not checked."""
     tag_names = tuple(tags)
-    if wanted is None:
-        return SuggestRequest(row, tag_names)
+    if suggest_options is None:
+        return SuggestRequest(features, tag_names)
     kinds = None
-    if wanted.kinds is not None:
-        distinct_kinds = set(wanted.kinds)
+    if suggest_options.kinds is not None:
+        # Sorted, so that requests for the same kinds are scored together.
+        distinct_kinds = set(suggest_options.kinds)
         kinds = tuple(sorted(distinct_kinds))
-    return SuggestRequest(row, tag_names, wanted.k, wanted.threshold, wanted.precision, kinds)
+    return SuggestRequest(
+        features,
+        tag_names,
+        suggest_options.k,
+        suggest_options.threshold,
+        suggest_options.precision,
+        kinds,
+    )
 
 
-def row_of(features: list[float] | Encoded | None) -> Row | None:
-    """Return features of a JSON body as a row."""
+def decode_features(features: list[float] | Encoded | None) -> ItemFeatures | None:
+    """Return features of a JSON body, (n_features,); None where there are none."""
     if features is None:
         return None
     if isinstance(features, Encoded):
         try:
             data = base64.b64decode(features.base64, validate=True)
-            return _row(data)
+            return _decode_float32(data)
         except ValueError:  # not base64
             raise InputError("`base64` of the features cannot be decoded.") from None
     return np.asarray(features, dtype=np.float32)
 
 
-def _row(data: bytes) -> Row:
-    """Return little-endian float32 numbers as a row."""
+def _decode_float32(data: bytes) -> ItemFeatures:
+    """Return little-endian float32 numbers as the features of one item, (n_features,)."""
     if not data or len(data) % 4:
         raise InputError(f"Raw features are float32 numbers of 4 bytes; got {len(data)} bytes.")
     numbers = np.frombuffer(data, dtype="<f4")
     return numbers.astype(np.float32, copy=False)
 
 
-def table_of(data: bytes) -> Row:
-    """Return the array of an .npy file, (n, n_features), without executing anything in it."""
+def read_npy(data: bytes) -> NDArray[np.float32]:
+    """Return the array of an .npy file, (n_items, n_features), executing nothing in it."""
     try:
         array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     except Exception as error:  # numpy raises a dozen kinds, down to those of the tokenizer
@@ -105,7 +120,9 @@ def table_of(data: bytes) -> Row:
 
 
 async def read_request(request: Request, kind: type[B], host: ModelHost) -> ParsedRequest:
-    """Read a question of any form; options that are not in a JSON body are in the query.
+    """Read a request about one item in any form, and check that the model can answer it.
+
+    Options that are not in a JSON body are in the query of the address.
 
     Parameters
     ----------
@@ -114,60 +131,73 @@ async def read_request(request: Request, kind: type[B], host: ModelHost) -> Pars
         The body's schema, a `Thing` with what else is asked.
     host : ModelHost
         Whose collection and extractor may be needed.
+
+    Raises
+    ------
+    InputError
+        With one sentence about what cannot be used.
     """
     media = media_of(request)
-    row: Row | None = None
+    sent_features: ItemFeatures | None = None
     if media == JSON or media.endswith("+json"):
         body = parsed(kind, await request.body())
     elif media == FORM:
         body, data = await _read_form(request, kind)
-        row = None if data is None else await row_of_file(data, host)
+        if data is not None:
+            sent_features = await extract_file(data, host)
     else:
         body = options(kind, request.query_params)
         if media == NUMBERS:
-            row = _row(await request.body())
+            sent_features = _decode_float32(await request.body())
         elif media == NUMPY:
-            rows = table_of(await request.body())
+            rows = read_npy(await request.body())
             if len(rows) > 1:
                 raise InputError(f"One row is asked about at a time; got {len(rows)}: use -batch.")
-            row = rows[0]
+            sent_features = rows[0]
         elif media.startswith(("image/", "audio/")):
-            row = await row_of_file(await request.body(), host)
+            sent_features = await extract_file(await request.body(), host)
         else:
             raise UnsupportedError(
                 f"'{media[:60]}' cannot be read; send {JSON}, {NUMBERS} (float32), {NUMPY}, "
                 f"image/*, audio/* or {FORM}."
             )
-    row = row_of_thing(body, host, row)
-    wanted = body if isinstance(body, SuggestOptions) else None
-    query, unknown_tags = host.check(suggest_request_of(row, body.tags, wanted))
-    return ParsedRequest(body, query, unknown_tags)
+    features = features_of_thing(body, host, sent_features)
+    suggest_options = body if isinstance(body, SuggestOptions) else None
+    query = suggest_request_of(features, body.tags, suggest_options)
+    checked_query, unknown_tags = host.check(query)
+    return ParsedRequest(body, checked_query, unknown_tags)
 
 
 def media_of(request: Request) -> str:
-    """Return the type of a request's body, without parameters."""
+    """Return the media type of a request's body in lower case, without parameters."""
     content_type = request.headers.get("content-type", JSON)
     media, _, _ = content_type.partition(";")
     stripped = media.strip()
     return stripped.lower()
 
 
-def row_of_thing(body: Thing, host: ModelHost, sent: Row | None = None) -> Row | None:
-    """Return the features of a request's subject, from its fields or sent beside them."""
+def features_of_thing(
+    body: Thing, host: ModelHost, sent: ItemFeatures | None = None
+) -> ItemFeatures | None:
+    """Return the features of a request's subject; None where it has tags only.
+
+    They are `sent` beside the fields of the body, as raw numbers or as a file, or they are among
+    the fields, or the subject is an item of the collection.
+    """
     if body.item is None and sent is not None:
         return sent
     if body.item is None:
-        return row_of(body.features)
+        return decode_features(body.features)
     if sent is not None or body.features is not None:
         raise InputError("Give features (numbers or a file) or `item`, not both.")
     if host.collection is None:
         raise InputError("This model has no items; start the service with --items.")
-    return host.collection.row(body.item)
+    return host.collection.features_of(body.item)
 
 
 async def _read_form(request: Request, kind: type[B]) -> tuple[B, bytes | None]:
-    """Read the fields of a form, and its file where it has one."""
-    async with request.form(max_files=1, max_fields=32, max_part_size=_FIELDS_BYTES) as form:
+    """Return the fields of a form as a body, and the content of its file, if it has one."""
+    async with request.form(max_files=1, max_fields=32, max_part_size=_FIELD_BYTES) as form:
         files: list[UploadFile] = []
         fields: list[tuple[str, str]] = []
         for name, value in form.multi_items():
@@ -182,7 +212,17 @@ async def _read_form(request: Request, kind: type[B]) -> tuple[B, bytes | None]:
 
 
 def options(kind: type[M], query: QueryParams, *, commas: bool = True) -> M:
-    """Read the fields of a body from a query or a form; lists are repeated, or have commas."""
+    """Read the fields of a body from the query of an address, or from a form.
+
+    Parameters
+    ----------
+    kind : type
+        The body's schema.
+    query : QueryParams
+        Of a field that is repeated the last value counts; `tags` and `kinds` are lists.
+    commas : bool
+        Whether lists may also have commas between their values.
+    """
     fields: dict[str, Any] = {}
     for name in query:
         if name in ("place", "file"):
@@ -191,7 +231,7 @@ def options(kind: type[M], query: QueryParams, *, commas: bool = True) -> M:
         if name in ("tags", "kinds"):
             if commas:
                 values = ",".join(values).split(",")
-            stripped_values = [value.strip() for value in values]
+            stripped_values = (value.strip() for value in values)
             fields[name] = [value for value in stripped_values if value]
         elif name == "features":
             raise InputError("Features are sent in the body, not in a field.")
@@ -201,7 +241,7 @@ def options(kind: type[M], query: QueryParams, *, commas: bool = True) -> M:
 
 
 def whether(query: QueryParams, name: str) -> bool:
-    """Read a yes or no of a query, as `true` or `1`; no where it is not given."""
+    """Read a yes or no of a query, such as `true` or `1`; no where it is not given."""
     value = query.get(name)
     if value is None:
         return False
@@ -216,7 +256,7 @@ _BOOL = TypeAdapter(bool)
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return the JSON parser of a kind, cached: making one takes longer than parsing."""
+    """Return the JSON parser of a kind of body, cached: making one takes longer than parsing."""
     return TypeAdapter(kind)
 
 
@@ -238,28 +278,29 @@ def parsed(kind: type[M], data: bytes) -> M:
 
 
 def sentence_of(error: ValidationError) -> str:
-    """Return the first error of a body, in one sentence."""
+    """Return the first error of a body in one sentence, with the field that it is about."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     first = errors[0]
     steps = [str(step) for step in first["loc"][:4]]
-    place = ".".join(steps)
+    field = ".".join(steps)
     reason = first["msg"][:200]
-    if not place:
+    if not field:
         return f"The body cannot be read: {reason}."
-    return f"`{place[:100]}`: {reason}."
+    return f"`{field[:100]}`: {reason}."
 
 
-async def row_of_file(data: bytes, host: ModelHost) -> Row:
+async def extract_file(data: bytes, host: ModelHost) -> ItemFeatures:
     """Return the features of an uploaded picture or sound; files that wait are read together."""
     if host.extractor is None:
         raise InputError("This model takes numbers, not files; send features.")
     if not data:
         raise InputError("The file is empty.")
-    return await host.looking.submit(data)
+    return await host.extraction.submit(data)
 
 
 # ---------------------------------------------------------------------- what routes share
 
+# By status, for OpenAPI.
 _SENTENCES = {
     401: "No token was sent, or an unknown one.",
     403: "The token's scope does not allow it.",
@@ -288,6 +329,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 
 
+# Names that browsers would take out of an address: `.` and `..`, and these with spaces behind.
 _DOTS = re.compile(r"\.{1,2} *")
 
 
@@ -295,7 +337,7 @@ class NameConvertor(Convertor[str]):
     """A label or an item in an address: any name, also with slashes and line breaks.
 
     Browsers and other clients take `.` and `..` out of addresses, however they are encoded; such a
-    name is followed by one more space.
+    name is followed by one more space. `addressOf` of `static/api.js` does the same.
     """
 
     regex = r"(?s:.+)"
@@ -315,17 +357,20 @@ register_url_convertor("name", NameConvertor())
 
 
 def address_of(name: str) -> str:
-    """Return a name as a part of an address; its slashes stay where they separate plain names."""
+    """Return a name as a part of an address, for `NameConvertor`.
+
+    Its slashes stay where they separate plain names; clients would change `a//b` and `a/../b`.
+    """
     spelled = f"{name} " if _DOTS.fullmatch(name) else name
     steps = spelled.split("/")
-    plain = {"", ".", ".."}.isdisjoint(steps)
-    safe = "/" if plain else ""
+    has_plain_steps = {"", ".", ".."}.isdisjoint(steps)
+    safe = "/" if has_plain_steps else ""
     return quote(spelled, safe=safe, errors="surrogateescape")
 
 
 # Coroutines: FastAPI would call functions in a thread, for every request.
 async def host_of(request: Request, model: Annotated[str, InPath(max_length=255)]) -> ModelHost:
-    """Return the model that a path names."""
+    """Return the model that an address names, or answer 404."""
     hosts: dict[str, ModelHost] = request.app.state.hosts
     host = hosts.get(model)
     if host is None:
@@ -339,13 +384,13 @@ Host = Annotated[ModelHost, Depends(host_of)]
 
 
 def caller_of(request: Request) -> Caller:
-    """Return the caller of a request."""
+    """Return the caller of a request, whom `app.Frame` has noted."""
     caller: Caller = request.scope["caller"]
     return caller
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
-    """Return a dependency that refuses callers without a scope."""
+    """Return a dependency of a route: its caller, or 403 for one without a scope."""
 
     async def check(request: Request) -> Caller:
         caller = caller_of(request)
@@ -371,7 +416,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", "
 
 
 def json_response(content: Any, version: str | None = None) -> Response:
-    """Return content as JSON, with the version of the model that gave it."""
+    """Return content as JSON, with the version of the model that gave it as `X-Model-Version`."""
     text = _JSON.encode(content)
     data = text.encode("utf-8", "replace")
     headers = None
@@ -381,7 +426,7 @@ def json_response(content: Any, version: str | None = None) -> Response:
 
 
 def suggestion_records(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
-    """Return suggestions as JSON."""
+    """Return suggestions as records, in their order."""
     records: list[dict[str, Any]] = []
     for suggestion in suggestions:
         probability = round(suggestion.probability, 6)
@@ -392,12 +437,13 @@ def suggestion_records(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """Return a measure as JSON: None where it is missing or not finite."""
+    """Return a measure as JSON has it: None where it is missing, not a number or infinite."""
     if value is None or not np.isfinite(value):
         return None
     return float(value)
 
 
+# Bodies that are not JSON, for OpenAPI, by their media types.
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 _FORM_FIELDS = {
     "schema": {
@@ -413,7 +459,7 @@ _FORMS = {NUMBERS: BINARY, NUMPY: BINARY, FORM: _FORM_FIELDS, "image/*": BINARY,
 
 
 def body_of(content: dict[str, Any]) -> dict[str, Any]:
-    """Describe a body that a route reads by itself, for OpenAPI."""
+    """Describe a body that a route reads by itself, for OpenAPI: schemas by media type."""
     return {"requestBody": {"required": True, "content": content}}
 
 
@@ -423,10 +469,25 @@ def body_route(
     kind: type[BaseModel],
     tag: str,
     summary: str,
-    forms: Facts = _FORMS,
+    forms: Record = _FORMS,
     **options: Any,
 ) -> Callable[[Decorated], Decorated]:
-    """Return the decorator of a route whose body is JSON of a kind, or in another form."""
+    """Return the decorator of a route below a model, whose body is JSON or in another form.
+
+    Parameters
+    ----------
+    router : APIRouter
+    path : str
+        Below `/models/{model}/`.
+    kind : type
+        The schema of the JSON body, which `routes.BODIES` lists as well.
+    tag, summary : str
+        For OpenAPI: the group of the route, and what it does.
+    forms : dict
+        Other media types that the body may have, and their schemas.
+    **options
+        As FastAPI's `router.post` takes them.
+    """
     body_schema = {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}
     content = {JSON: body_schema} | forms
     return router.post(
@@ -441,7 +502,7 @@ def body_route(
 def item_and_tags(
     host: ModelHost, query: SuggestRequest
 ) -> tuple[Any, list[tuple[str, ...]] | None]:
-    """Return the item and the tags of a request, as a tagger takes them."""
+    """Return the item and the tags of a request as a tagger takes X and `tags`: one row each."""
     X = None
     tags = None
     if query.features is not None:
@@ -451,15 +512,15 @@ def item_and_tags(
     return X, tags
 
 
-def place_on_map(host: ModelHost, query: SuggestRequest) -> Facts:
-    """Return where an item, or tags, lie on the map."""
+def place_on_map(host: ModelHost, query: SuggestRequest) -> Record:
+    """Return where a request's item or tags lie on the map, as a record."""
     X, tags = item_and_tags(host, query)
     x, y = host.place(X, tags)
     return {"x": x, "y": y}
 
 
-def neighbour_record(neighbour: Neighbour) -> Facts:
-    """Return a known tag set as JSON."""
+def neighbour_record(neighbour: Neighbour) -> Record:
+    """Return a known tag set near an item as a record."""
     return {
         "labels": list(neighbour.document),
         "ids": list(neighbour.document_ids[:5]),
@@ -468,15 +529,26 @@ def neighbour_record(neighbour: Neighbour) -> Facts:
     }
 
 
-def nearest_records(host: ModelHost, snapshot: Snapshot, point: Any, k: int) -> list[Facts]:
-    """Return the known tag sets nearest to a point, with their places on the map."""
+def nearest_records(
+    host: ModelHost, snapshot: Snapshot, direction: NDArray[np.float32], k: int
+) -> list[Record]:
+    """Return the k known tag sets nearest to a direction, with their places on the map.
+
+    Parameters
+    ----------
+    host : ModelHost
+    snapshot : Snapshot
+    direction : array, shape (n_axes,)
+        On the principal axes of the space, of length 1; see `ConceptSpace.points`.
+    k : int
+    """
     store = snapshot.tagger.store_
     places = host.map(snapshot).places
-    records: list[Facts] = []
-    for neighbour in store.nearest(point, len(store.labels), k):
+    records: list[Record] = []
+    for neighbour in store.nearest(direction, len(store.labels), k):
         first_id = neighbour.document_ids[0]
-        document = snapshot.documents[first_id]
-        x, y = places[store.sets[document]].tolist()
+        row = snapshot.document_rows[first_id]
+        x, y = places[store.sets[row]].tolist()
         record = neighbour_record(neighbour)
-        records.append(record | {"document": document, "x": x, "y": y})
+        records.append(record | {"document": row, "x": x, "y": y})
     return records

@@ -2,6 +2,10 @@
 
 In: tasks with a labelling configuration. Out: predictions for its `Choices` and `Taxonomy`; what
 annotators make of them is learned as answers. The backend of a model is `/label-studio/MODEL`.
+
+Terms, as Label Studio has them: a *configuration* is XML that lays out an annotator's page. Its
+*objects* show fields of a task's data; in its *controls* annotators make choices about an object. A
+*result* is what was chosen in one control; `predictions` and `annotations` are lists of results.
 """
 
 from __future__ import annotations
@@ -25,21 +29,23 @@ from polyseme.feedback.verdict_log import Verdict
 from polyseme.io import parse_xml
 from polyseme.studio.batching import QueueFullError
 from polyseme.studio.collection import UnknownItemError
-from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.studio.http import PROBLEMS, Host, Reviewer, json_response
-from polyseme.studio.references import item_of, known_tags, row_of_reference
-from polyseme.studio.schemas import MOST_NUMBERS
+from polyseme.studio.references import features_of_reference, item_of, known_tags
+from polyseme.studio.schemas import MOST_NUMBERS, TAG_LETTERS
 
-MOST_TASKS = 256
-MOST_LABELS = 1000
-_LIKELY = 0.5
+MOST_TASKS = 256  # in one request
+MOST_LABELS = 1000  # that are ranked for a task
+_THRESHOLD = 0.5  # of the probability of a choice, unless the request has its own
 _XML_BYTES = 2**21
-_DEEPEST = 20
-_KINDS = {"Choices": "choices", "Taxonomy": "taxonomy"}
+_MOST_LEVELS = 20  # of choices below choices
+# The elements of a configuration that are controls, and what results call them.
+_KIND_BY_ELEMENT = {"Choices": "choices", "Taxonomy": "taxonomy"}
 _MOST_WAITING = 1024  # annotations
 _log = logging.getLogger("polyseme.studio")
 # Annotations are learned one after the other, in the order in which they came.
 _turns: WeakKeyDictionary[ModelHost, asyncio.Lock] = WeakKeyDictionary()
+# Annotations that are not learned yet; the set also keeps their tasks from being collected.
 _waiting: set[asyncio.Task[None]] = set()
 
 router = APIRouter(prefix="/label-studio/{model}", tags=["label studio"], responses=PROBLEMS)
@@ -68,7 +74,7 @@ class Task(Loose):
 class Parameters(Loose):
     """How predictions are made."""
 
-    threshold: Annotated[float, Field(ge=0, le=1)] = _LIKELY
+    threshold: Annotated[float, Field(ge=0, le=1)] = _THRESHOLD
 
 
 class PredictBody(Loose):
@@ -108,10 +114,10 @@ class WebhookBody(Loose):
 
 
 class TagChoice(NamedTuple):
-    """Something that can be chosen."""
+    """Something that can be chosen in a control."""
 
-    path: tuple[str, ...]  # as results have it, with all above it
-    shown: str
+    path: tuple[str, ...]  # as results have it: its alias or text, after those of all above it
+    shown: str  # its text on the annotator's page
 
 
 @dataclass(frozen=True)
@@ -128,9 +134,9 @@ class Control:
     choices : tuple of TagChoice
         What can be chosen.
     options : str
-        The field of a task's data that lists what can be chosen; empty where the tag does.
+        The field of a task's data that lists further choices; empty where there are none.
     single : bool
-        Whether but one can be chosen.
+        Whether only one can be chosen.
     """
 
     kind: str
@@ -142,13 +148,16 @@ class Control:
     single: bool
 
     def value(self, path: Sequence[str]) -> Any:
-        """Return one choice as results have it."""
+        """Return the path of a choice as results of this control have it."""
         if self.kind == "choices":
             return path[-1]
         return list(path)
 
     def labels(self, snapshot: Snapshot, task: Task) -> dict[str, TagChoice]:
-        """Return the choices of a task by the model's labels that they stand for."""
+        """Return the choices of a task by the model's labels that they stand for.
+
+        Choices that stand for no label are left out.
+        """
         choice_by_label: dict[str, TagChoice] = {}
         listed_choices = _read_options(task.data.get(self.options))
         for choice in (*self.choices, *listed_choices):
@@ -159,22 +168,18 @@ class Control:
 
 
 def read_config(xml: str | None) -> list[Control]:
-    """Read the controls that labels can be chosen by from a labelling configuration.
-
-    Parameters
-    ----------
-    xml : str or None
+    """Return the controls of a labelling configuration in which labels can be chosen.
 
     Raises
     ------
     InputError
-        Where there is none, or one does not fit the rest of the configuration.
+        Where there is none, or one belongs to no object that shows something.
     """
     if not xml:
         raise InputError("The labelling configuration is missing.")
     root = parse_xml(xml.encode(), "The labelling configuration")
     field_by_object = _fields_by_object(root)
-    controls = [_read_control(element, field_by_object) for element in root.iter(*_KINDS)]
+    controls = [_read_control(element, field_by_object) for element in root.iter(*_KIND_BY_ELEMENT)]
     if not controls:
         raise InputError(
             "The labelling configuration has neither <Choices> nor <Taxonomy>, by which labels "
@@ -184,25 +189,30 @@ def read_config(xml: str | None) -> list[Control]:
 
 
 def _fields_by_object(root: Any) -> dict[str, str]:
-    """Return the field of a task's data that each object of a configuration shows, by its name."""
-    fields: dict[str, str] = {}
+    """Return the field of a task's data that each object of a configuration shows, by its name.
+
+    `<Image name="photo" value="$url">` shows the field `url`.
+    """
+    field_by_object: dict[str, str] = {}
     for element in root.iter():
-        tag = element.tag
-        if not isinstance(tag, str) or tag in _KINDS:
+        element_name = element.tag
+        is_comment = not isinstance(element_name, str)
+        if is_comment or element_name in _KIND_BY_ELEMENT:
             continue
         name = element.get("name")
         value = element.get("value", "")
         if name and value.startswith("$"):
-            fields[name] = value[1:]
-    return fields
+            field_by_object[name] = value[1:]
+    return field_by_object
 
 
 def _read_control(element: Any, field_by_object: Mapping[str, str]) -> Control:
-    """Read one control of a labelling configuration.
+    """Return one control of a labelling configuration.
 
     Parameters
     ----------
     element : Element
+        `<Choices>` or `<Taxonomy>`.
     field_by_object : mapping of str to str
         See `_fields_by_object`.
 
@@ -212,7 +222,8 @@ def _read_control(element: Any, field_by_object: Mapping[str, str]) -> Control:
         Where it has no name, or is for no object that shows something.
     """
     name = element.get("name") or ""
-    targets = [target.strip() for target in (element.get("toName") or "").split(",")]
+    to_name = element.get("toName") or ""
+    targets = [target.strip() for target in to_name.split(",")]
     object_name = next((target for target in targets if target in field_by_object), None)
     if not name or object_name is None:
         object_names = first_few(sorted(field_by_object)) or "none"
@@ -222,7 +233,7 @@ def _read_control(element: Any, field_by_object: Mapping[str, str]) -> Control:
         )
     options = element.get("value") or ""
     return Control(
-        kind=_KINDS[element.tag],
+        kind=_KIND_BY_ELEMENT[element.tag],
         name=name,
         object_name=object_name,
         field=field_by_object[object_name],
@@ -233,21 +244,22 @@ def _read_control(element: Any, field_by_object: Mapping[str, str]) -> Control:
 
 
 def _choices(element: Any, above: tuple[str, ...]) -> Iterator[TagChoice]:
-    """Yield the choices below an element."""
+    """Yield the choices below an element, whose own path is `above`, from the top down."""
     for child in element.iterchildren("Choice"):
         alias = child.get("alias")
         text = child.get("value") or alias
-        if text and len(above) < _DEEPEST:
+        if text and len(above) < _MOST_LEVELS:
             path = (*above, alias or text)
             yield TagChoice(path, text)
             yield from _choices(child, path)
 
 
 def check_config(host: ModelHost, xml: str | None) -> None:
-    """Raise an error where a configuration could not show predictions."""
+    """Raise an `InputError` where a configuration could not show predictions of a model."""
     for control in read_config(xml):
-        closed = control.kind == "choices" and not control.options
-        if not closed or control.labels(host.snapshot, Task()):
+        # A taxonomy takes further choices, and a task's data may list some.
+        is_closed = control.kind == "choices" and not control.options
+        if not is_closed or control.labels(host.snapshot, Task()):
             continue
         texts = [choice.shown for choice in control.choices]
         names = first_few(texts) or "there are none"
@@ -285,7 +297,7 @@ def setup(body: SetupBody, host: Host) -> Response:
 async def predict(body: PredictBody, host: Host) -> Response:
     """Predict labels for each task; a task without known features or tags has no result."""
     controls = read_config(body.label_config)
-    threshold = _LIKELY
+    threshold = _THRESHOLD
     if body.params is not None:
         threshold = body.params.threshold
     predictions = [_predict_task(host, controls, task, threshold) for task in body.tasks]
@@ -317,7 +329,7 @@ async def webhook(body: WebhookBody, host: Host, caller: Reviewer) -> Any:
 async def _predict_task(
     host: ModelHost, controls: Sequence[Control], task: Task, threshold: float
 ) -> dict[str, Any]:
-    """Predict the labels of one task, for every control."""
+    """Return Label Studio's record of a task's prediction: a result for every control."""
     snapshot = host.snapshot
     results: list[dict[str, Any]] = []
     scores: list[float] = []
@@ -327,7 +339,7 @@ async def _predict_task(
         if not choices:
             continue
         values = [value for value, _ in choices]
-        scores += [score for _, score in choices]
+        scores += [probability for _, probability in choices]
         results.append(
             {
                 "from_name": control.name,
@@ -336,6 +348,7 @@ async def _predict_task(
                 "value": {control.kind: values},
             }
         )
+    # Label Studio sorts tasks by it.
     score = float(np.mean(scores)) if scores else 0.0
     return {"model_version": snapshot.version, "score": round(score, 6), "result": results}
 
@@ -343,43 +356,52 @@ async def _predict_task(
 async def _suggest_for_control(
     host: ModelHost, control: Control, task: Task
 ) -> tuple[Snapshot, list[Suggestion]]:
-    """Return suggestions for a control's object; none where it is unknown."""
+    """Return suggestions for a control's object, the likeliest first; none where it is unknown.
+
+    The task's own tags come first, with a probability of 1.
+    """
     try:
-        row, tags = await _row_and_tags(host, control.field, task)
-        if row is not None or tags:
-            request = SuggestRequest(row, tuple(tags), MOST_LABELS)
+        features, tags = await _features_and_tags(host, control.field, task)
+        if features is not None or tags:
+            request = SuggestRequest(features, tuple(tags), MOST_LABELS)
             query, _ = host.check(request)
             snapshot, suggestions = await host.scoring.submit(query)
-            certain: list[Suggestion] = []
+            own_tags: list[Suggestion] = []
             for label in query.tags:
                 kind = snapshot.kinds.get(label)
                 if kind is not None:
-                    certain.append(Suggestion(label, 1.0, kind))
-            return snapshot, [*certain, *suggestions]
+                    own_tags.append(Suggestion(label, 1.0, kind))
+            return snapshot, [*own_tags, *suggestions]
     except InputError as error:
         _log.info("%s: task %s has no prediction: %s", host.name, task.id, error)
     return host.snapshot, []
 
 
-async def _row_and_tags(host: ModelHost, field: str, task: Task) -> tuple[Row | None, list[str]]:
-    """Return the features of a task's object, and the task's tags."""
+async def _features_and_tags(
+    host: ModelHost, field: str, task: Task
+) -> tuple[ItemFeatures | None, list[str]]:
+    """Return the features of the object that shows a field, and the task's tags.
+
+    Features are a list of numbers (in `features` or in the field), the item that `item` or the
+    field names, or the content of a data URL; None where the field is a text of tags, or unknown.
+    """
     content = task.data.get(field)
     item = task.data.get("item")
     tags = _tags_of(host, task)
-    for features in (task.data.get("features"), content):
-        if isinstance(features, list):
-            return _row_of_features(features), tags
+    for numbers in (task.data.get("features"), content):
+        if isinstance(numbers, list):
+            return _read_numbers(numbers), tags
     if isinstance(item, str):
-        return await row_of_reference(host, item), tags
+        return await features_of_reference(host, item), tags
     if not isinstance(content, str):
         return None, tags
     if content.startswith("data:") or item_of(host.collection, content) is not None:
-        return await row_of_reference(host, content), tags
+        return await features_of_reference(host, content), tags
     return None, [*tags, *known_tags(host, content)]  # a text of tags
 
 
 def _tags_of(host: ModelHost, task: Task) -> list[str]:
-    """Return the tags of a task that a model knows."""
+    """Return the labels that `tags` of a task's data stand for, a text or a list of texts."""
     texts = task.data.get("tags", [])
     if isinstance(texts, str):
         texts = [texts]
@@ -392,14 +414,14 @@ def _tags_of(host: ModelHost, task: Task) -> list[str]:
     return tags
 
 
-def _row_of_features(features: list[Any]) -> Row:
-    """Return features of a task as a row."""
-    numbers = [feature for feature in features if isinstance(feature, (int, float))]
-    if len(numbers) != len(features) or len(features) > MOST_NUMBERS:
+def _read_numbers(values: list[Any]) -> ItemFeatures:
+    """Return numbers of a task's data as features, (n_features,)."""
+    are_numbers = all(isinstance(value, (int, float)) for value in values)
+    if not are_numbers or len(values) > MOST_NUMBERS:
         raise InputError(f"`features` of a task must be {MOST_NUMBERS} numbers at the most.")
     with np.errstate(over="ignore"):  # reported as infinity
-        row = np.asarray(numbers, dtype=np.float64)
-        return row.astype(np.float32)
+        features = np.asarray(values, dtype=np.float64)
+        return features.astype(np.float32)
 
 
 def _select_choices(
@@ -409,14 +431,17 @@ def _select_choices(
     suggestions: Iterable[Suggestion],
     threshold: float,
 ) -> list[tuple[Any, float]]:
-    """Return the suggestions that a control can show, as values of results, with probabilities."""
+    """Return what a control shows as chosen: values of a result, each with its probability.
+
+    A control of a single choice shows the likeliest, however likely it is.
+    """
     choice_by_label = control.labels(snapshot, task)
     likely: list[tuple[Any, float]] = []
     for suggestion in suggestions:
         label = suggestion.label
         choice = choice_by_label.get(label)
         if choice is None and control.kind == "taxonomy":
-            choice = TagChoice((label,), label)  # to which labels may be added
+            choice = TagChoice((label,), label)  # annotators may add labels to a taxonomy
         if choice is None:
             continue
         if control.single or suggestion.probability >= threshold:
@@ -425,22 +450,22 @@ def _select_choices(
 
 
 def _read_options(options: Any) -> Iterator[TagChoice]:
-    """Yield the choices that a task's data list."""
+    """Yield the choices that a task's data list, as texts or as `{"value": …, "alias": …}`."""
     if not isinstance(options, list):
         return
     for option in options:
         fields = option if isinstance(option, Mapping) else {"value": option}
         text = fields.get("value") or fields.get("alias")
-        name = fields.get("alias") or text
-        if isinstance(name, str) and isinstance(text, str):
-            yield TagChoice((name,), text)
+        chosen_name = fields.get("alias") or text
+        if isinstance(chosen_name, str) and isinstance(text, str):
+            yield TagChoice((chosen_name,), text)
 
 
 # ---------------------------------------------------------------------- learning
 
 
 def _remove_waiting(learning: asyncio.Task[None]) -> None:
-    """Remove an annotation from the queue; its error has been logged."""
+    """Remove an annotation that is learned, or cannot be; its error has been logged."""
     _waiting.discard(learning)
     if not learning.cancelled():
         learning.exception()  # retrieved, or asyncio would complain
@@ -460,11 +485,12 @@ async def _in_turn(host: ModelHost, body: WebhookBody) -> None:
 
 
 async def _learn(host: ModelHost, body: WebhookBody) -> None:
-    """Learn the labels of an annotation."""
+    """Learn the labels of an annotation, about the item that its task shows."""
+    task = body.task
+    assert task is not None
     controls = await run_in_threadpool(read_config, body.project.label_config)
-    assert body.task is not None
-    name, row = await _item(host, controls, body.task, body.project)
-    await run_in_threadpool(_learn_answers, host, body, controls, name, row)
+    name, features = await _find_item(host, controls, task, body.project)
+    await run_in_threadpool(_learn_answers, host, body, controls, name, features)
 
 
 def _learn_answers(
@@ -472,49 +498,57 @@ def _learn_answers(
     body: WebhookBody,
     controls: Sequence[Control],
     name: str,
-    row: Row | None,
+    features: ItemFeatures | None,
 ) -> None:
-    """Learn the labels of an annotation as right, and those that it took out as wrong.
+    """Learn the labels of an annotation as right, and predicted ones that it lacks as wrong.
 
-    What the same annotation said before, and does not say any more, is taken back.
+    What the same annotation said before, and does not say any more, is taken back. `name` and
+    `features` are those of `_find_item`.
     """
     task = body.task
     annotation = body.annotation
     assert task is not None and annotation is not None
+    # The name under which the log has verdicts; the same annotation is found again by it.
     annotator = f"label-studio {body.project.id} {annotation.id}"
     snapshot = host.snapshot
     answers: dict[str, bool] = {}
     if body.action != "ANNOTATION_DELETED" and not annotation.was_cancelled:
-        predicted = annotation.prediction or Prediction()
-        answers = dict.fromkeys(_labels(snapshot, controls, task, predicted), False)
-        answers |= dict.fromkeys(_labels(snapshot, controls, task, annotation), True)
+        prediction = annotation.prediction or Prediction()
+        predicted_labels = _chosen_labels(snapshot, controls, task, prediction)
+        annotated_labels = _chosen_labels(snapshot, controls, task, annotation)
+        answers = dict.fromkeys(predicted_labels, False)
+        answers |= dict.fromkeys(annotated_labels, True)
 
-    standing: dict[str, Verdict] = {}
+    standing_by_label: dict[str, Verdict] = {}
     for verdict in snapshot.verdicts_by_item.get(name, ()):
-        if verdict.who == annotator and verdict.number is not None:
-            standing[snapshot.current_label(verdict.label)] = verdict
-    withdrawn: list[int] = []
-    for label, verdict in standing.items():
+        if verdict.who == annotator:
+            standing_by_label[snapshot.current_label(verdict.label)] = verdict
+    withdrawn_numbers: list[int] = []
+    for label, verdict in standing_by_label.items():
         if verdict.number is not None and answers.get(label) != verdict.answer:
-            withdrawn.append(verdict.number)
+            withdrawn_numbers.append(verdict.number)
     new_verdicts: list[Verdict] = []
     for label, is_right in answers.items():
-        if label not in standing or standing[label].answer != is_right:
+        standing = standing_by_label.get(label)
+        if standing is None or standing.answer != is_right:
             new_verdicts.append(
                 Verdict(name, label, is_right, model=snapshot.version, who=annotator)
             )
 
     # In this order nothing is lost where the second step fails.
     if new_verdicts:
-        host.learn(new_verdicts, None if row is None else {name: row})
-    if withdrawn:
-        host.undo(withdrawn)
+        host.learn(new_verdicts, None if features is None else {name: features})
+    if withdrawn_numbers:
+        host.undo(withdrawn_numbers)
 
 
-async def _item(
+async def _find_item(
     host: ModelHost, controls: Sequence[Control], task: Task, project: Project
-) -> tuple[str, Row | None]:
-    """Return the name of a task's item, and its numbers where it is not in the collection."""
+) -> tuple[str, ItemFeatures | None]:
+    """Return the name of a task's item, and its features where it is not in the collection.
+
+    Such an item is named after its project and its task.
+    """
     references = [task.data.get("item")]
     references += [task.data.get(control.field) for control in controls]
     for reference in references:
@@ -524,20 +558,23 @@ async def _item(
         if name is not None:
             return name, None
     field = controls[0].field
-    row, _ = await _row_and_tags(host, field, task)
-    if row is None:
+    features, _ = await _features_and_tags(host, field, task)
+    if features is None:
         raise UnknownItemError(
             f"There is no item for task {shown(task.id)}: its data name none of the collection, "
             "and have neither features nor a data URL."
         )
-    host.check_row(row)
-    return f"label-studio {project.id} {task.id}", row
+    host.check_features(features)
+    return f"label-studio {project.id} {task.id}", features
 
 
-def _labels(
+def _chosen_labels(
     snapshot: Snapshot, controls: Sequence[Control], task: Task, prediction: Prediction
 ) -> Iterator[str]:
-    """Yield the labels that a prediction or an annotation has, under their own names."""
+    """Yield the labels that were chosen in a prediction or an annotation.
+
+    Choices that no label is known for are yielded as they are, as new labels.
+    """
     control_by_name = {control.name: control for control in controls}
     for result in prediction.result:
         control = control_by_name.get(str(result.get("from_name")))
@@ -547,13 +584,14 @@ def _labels(
         label_by_choice: dict[str, str] = {}
         for label, choice in control.labels(snapshot, task).items():
             label_by_choice[choice.path[-1]] = label
-        paths = value.get(control.kind)
-        if not isinstance(paths, list):
+        choices = value.get(control.kind)  # names, or paths of a taxonomy
+        if not isinstance(choices, list):
             continue
-        for path in paths:
-            name = path[-1] if isinstance(path, list) and path else path
+        for choice_path in choices:
+            is_path = isinstance(choice_path, list) and len(choice_path) > 0
+            name = choice_path[-1] if is_path else choice_path
             if not isinstance(name, str):
                 continue
             stripped = name.strip()
-            if 0 < len(stripped) <= 200:
+            if 0 < len(stripped) <= TAG_LETTERS:
                 yield label_by_choice.get(name) or snapshot.find_label(stripped) or stripped

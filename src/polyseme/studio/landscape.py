@@ -7,6 +7,11 @@ stand beside a label, and those that some documents share.
 Some points are landmarks, which are laid out by t-SNE; all others lie among their nearest
 landmarks. Points that are added later are placed in the same way, so that none of the earlier ones
 moves.
+
+Terms: a *point* is a direction on the principal axes of a concept space, of length 1 (n_axes). A
+*place* is where it lies on the plane, x and y between -1 and 1. A *dot* is a concept on the map: a
+label in a document. An *anchor* is where a caption of a label stands. Lengths are in units of the
+plane, which is 2 wide.
 """
 
 from __future__ import annotations
@@ -29,33 +34,34 @@ from polyseme.storage.model_file import State
 
 Floats = NDArray[np.float32]
 
-FILE = "landscape.safetensors"
+LANDSCAPE_FILE = "landscape.safetensors"  # beside the model
 # Landmarks at the most: their layout takes seconds, and grows faster than they do.
 LANDMARKS = 1500
-_QUICK = 400
-# Fewer are laid out by their principal axes.
-_FEW = 30
-# Neighbours that t-SNE looks at, and nearest landmarks that a point lies among.
-_PERPLEXITY = 30.0
-_NEAREST = 3
+# Landmarks of a layout by principal axes, which is there at once.
+_QUICK_LANDMARKS = 400
+# Fewer landmarks are laid out by their principal axes: t-SNE needs some neighbours.
+_LEAST_LANDMARKS = 30
+_PERPLEXITY = 30.0  # neighbours that t-SNE looks at
+_N_NEAREST = 3  # landmarks that a point lies among
 # Points that are placed at a time.
 _BLOCK = 2048
 # Landmarks lie within this, which leaves room for dots around them.
 _EDGE = 0.95
 # How far dots of equal tag sets spread at the most.
 _SPREAD = 0.04
-_GOLDEN = np.pi * (3 - 5**0.5)
-# Cells a side by which dense places are found, and the share of a label's dots that makes one.
+# Between one seed of a sunflower and the next, in radians.
+_GOLDEN_ANGLE = np.pi * (3 - 5**0.5)
+# Cells a side by which dense places are found.
 _CELLS = 20
-_DENSE = 0.2
-# Places of a label at the most, and zoom levels.
-_PLACES = 4
+_DENSE_SHARE = 0.2  # of a label's dots, that make a second caption
+_MOST_ANCHORS = 4  # of one label
+# From 0; a caption of a level is shown where the map is enlarged 2**level times.
 LEVELS = 8
-# Sizes of a caption at level 0: its height, the width of a letter, and the margin.
-_HEIGHT = 0.05
-_LETTER = 0.017
-_MARGIN = 0.03
-_MOST_BYTES = 2**24
+# Sizes of a caption at level 0, as the studio draws it.
+_CAPTION_HEIGHT = 0.05
+_LETTER_WIDTH = 0.017
+_CAPTION_MARGIN = 0.03
+_MOST_BYTES = 2**24  # of a file that is read
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +92,7 @@ class Landscape:
     @classmethod
     def quick(cls, points: Floats, digest: str) -> Self:
         """Lay out points by their principal axes, at once; for parameters see `learn`."""
-        landmarks = _landmarks(points, _QUICK)
+        landmarks = _select_landmarks(points, _QUICK_LANDMARKS)
         with one_blas_thread():
             places = _project_on_axes(landmarks)
         return cls(digest, "axes", landmarks, _scale_to_bounds(places))
@@ -102,8 +108,8 @@ class Landscape:
         digest : str
             Of their space.
         """
-        landmarks = _landmarks(points, LANDMARKS)
-        if len(landmarks) < _FEW:
+        landmarks = _select_landmarks(points, LANDMARKS)
+        if len(landmarks) < _LEAST_LANDMARKS:
             return cls.quick(points, digest)
         from sklearn.manifold import TSNE
         from threadpoolctl import threadpool_limits
@@ -112,6 +118,7 @@ class Landscape:
         # this thread's alone, so that it may be set beside others.
         with one_blas_thread(), threadpool_limits(limits=1, user_api="openmp"):
             start = _project_on_axes(landmarks)
+            # t-SNE begins with a tiny picture (1e-4 is scikit-learn's own), or it would not unfold.
             start *= 1e-4 / max(float(start[:, 0].std()), 1e-12)
             perplexity = min(_PERPLEXITY, (len(landmarks) - 1) / 3)
             model = TSNE(perplexity=perplexity, init=start, random_state=0, n_jobs=1)
@@ -121,19 +128,20 @@ class Landscape:
     def place(self, points: Floats) -> Floats:
         """Return where points (n, n_axes) lie, (n, 2): among the landmarks nearest to them.
 
-        A landmark's own point lies where the landmark does. Memory is bounded, whatever n is.
+        A landmark's own point lies where the landmark does; others at a mean of the nearest
+        landmarks' places, weighted by 1 / (1 - cosine)^2. Memory is bounded, whatever n is.
         """
         placed = np.zeros((len(points), 2), dtype=np.float32)
         if not len(self.landmarks):
             return placed
-        k = min(_NEAREST, len(self.landmarks))
+        n_nearest = min(_N_NEAREST, len(self.landmarks))
         landmark_columns = np.ascontiguousarray(self.landmarks.T)
         with one_blas_thread():
             for start in range(0, len(points), _BLOCK):
                 rows = slice(start, start + _BLOCK)
                 block = np.asarray(points[rows], dtype=np.float32)
                 cosines = block @ landmark_columns
-                nearest, nearest_cosines = _largest(cosines, k)
+                nearest, nearest_cosines = _take_largest(cosines, n_nearest)
                 # What rounding leaves of a distance of 0 is 0.
                 distances = np.maximum(1 - nearest_cosines - 1e-6, 1e-9)
                 weights = 1 / distances**2
@@ -172,12 +180,16 @@ class Landscape:
         return cls(digest, layout, landmarks, places)
 
     def save(self, folder: Path) -> None:
-        """Write it to a model's folder; where that cannot be written, it is learned again."""
+        """Write it to a model's folder, as a safetensors file with the configuration in its header.
+
+        Where the folder cannot be written, it is learned again next time.
+        """
         from safetensors.numpy import save
 
         config, arrays = self.get_state()
-        with suppress(OSError, InputError), replacing(folder / FILE) as stream:
-            stream.write(save(arrays, metadata=config))
+        content = save(arrays, metadata=config)
+        with suppress(OSError, InputError), replacing(folder / LANDSCAPE_FILE) as stream:
+            stream.write(content)
 
     @classmethod
     def read(cls, folder: Path, digest: str, n_axes: int) -> Self | None:
@@ -193,7 +205,7 @@ class Landscape:
         """
         from safetensors import SafetensorError, safe_open
 
-        file = folder / FILE
+        file = folder / LANDSCAPE_FILE
         try:
             if not file.is_file() or file.stat().st_size > _MOST_BYTES:
                 return None
@@ -207,27 +219,31 @@ class Landscape:
         return landscape if fits else None
 
 
-_LAYOUTS = ("neighbours", "axes")
+_LAYOUTS = ("neighbours", "axes")  # by t-SNE, or by principal axes
 
 
-def _largest(values: Floats, k: int) -> tuple[IntArray, NDArray[np.float64]]:
-    """Return the places of each row's k largest values, and these, (n, k); uses the values up."""
+def _take_largest(values: Floats, k: int) -> tuple[IntArray, NDArray[np.float64]]:
+    """Return the columns of each row's k largest values, and these, (n, k), the largest first.
+
+    The values are changed: those that were taken are -inf afterwards.
+    """
     # For a few of them this takes a sixth of the time that sorting in part does.
     n_rows = len(values)
     rows = np.arange(n_rows)
-    places = np.empty((n_rows, k), dtype=np.int64)
-    largest = np.empty((n_rows, k))
+    largest_columns = np.empty((n_rows, k), dtype=np.int64)
+    largest_values = np.empty((n_rows, k))
     for rank in range(k):
         columns = values.argmax(axis=1)
-        places[:, rank] = columns
-        largest[:, rank] = values[rows, columns]
+        largest_columns[:, rank] = columns
+        largest_values[:, rank] = values[rows, columns]
         values[rows, columns] = -np.inf
-    return places, largest
+    return largest_columns, largest_values
 
 
-def _landmarks(points: Floats, most: int) -> Floats:
-    """Return landmarks among points, (n_landmarks, n_axes), no two of them alike."""
+def _select_landmarks(points: Floats, most: int) -> Floats:
+    """Return a random sample of points, (n_landmarks, n_axes), no two of them alike."""
     n_points = len(points)
+    # The same points have the same landmarks, in every process.
     generator = np.random.default_rng(n_points)
     sample = generator.permutation(n_points)[:most]
     rows = np.sort(sample)
@@ -237,32 +253,34 @@ def _landmarks(points: Floats, most: int) -> Floats:
 
 
 def _project_on_axes(landmarks: Floats) -> Floats:
-    """Return points on their first two principal axes, (n, 2)."""
+    """Return landmarks on their own first two principal axes, (n_landmarks, 2), not scaled."""
     places = np.zeros((len(landmarks), 2), dtype=np.float32)
-    if len(landmarks) > 1:
-        mean = landmarks.mean(axis=0, dtype=np.float64)
-        centred = landmarks.astype(np.float64) - mean
-        _, _, directions = np.linalg.svd(centred, full_matrices=False)
-        axes = directions[:2]
-        # An axis has no direction of its own: let its largest entry be positive.
-        largest_columns = np.abs(axes).argmax(axis=1)
-        signs = np.sign(axes[np.arange(len(axes)), largest_columns])
-        axes *= signs[:, None]
-        places[:, : len(axes)] = centred @ axes.T
+    if len(landmarks) < 2:
+        return places
+    mean = landmarks.mean(axis=0, dtype=np.float64)
+    centred = landmarks.astype(np.float64) - mean
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    axes = directions[:2]
+    # An axis has no direction of its own: let its largest entry be positive.
+    n_axes = len(axes)
+    largest_columns = np.abs(axes).argmax(axis=1)
+    largest_entries = axes[np.arange(n_axes), largest_columns]
+    axes *= np.sign(largest_entries)[:, None]
+    places[:, :n_axes] = centred @ axes.T
     return places
 
 
 def _scale_to_bounds(places: Floats) -> Floats:
-    """Return places centred and scaled into the edges, by one factor for both directions."""
+    """Return places (n, 2) centred and scaled into the edges, by one factor for x and y."""
     if not len(places):
         return places
     low = places.min(axis=0).astype(np.float64)
     high = places.max(axis=0).astype(np.float64)
-    longest_side = float((high - low).max())
-    half = max(longest_side / 2, 1e-12)
+    sides = high - low
+    half = max(float(sides.max()) / 2, 1e-12)
     centre = (low + high) / 2
-    centred = (places - centre) / half * _EDGE
-    return np.asarray(centred, dtype=np.float32)
+    scaled = (places - centre) / half * _EDGE
+    return np.asarray(scaled, dtype=np.float32)
 
 
 # ---------------------------------------------------------------------- dots and captions
@@ -272,50 +290,59 @@ class Dots(NamedTuple):
     """Every concept as a dot: a label in a document."""
 
     xy: Floats  # (n, 2)
-    labels: NDArray[np.uint32]  # (n,): places in the store's labels
-    documents: NDArray[np.uint32]  # (n,): rows of the store
+    labels: NDArray[np.uint32]  # (n,): columns of the store's matrix, places in its labels
+    documents: NDArray[np.uint32]  # (n,): rows of the store's matrix, ascending
 
 
 def concept_positions(store: KnownDocuments, landscape: Landscape) -> Dots:
     """Return a dot for each label of each document, no two of them in one place.
 
     The dots of a document lie together, as the seeds of a sunflower do, and so do documents that
-    lie in one place.
+    lie in one place (a *spot* below): the documents' sunflowers are the seeds of a larger one.
     """
-    sizes = np.diff(store.matrix.indptr)
-    if not store.matrix.nnz:
-        none = np.zeros(0, dtype=np.uint32)
-        return Dots(np.zeros((0, 2), dtype=np.float32), none, none)
-    places = landscape.place(store.points) + np.float32(0)  # there is but one zero
-    place_keys = places.view(np.uint64).ravel()
-    _, spots = np.unique(place_keys, return_inverse=True)
-    spots = spots[store.sets]
-    numbers, counts = _number_within_groups(spots)
-    largest = np.zeros(len(counts), dtype=np.int64)
-    np.maximum.at(largest, spots, sizes)
+    matrix = store.matrix
+    sizes = np.diff(matrix.indptr)  # labels of each document
+    if not matrix.nnz:
+        no_numbers = np.zeros(0, dtype=np.uint32)
+        return Dots(np.zeros((0, 2), dtype=np.float32), no_numbers, no_numbers)
+    places = landscape.place(store.points) + np.float32(0)  # -0 becomes 0, which has other bits
+    place_keys = places.view(np.uint64).ravel()  # x and y as one number
+    _, spot_by_set = np.unique(place_keys, return_inverse=True)
+    spots = spot_by_set[store.sets]  # of each document
+    numbers, spot_counts = _number_within_groups(spots)
+    largest_sizes = np.zeros(len(spot_counts), dtype=np.int64)
+    np.maximum.at(largest_sizes, spots, sizes)
 
     # Seeds that are numbered from 0 are at least a step apart. A power of 2: few documents more
-    # leave all dots where they are.
-    exact_step = 0.4 / store.matrix.nnz**0.5
+    # leave all dots where they are. At such steps all dots fill an eighth of the plane at most.
+    exact_step = 0.4 / matrix.nnz**0.5
     step = 2.0 ** np.floor(np.log2(exact_step))
-    radii = step * (2 * np.sqrt(np.maximum(largest - 1, 0)) + 1)
-    scales = np.minimum(1.0, _SPREAD / (radii * np.sqrt(counts)))
+    # How far apart a spot's documents must lie, by the largest of them, and how wide the spot is
+    # then. All of it is made smaller where it would be wider than `_SPREAD`.
+    radii = step * (2 * np.sqrt(np.maximum(largest_sizes - 1, 0)) + 1)
+    spot_radii = radii * np.sqrt(spot_counts)
+    scales = np.minimum(1.0, _SPREAD / spot_radii)
     document_steps = (radii * scales)[spots]
     document_places = places[store.sets]
     centres = document_places + _sunflower_offsets(numbers, document_steps)
 
-    documents = np.repeat(np.arange(len(sizes)), sizes)
-    first_dots = np.repeat(store.matrix.indptr[:-1], sizes)
-    seeds = np.arange(len(documents)) - first_dots
-    dot_steps = (step * scales)[spots][documents]
+    n_documents = len(sizes)
+    documents = np.repeat(np.arange(n_documents), sizes)  # of each dot
+    first_dots = np.repeat(matrix.indptr[:-1], sizes)
+    seeds = np.arange(matrix.nnz) - first_dots
+    spot_steps = step * scales
+    dot_steps = spot_steps[spots][documents]
     xy = centres[documents] + _sunflower_offsets(seeds, dot_steps)
-    labels = store.matrix.indices.astype(np.uint32)
-    separate_xy = _apart(xy.astype(np.float32))
+    separate_xy = _move_apart(xy.astype(np.float32))
+    labels = matrix.indices.astype(np.uint32)
     return Dots(separate_xy, labels, documents.astype(np.uint32))
 
 
 def _number_within_groups(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """Return members' numbers in their groups, from 0, (n,), and groups' sizes, (n_groups,)."""
+    """Return members' numbers in their groups, from 0, (n,), and groups' sizes, (n_groups,).
+
+    `groups` has the group of each member; members of a group are numbered in their order.
+    """
     n_members = len(groups)
     counts = np.bincount(groups)
     ends = np.cumsum(counts)
@@ -328,18 +355,21 @@ def _number_within_groups(groups: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _sunflower_offsets(numbers: IntArray, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the places of a sunflower's seeds by their numbers, (n, 2)."""
+    """Return how far seeds of sunflowers lie from their centres, (n, 2).
+
+    Seed k lies at the radius step * sqrt(k) and the angle k * golden angle (Vogel 1979).
+    """
     radii = steps * np.sqrt(numbers)
-    angles = _GOLDEN * numbers
+    angles = _GOLDEN_ANGLE * numbers
     x = radii * np.cos(angles)
     y = radii * np.sin(angles)
     return np.stack([x, y], axis=1)
 
 
-def _apart(xy: Floats) -> Floats:
-    """Move coinciding dots apart, each by as little as possible."""
+def _move_apart(xy: Floats) -> Floats:
+    """Move coinciding dots (n, 2) apart in place, each by as little as possible; return them."""
     while True:
-        keys = (xy + np.float32(0)).view(np.uint64).ravel()
+        keys = (xy + np.float32(0)).view(np.uint64).ravel()  # x and y as one number; one zero
         order = np.argsort(keys, kind="stable")
         sorted_keys = keys[order]
         repeats = sorted_keys[1:] == sorted_keys[:-1]
@@ -351,7 +381,7 @@ def _apart(xy: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Anchor:
-    """A place that a label's caption stands at."""
+    """A place that a label's caption stands at; its fields are those of the REST interface."""
 
     label: str
     x: float
@@ -367,9 +397,9 @@ def anchors(dots: Dots, labels: Sequence[str], most: int = 4000) -> list[Anchor]
     ----------
     dots : Dots
     labels : sequence of str
-        What the numbers of their labels mean.
+        The labels that `dots.labels` has the places of.
     most : int
-        Give the captions of the most dots.
+        How many captions are returned at the most: those of the most dots.
 
     Returns
     -------
@@ -382,29 +412,42 @@ def anchors(dots: Dots, labels: Sequence[str], most: int = 4000) -> list[Anchor]
     cells = np.clip(scaled.astype(np.int64), 0, _CELLS - 1)
     counts = np.bincount(dots.labels, minlength=len(labels))
     ends = np.cumsum(counts)
-    captions: list[tuple[int, int, float, float]] = []
-    for label, rows in enumerate(np.split(order, ends[:-1])):
+    captions: list[_Caption] = []
+    for column, rows in enumerate(np.split(order, ends[:-1])):
         if not len(rows):
             continue
         for island in _find_islands(cells[rows]):
             island_dots = dots.xy[rows[island]]
             x, y = np.median(island_dots, axis=0).tolist()
-            captions.append((-len(island), label, x, y))
+            captions.append(_Caption(-len(island), column, x, y))
     captions.sort()
     return _assign_levels(captions[:most], labels)
 
 
+class _Caption(NamedTuple):
+    """A caption without a level; sorted, those of many dots come first."""
+
+    negative_count: int  # of dots
+    column: int  # of its label
+    x: float
+    y: float
+
+
 def _find_islands(cells: IntArray) -> list[IntArray]:
-    """Return the rows of dots (n, 2), by their cells, that lie around dense places."""
+    """Return the rows of dots that lie around each dense place, the densest first.
+
+    `cells` (n_dots, 2) has the cell of each dot: its column and row in a grid of `_CELLS` a side.
+    An island is a dense cell with the eight around it. Dots of no island are in none of the lists.
+    """
     n_dots = len(cells)
     unassigned = np.arange(n_dots)
     islands: list[IntArray] = []
-    while len(unassigned) and len(islands) < _PLACES:
+    while len(unassigned) and len(islands) < _MOST_ANCHORS:
         dot_cells = cells[unassigned]
         dense_cell = _densest_cell(dot_cells, n_dots)
         distances = np.abs(dot_cells - dense_cell)
         is_near = (distances <= 1).all(axis=1)
-        n_least = max(_DENSE * n_dots, 3)
+        n_least = max(_DENSE_SHARE * n_dots, 3)
         if islands and is_near.sum() < n_least:
             break
         islands.append(unassigned[is_near])
@@ -414,13 +457,13 @@ def _find_islands(cells: IntArray) -> list[IntArray]:
 
 def _densest_cell(cells: IntArray, n_dots: int) -> tuple[int, int]:
     """Return the cell with most dots in it and around it; `n_dots` is at least their number."""
-    table = np.zeros((_CELLS + 2, _CELLS + 2), dtype=np.int64)  # with an empty margin
-    rows = cells[:, 0] + 1
-    columns = cells[:, 1] + 1
-    np.add.at(table, (rows, columns), 1)
-    windows = np.lib.stride_tricks.sliding_window_view(table, (3, 3))
+    counts = np.zeros((_CELLS + 2, _CELLS + 2), dtype=np.int64)  # with an empty margin
+    first_axis = cells[:, 0] + 1
+    second_axis = cells[:, 1] + 1
+    np.add.at(counts, (first_axis, second_axis), 1)
+    windows = np.lib.stride_tricks.sliding_window_view(counts, (3, 3))
     window_sums = windows.sum(axis=(2, 3))
-    own_counts = table[1:-1, 1:-1]
+    own_counts = counts[1:-1, 1:-1]
     # Among equally dense places, the one with most dots in its own cell.
     density = window_sums * (n_dots + 1)
     density += own_counts
@@ -428,33 +471,36 @@ def _densest_cell(cells: IntArray, n_dots: int) -> tuple[int, int]:
     return divmod(densest, _CELLS)
 
 
-def _assign_levels(
-    captions: list[tuple[int, int, float, float]], labels: Sequence[str]
-) -> list[Anchor]:
-    """Return each caption at the first level at which it covers none that was placed before."""
-    n = len(captions)
-    x = np.zeros(n)
-    y = np.zeros(n)
-    half_widths = np.zeros(n)
-    level = np.zeros(n, dtype=np.int64)
-    levels = np.arange(LEVELS - 1)[:, None]
+def _assign_levels(captions: Sequence[_Caption], labels: Sequence[str]) -> list[Anchor]:
+    """Return each caption at the first level at which it covers none that was placed before.
+
+    Those that find no such level are at the last one, where captions may lie over each other.
+    """
+    n_captions = len(captions)
+    x = np.array([caption.x for caption in captions])
+    y = np.array([caption.y for caption in captions])
+    half_widths = np.zeros(n_captions)
+    caption_levels = np.zeros(n_captions, dtype=np.int64)
+    last_level = LEVELS - 1
+    levels = np.arange(last_level)[:, None]
     placed: list[Anchor] = []
-    for row, (negative_count, label, caption_x, caption_y) in enumerate(captions):
-        name = labels[label]
-        x[row] = caption_x
-        y[row] = caption_y
-        half_widths[row] = (_LETTER * len(name) + _MARGIN) / 2
+    for number, caption in enumerate(captions):
+        label = labels[caption.column]
+        half_widths[number] = (_LETTER_WIDTH * len(label) + _CAPTION_MARGIN) / 2
         with np.errstate(divide="ignore"):
-            beside = (half_widths[:row] + half_widths[row]) / np.abs(x[:row] - caption_x)
-            above = _HEIGHT / np.abs(y[:row] - caption_y)
+            widths = half_widths[:number] + half_widths[number]
+            to_stand_beside = widths / np.abs(x[:number] - caption.x)
+            to_stand_above = _CAPTION_HEIGHT / np.abs(y[:number] - caption.y)
         # How far the map must be enlarged for it to be free of each that is there already.
-        enlargements = np.minimum(beside, above)
-        former_levels = level[:row]
+        enlargements = np.minimum(to_stand_beside, to_stand_above)
+        former_levels = caption_levels[:number]
+        # (n_levels, n_former): both are on the map from the higher of their levels on.
         zooms = 2.0 ** np.maximum(former_levels, levels)
-        free = (former_levels == LEVELS - 1) | (enlargements <= zooms)
-        free_levels = np.append(free.all(axis=1), True)
-        level[row] = int(free_levels.argmax())
-        placed.append(Anchor(name, caption_x, caption_y, -negative_count, int(level[row])))
+        is_free = (former_levels == last_level) | (enlargements <= zooms)
+        free_levels = np.append(is_free.all(axis=1), True)
+        level = int(free_levels.argmax())
+        caption_levels[number] = level
+        placed.append(Anchor(label, caption.x, caption.y, -caption.negative_count, level))
     return placed
 
 
@@ -463,7 +509,7 @@ def _assign_levels(
 
 @dataclass(frozen=True)
 class Companion:
-    """A label that stands beside another."""
+    """A label that stands beside another in documents."""
 
     label: str
     count: int  # documents that hold both
@@ -483,18 +529,20 @@ def companions(
     k : int
         How many at the most.
     normalize : bool
+        Whether spellings that differ in case or white space are one label.
     """
     column = label_column(store.labels, label, normalize=normalize)
     column_entries = store.matrix[:, [column]]
-    rows = np.flatnonzero(np.diff(column_entries.indptr))
-    counts = _counts(store, rows)
+    rows = np.flatnonzero(np.diff(column_entries.indptr))  # documents that hold the label
+    counts = _count_labels(store, rows)
     counts[column] = 0
-    best = np.argsort(-counts, kind="stable")[:k]
+    best_columns = np.argsort(-counts, kind="stable")[:k]
     labels: list[Companion] = []
-    for other_column in best[counts[best] > 0].tolist():
-        count = counts[other_column]
-        share = float(count / len(rows))
-        labels.append(Companion(store.labels[other_column], int(count), share))
+    for other_column in best_columns.tolist():
+        count = int(counts[other_column])
+        if count:
+            share = float(count / len(rows))
+            labels.append(Companion(store.labels[other_column], count, share))
     return labels
 
 
@@ -503,8 +551,8 @@ class SharedLabel:
     """A label that some documents share."""
 
     label: str
-    count: int  # of these documents
-    share: float
+    count: int  # of these documents that hold it
+    share: float  # of these documents
     lift: float  # how many times the share among all documents
 
 
@@ -527,10 +575,11 @@ def shared_labels(
     if len(out_of_range):
         last = n_documents - 1
         raise InputError(f"There is no document {out_of_range[0]}; they are numbered to {last}.")
-    counts = _counts(store, rows)
+    counts = _count_labels(store, rows)
     base_rates = store.counts / max(n_documents, 1)
     shares = counts / max(len(rows), 1)
-    order = np.lexsort((-counts, base_rates - shares))
+    excess = shares - base_rates
+    order = np.lexsort((-counts, -excess))  # the larger count first among equals
     occurs = counts[order] > 0
     labels: list[SharedLabel] = []
     for column in order[occurs][:k].tolist():
@@ -541,7 +590,7 @@ def shared_labels(
     return labels
 
 
-def _counts(store: KnownDocuments, rows: IntArray) -> IntArray:
-    """Count the labels of some documents, (n_labels,)."""
+def _count_labels(store: KnownDocuments, rows: IntArray) -> IntArray:
+    """Count how many of some documents hold each label, (n_labels,)."""
     counts = store.matrix[rows].sum(axis=0)
     return np.asarray(counts, dtype=np.int64).ravel()

@@ -20,12 +20,14 @@ from polyseme.base.validation import InputError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ModelHost, Snapshot, Suggestion, SuggestRequest
 from polyseme.studio.http import PROBLEMS, Host, json_response
-from polyseme.studio.references import row_of_reference
+from polyseme.studio.references import features_of_reference
 from polyseme.studio.schemas import K, Precision, Share
 
-MOST_PICTURES = 8
+MOST_PICTURES = 8  # of one request: sizes or crops of the same one
 # Where no other is asked for, and the model can promise it: half of the labels should be true.
-_PRECISION = _LIKELY = 0.5
+_PRECISION = 0.5
+# For models that were not validated, so that they can promise no precision.
+_THRESHOLD = 0.5
 
 router = APIRouter(prefix="/api/v1/vision", tags=["photoprism"], responses=PROBLEMS)
 
@@ -86,20 +88,25 @@ async def labels_by(host: Host, body: VisionBody, bounds: Annotated[Bounds, Quer
         if host.snapshot.tagger.validation_ is not None:
             precision = _PRECISION
         else:
-            threshold = _LIKELY
+            threshold = _THRESHOLD
     try:
         pictures = body.images
         if not pictures and body.url:
             pictures = [body.url]
         if not pictures:
             raise InputError("Send `images` as data URLs.")
-        rows = await asyncio.gather(*(row_of_reference(host, picture) for picture in pictures))
-        queries = [host.check(SuggestRequest(row, (), k, threshold, precision))[0] for row in rows]
+        extracting = [features_of_reference(host, picture) for picture in pictures]
+        rows = await asyncio.gather(*extracting)
+        queries: list[SuggestRequest] = []
+        for features in rows:
+            query, _ = host.check(SuggestRequest(features, (), k, threshold, precision))
+            queries.append(query)
         answers = await asyncio.gather(*(host.scoring.submit(query) for query in queries))
     except InputError as error:
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         if isinstance(error, UnknownItemError):
             status = HTTPStatus.NOT_FOUND
+        # PhotoPrism reads `code` and `error`; the rest is our own form of errors.
         problem = {"id": body.id, "code": status, "error": str(error), "result": {}}
         problem |= {"status": status, "title": status.phrase, "detail": str(error)}
         return JSONResponse(problem, status, media_type="application/problem+json")

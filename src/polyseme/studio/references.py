@@ -2,6 +2,8 @@
 
 In: a text. Out: the item's features, or the known tags. Nothing is ever fetched: an address stands
 for the item of the collection whose name it ends with, or for nothing.
+
+Terms: a *reference* is whatever another program sends to say which item it means.
 """
 
 from __future__ import annotations
@@ -14,25 +16,26 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from polyseme.base.validation import InputError
 from polyseme.studio.collection import Collection, UnknownItemError
-from polyseme.studio.host import ModelHost, Row
-from polyseme.studio.http import row_of_file
-from polyseme.studio.schemas import MOST_TAGS
+from polyseme.studio.host import ItemFeatures, ModelHost
+from polyseme.studio.http import extract_file
+from polyseme.studio.schemas import MOST_TAGS, TAG_LETTERS
 
-_DATA = re.compile(r"data:[\w.+/-]{0,100}(;[\w=.+-]{0,100}){0,4};base64,", re.ASCII)
+_DATA_URL = re.compile(r"data:[\w.+/-]{0,100}(;[\w=.+-]{0,100}){0,4};base64,", re.ASCII)
 # What Label Studio puts before the name of a file that is uploaded to it.
-_UPLOADED = re.compile(r"[0-9a-f]{8}-")
-_LONGEST = 4096
-_BETWEEN = re.compile(r"[,;\r\n\t]+")
+_UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-")
+_MOST_LETTERS = 4096  # of a reference that is looked for
+_TAG_SEPARATORS = re.compile(r"[,;\r\n\t]+")
 
 
 def data_of(reference: str) -> bytes | None:
     """Return the content of a data URL; None for other texts."""
     if not reference.startswith("data:"):
         return None
-    start = _DATA.match(reference)
+    head = _DATA_URL.match(reference)
     try:
-        if start is not None:
-            return base64.b64decode(reference[start.end() :], validate=True)
+        if head is not None:
+            content = reference[head.end() :]
+            return base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError):
         pass
     raise InputError("A data URL must be data:TYPE;base64, followed by the content.")
@@ -40,20 +43,23 @@ def data_of(reference: str) -> bytes | None:
 
 def item_of(collection: Collection | None, reference: str) -> str | None:
     """Return the item of a collection that a name, a path or an address stands for."""
-    if collection is None or len(reference) > _LONGEST:
+    if collection is None or len(reference) > _MOST_LETTERS:
         return None
-    for name in _names(reference):
+    for name in _possible_names(reference):
         if name in collection:
             return name
     return None
 
 
-def _names(reference: str) -> Iterator[str]:
-    """Yield the names that an item may have, the most exact first."""
+def _possible_names(reference: str) -> Iterator[str]:
+    """Yield the names that the item of a reference may have, the most exact first.
+
+    Of `http://host/a/b.png` these are the whole, `a/b.png` and `b.png`.
+    """
     yield reference
     try:
         address = urlsplit(reference)
-        # Label Studio's local files.
+        # Label Studio's local files: /data/local-files/?d=PATH
         paths = parse_qs(address.query).get("d", [])
         paths = [*paths, unquote(address.path)]
     except ValueError:
@@ -65,38 +71,39 @@ def _names(reference: str) -> Iterator[str]:
             yield "/".join(steps[first:])
         if not steps:
             continue
-        prefix = _UPLOADED.match(steps[-1])
+        file_name = steps[-1]
+        prefix = _UPLOAD_PREFIX.match(file_name)
         if prefix is not None:
-            yield steps[-1][prefix.end() :]
+            yield file_name[prefix.end() :]
 
 
-async def row_of_reference(host: ModelHost, reference: str) -> Row:
-    """Return the features of a reference: of a data URL's content, or of an item.
+async def features_of_reference(host: ModelHost, reference: str) -> ItemFeatures:
+    """Return the features of a data URL's content, or of an item of the collection.
 
-    Parameters
-    ----------
-    host : ModelHost
-    reference : str
+    Any other reference is an `UnknownItemError`.
     """
     data = data_of(reference)
     if data is not None:
-        return await row_of_file(data, host)
+        return await extract_file(data, host)
     name = item_of(host.collection, reference)
     if name is None or host.collection is None:
         raise UnknownItemError(
             f"'{reference[:60]}' is no item of the collection, and nothing is fetched from "
             "elsewhere; send the content as a data URL."
         )
-    return host.collection.row(name)
+    return host.collection.features_of(name)
 
 
 def known_tags(host: ModelHost, text: str) -> Iterator[str]:
-    """Yield the tags of a text that a model knows; others are not taken for tags of people's."""
+    """Yield the labels that tags of a text stand for, each once, `MOST_TAGS` at the most.
+
+    Other words are passed over, and not counted as unknown tags: the text may be of any kind.
+    """
     snapshot = host.snapshot
     labels = set[str]()
-    for tag in _BETWEEN.split(text):
+    for tag in _TAG_SEPARATORS.split(text):
         name = tag.strip()
-        if not name or len(name) > 200:
+        if not name or len(name) > TAG_LETTERS:
             continue
         label = snapshot.find_label(name)
         if label is None or label in labels:

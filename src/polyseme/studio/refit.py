@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from polyseme.studio.host import ModelHost, Snapshot
 
 # The largest share of the items of the former fit that may be missing among those of the service.
-_MISSING = 0.1
+_MOST_MISSING = 0.1
 _log = logging.getLogger("polyseme.studio")
 
 
@@ -34,7 +34,7 @@ class RefitRunningError(InputError):
 
 
 class _StoppedError(Exception):
-    """The service ends."""
+    """The service ends, and with it the training."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RefitStatus:
     rounds_done, rounds : int
         Of the training; 0 before it begins.
     reason : str or None
-        Why it failed.
+        Why it failed, in a sentence.
     """
 
     state: Literal["none", "running", "done", "failed"] = "none"
@@ -62,13 +62,18 @@ class Refitting:
     Parameters
     ----------
     host : ModelHost
+
+    Attributes
+    ----------
+    status : RefitStatus
+        Of the refit that runs, or of the last one; replaced, never changed.
     """
 
     def __init__(self, host: ModelHost) -> None:
         self.host = host
         self.status = RefitStatus()
         self._starting = threading.Lock()
-        self._ends = threading.Event()
+        self._must_stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, author: str | None = None) -> None:
@@ -91,7 +96,7 @@ class Refitting:
                 raise RefitRunningError("A refit of this model is running already.")
             before = self.host.snapshot
             data = training_data(before, self.host.collection)
-            self._ends.clear()
+            self._must_stop.clear()
             self.status = RefitStatus("running")
             self._thread = threading.Thread(
                 target=self._run, args=(before, data, author), name="refit", daemon=True
@@ -106,13 +111,13 @@ class Refitting:
 
     def stop(self) -> None:
         """Stop a refit at the end of its round; the model stays as it is."""
-        self._ends.set()
+        self._must_stop.set()
 
     def _run(self, before: Snapshot, data: dict[str, Any], author: str | None) -> None:
-        """Fit a tagger and use it; if anything fails, the former model goes on."""
+        """Fit a tagger to `training_data` and use it; if anything fails, the former one goes on."""
         try:
             fitted = new_tagger(before.tagger)
-            fitted.fit(**data, warm_start_from=before.tagger, progress=self._tell)
+            fitted.fit(**data, warm_start_from=before.tagger, progress=self._note_progress)
             self.host.adopt(fitted, before, author)
         except _StoppedError:
             self.status = RefitStatus("failed", reason="The service ended.")
@@ -133,15 +138,18 @@ class Refitting:
         except Exception:
             _log.exception("%s: the refitted model could not be made ready", self.host.name)
 
-    def _tell(self, done: int, total: int) -> None:
-        """Record how far the training is."""
-        if self._ends.is_set():
+    def _note_progress(self, done: int, total: int) -> None:
+        """Note how many rounds of the training are done; raise to end it where it must stop."""
+        if self._must_stop.is_set():
             raise _StoppedError
         self.status = RefitStatus("running", done, total)
 
 
 def new_tagger(former: ZeroShotTagger) -> ZeroShotTagger:
-    """Return a tagger that is not fitted yet, with the parameters of a fitted one."""
+    """Return a tagger that is not fitted yet, with the parameters and names of a fitted one.
+
+    It saves no checkpoint: where a refit is cut short, the former model is still there.
+    """
     extractor = former.features_
     return ZeroShotTagger(
         space=copy_of(former.space_).set_params(checkpoint=None),
@@ -160,51 +168,54 @@ def training_data(snapshot: Snapshot, collection: Collection | None) -> dict[str
 
     Parameters
     ----------
-    now : Snapshot
+    snapshot : Snapshot
+        The state that the refit starts from.
     collection : Collection, optional
 
     Raises
     ------
     InputError
-        Where items of the former fit are missing, so that what it learned of them would be lost.
+        Where items of the former fit are missing, so that what it learned of them would be lost,
+        where no item has a tag, or where the label sets of the former fit are not known.
     """
     tagger = snapshot.tagger
     if collection is None or not tagger.n_features_in_:
         raise InputError("A refit needs the items with their tags; start the service with --items.")
-    tags = dict(snapshot.accepted(collection))
-    if not tags:
+    tags_by_name = dict(snapshot.reviewed_tags(collection))
+    if not tags_by_name:
         raise InputError("None of the items has a tag, so there is nothing to fit to.")
-    by_command = "fit it by `polyseme fit --update` with all items"
+    advice = "fit it by `polyseme fit --update` with all items"
     all_items = collection.select(collection.ids)
     n_missing, n_former = missing_items(tagger, all_items)
-    if n_missing > _MISSING * n_former:
+    if n_missing > _MOST_MISSING * n_former:
         raise InputError(
             f"{n_missing:,} of the {n_former:,} items that this model was fitted to are not among "
-            f"the items of the service; {by_command}."
+            f"the items of the service; {advice}."
         )
     label_sets = own_label_sets(tagger)
     if label_sets is None:
         raise InputError(
             "What taught this model what labels mean cannot be told from its items' own tags; "
-            f"{by_command}."
+            f"{advice}."
         )
-    names = list(tags)
+    names = list(tags_by_name)
     labels = LabelCorpus.from_documents(
-        tags.values(), ids=names, normalize=tagger.normalize_labels_
+        tags_by_name.values(), ids=names, normalize=tagger.normalize_labels_
     )
-    untagged = [name for name in collection.ids if name not in tags]
+    untagged_names = [name for name in collection.ids if name not in tags_by_name]
     return {
         "X": collection.select(names),
         "y": labels,
         "label_sets": label_sets if len(label_sets) else None,
-        "unlabelled": collection.select(untagged) if untagged else None,
+        "unlabelled": collection.select(untagged_names) if untagged_names else None,
     }
 
 
 def missing_items(tagger: ZeroShotTagger, X: Any) -> tuple[int, int]:
-    """Count the items of the last fit that are not among some, and all that it had.
+    """Count the items of the last fit that are not among X, and all items that it had.
 
-    Items X, as the tagger takes them, are found by their features, names or files.
+    Items X, as the tagger takes them, are the same by their features or by their names. The tagger
+    keeps digests of both (`document_keys_`), not the features themselves.
     """
     features: Any = tagger._features_of(X)
     if isinstance(features, EncodedItems):
@@ -212,10 +223,10 @@ def missing_items(tagger: ZeroShotTagger, X: Any) -> tuple[int, int]:
     keys = tagger.document_keys_
     are_items = keys.of_items
     names = item_names(X) or ()
-    item_keys = keys.items[are_items]
-    name_keys = keys.names[are_items]
-    are_present = np.isin(item_keys, feature_digests(features))
-    are_present |= np.isin(name_keys, name_digests(names))
+    fitted_features = keys.items[are_items]
+    fitted_names = keys.names[are_items]
+    are_present = np.isin(fitted_features, feature_digests(features))
+    are_present |= np.isin(fitted_names, name_digests(names))
     n_items = int(are_items.sum())
     n_present = int(are_present.sum())
     return n_items - n_present, n_items
@@ -227,14 +238,18 @@ def own_label_sets(tagger: ZeroShotTagger) -> LabelCorpus | None:
     Those of the last fit without the ones of its items, and all that were added since.
     """
     store = tagger.store_
-    rows = tagger.document_keys_.documents
-    are_items = tagger.document_keys_.of_items[rows]
+    keys = tagger.document_keys_
+    are_documents = keys.documents  # other keys are of items without tags
+    are_items = keys.of_items[are_documents]
+    # Where documents were removed since, or items brought labels of their own, keys and documents
+    # do not go together any more.
     are_oov = tagger.space_.seen_columns >= tagger.n_vocabulary_
-    if int(rows.sum()) != tagger.n_fitted_ or are_oov.any():
+    if int(are_documents.sum()) != tagger.n_fitted_ or are_oov.any():
         return None
+    # Documents of the fit come first in the store, those that were added since after them.
     n_added = len(store.ids) - len(are_items)
-    are_sets = np.append(~are_items, np.ones(n_added, bool))
-    set_rows = np.flatnonzero(are_sets).tolist()
+    are_label_sets = np.append(~are_items, np.ones(n_added, bool))
+    set_rows = np.flatnonzero(are_label_sets).tolist()
     return LabelCorpus.from_documents(
         [store.document(row) for row in set_rows],
         ids=[store.ids[row] for row in set_rows],

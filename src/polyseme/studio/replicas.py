@@ -20,12 +20,12 @@ from typing import Any
 from polyseme.base.validation import InputError
 from polyseme.batch import open_engine
 
-NAME = "polyseme"
+APPLICATION = "polyseme"  # its name in Ray Serve
 # The application refuses excess requests with a sentence; Ray Serve's own limit is higher.
-_AT_ONCE = 2048
-_NAMED = re.compile(r"[\w.]*(Error|Exception): ")
-_LOOK_SECONDS = 2.0
-_END_SECONDS = 15.0
+_MOST_ONGOING = 2048  # requests of a replica
+_ERROR_LINE = re.compile(r"[\w.]*(Error|Exception): ")
+_HEALTH_CHECK_SECONDS = 2.0
+_SHUTDOWN_SECONDS = 15.0  # for requests that are under way
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -49,8 +49,9 @@ def replicas(
     make_app : callable
         Makes the application; an importable function.
     plan : mapping
-        Its parameters. Paths must mean the same on all machines.
+        Its parameters by name. Paths must mean the same on all machines.
     host : str
+        The address to listen on.
     port : int
     n : int
         How many replicas.
@@ -61,7 +62,7 @@ def replicas(
     plan = dict(plan)
     for name, value in plan.items():
         if isinstance(value, Path):
-            plan[name] = value.resolve()
+            plan[name] = value.resolve()  # replicas have other working directories
     # Built once here, so that errors are reported and files are extracted by one process only.
     make_app(**plan)
     with open_engine("ray", address, workers=n):
@@ -71,13 +72,14 @@ def replicas(
         for name in ("ray", "ray.serve"):
             logging.getLogger(name).setLevel(logging.ERROR)
         # Ray Serve keeps its address for as long as it runs; a cluster of our own ends anyway.
-        to_end = address not in (None, "local") and not serve.status().applications
+        is_shared = address not in (None, "local")
+        must_shut_down = is_shared and not serve.status().applications
         try:
             _start(serve, make_app, plan, {"host": host, "port": port}, n)
             yield
         finally:
-            serve.delete(NAME)
-            if to_end:
+            serve.delete(APPLICATION)
+            if must_shut_down:
                 serve.shutdown()
 
 
@@ -88,39 +90,45 @@ def _start(
     http: Mapping[str, Any],
     n: int,
 ) -> None:
-    """Start the replicas with Ray Serve; return when they answer."""
-    quiet = {"log_level": "ERROR", "enable_access_log": False}
+    """Start n replicas with Ray Serve, and return when they answer.
+
+    `http` holds `host` and `port`, as Ray Serve names them; for the rest see `replicas`.
+    """
+    quiet_logging = {"log_level": "ERROR", "enable_access_log": False}
 
     def build() -> Replica:
-        return Replica(make_app(**plan), serve.get_replica_context().replica_id.unique_id)
+        replica_id = serve.get_replica_context().replica_id
+        return Replica(make_app(**plan), replica_id.unique_id)
 
     deployment = serve.deployment(
         serve.ingress(build)(),
-        name=NAME,
+        name=APPLICATION,
         num_replicas=n,
-        max_ongoing_requests=_AT_ONCE,
+        max_ongoing_requests=_MOST_ONGOING,
         ray_actor_options={"num_cpus": 1},  # to which Ray also keeps the numerical libraries
-        health_check_period_s=_LOOK_SECONDS,
-        graceful_shutdown_timeout_s=_END_SECONDS,
-        logging_config=quiet,
+        health_check_period_s=_HEALTH_CHECK_SECONDS,
+        graceful_shutdown_timeout_s=_SHUTDOWN_SECONDS,
+        logging_config=quiet_logging,
     )
     try:
-        serve.start(proxy_location="EveryNode", http_options=dict(http), logging_config=quiet)
-        serve.run(deployment.bind(), name=NAME, route_prefix="/")
+        serve.start(
+            proxy_location="EveryNode", http_options=dict(http), logging_config=quiet_logging
+        )
+        serve.run(deployment.bind(), name=APPLICATION, route_prefix="/")
     except Exception as error:  # Ray raises a dozen kinds
         raise InputError(f"The replicas cannot be started: {_reason(serve, error)}") from error
 
 
 def _reason(serve: Any, error: Exception) -> str:
-    """Return the reason of a failed start from Ray Serve's messages."""
+    """Return the reason of a failed start: the last line that names an error, else the first."""
     text = str(error) or type(error).__name__
     with suppress(Exception):  # there may be no application yet
-        application = serve.status().applications[NAME]
-        text += "\n" + application.deployments[NAME].message
+        application = serve.status().applications[APPLICATION]
+        text += "\n" + application.deployments[APPLICATION].message
     stripped_lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in stripped_lines if line]
     for line in reversed(lines):
-        if _NAMED.match(line):
+        if _ERROR_LINE.match(line):
             return line
     return lines[0]
 
@@ -132,6 +140,7 @@ class Replica:
     ----------
     app : ASGI application
     name : str
+        Sent as the header `X-Replica`.
     """
 
     def __init__(self, app: Any, name: str) -> None:
@@ -141,18 +150,18 @@ class Replica:
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         """Answer one request; Ray's proxy has named it, and sends that name itself."""
 
-        async def sending(message: Message) -> None:
+        async def send_named(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message["headers"]
                 headers = [header for header in headers if header[0] != b"x-request-id"]
                 message["headers"] = [*headers, self._header]
             await send(message)
 
-        await self.app(scope, receive, sending)
+        await self.app(scope, receive, send_named)
 
 
 def _ray_serve() -> Any:
-    """Return Ray Serve, or say how it is installed."""
+    """Return Ray Serve's module, or raise an `InputError` that says how it is installed."""
     try:
         return import_module("ray.serve")
     except ImportError:

@@ -1,4 +1,9 @@
-"""Bodies of requests and responses under `/v1`, checked and documented by pydantic."""
+"""Bodies of requests and responses under `/v1`, checked and documented by pydantic.
+
+In: JSON, or fields of a query or a form. Out: checked bodies, and the OpenAPI schemas of the same
+names. Names and fields are the REST interface, which clients rely on; the limits bound what one
+request may cost.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MOST_NUMBERS = 65_536  # of one item
-MOST_TAGS = 256
-MOST_BATCH = 256  # items
-MOST_VERDICTS = 10_000
-MOST_DOCUMENTS = 10_000
-MOST_NAMES = 1000
+MOST_NUMBERS = 65_536  # features of one item
+TAG_LETTERS = 200  # of one tag at the most
+MOST_TAGS = 256  # of one item, or of one tag set
+MOST_BATCH = 256  # items of a batch
+MOST_VERDICTS = 10_000  # of a request
+MOST_DOCUMENTS = 10_000  # tag sets that are added at once
+MOST_NAMES = 1000  # items or labels that are named
 
 Kind = Literal["seen", "unseen", "oov"]
-Tag = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Tag = Annotated[str, Field(min_length=1, max_length=TAG_LETTERS, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Name = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00]*$")]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-3e38, le=3e38)]
 K = Annotated[int, Field(ge=1, le=1000)]
@@ -246,4 +252,5 @@ class RefitOut(BaseModel):
     reason: str | None
 
 
-Facts = dict[str, Any]
+# What becomes a JSON object: the fields of the REST interface, by their names.
+Record = dict[str, Any]

@@ -1,7 +1,8 @@
 """Versions of a model: every state that the service saved, and its change.
 
 In: a model's folder, after each change. Out: `versions/0001.safetensors` and so on inside it, each
-a whole model that can be put back, and beside each a `.json` that says what changed.
+a whole model that can be put back, and beside each a *note*, `0001.json`, that says what changed.
+The note is written last: a version is there when its note is.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from pathlib import Path
 
 from polyseme.base.validation import InputError
 from polyseme.storage.atomic_files import locked, replacing
-from polyseme.storage.model_file import MODEL, ModelFileError, State, read_digest, read_file
+from polyseme.storage.model_file import MODEL_FILE, ModelFileError, State, read_digest, read_file
 
 FOLDER = "versions"
-_CHANGE = re.compile(r"([0-9]{4,9})\.json")
-_WAIT_SECONDS = 60.0
+_NOTE = re.compile(r"([0-9]{4,9})\.json")
+_LOCK_SECONDS = 60.0  # until it is given up that another service ends its change
 
 
 @dataclass(frozen=True)
 class Version:
-    """One state of a model, and the change that led to it."""
+    """One state of a model, and the change that led to it; its fields are those of a note."""
 
-    number: int
-    digest: str  # the first 12 hexadecimal digits
-    time: str
+    number: int  # from 1
+    digest: str  # of the model file, its first 12 hexadecimal digits
+    time: str  # when it was saved, in ISO 8601
     who: str | None
-    action: str
-    detail: str
+    action: str  # such as "rename"
+    detail: str  # such as "cat to kitten"
     n_labels: int
     n_documents: int
 
@@ -63,7 +64,7 @@ class Versions:
         if self._folder.exists() and not self._folder.is_dir():
             raise ModelFileError(f"'{self._folder}' is a file where versions belong; move it away.")
         self._folder.mkdir(exist_ok=True)
-        with locked(self._folder, _WAIT_SECONDS, ModelFileError):
+        with locked(self._folder, _LOCK_SECONDS, ModelFileError):
             yield
 
     def current(self) -> str:
@@ -72,10 +73,11 @@ class Versions:
 
     def all(self) -> list[Version]:
         """Return all versions that are kept, the oldest first; damaged ones are passed over."""
-        versions = []
+        versions: list[Version] = []
         for number in self._numbers():
             with suppress(OSError, ValueError, TypeError, KeyError):
-                fields = json.loads(self._file(number, "json").read_text("utf-8"))
+                note = self._file(number, "json")
+                fields = json.loads(note.read_text("utf-8"))
                 version = Version(**fields)
                 if version.number == number:
                     versions.append(version)
@@ -84,7 +86,9 @@ class Versions:
     def keep(
         self, action: str, detail: str, author: str | None, n_labels: int, n_documents: int
     ) -> Version:
-        """Store the model that is on disk now as a version, unless the last one is the same.
+        """Return the version of the model that is on disk; store it unless it is the last one.
+
+        Callers hold the lock of `writing`. The oldest versions beyond `most` are removed.
 
         Parameters
         ----------
@@ -114,9 +118,9 @@ class Versions:
         return version
 
     def _write(self, version: Version) -> None:
-        """Write a version's model, and then what says that it is there."""
+        """Write a version's model, and then its note."""
         copy = self._file(version.number, "safetensors")
-        model_file = self.model / MODEL
+        model_file = self.model / MODEL_FILE
         with model_file.open("rb") as source, replacing(copy) as stream:
             shutil.copyfileobj(source, stream)
         fields = asdict(version)
@@ -126,12 +130,7 @@ class Versions:
             stream.write(text.encode())
 
     def state(self, number: int) -> State:
-        """Read a version, with all checks of a model.
-
-        Parameters
-        ----------
-        number : int
-        """
+        """Return the configuration and the arrays of a version, with all checks of a model."""
         numbers = self._numbers()
         if number not in numbers:
             span = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
@@ -140,16 +139,16 @@ class Versions:
         return saved.config, saved.arrays
 
     def _file(self, number: int, suffix: str) -> Path:
-        """Return a file of a version."""
+        """Return the path of a version's model ("safetensors") or note ("json")."""
         return self._folder / f"{number:04d}.{suffix}"
 
     def _numbers(self) -> list[int]:
-        """Return the numbers of all versions, in order."""
+        """Return the numbers of all versions, ascending."""
         if not self._folder.is_dir():
             return []
         numbers: list[int] = []
         for entry in self._folder.iterdir():
-            match = _CHANGE.fullmatch(entry.name)
+            match = _NOTE.fullmatch(entry.name)
             if match:
                 numbers.append(int(match[1]))
         return sorted(numbers)

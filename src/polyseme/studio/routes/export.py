@@ -1,4 +1,8 @@
-"""Routes that export answers and accepted tags, as files or into sidecars."""
+"""Routes that export answers and accepted tags, as files or into sidecars.
+
+`host: Host` is the model that the address names. `caller: Admin` and `caller: Reviewer` let only
+tokens with that scope in. A *record* is a dict that becomes JSON, with the fields of the interface.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from fastapi.responses import Response
 from polyseme.media.keywords import Keywords, keywords_of
 from polyseme.media.xmp import answer_suggestions, merge_tags, sidecar_of
 from polyseme.studio.http import JSON, PROBLEMS, Admin, Host, collection_of, json_response
-from polyseme.studio.schemas import Facts, SidecarBody
+from polyseme.studio.schemas import Record, SidecarBody
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -29,23 +33,29 @@ def export(host: Host, form: Literal["jsonl", "documents", "label-studio"] = "js
     """Export answers (`jsonl`), or items with accepted tags (`documents`, Label Studio)."""
     snapshot = host.snapshot
     if form == "jsonl":  # as `polyseme learn` takes them
-        standing = [verdict._asdict() for verdict in snapshot.tagger.verdicts_.standing()]
-        return _download(_lines(map(_without_none, standing)), "verdicts.jsonl")
+        verdicts = snapshot.tagger.verdicts_.standing()
+        answers = [_without_none(verdict._asdict()) for verdict in verdicts]
+        return _download(_lines(answers), "verdicts.jsonl")
     collection = collection_of(host)
     if form == "documents":  # as `polyseme fit --documents` takes them
-        documents = ({"id": name, "labels": tags} for name, tags in snapshot.accepted(collection))
+        documents: list[Record] = []
+        for name, tags in snapshot.reviewed_tags(collection):
+            documents.append({"id": name, "labels": tags})
         return _download(_lines(documents), "documents.jsonl")
-    tasks = [_labelled_task(name, tags) for name, tags in snapshot.accepted(collection)]
+    tasks = [_labelled_task(name, tags) for name, tags in snapshot.reviewed_tags(collection)]
     return _download(json.dumps(tasks, ensure_ascii=False), "label-studio.json", JSON)
 
 
-def _without_none(record: Facts) -> Facts:
+def _without_none(record: Record) -> Record:
     """Return a record without the fields that have no value."""
     return {key: value for key, value in record.items() if value is not None}
 
 
-def _labelled_task(name: str, tags: Sequence[str]) -> Facts:
-    """Return an item with its tags as a task of Label Studio."""
+def _labelled_task(name: str, tags: Sequence[str]) -> Record:
+    """Return an item with its tags as a task of Label Studio, with an annotation.
+
+    It fits a configuration with a `Taxonomy` named "tags" to an object named "item".
+    """
     result = {
         "from_name": "tags",
         "to_name": "item",
@@ -55,16 +65,16 @@ def _labelled_task(name: str, tags: Sequence[str]) -> Facts:
     return {"data": {"item": name}, "annotations": [{"result": [result]}]}
 
 
-def _download(text: str, name: str, media: str = "application/jsonl") -> Response:
-    """Return a text as a file; it is whole before any of it is sent."""
-    disposition = f'attachment; filename="{name}"'
+def _download(text: str, file_name: str, media: str = "application/jsonl") -> Response:
+    """Return a text as a file of a media type; it is whole before any of it is sent."""
+    disposition = f'attachment; filename="{file_name}"'
     headers = {"Content-Disposition": disposition}
     # What UTF-8 does not have becomes an escape of JSON, and is read back as it was.
     data = text.encode("utf-8", "backslashreplace")
     return Response(data, headers=headers, media_type=media)
 
 
-def _lines(records: Iterable[Facts]) -> str:
+def _lines(records: Iterable[Record]) -> str:
     """Return records as lines of JSON."""
     lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
     return "".join(lines)
@@ -94,13 +104,25 @@ def sidecars(body: SidecarBody, host: Host, caller: Admin) -> Response:
 def add_accepted_tags(
     path: Path, kind: str | None, tags: Sequence[str], *, dry_run: bool
 ) -> list[str]:
-    """Add accepted tags to the sidecar of a file; return those that it lacked."""
+    """Add accepted tags to the sidecar of a media file, and return those that were not there.
+
+    Parameters
+    ----------
+    path : Path
+        Of the media file, which is not changed.
+    kind : str or None
+        Of media, such as "image": how keywords inside the file are read.
+    tags : sequence of str
+    dry_run : bool
+        Whether nothing is written.
+    """
     sidecar = sidecar_of(path)
-    inside = Keywords([], [], [])
-    if kind is not None and not sidecar.exists():  # a new one would hide them
-        inside = keywords_of(path, kind)
+    keywords = Keywords([], [], [])
+    # Programs that find a sidecar read no keywords inside the file: a new one holds them, too.
+    if kind is not None and not sidecar.exists():
+        keywords = keywords_of(path, kind)
     added = merge_tags(
-        sidecar, tags, present=inside.tags, hierarchies=inside.hierarchies, dry_run=dry_run
+        sidecar, tags, present=keywords.tags, hierarchies=keywords.hierarchies, dry_run=dry_run
     )
     if added and not dry_run:
         answer_suggestions(sidecar, accept=added)

@@ -1,4 +1,8 @@
-"""Routes of the vocabulary: labels, their senses, and changes to them."""
+"""Routes of the vocabulary: labels, their senses, and changes to them.
+
+`host: Host` is the model that the address names. `caller: Admin` and `caller: Reviewer` let only
+tokens with that scope in. A *record* is a dict that becomes JSON, with the fields of the interface.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +32,12 @@ from polyseme.studio.http import (
 )
 from polyseme.studio.landscape import companions
 from polyseme.studio.schemas import (
+    TAG_LETTERS,
     AddBody,
     AddedOut,
     BlockBody,
-    Facts,
     MergeBody,
+    Record,
     RenameBody,
     VersionOut,
 )
@@ -44,7 +49,7 @@ router = APIRouter(prefix="/v1", responses=PROBLEMS)
 @router.get("/models/{model}/labels", tags=["vocabulary"], summary="All labels")
 def labels(
     host: Host,
-    query: Annotated[str, Query(max_length=200)] = "",
+    query: Annotated[str, Query(max_length=TAG_LETTERS)] = "",
     kind: Literal["seen", "unseen", "oov"] | None = None,
     blocked: bool | None = None,
     order: Literal["count", "name", "quality"] = "count",
@@ -67,47 +72,50 @@ def labels(
         matches.append(label)
 
     def sort_key(label: str) -> tuple[Any, ...]:
-        label_key = snapshot.key(label)
-        begins_otherwise = not label_key.startswith(query_key)
-        return (begins_otherwise, *_order_of(snapshot, label, order))
+        begins_otherwise = not snapshot.key(label).startswith(query_key)
+        return (begins_otherwise, *_order_key(snapshot, label, order))
 
     matches.sort(key=sort_key)
     page_labels = matches[offset : offset + limit]
-    page = [_label(snapshot, label) for label in page_labels]
+    page = [_label_record(snapshot, label) for label in page_labels]
     content = {"total": len(matches), "labels": page}
     return json_response(content, snapshot.version)
 
 
-def _order_of(snapshot: Snapshot, label: str, order: str) -> tuple[Any, ...]:
-    """Return the sort key of a label by name, by quality or by count."""
+def _order_key(snapshot: Snapshot, label: str, order: str) -> tuple[Any, ...]:
+    """Return the sort key of a label in an order: "name", "quality" or "count".
+
+    Quality is the average precision as a seen label, or else as one made unseen; labels that were
+    not measured come last.
+    """
     if order == "name":
         return (label.casefold(),)
     if order == "count":
-        count = snapshot.counts.get(label, 0)
+        count = snapshot.document_counts.get(label, 0)
         return (-count, label)
-    measured = snapshot.tagger.validation_
-    quality = {} if measured is None else measured.labels
-    for value in quality.get(label, ()):
-        if value is not None:
-            return (False, -value, label)
+    validation = snapshot.tagger.validation_
+    if validation is not None:
+        for average_precision in validation.labels.get(label, ()):
+            if average_precision is not None:
+                return (False, -average_precision, label)
     return (True, 0.0, label)
 
 
-def _label(snapshot: Snapshot, label: str) -> Facts:
-    """Return a label with its counts, quality and answers."""
-    measured = snapshot.tagger.validation_
-    seen: float | None = None
-    unseen: float | None = None
-    if measured is not None:
-        seen, unseen = measured.labels.get(label, (None, None))
-    yes, no = snapshot.answers.get(label, (0, 0))
+def _label_record(snapshot: Snapshot, label: str) -> Record:
+    """Return the record of a label in a list: its counts, quality and answers."""
+    validation = snapshot.tagger.validation_
+    quality_seen: float | None = None
+    quality_unseen: float | None = None
+    if validation is not None:
+        quality_seen, quality_unseen = validation.labels.get(label, (None, None))
+    yes, no = snapshot.answer_counts.get(label, (0, 0))
     return {
         "label": label,
         "kind": snapshot.kinds[label],
-        "count": snapshot.counts.get(label, 0),
+        "count": snapshot.document_counts.get(label, 0),
         "blocked": label in snapshot.tagger.vocabulary_.blocked,
-        "quality": finite_or_none(seen),
-        "quality_unseen": finite_or_none(unseen),
+        "quality": finite_or_none(quality_seen),
+        "quality_unseen": finite_or_none(quality_unseen),
         "verdicts": {"yes": yes, "no": no},
     }
 
@@ -120,7 +128,7 @@ def card(host: Host, label: LabelName) -> Response:
     vocabulary = tagger.vocabulary_
     name = snapshot.label(label)
     aliases = [alias for alias in vocabulary.aliases if vocabulary.resolve(alias) == name]
-    content = _label(snapshot, name) | {
+    content = _label_record(snapshot, name) | {
         "aliases": aliases,
         "implies": list(vocabulary.implies.get(name, ())),
         "senses": [],
@@ -128,27 +136,31 @@ def card(host: Host, label: LabelName) -> Response:
         "companions": [],
         "similar": [],
     }
-    if snapshot.counts.get(name):
+    if snapshot.document_counts.get(name):
         label_companions = companions(tagger.store_, name, normalize=tagger.normalize_labels_)
         content["companions"] = [asdict(companion) for companion in label_companions]
-        similar: list[Facts] = []
+        similar: list[Record] = []
         for similar_label, alike in snapshot.similar.get(name, ()):
             similar.append({"label": similar_label, "alike": alike})
         content["similar"] = similar
-        content |= _senses(tagger, name)
+        content |= _sense_facts(tagger, name)
     return json_response(content, snapshot.version)
 
 
-def _senses(tagger: ZeroShotTagger, label: str) -> Facts:
-    """Return the senses of a label, each with some of its documents."""
+def _sense_facts(tagger: ZeroShotTagger, label: str) -> Record:
+    """Return the fields `senses` and `silhouette` of a label's card; none where it has one sense.
+
+    Each sense has the rows of all its documents, for the map, and five tag sets as examples.
+    """
     sense_map = label_senses(tagger.store_, label, normalize=tagger.normalize_labels_)
     if sense_map is None:
         return {}
-    records: list[Facts] = []
+    records: list[Record] = []
     for number, words in enumerate(sense_map.words):
         rows = sense_map.documents[sense_map.senses == number].tolist()
-        tag_sets = dict.fromkeys(tagger.store_.document(row) for row in rows[:50])
-        examples = [list(tag_set) for tag_set in islice(tag_sets, 5)]
+        first_tag_sets = [tagger.store_.document(row) for row in rows[:50]]
+        distinct_tag_sets = dict.fromkeys(first_tag_sets)
+        examples = [list(tag_set) for tag_set in islice(distinct_tag_sets, 5)]
         records.append(
             {
                 "words": list(words),
@@ -166,12 +178,12 @@ def add(body: AddBody, host: Host, caller: Admin) -> AddedOut:
     ways = [bool(body.documents), bool(body.items), bool(body.labels)]
     if sum(ways) != 1 or bool(body.label) != bool(body.items):
         raise InputError("Give `documents`, or `label` with `items`, or `labels` by name.")
-    before = set(host.snapshot.kinds)
-    documents: tuple[str, ...] = ()
+    former_labels = set(host.snapshot.kinds)
+    document_ids: tuple[str, ...] = ()
     if body.documents:
         tags = dict.fromkeys(chain.from_iterable(body.documents))
         detail = ", ".join(tags)[:200]
-        documents = host.change(
+        document_ids = host.change(
             "add", detail, caller.name, lambda tagger: tagger.add_documents(body.documents)
         )
     elif body.labels:
@@ -192,8 +204,8 @@ def add(body: AddBody, host: Host, caller: Admin) -> AddedOut:
         verdicts = [Verdict(name, body.label, True, who=caller.name) for name in body.items]
         host.learn(verdicts)
     snapshot = host.snapshot
-    added = [label for label in snapshot.kinds if label not in before]
-    return AddedOut(added=added, documents=list(documents), version=snapshot.version)
+    added = [label for label in snapshot.kinds if label not in former_labels]
+    return AddedOut(added=added, documents=list(document_ids), version=snapshot.version)
 
 
 @router.delete("/models/{model}/labels/{label:name}", tags=["vocabulary"], summary="Remove a label")
@@ -206,7 +218,10 @@ def remove(host: Host, label: LabelName, caller: Admin) -> VersionOut:
 def _change(
     host: ModelHost, action: str, detail: str, caller: Caller, function: Callable[..., Any]
 ) -> VersionOut:
-    """Return the version that answers after a change; see `ModelHost.change`."""
+    """Change a model by a function, and return the version that answers then.
+
+    The parameters are those of `ModelHost.change`.
+    """
     host.change(action, detail, caller.name, function)
     return VersionOut(version=host.snapshot.version)
 
@@ -253,7 +268,7 @@ def merges(host: Host, limit: Limit = 20) -> Response:
     """Suggest labels to merge, such as cards into card."""
     snapshot = host.snapshot
     store = snapshot.tagger.store_
-    pairs: list[Facts] = []
+    pairs: list[Record] = []
     for label, into, alike in similar_labels(store.matrix, store.labels, limit):
         pairs.append({"label": label, "into": into, "alike": alike})
     return json_response({"pairs": pairs}, snapshot.version)
@@ -263,6 +278,7 @@ def merges(host: Host, limit: Limit = 20) -> Response:
 def candidates(host: Host, limit: Limit = 100) -> Response:
     """Return tags outside the vocabulary: of the collection's items, and of requests."""
     snapshot = host.snapshot
+    # How many items carry a tag, and in how many requests it came.
     counts_by_source: dict[str, dict[str, int]] = {
         "items": {},
         "asked": dict(host.notices.unknown_tags),
@@ -274,8 +290,8 @@ def candidates(host: Host, limit: Limit = 100) -> Response:
         for tag, count in counts.items():
             if snapshot.find_label(tag) is None:
                 ranking.append((-count, tag, source))
-    ranking.sort()
-    records: list[Facts] = []
+    ranking.sort()  # the most frequent tags first
+    records: list[Record] = []
     for negative_count, tag, source in ranking[:limit]:
         records.append({"label": tag, "count": -negative_count, "source": source})
     return json_response({"candidates": records}, snapshot.version)

@@ -1,4 +1,8 @@
-"""Routes of models: their description, versions, refits and reliability."""
+"""Routes of models: their description, versions, refits and reliability.
+
+`host: Host` is the model that the address names. `caller: Admin` and `caller: Reviewer` let only
+tokens with that scope in. A *record* is a dict that becomes JSON, with the fields of the interface.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,11 @@ from polyseme.studio.http import (
     finite_or_none,
     json_response,
 )
-from polyseme.studio.schemas import Facts, RefitOut, VersionOut
+from polyseme.studio.schemas import Record, RefitOut, VersionOut
 from polyseme.tagger import ZeroShotTagger
+
+# For which the studio shows from which probability on they are reached.
+_PRECISIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -42,8 +49,8 @@ def model(host: Host, request: Request) -> Response:
     return json_response(_describe(host, caller_of(request)), host.snapshot.version)
 
 
-def _describe(host: ModelHost, caller: Caller) -> Facts:
-    """Describe a model."""
+def _describe(host: ModelHost, caller: Caller) -> Record:
+    """Return the record of a model, with the scopes of whoever asks."""
     snapshot = host.snapshot
     tagger = snapshot.tagger
     kinds = list(snapshot.kinds.values())
@@ -61,7 +68,7 @@ def _describe(host: ModelHost, caller: Caller) -> Facts:
         "collection": _collection_facts(host, snapshot),
         "quality": _quality(tagger),
         "verdicts": {
-            "standing": sum(yes + no for yes, no in snapshot.answers.values()),
+            "standing": sum(yes + no for yes, no in snapshot.answer_counts.values()),
             "undone": snapshot.n_undone,
             "last": snapshot.n_events,
         },
@@ -72,8 +79,8 @@ def _describe(host: ModelHost, caller: Caller) -> Facts:
     }
 
 
-def _collection_facts(host: ModelHost, snapshot: Snapshot) -> Facts | None:
-    """Describe the items that people review; None where there are none."""
+def _collection_facts(host: ModelHost, snapshot: Snapshot) -> Record | None:
+    """Return the record of the items that people review; None where there are none."""
     collection = host.collection
     if collection is None:
         return None
@@ -86,13 +93,16 @@ def _collection_facts(host: ModelHost, snapshot: Snapshot) -> Facts | None:
     }
 
 
-def _quality(tagger: ZeroShotTagger) -> Facts | None:
-    """Return the measured quality of a model; None where it was not validated."""
-    measured = tagger.validation_
-    if measured is None:
+def _quality(tagger: ZeroShotTagger) -> Record | None:
+    """Return the measured quality of a model; None where it was not validated.
+
+    For the figures of `baselines`, see `Validation`.
+    """
+    validation = tagger.validation_
+    if validation is None:
         return None
-    quality: Facts = {}
-    for kind, metrics in (("seen", measured.seen), ("unseen", measured.unseen)):
+    quality: Record = {}
+    for kind, metrics in (("seen", validation.seen), ("unseen", validation.unseen)):
         quality[kind] = {
             "e_map": finite_or_none(metrics.example_map),
             "c_map": finite_or_none(metrics.concept_map),
@@ -100,10 +110,10 @@ def _quality(tagger: ZeroShotTagger) -> Facts | None:
             "recall": finite_or_none(metrics.recall),
         }
     return quality | {
-        "highest_precision_unseen": measured.highest_precision,
-        "pool_gain": finite_or_none(measured.pool_gain),
-        "click_gain": finite_or_none(measured.click_gain),
-        "baselines": measured.baselines,
+        "highest_precision_unseen": validation.highest_precision,
+        "pool_gain": finite_or_none(validation.pool_gain),
+        "click_gain": finite_or_none(validation.click_gain),
+        "baselines": validation.baselines,
     }
 
 
@@ -117,13 +127,13 @@ def reload(host: Host, caller: Admin) -> VersionOut:
 @router.get("/models/{model}/versions", tags=["models"], summary="What changed, and when")
 def versions(host: Host) -> Response:
     """List the versions that are kept, the oldest first."""
-    current: int | None = None
-    records: list[Facts] = []
+    current_number: int | None = None
+    records: list[Record] = []
     for version in host.versions.all():
         records.append(asdict(version))
         if version.digest == host.snapshot.digest:
-            current = version.number
-    return json_response({"current": current, "versions": records})
+            current_number = version.number
+    return json_response({"current": current_number, "versions": records})
 
 
 @router.post("/models/{model}/versions/{number}/restore", tags=["models"], summary="Roll back")
@@ -164,24 +174,27 @@ def refit_status(host: Host) -> RefitOut:
 def reliability(host: Host) -> Response:
     """Return predicted and observed frequencies of held-out items, and thresholds by precision."""
     tagger = host.snapshot.tagger
-    measured = tagger.validation_
-    curves = {} if measured is None else measured.curves
-    content: Facts = {}
+    validation = tagger.validation_
+    curves = {} if validation is None else validation.curves
+    content: Record = {}
     for kind in ("seen", "unseen"):
-        bins: list[Facts] = []
+        bins: list[Record] = []
         for n, predicted, observed in curves.get(kind, ()):
             if n:
                 bins.append({"predicted": predicted, "observed": observed, "n": n})
         content[kind] = bins
-    thresholds: list[Facts] = []
+    thresholds: list[Record] = []
     if tagger.n_features_in_:
-        for precision in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
-            unseen = np.inf if measured is None else measured.threshold(precision)
+        for precision in _PRECISIONS:
             seen = float(tagger.space_.threshold(precision))
-            threshold: Facts = {"precision": precision}
-            threshold["seen"] = finite_or_none(seen)
-            threshold["unseen"] = finite_or_none(unseen)
-            thresholds.append(threshold)
+            unseen = np.inf if validation is None else validation.threshold(precision)
+            thresholds.append(
+                {
+                    "precision": precision,
+                    "seen": finite_or_none(seen),
+                    "unseen": finite_or_none(unseen),
+                }
+            )
     content["thresholds"] = thresholds
     return json_response(content, host.snapshot.version)
 

@@ -1,4 +1,8 @@
-"""Routes of the review: questions, items with their media, and answers."""
+"""Routes of the review: questions, items with their media, and answers.
+
+`host: Host` is the model that the address names. `caller: Admin` and `caller: Reviewer` let only
+tokens with that scope in. A *record* is a dict that becomes JSON, with the fields of the interface.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 
 from polyseme.feedback.verdict_log import Undo, Verdict
-from polyseme.studio.host import ModelHost, Row, Snapshot, Suggestion
+from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion
 from polyseme.studio.http import (
     PROBLEMS,
     Host,
@@ -22,7 +26,15 @@ from polyseme.studio.http import (
     json_response,
     suggestion_records,
 )
-from polyseme.studio.schemas import AskBody, Facts, LearnBody, NumberedOut, UndoBody, VersionOut
+from polyseme.studio.schemas import (
+    TAG_LETTERS,
+    AskBody,
+    LearnBody,
+    NumberedOut,
+    Record,
+    UndoBody,
+    VersionOut,
+)
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -34,7 +46,7 @@ def ask(body: AskBody, host: Host) -> Response:
     snapshot = host.snapshot
     label = None if body.label is None else snapshot.label(body.label)
     questions = collection.ask(snapshot.tagger, label, body.k, body.strategy)
-    records: list[Facts] = []
+    records: list[Record] = []
     for rank, question in enumerate(questions, start=1):
         records.append(
             {
@@ -51,7 +63,7 @@ def ask(body: AskBody, host: Host) -> Response:
 @router.get("/models/{model}/items", tags=["review"], summary="Items of the collection")
 def items(
     host: Host,
-    query: Annotated[str, Query(max_length=200)] = "",
+    query: Annotated[str, Query(max_length=TAG_LETTERS)] = "",
     reviewed: bool | None = None,
     tagged: bool | None = None,
     offset: Offset = 0,
@@ -63,10 +75,10 @@ def items(
     names: list[str] = []
     for name in collection.find(query, tagged):
         is_reviewed = name in snapshot.reviewed
-        if reviewed in (None, is_reviewed):
+        if reviewed is None or reviewed == is_reviewed:
             names.append(name)
     page_names = names[offset : offset + limit]
-    page = [_item(host, snapshot, name) for name in page_names]
+    page = [_item_record(host, snapshot, name) for name in page_names]
     content = {"total": len(names), "items": page}
     return json_response(content, snapshot.version)
 
@@ -82,13 +94,13 @@ def item(host: Host, item: ItemName, k: Annotated[int, Query(ge=1, le=1000)] = 1
     if snapshot.tagger.n_features_in_:
         ranking = collection.suggest(snapshot.tagger, item, k)
         suggestions = [Suggestion(*ranked) for ranked in ranking]
-    content = _item(host, snapshot, item)
+    content = _item_record(host, snapshot, item)
     content["suggestions"] = suggestion_records(suggestions)
     return json_response(content, snapshot.version)
 
 
-def _item(host: ModelHost, snapshot: Snapshot, name: str) -> Facts:
-    """Return an item with its tags, media and answers."""
+def _item_record(host: ModelHost, snapshot: Snapshot, name: str) -> Record:
+    """Return the record of an item: its tags, the addresses of its media, and its answers."""
     collection = collection_of(host)
     media: str | None = None
     if collection.has_media(name):
@@ -100,7 +112,7 @@ def _item(host: ModelHost, snapshot: Snapshot, name: str) -> Facts:
     verdict_by_label: dict[str, Verdict] = {}
     for verdict in snapshot.verdicts_by_item.get(name, ()):
         verdict_by_label[snapshot.current_label(verdict.label)] = verdict
-    verdicts: list[Facts] = []
+    verdicts: list[Record] = []
     for label, verdict in verdict_by_label.items():
         verdicts.append(
             {
@@ -133,9 +145,9 @@ def media(
     collection = collection_of(host)
     if item not in collection or not collection.has_media(item):
         raise HTTPException(404, f"There is no file of '{item[:60]}'.")
-    data, kind = collection.picture(item, size)
+    content, media_type = collection.picture(item, size)
     headers = {"Cache-Control": "private, max-age=3600"}
-    return Response(data, media_type=kind, headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
 
 
 @router.post("/models/{model}/learn", tags=["review"], summary="Yes and no")
@@ -143,18 +155,17 @@ def learn(body: LearnBody, host: Host, caller: Reviewer, request: Request) -> Nu
     """Take answers; they are on disk, and scores have changed, when this returns."""
     reviewer = caller.name or body.who
     version = host.snapshot.version
-    verdicts = [
-        Verdict(sent.item, sent.label, sent.answer, sent.score, sent.rank, version, reviewer)
-        for sent in body.verdicts
-    ]
-    rows: dict[str, Row] | None = None
-    if body.features is not None:
-        rows = {}
-        for name, numbers in body.features.items():
-            rows[name] = np.asarray(numbers, dtype=np.float32)
-        for row in rows.values():
-            host.check_row(row)
-    event_numbers = host.learn(verdicts, rows, body.seen)
+    verdicts: list[Verdict] = []
+    for sent in body.verdicts:
+        verdicts.append(
+            Verdict(sent.item, sent.label, sent.answer, sent.score, sent.rank, version, reviewer)
+        )
+    features_by_name: dict[str, ItemFeatures] = {}
+    for name, numbers in (body.features or {}).items():
+        features = np.asarray(numbers, dtype=np.float32)
+        host.check_features(features)
+        features_by_name[name] = features
+    event_numbers = host.learn(verdicts, features_by_name, body.seen)
     counter = request.app.state.metrics.verdicts
     for verdict in verdicts:
         label = host.snapshot.find_label(verdict.label) or ""
@@ -173,7 +184,7 @@ def undo(body: UndoBody, host: Host, caller: Reviewer) -> VersionOut:
 @router.get("/models/{model}/verdicts", tags=["review"], summary="What people answered")
 def verdicts(
     host: Host,
-    label: Annotated[str | None, Query(max_length=200)] = None,
+    label: Annotated[str | None, Query(max_length=TAG_LETTERS)] = None,
     after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
     limit: Limit = 100,
 ) -> Response:
@@ -189,19 +200,18 @@ def verdicts(
         return json_response({"verdicts": [], "last": log.count}, snapshot.version)
     events = list(log.events())
     verdict_by_number = {event.number: event for event in events if isinstance(event, Verdict)}
-    undone = {event.undoes for event in events if isinstance(event, Undo)}
+    undone_numbers = {event.undoes for event in events if isinstance(event, Undo)}
 
-    # A question is an item and a label; its latest answer stands.
+    # A question is an item and a label, by its present name; its latest answer stands.
     logged_labels = {verdict.label for verdict in verdict_by_number.values()}
-    label_by_logged = {logged: snapshot.current_label(logged) for logged in logged_labels}
-    question_by_number = {
-        number: (verdict.item, label_by_logged[verdict.label])
-        for number, verdict in verdict_by_number.items()
-    }
-    latest: dict[tuple[str, str], int | None] = {}
+    current_by_logged = {logged: snapshot.current_label(logged) for logged in logged_labels}
+    question_by_number: dict[int | None, tuple[str, str]] = {}
+    for number, verdict in verdict_by_number.items():
+        question_by_number[number] = (verdict.item, current_by_logged[verdict.label])
+    standing_number_by_question: dict[tuple[str, str], int | None] = {}
     for number, question in question_by_number.items():
-        if number not in undone:
-            latest[question] = number
+        if number not in undone_numbers:
+            standing_number_by_question[question] = number
 
     if after is not None:
         events = [event for event in events if (event.number or 0) > after][:limit]
@@ -216,12 +226,12 @@ def verdicts(
     if after is None:
         numbers = numbers[:limit]
 
-    page: list[Facts] = []
+    page: list[Record] = []
     for number in numbers:
         question = question_by_number[number]
-        is_undone = number in undone
-        superseded = not is_undone and latest[question] != number
-        state = {"label": question[1], "undone": is_undone, "superseded": superseded}
+        is_undone = number in undone_numbers
+        is_superseded = not is_undone and standing_number_by_question[question] != number
+        state = {"label": question[1], "undone": is_undone, "superseded": is_superseded}
         page.append(verdict_by_number[number]._asdict() | state)
     last = events[-1].number if events else 0
     return json_response({"verdicts": page, "last": last}, snapshot.version)

@@ -1,4 +1,8 @@
-"""Routes of the map: where items, tags and known tag sets lie in the concept space."""
+"""Routes of the map: where items, tags and known tag sets lie in the concept space.
+
+`host: Host` is the model that the address names. A *record* is a dict that becomes JSON, with the
+fields of the interface.
+"""
 
 from __future__ import annotations
 
@@ -72,12 +76,11 @@ def space(host: Host) -> Response:
 def points(host: Host, request: Request) -> Response:
     """Return all points: x and y in turn (float32), then labels, then documents (uint32)."""
     picture = host.map()
-    tag = f'"{picture.digest}"'
-    headers = {"ETag": tag, "Cache-Control": "private, max-age=86400"}
-    known_tag = request.headers.get("if-none-match")
-    if known_tag == tag:
+    entity_tag = f'"{picture.digest}"'
+    headers = {"ETag": entity_tag, "Cache-Control": "private, max-age=86400"}
+    if request.headers.get("if-none-match") == entity_tag:
         return Response(status_code=304, headers=headers)
-    return Response(picture.points, headers=headers, media_type=NUMBERS)
+    return Response(picture.dot_bytes, headers=headers, media_type=NUMBERS)
 
 
 @router.get("/models/{model}/documents/{number}", tags=["map"], summary="A known tag set")
@@ -87,9 +90,10 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
     store = snapshot.tagger.store_
     if number >= len(store.ids):
         raise HTTPException(404, f"There is no document {number}; there are {len(store.ids)}.")
-    row = int(store.sets[number])
-    x, y = host.map(snapshot).places[row].tolist()
-    nearest = nearest_records(host, snapshot, store.points[row], 9)
+    set_row = int(store.sets[number])  # of the document among the distinct tag sets
+    x, y = host.map(snapshot).places[set_row].tolist()
+    # The document itself is among the nearest: of nine, eight are others.
+    nearest = nearest_records(host, snapshot, store.points[set_row], 9)
     neighbours = [neighbour for neighbour in nearest if neighbour["document"] != number]
     content = {
         "index": number,
@@ -106,8 +110,8 @@ def document(host: Host, number: Annotated[int, InPath(ge=0, lt=2**31)]) -> Resp
 def shared(body: DocumentsBody, host: Host) -> Response:
     """Return the tags that set some known documents apart from all others."""
     snapshot = host.snapshot
-    labels = shared_labels(snapshot.tagger.store_, body.documents)
-    records = [asdict(label) for label in labels]
+    shared_tags = shared_labels(snapshot.tagger.store_, body.documents)
+    records = [asdict(shared_tag) for shared_tag in shared_tags]
     n_documents = len(set(body.documents))
     content = {"n": n_documents, "labels": records}
     return json_response(content, snapshot.version)

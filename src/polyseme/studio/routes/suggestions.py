@@ -1,4 +1,8 @@
-"""Routes that rank tags for an item, explain a score, and find known tag sets nearby."""
+"""Routes that rank tags for an item, explain a score, and find known tag sets nearby.
+
+`host: Host` is the model that the address names. A *record* is a dict that becomes JSON, with the
+fields of the interface.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,14 @@ from starlette.concurrency import run_in_threadpool
 from polyseme.base.validation import InputError
 from polyseme.scoring.evidence import Evidence
 from polyseme.studio.collection import UnknownItemError
-from polyseme.studio.host import Row, SuggestRequest
+from polyseme.studio.host import ItemFeatures, SuggestRequest
 from polyseme.studio.http import (
     BINARY,
     NUMPY,
     PROBLEMS,
     Host,
     body_route,
+    features_of_thing,
     host_of,
     item_and_tags,
     json_response,
@@ -28,11 +33,10 @@ from polyseme.studio.http import (
     options,
     parsed,
     place_on_map,
+    read_npy,
     read_request,
-    row_of_thing,
     suggest_request_of,
     suggestion_records,
-    table_of,
     whether,
 )
 from polyseme.studio.schemas import (
@@ -41,14 +45,14 @@ from polyseme.studio.schemas import (
     BatchItem,
     CompleteBody,
     ExplainBody,
-    Facts,
     NeighboursBody,
+    Record,
     SuggestBody,
     SuggestOptions,
     SuggestOut,
 )
 
-SUGGEST = "/v1/models/{model}/suggest"
+SUGGEST_PATH = "/v1/models/{model}/suggest"
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -63,14 +67,16 @@ async def suggest(request: Request, host: Host, place: bool = False) -> Response
     return await answer_suggest(request)
 
 
-_SUGGEST_ROUTE = next(route for route in router.routes if getattr(route, "path", None) == SUGGEST)
+_SUGGEST_ROUTE = next(
+    route for route in router.routes if getattr(route, "path", None) == SUGGEST_PATH
+)
 
 
 async def answer_suggest(request: Request) -> Response:
-    """Answer a request of the route `suggest`, without FastAPI's dependencies."""
+    """Answer a request of the route `suggest`, without FastAPI's dependencies; see `app`."""
     request.scope["route"] = _SUGGEST_ROUTE  # as FastAPI sets it, for what is counted
     host = await host_of(request, request.path_params["model"])
-    place = whether(request.query_params, "place")
+    wants_place = whether(request.query_params, "place")
     _, query, unknown_tags = await read_request(request, SuggestBody, host)
     snapshot, suggestions = await host.scoring.submit(query)
     content: dict[str, Any] = {
@@ -80,7 +86,7 @@ async def answer_suggest(request: Request) -> Response:
         "unknown_tags": unknown_tags,
         "place": None,
     }
-    if place:
+    if wants_place:
         content["place"] = await run_in_threadpool(place_on_map, host, query)
     return json_response(content, snapshot.version)
 
@@ -88,9 +94,10 @@ async def answer_suggest(request: Request) -> Response:
 @body_route(router, "suggest-batch", BatchBody, "ask", "Tags for many items", {NUMPY: BINARY})
 async def suggest_batch(request: Request, host: Host) -> Response:
     """Rank tags for up to 256 items; one that cannot be used has an error and harms no other."""
-    sent_rows: Sequence[Row | None]
+    # Features of each item that came beside the JSON fields.
+    sent_rows: Sequence[ItemFeatures | None]
     if media_of(request) == NUMPY:
-        table = table_of(await request.body())
+        table = read_npy(await request.body())
         if len(table) > MOST_BATCH:
             raise InputError(f"A batch has {MOST_BATCH} items at the most; got {len(table)}.")
         suggest_options = options(SuggestOptions, request.query_params)
@@ -102,14 +109,15 @@ async def suggest_batch(request: Request, host: Host) -> Response:
         sent_rows = [None] * len(items)
 
     queries: list[SuggestRequest] = []
-    results: list[Facts] = []
-    for batch_item, sent_row in zip(items, sent_rows, strict=True):
-        result: Facts = {"id": batch_item.id}
+    results: list[Record] = []
+    for batch_item, sent_features in zip(items, sent_rows, strict=True):
+        result: Record = {"id": batch_item.id}
         results.append(result)
         try:
-            row = row_of_thing(batch_item, host, sent_row)
-            query, _ = host.check(suggest_request_of(row, batch_item.tags, suggest_options))
-            queries.append(query)
+            features = features_of_thing(batch_item, host, sent_features)
+            query = suggest_request_of(features, batch_item.tags, suggest_options)
+            checked_query, _ = host.check(query)
+            queries.append(checked_query)
         except InputError as error:
             status = 404 if isinstance(error, UnknownItemError) else 422
             result["error"] = {"status": status, "detail": str(error)}
@@ -151,13 +159,13 @@ async def explain(request: Request, host: Host) -> Response:
         return snapshot.tagger.explain(X, label, body.k, query.tags or None)
 
     evidence = await run_in_threadpool(compute_evidence)
-    content = _evidence(evidence)
+    content = _evidence_record(evidence)
     content["unknown_tags"] = unknown_tags
     return json_response(content, snapshot.version)
 
 
-def _evidence(evidence: Evidence) -> Facts:
-    """Return evidence as JSON."""
+def _evidence_record(evidence: Evidence) -> Record:
+    """Return evidence as a record; `part` of its terms add up to `logit`."""
     terms = [
         _term("how common the tag is", evidence.frequency, "frequency"),
         _term("features", evidence.features, "features"),
@@ -171,7 +179,7 @@ def _evidence(evidence: Evidence) -> Facts:
         terms.append(_term("the name", evidence.name, "name"))
     if evidence.verdicts:
         terms.append(_term("answers about it", evidence.verdicts, "verdicts"))
-    neighbours: list[Facts] = []
+    neighbours: list[Record] = []
     for neighbour in evidence.neighbours:
         neighbours.append(neighbour_record(neighbour) | {"holds": neighbour.holds})
     return {
@@ -185,8 +193,8 @@ def _evidence(evidence: Evidence) -> Facts:
     }
 
 
-def _term(name: str, value: float, role: str) -> Facts:
-    """Return one term of a logit as JSON."""
+def _term(name: str, value: float, role: str) -> Record:
+    """Return the record of one term of a logit: its name for people, and its role for programs."""
     return {"name": name, "part": value, "role": role, "probability": None, "without": None}
 
 
@@ -196,10 +204,12 @@ async def neighbours(request: Request, host: Host) -> Response:
     body, query, _ = await read_request(request, NeighboursBody, host)
     snapshot = host.snapshot
 
-    def find_neighbours() -> list[Facts]:
+    def find_neighbours() -> list[Record]:
         X, tags = item_and_tags(host, query)
         tagger = snapshot.tagger
-        points = tagger.space_.points(tagger.transform(X, tags))
-        return nearest_records(host, snapshot, points[0], body.k)
+        codes = tagger.transform(X, tags)
+        directions = tagger.space_.points(codes)
+        return nearest_records(host, snapshot, directions[0], body.k)
 
-    return json_response({"neighbours": await run_in_threadpool(find_neighbours)}, snapshot.version)
+    records = await run_in_threadpool(find_neighbours)
+    return json_response({"neighbours": records}, snapshot.version)

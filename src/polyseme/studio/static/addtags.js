@@ -15,18 +15,22 @@ import { MAX_LENGTH, spellingOf } from "./labelview.js";
 /** @typedef {import("./api.js").Item} Item */
 /** @typedef {import("./api.js").Verdict} Verdict */
 /** @typedef {import("./app.js").Context} Context */
-/** @typedef {"sets" | "items" | "name"} Way */
-/** @typedef {{by?: Way, name?: string}} Prefill */
+/** How tags are added. @typedef {"sets" | "items" | "name"} Way */
+/** What the dialog begins with. @typedef {{by?: Way, name?: string}} Prefill */
 /**
+ * Tags to be added, and how.
  * @typedef {object} Addition
  * @property {string[]} labels that will be new
  * @property {number} nSets tag sets that will be added
  * @property {() => Promise<any>} run adds them
  * @property {() => Promise<any>} [revert] takes them back, where restoring a version does not
  */
-/** @typedef {(addition?: Addition) => void} Close */
+/**
+ * Closes the dialog with an addition; with nothing where it is cancelled.
+ * @typedef {(addition?: Addition) => void} Close
+ */
 
-const PARALLEL = 8; // questions whether a tag is known
+const PARALLEL = 8; // requests at a time that ask whether a tag is known
 const ITEMS = 24; // to choose from
 const MAX_VERDICTS = 1000; // of a label, among which those of an addition are found
 
@@ -159,7 +163,7 @@ class SetsForm {
     }
   }
 
-  /** @param {string} spelling */
+  /** Ask whether a spelling is a label. @param {string} spelling */
   async check(spelling) {
     // In the order of names a label stands before all that begin with it.
     const params = { query: spelling, order: "name", limit: 1 };
@@ -172,7 +176,10 @@ class SetsForm {
     return !this.isKnown.get(spellingOf(tag));
   }
 
-  /** @param {string[][]} tagSets */
+  /**
+   * Show which tags are new; a set of new tags alone cannot be added.
+   * @param {string[][]} tagSets
+   */
   showPreview(tagSets) {
     const newTags = tagSets.flat().filter((tag) => this.isNew(tag));
     const tagBySpelling = new Map(newTags.map((tag) => [spellingOf(tag), tag]));
@@ -282,6 +289,7 @@ class ItemsForm {
       : "Choose items that should carry the tag.";
   }
 
+  /** Show the items that match what is typed. */
   async read() {
     const { api } = this.context;
     this.control.abort();
@@ -301,7 +309,7 @@ class ItemsForm {
     }
   }
 
-  /** @param {Item} item */
+  /** An item that can be chosen, or not any more, by a click. @param {Item} item */
   makeTile(item) {
     const { id } = item;
     const toggle = () => {
@@ -333,6 +341,7 @@ class ItemsForm {
 /* ------------------------------------------------------------------ by name */
 
 /**
+ * The form that adds tags by their names, where the service has word vectors.
  * @param {Context} context
  * @param {Close} close
  * @param {string} name

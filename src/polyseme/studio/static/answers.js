@@ -6,11 +6,12 @@
  * others gave meanwhile, told to whoever listens.
  */
 
-import { clear, h } from "./dom.js";
+import { clear, debounce, h } from "./dom.js";
 import { Problem } from "./api.js";
 import { icon, probabilityText } from "./parts.js";
 
 /** @typedef {import("./app.js").Context} Context */
+/** @typedef {import("./app.js").Shortcut} Shortcut */
 /** @typedef {import("./api.js").Verdict} Verdict */
 /**
  * One question, and what is known of its answer.
@@ -43,7 +44,7 @@ import { icon, probabilityText } from "./parts.js";
 /**
  * The elements that show an entry.
  * @typedef {object} Parts
- * @property {HTMLElement} frame
+ * @property {HTMLElement} element around all of them
  * @property {HTMLElement} yes
  * @property {HTMLElement} no
  * @property {HTMLElement} number
@@ -53,8 +54,9 @@ import { icon, probabilityText } from "./parts.js";
 const BATCH = 32; // answers in one request
 const INTERVAL = 3000; // milliseconds between two looks for others' answers
 const MOST_READ = 1000; // answers of others at one look
+const REFRESH_DELAY = 300; // milliseconds after the last answer until probabilities are read again
 const LEAST_SHIFT = 0.005; // of a probability, to be shown
-const ELSEWHERE = "in another tab";
+const ELSEWHERE = "in another tab"; // who answered, where the service knows no names
 
 /* ------------------------------------------------------------------ entries */
 
@@ -114,10 +116,10 @@ export function answerButton(answer, props) {
  * @param {Entry} entry
  * @param {Parts} parts
  */
-export function drawAnswer(entry, { frame, yes, no, number, byline }) {
+export function drawAnswer(entry, { element, yes, no, number, byline }) {
   const { answer, probability, shift } = entry;
-  frame.dataset.answer = answer === null ? "open" : wordOf(answer).toLowerCase();
-  frame.dataset.sending = String(answer !== entry.saved);
+  element.dataset.answer = answer === null ? "open" : wordOf(answer).toLowerCase();
+  element.dataset.sending = String(answer !== entry.saved);
   yes.setAttribute("aria-pressed", String(answer === true));
   no.setAttribute("aria-pressed", String(answer === false));
   byline.textContent = answerSentence(entry);
@@ -130,20 +132,161 @@ export function drawAnswer(entry, { frame, yes, no, number, byline }) {
 }
 
 /**
+ * Note the probability and the rank that an open question has now.
+ * @param {Entry} entry
+ * @param {number} probability
+ * @param {number} rank from 1
+ */
+export function updateProbability(entry, probability, rank) {
+  entry.shift += probability - (entry.probability ?? probability);
+  entry.probability = probability;
+  entry.rank = rank;
+}
+
+/* ------------------------------------------------------------------ pages of questions */
+
+/**
  * Whether an act on this page can be undone: an answer of others since is theirs.
  * @param {{entry: Entry}} act
  */
 export const isOwn = ({ entry }) => entry.by === null;
 
 /**
- * Take the latest act that can be undone from a list.
- * @param {Act[]} acts
- * @returns {Act | undefined}
+ * A page on which questions are answered: what the board of a tag and the page of an item share.
+ *
+ * A page calls `listen` when it is composed. It defines what it shows (`drawEntry`, `drawEntries`),
+ * reads probabilities again (`refresh`), finds the entry of an item and a label (`findEntry`), and
+ * says what its keys do (`actionOf`).
  */
-export function takeLastAct(acts) {
-  let act = acts.pop();
-  while (act && !isOwn(act)) act = acts.pop();
-  return act;
+export class AnswerPage {
+  /**
+   * @param {Context} context
+   * @param {Outbox} outbox
+   * @param {string} controls a selector of what takes keys of its own
+   */
+  constructor(context, outbox, controls) {
+    this.context = context;
+    this.outbox = outbox;
+    this.controls = controls;
+    this.mayReview = context.can("review");
+    /** Ends the page's requests when it is left. */
+    this.control = new AbortController();
+    /** What was done on this page, the latest last. @type {Act[]} */
+    this.acts = [];
+    this.refreshSoon = debounce(() => this.refresh(), REFRESH_DELAY);
+    this.onKey = (/** @type {KeyboardEvent} */ event) => this.handleKey(event);
+    this.onOutbox = (/** @type {boolean} */ isSaved) => this.drawAnswers(isSaved);
+    this.undoButton = h("button", { disabled: true, onclick: () => this.undo() },
+      icon("undo"),
+      "Undo",
+    );
+  }
+
+  /** Take keys, and answers that the outbox tells of. @param {Shortcut[]} shortcuts */
+  listen(shortcuts) {
+    const { context, outbox } = this;
+    context.shortcuts(shortcuts);
+    document.addEventListener("keydown", this.onKey);
+    outbox.listeners.add(this.onOutbox);
+    outbox.find = (item, label) => this.findEntry(item, label);
+  }
+
+  unmount() {
+    this.control.abort();
+    this.refreshSoon.cancel();
+    document.removeEventListener("keydown", this.onKey);
+    this.outbox.listeners.delete(this.onOutbox);
+    this.outbox.find = () => undefined;
+  }
+
+  /* ---- what a page defines ---- */
+
+  /** Read the probabilities of the open questions again. */
+  async refresh() {}
+
+  /**
+   * Return the entry that an answer of others is about; nothing where the page does not show it.
+   * @param {string} item
+   * @param {string} label
+   * @returns {Entry | undefined}
+   */
+  findEntry(item, label) {
+    return undefined;
+  }
+
+  /** Show an entry whose answer has changed. @param {Entry} entry */
+  drawEntry(entry) {}
+
+  /** Show all entries: any of them may have changed. */
+  drawEntries() {}
+
+  /** Whether a dialog that is not the page's own takes the keys. */
+  isBehindDialog() {
+    return document.querySelector("dialog[open]") !== null;
+  }
+
+  /**
+   * What a key does, if anything.
+   * @param {string} key
+   * @param {HTMLElement} target
+   * @returns {(() => void) | undefined}
+   */
+  actionOf(key, target) {
+    return undefined;
+  }
+
+  /* ---- answers ---- */
+
+  /**
+   * Answer a question; returns whether that changed anything.
+   * @param {Entry} entry
+   * @param {boolean | null} verdict null takes the answer back
+   */
+  answer(entry, verdict) {
+    if (!this.mayReview || entry.answer === verdict) return false;
+    this.acts.push({ entry, before: entry.answer });
+    this.record(entry, verdict);
+    return true;
+  }
+
+  /**
+   * Send an answer and show it; unlike `answer`, nothing is noted for `undo`.
+   * @param {Entry} entry
+   * @param {boolean | null} verdict
+   */
+  record(entry, verdict) {
+    this.outbox.put(entry, verdict);
+    this.undoButton.disabled = !this.acts.length;
+    this.drawEntry(entry);
+  }
+
+  /** Undo the latest act on this page; returns its entry. @returns {Entry | undefined} */
+  undo() {
+    let act = this.acts.pop();
+    while (act && !isOwn(act)) act = this.acts.pop();
+    this.undoButton.disabled = !this.acts.length;
+    if (act) this.record(act.entry, act.before);
+    return act?.entry;
+  }
+
+  /** Show what the outbox tells of. @param {boolean} isSaved whether something reached the service */
+  drawAnswers(isSaved) {
+    this.drawEntries();
+    this.undoButton.disabled = !this.acts.some(isOwn);
+    if (isSaved) this.refreshSoon();
+  }
+
+  /* ---- keys ---- */
+
+  /** @param {KeyboardEvent} event */
+  handleKey(event) {
+    const key = keyOf(event, this.controls);
+    if (!key || this.isBehindDialog()) return;
+    const run = this.actionOf(key, /** @type {HTMLElement} */ (event.target));
+    if (!run) return;
+    run();
+    event.preventDefault();
+  }
 }
 
 /**
@@ -151,7 +294,7 @@ export function takeLastAct(acts) {
  * @param {KeyboardEvent} event
  * @param {string} controls a selector of what takes keys of its own
  */
-export function keyOf(event, controls) {
+function keyOf(event, controls) {
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.defaultPrevented || event.altKey || target.closest(controls)) return "";
   if (event.ctrlKey || event.metaKey) return event.key === "z" ? "u" : "";
@@ -178,13 +321,13 @@ export class Outbox {
      * @type {(item: string, label: string) => Entry | undefined}
      */
     this.find = () => undefined;
-    this.nSent = 0;
-    /** @type {Step[]} */
+    this.nSent = 0; // requests with answers so far
+    /** Answers that the service does not have yet, in their order. @type {Step[]} */
     this.waiting = [];
-    /** @type {any} */
+    /** Why the first of them could not be sent. @type {any} */
     this.error = null;
-    this.isBusy = false;
-    this.sendsSingly = false;
+    this.isBusy = false; // sending
+    this.sendsSingly = false; // after a refusal of several at once, to find the refused one
     /**
      * Told of every change, and whether something reached the service.
      * @type {Set<(isSaved: boolean) => void>}
@@ -195,6 +338,7 @@ export class Outbox {
   }
 
   /**
+   * Take an answer, show it, and send it as soon as those before it are sent.
    * @param {Entry} entry
    * @param {boolean | null} answer null takes it back
    */
@@ -241,7 +385,7 @@ export class Outbox {
     return steps;
   }
 
-  /** @param {Step[]} steps */
+  /** Send steps in one request; its failure is thrown. @param {Step[]} steps */
   async deliver(steps) {
     const [{ entry, answer, replaces }] = steps;
     this.nSent += 1;
@@ -391,10 +535,10 @@ export class Outbox {
   }
 }
 
-/** @param {Step} step */
+/** Whether a step answers a question that the service has no answer to. @param {Step} step */
 const isFirstAnswer = ({ entry, answer }) => answer !== null && entry.number === null;
 
-/** @param {Step} step */
+/** Return a step as the service takes answers. @param {Step} step */
 const verdictOf = ({ entry, answer, score, rank }) => ({
   item: entry.item,
   label: entry.label,
@@ -442,6 +586,7 @@ export function conflictLines(outbox) {
 }
 
 /**
+ * A refused answer: give it all the same, or leave the one that stands.
  * @param {Outbox} outbox
  * @param {Conflict} conflict
  */

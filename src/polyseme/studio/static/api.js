@@ -47,7 +47,14 @@
  * @property {number | null} quality_unseen the same, when the label is made unseen
  * @property {{yes: number, no: number}} verdicts
  */
-/** @typedef {{words: string[], count: number, documents: number[], example_sets: string[][]}} Sense */
+/**
+ * A sense of a label.
+ * @typedef {object} Sense
+ * @property {string[]} words that tell it from the others
+ * @property {number} count tag sets of this sense
+ * @property {number[]} documents their indexes
+ * @property {string[][]} example_sets some of them
+ */
 /**
  * All that is known of a label.
  * @typedef {object} LabelFacts
@@ -71,7 +78,7 @@
  * @property {number} n_documents
  */
 
-const TOKEN = "polyseme.token";
+const TOKEN_KEY = "polyseme.token"; // of the storage of this tab
 const MAX_BLOBS = 500; // pictures and sounds that are held for <img> and <audio>
 const MAX_ATTEMPTS = 4; // of a request that asks for a token
 
@@ -110,12 +117,12 @@ export class Api {
   }
 
   get token() {
-    return sessionStorage.getItem(TOKEN) || "";
+    return sessionStorage.getItem(TOKEN_KEY) || "";
   }
 
   set token(value) {
-    if (value) sessionStorage.setItem(TOKEN, value);
-    else sessionStorage.removeItem(TOKEN);
+    if (value) sessionStorage.setItem(TOKEN_KEY, value);
+    else sessionStorage.removeItem(TOKEN_KEY);
   }
 
   /**
@@ -209,6 +216,7 @@ export class Api {
   }
 
   /**
+   * Send a request once; what keeps it from the service is a `Problem`.
    * @param {string} method @param {string} path @param {any} body @param {Options} options
    * @returns {Promise<Response>}
    */

@@ -134,6 +134,7 @@ async function show(isNew = false) {
 }
 
 /**
+ * Load a view and mount it, unless another one was asked for meanwhile.
  * @param {string} name
  * @param {HTMLElement} root
  * @param {number} ownTurn
@@ -183,7 +184,7 @@ function chooseModel(id) {
   show(true);
 }
 
-/** @param {string} id */
+/** Take a model as the one in use. @param {string} id */
 function useModel(id) {
   const model = models.find((candidate) => candidate.id === id) || models[0];
   api.modelId = model.id;
@@ -315,6 +316,7 @@ async function openTokenDialog() {
 }
 
 /**
+ * The form that asks for a token.
  * @param {string} text
  * @param {(token: string) => void} close
  */
@@ -336,6 +338,7 @@ function tokenForm(text, close) {
 
 /* ------------------------------------------------------------------ the start */
 
+/** Read the models, and show what the address names. */
 async function start() {
   const main = $("main");
   clear(main, loading());

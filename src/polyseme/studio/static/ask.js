@@ -21,15 +21,26 @@ import { hashOf } from "./cards.js";
 /** @typedef {import("./app.js").Context} Context */
 /** @typedef {import("./app.js").Route} Route */
 /**
- * What tags are asked for.
- * @typedef {{tags: string[], file?: File, features?: number[], item?: string, precision: number}} Query
+ * What tags are asked for: at most one of file, features and item.
+ * @typedef {object} Query
+ * @property {string[]} tags
+ * @property {File} [file]
+ * @property {number[]} [features]
+ * @property {string} [item] its id
+ * @property {number} precision in percent; 0 for none
  */
-/** @typedef {{suggestions: Suggestion[], unknown_tags: string[], place: {x: number, y: number} | null}} Answer */
+/**
+ * What the service answers to `suggest`.
+ * @typedef {object} Answer
+ * @property {Suggestion[]} suggestions
+ * @property {string[]} unknown_tags
+ * @property {{x: number, y: number} | null} place on the map
+ */
 
 const SHOWN = 15; // tags when no precision is asked for
 const MAX_PRECISE = 50; // tags when one is
-const COMPLETIONS = 6;
-const NEIGHBOURS = 6;
+const COMPLETIONS = 6; // tags that go with those given
+const NEIGHBOURS = 6; // known tag sets near the place
 const KEYS = [
   { keys: "/", does: "to the tag box" },
   { keys: "Enter", does: "take the tag" },
@@ -60,6 +71,7 @@ class AskView {
     /** @type {Query} */
     this.query = context.state.ask ??= { tags: [], precision: 0 };
     this.control = new AbortController();
+    /** What tests read. */
     this.hook = /** @type {any} */ (window).__studio;
     this.hook.ask = { suggestions: [], unknown: [], place: null, busy: false };
     this.askSoon = debounce(() => this.ask(), 180);
@@ -89,7 +101,7 @@ class AskView {
     this.results = h("section.results", { aria_label: "Suggested tags" });
     this.status = h("p.sr", { role: "status" });
     this.landing = new Landing(context);
-    /** The tags that this page put in the address. */
+    /** The tags that this page put in the address; other tags there come from a link. */
     this.tagsInAddress = this.query.tags.join("/");
     this.compose(root);
     context.shortcuts(KEYS);
@@ -102,7 +114,7 @@ class AskView {
     this.landing.dispose();
   }
 
-  /** @param {HTMLElement} root */
+  /** Lay the page out. @param {HTMLElement} root */
   compose(root) {
     const { media } = this.context.model;
     const intro = INTROS[media] || "Give some of its tags, a row of numbers, or both.";
@@ -167,7 +179,7 @@ class AskView {
     }
   }
 
-  /** @param {Partial<Query>} fields */
+  /** Change the query, and ask again soon. @param {Partial<Query>} fields */
   change(fields) {
     Object.assign(this.query, fields);
     const { tags } = this.query;
@@ -188,7 +200,7 @@ class AskView {
     return this.hasItem ? this.query.precision / 100 : 0;
   }
 
-  /** @param {number} percentage */
+  /** @param {number} percentage from 0, for none, to 95 */
   setPrecision(percentage) {
     this.query.precision = percentage;
     this.drawPrecision();
@@ -203,6 +215,7 @@ class AskView {
     this.slider.setAttribute("aria-valuetext", level);
   }
 
+  /** Return what the chosen precision promises, in sentences. */
   promiseSentences() {
     const { kinds, quality } = this.context.model;
     const { precision } = this;
@@ -219,8 +232,8 @@ class AskView {
   }
 
   /**
-   * Return the body of a request about what is given.
-   * @param {Record<string, any>} options
+   * Return the body of a request about what is given: JSON, or a form with the file.
+   * @param {Record<string, any>} options further fields; undefined ones are left out
    */
   body(options) {
     const { tags, file, features, item } = this.query;
@@ -239,6 +252,7 @@ class AskView {
 
   /* ---- the answer ---- */
 
+  /** Ask the service about the query, and show the answer unless the query changed meanwhile. */
   async ask() {
     this.askSoon.cancel();
     this.control.abort();
@@ -320,6 +334,7 @@ class AskView {
     );
   }
 
+  /** Show what to do, since nothing is asked. */
   showNothing() {
     const example = () => this.context.attempt(() => this.showExample());
     clear(this.completions);
@@ -343,7 +358,10 @@ class AskView {
     if (labels.length) this.chips.add([labels[labels.length - 1].label]);
   }
 
-  /** @param {Answer} answer */
+  /**
+   * Show suggestions but for the tags that are given, and mark unknown tags.
+   * @param {Answer} answer
+   */
   show({ suggestions, unknown_tags: unknown, place }) {
     const given = new Set(this.query.tags.map((tag) => tag.toLowerCase()));
     const others = suggestions.filter(({ label }) => !given.has(label.toLowerCase()));
@@ -363,7 +381,10 @@ class AskView {
     return [h("ol.ranking", rows), kindLegend(suggestions.map(({ kind }) => kind))];
   }
 
-  /** @param {Suggestion} suggestion */
+  /**
+   * A suggested tag: its bar, its probability, why it is suggested, and a button that takes it.
+   * @param {Suggestion} suggestion
+   */
   makeRow({ label, probability, kind }) {
     const why = h("div.why", { hidden: true });
     const because = h("button.quiet",
@@ -393,9 +414,10 @@ class AskView {
   }
 
   /**
+   * Open the evidence for a tag, or close it.
    * @param {string} label
-   * @param {HTMLElement} button
-   * @param {HTMLElement} why
+   * @param {HTMLElement} button that was pressed
+   * @param {HTMLElement} why where the evidence is shown
    */
   async toggleWhy(label, button, why) {
     const isOpen = why.hidden;

@@ -5,17 +5,17 @@
  * In: the questions of the service. Out: answers, put into the outbox; refused ones stay visible.
  */
 
-import { add, clear, debounce, h, s } from "./dom.js";
+import { add, clear, h, s } from "./dom.js";
 import { isAbort } from "./api.js";
 import {
+  AnswerPage,
   answerButton,
   answerSentence,
   conflictLines,
   drawAnswer,
   isOwn,
-  keyOf,
   newEntry,
-  takeLastAct,
+  updateProbability,
 } from "./answers.js";
 import {
   count,
@@ -35,7 +35,6 @@ import { Names, medium, picture } from "./items.js";
 
 /** @typedef {import("./api.js").Question} Question */
 /** @typedef {import("./app.js").Context} Context */
-/** @typedef {import("./answers.js").Act} Act */
 /** @typedef {import("./answers.js").Entry} Entry */
 /** @typedef {import("./answers.js").Outbox} Outbox */
 
@@ -62,6 +61,8 @@ const REASONS = {
 };
 
 const PAGE = 24; // questions at a time
+const ADDED = 12; // questions that are added at once where few are open
+const LEAST_REFRESHED = 60;
 const MOST_QUESTIONS = 500; // in one request
 const MOST_REFRESHED = 300; // questions whose probabilities are read again after an answer
 const FEW_OPEN = 7; // with fewer open questions, further ones are added
@@ -91,7 +92,7 @@ export function showBoard(stage, context, outbox, label) {
 /** @param {Entry} entry */
 const isOpen = (entry) => entry.answer === null;
 
-class Board {
+class Board extends AnswerPage {
   /**
    * @param {HTMLElement} stage
    * @param {Context} context
@@ -99,54 +100,36 @@ class Board {
    * @param {string} label
    */
   constructor(stage, context, outbox, label) {
-    this.context = context;
-    this.outbox = outbox;
+    super(context, outbox, "input:not([type=radio]), textarea, select, [contenteditable]");
     this.label = label;
-    this.mayReview = context.can("review");
+    /** The strategy, kept from tag to tag. */
     this.settings = context.state.review ??= { strategy: "likeliest" };
-    this.control = new AbortController();
-    /** @type {Entry[]} */
+    /** In the order of the tiles. @type {Entry[]} */
     this.entries = [];
     /** @type {Map<Entry, Tile>} */
     this.tiles = new Map();
-    /** What was done on this page, to undo it. @type {Act[]} */
-    this.acts = [];
     /** Entries in the order of their answers, for the sparkline. @type {Entry[]} */
     this.answered = [];
     this.names = new Names();
-    this.current = 0;
+    this.current = 0; // index of the entry that the keys act on
     /** @type {LargeView | null} */
     this.large = null;
-    this.turn = 0; // of loading; an answer to an earlier request is dropped
-    this.refreshSoon = debounce(() => this.refresh(), 300);
-    this.onKey = (/** @type {KeyboardEvent} */ event) => this.handleKey(event);
-    this.onOutbox = (/** @type {boolean} */ isSaved) => this.drawAnswers(isSaved);
+    this.turn = 0; // of loading; a response to an earlier request is dropped
 
     this.grid = h("div.board", { role: "list", aria_label: `Items for ${label}` });
     this.progress = h("div.progress", { role: "status" });
     this.labelLinks = h("span.row");
     this.strategyHelp = h("p.muted.small");
     this.moreButtons = h("div.row.center");
-    this.undoButton = h("button", { disabled: true, onclick: () => this.undo() },
-      icon("undo"),
-      "Undo",
-    );
     this.compose(stage);
     this.loadLinks();
-    context.shortcuts(KEYS);
-    document.addEventListener("keydown", this.onKey);
-    outbox.listeners.add(this.onOutbox);
-    outbox.find = (item, name) => this.findEntry(item, name);
+    this.listen(KEYS);
   }
 
   unmount() {
     this.turn += 1;
-    this.control.abort();
-    this.refreshSoon.cancel();
     this.large?.close();
-    document.removeEventListener("keydown", this.onKey);
-    this.outbox.listeners.delete(this.onOutbox);
-    this.outbox.find = () => undefined;
+    super.unmount();
   }
 
   /** @param {HTMLElement} stage */
@@ -201,7 +184,7 @@ class Board {
 
   /* ---- questions ---- */
 
-  /** @param {number} k @returns {Promise<Question[]>} */
+  /** Ask the service which items to ask about. @param {number} k @returns {Promise<Question[]>} */
   async ask(k) {
     const { api } = this.context;
     const body = { label: this.label, k, strategy: this.settings.strategy };
@@ -210,6 +193,7 @@ class Board {
     return questions;
   }
 
+  /** Ask the first questions of the tag, and forget those before. */
   async load() {
     this.turn += 1;
     const { turn } = this;
@@ -227,6 +211,7 @@ class Board {
     }
   }
 
+  /** Forget the questions and answers of this page. */
   reset() {
     const { strategy } = this.settings;
     const [, , help] = STRATEGIES.find(([name]) => name === strategy) || STRATEGIES[0];
@@ -241,7 +226,10 @@ class Board {
     clear(this.progress);
   }
 
-  /** @param {Question[]} questions the first ones */
+  /**
+   * Show the first questions, and put the focus on the first one where it is nowhere else.
+   * @param {Question[]} questions the first ones
+   */
   showQuestions(questions) {
     clear(this.grid);
     this.append(questions);
@@ -266,7 +254,7 @@ class Board {
     return empty(`Nothing to ask about “${label}”`, text, back);
   }
 
-  /** @param {Question[]} questions */
+  /** Add tiles for the questions about items that have none. @param {Question[]} questions */
   append(questions) {
     const shownItems = new Set(this.entries.map((entry) => entry.item));
     this.names.add(questions.map((question) => question.item));
@@ -287,6 +275,7 @@ class Board {
     );
   }
 
+  /** Ask for further questions; the answered ones are no longer among them. */
   async showMore() {
     const countBefore = this.entries.length;
     const nOpen = this.entries.filter(isOpen).length;
@@ -304,12 +293,13 @@ class Board {
   async refresh() {
     const { turn } = this;
     const openEntries = this.entries.filter(isOpen);
-    const k = Math.min(MOST_REFRESHED, Math.max(60, openEntries.length * 3));
+    const k = Math.min(MOST_REFRESHED, Math.max(LEAST_REFRESHED, openEntries.length * 3));
     try {
       const questions = await this.ask(k);
       if (turn !== this.turn) return;
       this.updateEntries(openEntries, questions);
-      if (openEntries.length < FEW_OPEN) this.append(this.newQuestions(questions).slice(0, 12));
+      const newQuestions = this.newQuestions(questions);
+      if (openEntries.length < FEW_OPEN) this.append(newQuestions.slice(0, ADDED));
       this.large?.draw();
     } catch (error) {
       if (isAbort(error) || turn !== this.turn) return;
@@ -319,6 +309,7 @@ class Board {
   }
 
   /**
+   * Show the probabilities that open questions have now.
    * @param {Entry[]} entries
    * @param {Question[]} questions
    */
@@ -327,14 +318,12 @@ class Board {
     for (const entry of entries) {
       const question = questionByItem.get(entry.item);
       if (!question || !isOpen(entry)) continue; // answered while the service was asked
-      entry.shift += question.probability - (entry.probability ?? question.probability);
-      entry.probability = question.probability;
-      entry.rank = question.rank;
+      updateProbability(entry, question.probability, question.rank);
       this.tiles.get(entry)?.draw();
     }
   }
 
-  /** @param {Question[]} questions */
+  /** Return the questions about items that are not shown yet. @param {Question[]} questions */
   newQuestions(questions) {
     const shownItems = new Set(this.entries.map((entry) => entry.item));
     return questions.filter((question) => !shownItems.has(question.item));
@@ -366,15 +355,15 @@ class Board {
   /* ---- answers ---- */
 
   /**
+   * Answer a question, and go on to the next open one.
    * @param {Entry} entry
    * @param {boolean | null} verdict null takes the answer back
    * @param {{scrolls?: boolean}} [options] whether the page scrolls to the next open item
    */
   answer(entry, verdict, { scrolls = true } = {}) {
-    if (!this.mayReview || entry.answer === verdict) return;
-    this.acts.push({ entry, before: entry.answer });
-    this.record(entry, verdict);
-    if (verdict !== null) this.skip(scrolls);
+    const isChanged = super.answer(entry, verdict);
+    if (isChanged && verdict !== null) this.skip(scrolls);
+    return isChanged;
   }
 
   /**
@@ -394,30 +383,29 @@ class Board {
   record(entry, verdict) {
     this.answered = this.answered.filter((other) => other !== entry);
     if (verdict !== null) this.answered.push(entry);
-    this.outbox.put(entry, verdict);
-    this.tiles.get(entry)?.draw();
-    this.undoButton.disabled = !this.acts.length;
-    this.drawProgress();
-    this.large?.draw();
+    super.record(entry, verdict);
   }
 
   undo() {
-    const act = takeLastAct(this.acts);
-    this.undoButton.disabled = !this.acts.length;
-    if (!act) return;
-    this.record(act.entry, act.before);
-    this.focus(this.entries.indexOf(act.entry));
+    const entry = super.undo();
+    if (entry) this.focus(this.entries.indexOf(entry));
+    return entry;
   }
 
-  /** @param {boolean} isSaved whether something reached the service */
-  drawAnswers(isSaved) {
+  /** @param {Entry} entry */
+  drawEntry(entry) {
+    this.tiles.get(entry)?.draw();
+    this.drawProgress();
+    this.large?.draw();
+  }
+
+  drawEntries() {
     for (const tile of this.tiles.values()) tile.draw();
     this.drawProgress();
-    this.undoButton.disabled = !this.acts.some(isOwn);
     this.large?.draw();
-    if (isSaved) this.refreshSoon();
   }
 
+  /** Show how many were answered on this page, and which share of yes. */
   drawProgress() {
     const ownAnswers = this.answered.filter((entry) => entry.answer !== null && isOwn({ entry }));
     const verdicts = ownAnswers.map((entry) => Boolean(entry.answer));
@@ -472,15 +460,9 @@ class Board {
     this.large.draw();
   }
 
-  /** @param {KeyboardEvent} event */
-  handleKey(event) {
-    const key = keyOf(event, "input:not([type=radio]), textarea, select, [contenteditable]");
-    const isOtherDialog = document.querySelector("dialog[open]") && !this.large;
-    if (!key || !this.entries.length || isOtherDialog) return;
-    const run = this.actionOf(key, /** @type {HTMLElement} */ (event.target));
-    if (!run) return;
-    run();
-    event.preventDefault();
+  /** The large view is a dialog of the board's own. */
+  isBehindDialog() {
+    return !this.large && super.isBehindDialog();
   }
 
   /**
@@ -490,6 +472,7 @@ class Board {
    * @returns {(() => void) | undefined}
    */
   actionOf(key, target) {
+    if (!this.entries.length) return undefined;
     const entry = this.entries[this.current];
     const isControl = target.closest("a, button, summary, input") !== null;
     const nColumns = this.large ? 1 : countColumns(this.grid);
@@ -567,13 +550,7 @@ class Tile {
 
   draw() {
     const { entry } = this;
-    drawAnswer(entry, {
-      frame: this.element,
-      yes: this.yes,
-      no: this.no,
-      number: this.number,
-      byline: this.byline,
-    });
+    drawAnswer(entry, this);
     const name = this.board.names.of(entry.item);
     const facts = [name, `probability ${probabilityText(entry.probability)}`, this.state()];
     this.name.textContent = name;
@@ -628,7 +605,7 @@ class LargeView {
     if (hadFocus) this.body.focus();
   }
 
-  /** @param {string} item */
+  /** Show the picture or sound of an item, and its tags. @param {string} item */
   drawItem(item) {
     this.shownItem = item;
     const tags = h("p.muted");
@@ -681,8 +658,9 @@ function countColumns(grid) {
 
 /** Draw the share of yes so far, answer by answer. @param {boolean[]} verdicts */
 function sparkline(verdicts) {
-  const [width, height] = [96, 24];
-  const margin = 2;
+  const width = 96; // of the drawing, in its own units
+  const height = 24;
+  const margin = 2; // above and below the line
   let nYes = 0;
   let share = 0;
   const points = verdicts.map((isYes, i) => {

@@ -29,7 +29,7 @@ const FILTERS = {
   answered: { text: "With answers", params: { reviewed: true } },
 };
 
-/** @param {string} id */
+/** Return the address of the page of an item. @param {string} id */
 export const itemHash = (id) => hashOf("review/item", id);
 
 /** The list that items are chosen from, as far as it was read; kept while the page is open. */
@@ -146,6 +146,7 @@ class ItemChooser {
     this.load();
   }
 
+  /** Show the choices of which items are listed, with their numbers. */
   drawFilters() {
     const { n_items, n_untagged, n_reviewed } = this.context.model.collection;
     /** @type {Record<string, number>} */
@@ -191,6 +192,7 @@ class ItemChooser {
     await this.showNext();
   }
 
+  /** Read the next page of items and add them. */
   async showNext() {
     const isFirst = !this.list.ids.length;
     try {
@@ -210,7 +212,7 @@ class ItemChooser {
     }
   }
 
-  /** @param {Item[]} items */
+  /** Add tiles; names that several folders have get their folder. @param {Item[]} items */
   append(items) {
     const total = this.list.total ?? 0;
     const hasMore = items.length > 0 && !this.list.isComplete;

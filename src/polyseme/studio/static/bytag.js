@@ -54,7 +54,7 @@ class TagChooser {
     context.shortcuts([{ keys: "/", does: "search a tag" }]);
   }
 
-  /** @param {HTMLElement} stage */
+  /** Lay the page out; the cards follow when they are read. @param {HTMLElement} stage */
   compose(stage) {
     const { api, model, navigate } = this.context;
     const openTag = (/** @type {string} */ label) => navigate(hashOf("review/label", label));
@@ -85,6 +85,7 @@ class TagChooser {
     );
   }
 
+  /** Show the unseen and new tags that need answers most. */
   async showUnseen() {
     try {
       const pages = await Promise.all(this.unseenKinds.map((kind) => this.readLabels(kind)));
@@ -108,6 +109,7 @@ class TagChooser {
     return labels;
   }
 
+  /** Show the tags on some items of which the model is least certain. */
   async showUncertain() {
     const { api } = this.context;
     const body = { label: null, k: QUESTIONS, strategy: "active" };
@@ -135,8 +137,9 @@ class TagChooser {
 }
 
 /**
+ * A section with cards of tags.
  * @param {string} title
- * @param {string} text
+ * @param {string} text why these are shown
  * @param {HTMLElement} cards
  */
 function tagSection(title, text, cards) {
@@ -144,8 +147,9 @@ function tagSection(title, text, cards) {
 }
 
 /**
+ * A tag as a link to its board.
  * @param {string} label
- * @param {string} note
+ * @param {string} note below its name
  * @param {any} [image]
  */
 function tagCard(label, note, image) {
@@ -167,7 +171,8 @@ function unseenCard(label) {
  */
 function compareNeed(a, b) {
   const byAnswers = Math.min(countAnswers(a), ENOUGH) - Math.min(countAnswers(b), ENOUGH);
-  const byQuality = (a.quality_unseen ?? 2) - (b.quality_unseen ?? 2);
+  const NOT_MEASURED = 2; // above every quality, so that these come last
+  const byQuality = (a.quality_unseen ?? NOT_MEASURED) - (b.quality_unseen ?? NOT_MEASURED);
   return byAnswers || byQuality || b.count - a.count;
 }
 

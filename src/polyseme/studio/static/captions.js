@@ -4,6 +4,9 @@
  *
  * In: anchors in the order of their weight, a camera. Out: elements in a layer over the canvas,
  * reused from frame to frame. They are for eyes and pointers; the panel beside has them as a list.
+ *
+ * Terms: an anchor is a word and the place of the map where it stands. Its `level` is how small it
+ * is written, from 0 to 3; the service's own levels say from which zoom on a word is shown.
  */
 
 import { h } from "./dom.js";
@@ -11,15 +14,15 @@ import { h } from "./dom.js";
 /**
  * A word and where it stands.
  * @typedef {object} Anchor
- * @property {string} key
+ * @property {string} key that no other anchor has
  * @property {string} text
- * @property {number} x
+ * @property {number} x in the map's coordinates
  * @property {number} y
  * @property {number} level how small it is written, from 0 to 3
  * @property {string} [className]
  * @property {number} [above] CSS pixels above its place
- * @property {boolean} [keep] whether it is moved into the picture
- * @property {() => void} [choose]
+ * @property {boolean} [keep] whether it is moved into the picture where it stands over its edge
+ * @property {() => void} [choose] what a click does
  */
 /**
  * The zoom from which on a word is shown, as a power of two.
@@ -28,11 +31,14 @@ import { h } from "./dom.js";
 /** Left, top, right, bottom in CSS pixels. @typedef {[number, number, number, number]} Box */
 
 const FONT_SIZES = [19, 16, 14.5, 13]; // by level, in CSS pixels
-const HEIGHTS = [26, 22, 20, 18];
-const PADDING = 14;
+const HEIGHTS = [26, 22, 20, 18]; // of a word with the space around it
+const PADDING = 14; // left and right of a word together
 const MARGIN = 8; // at the edges of the picture
-const SMALLEST = 3;
+const EDGE_GAP = 4; // left where a word is moved into the picture
+const SMALLEST = 3; // the last level
+const SHARES = [0.6, 0.35, 0.15]; // of the most dots, above which a word has level 0, 1 or 2
 
+/** Measures how wide a word is. */
 const measure = /** @type {CanvasRenderingContext2D} */ (
   document.createElement("canvas").getContext("2d")
 );
@@ -58,19 +64,19 @@ export function anchorsOf(space, choose) {
   }));
 }
 
-/** What is shown later is written smaller. @param {number} zoom */
+/** Return the level of a word: what is shown later is written smaller. @param {number} zoom */
 function levelOfZoom(zoom) {
   if (zoom > 3) return SMALLEST;
   return zoom > 0 ? 1 : 0;
 }
 
-/** @param {number} share from 0 to 1 */
+/** Return the level of a word with a share of the most dots. @param {number} share from 0 to 1 */
 function levelOfShare(share) {
-  const limits = [0.6, 0.35, 0.15];
-  const level = limits.findIndex((limit) => share > limit);
+  const level = SHARES.findIndex((limit) => share > limit);
   return level < 0 ? SMALLEST : level;
 }
 
+/** The words that are shown now, as elements of a layer. */
 export class Captions {
   /**
    * @param {HTMLElement} layer
@@ -79,9 +85,9 @@ export class Captions {
   constructor(layer, maxCaptions = 48) {
     this.layer = layer;
     this.maxCaptions = maxCaptions;
-    /** @type {Map<string, HTMLElement>} */
+    /** Elements by the keys of their anchors. @type {Map<string, HTMLElement>} */
     this.shown = new Map();
-    /** @type {Map<string, number>} */
+    /** Widths in CSS pixels, by level and text. @type {Map<string, number>} */
     this.widths = new Map();
   }
 
@@ -122,12 +128,13 @@ export class Captions {
     if (!isInside) return null;
     const halfWidth = this.widthOf(anchor) / 2;
     const halfHeight = HEIGHTS[Math.min(SMALLEST, anchor.level)] / 2;
-    const rightmost = points.width - halfWidth - 4;
-    const x = anchor.keep ? Math.max(halfWidth + 4, Math.min(rightmost, centre)) : centre;
+    const leftmost = halfWidth + EDGE_GAP;
+    const rightmost = points.width - halfWidth - EDGE_GAP;
+    const x = anchor.keep ? Math.max(leftmost, Math.min(rightmost, centre)) : centre;
     return [x - halfWidth, y - halfHeight, x + halfWidth, y + halfHeight];
   }
 
-  /** @param {Anchor} anchor */
+  /** Return how wide a word is with the space around it, in CSS pixels. @param {Anchor} anchor */
   widthOf({ level, text }) {
     const key = `${level} ${text}`;
     const known = this.widths.get(key);
@@ -138,7 +145,10 @@ export class Captions {
     return width;
   }
 
-  /** @param {Anchor} anchor */
+  /**
+   * Return the element of a word, the former one where it is shown already.
+   * @param {Anchor} anchor
+   */
   elementOf({ key, text, level, className = "", choose }) {
     const former = this.shown.get(key);
     if (former) return former;
@@ -151,7 +161,8 @@ export class Captions {
 }
 
 /**
- * @param {number} position
+ * Whether a place is inside the picture, in one direction.
+ * @param {number} position in CSS pixels
  * @param {number} size of the picture
  */
 const isBetween = (position, size) => position >= MARGIN && position <= size - MARGIN;
@@ -165,6 +176,7 @@ function overlap(a, b) {
 }
 
 /**
+ * Move the middle of an element to the middle of a box.
  * @param {HTMLElement} element
  * @param {Box} box
  */

@@ -24,7 +24,7 @@ import { untaggedLink } from "./items.js";
  */
 
 const FREQUENT = 24; // labels in the overview
-const COMPANIONS = 8;
+const COMPANIONS = 8; // labels that are named beside a label
 const TELLING_LIFT = 1.5; // times as often as elsewhere
 
 /**
@@ -46,10 +46,10 @@ export function hashOf(start, label) {
 const mapLink = (label, props = {}) =>
   h("a", { href: hashOf("map/label", label), ...props }, label);
 
-/** @param {string} label @param {string} [title] */
+/** A label as a chip that leads to the map. @param {string} label @param {string} [title] */
 const chip = (label, title) => mapLink(label, { class: "chip", title });
 
-/** @param {number} distance */
+/** The distance of a known tag set, with its meaning as tooltip. @param {number} distance */
 export function distanceText(distance) {
   const title = "Distance in the concept space; the map shows it only roughly";
   return h("span.muted", { title }, distance.toFixed(2));
@@ -79,6 +79,7 @@ export function setLink({ document, labels }, isStrong = () => false) {
 }
 
 /**
+ * Elements with a text between them.
  * @param {any[]} elements
  * @param {string} separator
  */
@@ -103,18 +104,19 @@ function barList(rows) {
 }
 
 /**
+ * A section with some labels as text; nothing where there are none.
  * @param {string} title
- * @param {string[] | undefined} list
+ * @param {string[] | undefined} labels
  */
-function words(title, list) {
-  return list?.length ? section(title, h("p", list.join(", "))) : null;
+function labelWords(title, labels) {
+  return labels?.length ? section(title, h("p", labels.join(", "))) : null;
 }
 
 /**
- * The tag sets as a list, for those who do not see or point.
+ * Some tag sets as a list, for those who do not see or point.
  * @param {string} title
- * @param {TagSet[]} hits
- * @param {number} total
+ * @param {TagSet[]} hits the tag sets that are listed
+ * @param {number} total how many there are
  * @param {string} [strong] a tag that stands out
  */
 function hitList(title, hits, total, strong) {
@@ -131,6 +133,7 @@ function hitList(title, hits, total, strong) {
 /* ------------------------------------------------------------------ the whole space */
 
 /**
+ * The whole space: its sizes, its kinds of labels, and the frequent ones.
  * @param {any} model
  * @param {import("./space.js").Space} space
  */
@@ -195,13 +198,13 @@ export function labelCard(card, showSense, hits) {
     senseSection(card, showSense),
     frequent.length > 0 && section("Often together with", barList(frequent)),
     chips.length > 0 && section("Used in similar ways", h("div.chips", chips)),
-    words("Also written", card.aliases),
-    words("Implies", card.implies),
+    labelWords("Also written", card.aliases),
+    labelWords("Implies", card.implies),
     hitList(`Tag sets with ${label}`, hits, card.count, label),
   );
 }
 
-/** @param {LabelCard} card */
+/** The label as a headword, with its sizes and how well it is ranked. @param {LabelCard} card */
 function labelHead(card) {
   const { yes, no } = card.verdicts;
   const facts = [plural(card.count, "tag set")];
@@ -255,6 +258,7 @@ function senseSection({ senses, silhouette }, showSense) {
 }
 
 /**
+ * A sense: its colour, its words, how many tag sets it has, and one of them.
  * @param {Sense} sense
  * @param {number} index
  * @param {(sense: number) => void} showSense
@@ -281,7 +285,7 @@ function silhouetteLine(silhouette) {
   return h("p.muted.small", { title }, text);
 }
 
-/** @param {number} silhouette */
+/** How far senses lie apart, in words. @param {number} silhouette from -1 to 1 */
 function distanceWords(silhouette) {
   if (silhouette > 0.5) return "wide apart";
   return silhouette > 0.25 ? "apart" : "close together";
@@ -330,7 +334,10 @@ export function selectionCard({ n, labels }, hits, total) {
   );
 }
 
-/** @param {SharedLabel[]} labels */
+/**
+ * The tags of a selection, and those that tell it from all others.
+ * @param {SharedLabel[]} labels
+ */
 function sharedTags(labels) {
   const rows = labels.map((shared) => ({
     label: shared.label,
@@ -339,7 +346,7 @@ function sharedTags(labels) {
   }));
   const telling = labels
     .filter(({ lift }) => lift > TELLING_LIFT)
-    .sort((a, b) => b.lift * b.share - a.lift * a.share)
+    .sort((a, b) => b.lift * b.share - a.lift * a.share) // frequent here, and rare elsewhere
     .slice(0, 3)
     .map(({ label, lift }) => `${label} (× ${lift.toFixed(1)})`);
   return [

@@ -12,10 +12,16 @@ import { labelHash, labelLink, spellingOf } from "./labelview.js";
 
 /** @typedef {import("./api.js").Item} Item */
 /** @typedef {import("./vocabulary.js").Vocabulary} Vocabulary */
-/** @typedef {{label: string, source: string, count: number}} Candidate */
-/** @typedef {{label: string, into: string, alike: number}} Pair */
+/**
+ * A tag outside the vocabulary: on items ("items"), or typed by people ("asked").
+ * @typedef {{label: string, source: string, count: number}} Candidate
+ */
+/**
+ * Labels that may be one, and how alike their use is, from 0 to 1.
+ * @typedef {{label: string, into: string, alike: number}} Pair
+ */
 
-const MAX_PAIRS = 40;
+const MAX_PAIRS = 40; // of labels that may be the same
 const MAX_ITEMS = 200; // that carry a candidate
 
 /** A list that is read at once, and again after a change. @template T */
@@ -38,6 +44,7 @@ class CareList {
     this.hasLeft = true;
   }
 
+  /** Read the list from the service, and show it. */
   async reread() {
     try {
       const entries = await this.read();
@@ -124,7 +131,7 @@ export class CandidateList extends CareList {
     await vocabulary.change(message, run, { next: labelHash(label), revert });
   }
 
-  /** @param {string} label */
+  /** Return the ids of items that carry a tag. @param {string} label */
   async itemsWith(label) {
     const { api } = this.context;
     const params = { query: label, limit: MAX_ITEMS };
@@ -171,6 +178,7 @@ export class MergeList extends CareList {
   }
 
   /**
+   * Show a pair, and what can be done about it: merge, swap, or keep apart.
    * @param {HTMLElement} row
    * @param {Pair} pair
    */

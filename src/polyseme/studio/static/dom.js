@@ -62,6 +62,7 @@ function isProps(value) {
 }
 
 /**
+ * Set properties, attributes and listeners; see `h`.
  * @param {any} element
  * @param {Props} props
  */

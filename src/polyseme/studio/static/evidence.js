@@ -13,13 +13,21 @@ import { hashOf, tagSet } from "./cards.js";
  * What one cause adds to the logit.
  * @typedef {object} Part
  * @property {string} name
- * @property {string} role
- * @property {number} part
+ * @property {string} role a key of ROLES
+ * @property {number} part what it adds
  * @property {number | null} [probability] of the tag that it stands for
  * @property {number | null} [without] the probability of the result without it
  */
-/** @typedef {{labels: string[], ids?: string[], holds: boolean, share: number}} NearSet */
 /**
+ * A known tag set nearby.
+ * @typedef {object} NearSet
+ * @property {string[]} labels
+ * @property {string[]} [ids] of documents with these labels
+ * @property {boolean} holds whether it holds the tag
+ * @property {number} share of its vote among those nearby
+ */
+/**
+ * What the service answers to `explain`.
  * @typedef {object} Evidence
  * @property {string} label
  * @property {number} logit
@@ -48,7 +56,10 @@ function signed(value) {
 /** @param {number | null | undefined} value */
 const isNumber = (value) => value !== null && value !== undefined;
 
-/** @param {Evidence} evidence */
+/**
+ * Show evidence: the parts, their sum, and the known tag sets nearby.
+ * @param {Evidence} evidence
+ */
 export function evidenceOf(evidence) {
   const { label, logit, probability, implied_by, parts, neighbours } = evidence;
   const widest = Math.max(0.01, ...parts.map(({ part }) => Math.abs(part)));
@@ -71,6 +82,7 @@ export function evidenceOf(evidence) {
 const mapLink = (label) => h("a", { href: hashOf("map/label", label) }, label);
 
 /**
+ * A part with its bar, to the left where it speaks against the tag.
  * @param {Part} part
  * @param {number} length of its bar, from 0 to 1
  */

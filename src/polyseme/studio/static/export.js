@@ -10,7 +10,7 @@ import { confirmed, icon, plural } from "./parts.js";
 
 /** @typedef {import("./app.js").Context} Context */
 
-const KEPT = 60_000; // milliseconds for which a download may take its bytes
+const DOWNLOAD_TIME = 60_000; // milliseconds for which a download may take its bytes
 
 /** What can be downloaded: form, name, meaning. */
 const FORMS = [
@@ -19,7 +19,7 @@ const FORMS = [
   ["label-studio", "Label Studio (JSON)", "tasks with the tags as annotations"],
 ];
 
-/** @param {Context} context */
+/** The menu of exports. @param {Context} context */
 export function exportMenu(context) {
   const choose = (/** @type {() => Promise<void>} */ run) => {
     menu.open = false;
@@ -62,8 +62,9 @@ function closeWhenLeft(menu) {
 }
 
 /**
+ * Hand an export to the browser as a file.
  * @param {Context} context
- * @param {string} form
+ * @param {string} form one of FORMS
  */
 async function download({ api, toast }, form) {
   const answer = await api.binary(api.model("export"), { params: { form } });
@@ -71,11 +72,11 @@ async function download({ api, toast }, form) {
   const name = /filename="([^"]+)"/.exec(disposition)?.[1] || form;
   const url = URL.createObjectURL(await answer.blob());
   h("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), KEPT);
+  setTimeout(() => URL.revokeObjectURL(url), DOWNLOAD_TIME);
   toast("Exported.");
 }
 
-/** @param {Context} context */
+/** Write accepted tags beside the files, once a person has agreed. @param {Context} context */
 async function writeSidecars({ api, toast }) {
   const post = (/** @type {boolean} */ dry_run) =>
     api.post(api.model("export/sidecars"), { dry_run });

@@ -20,11 +20,14 @@
 
 const TAP_TRAVEL = 6; // CSS pixels that a finger may move in a tap
 const STEP = 48; // CSS pixels of an arrow key
-const LARGE_STEP = 160;
-const KEY_ZOOM = 1.35;
-const LINE = 18; // CSS pixels of a line that a wheel turns
+const LARGE_STEP = 160; // with Shift
+const KEY_ZOOM = 1.35; // factor of the keys + and -
+const WHEEL_LINE = 18; // CSS pixels of a line that a wheel turns
+const WHEEL_ZOOM = 0.0018; // logarithm of the factor, for a CSS pixel
+const PINCH_ZOOM = 0.01;
 
 /**
+ * Let gestures on a map's canvas move it, and tell of the others.
  * @param {Points} points
  * @param {Handlers} handlers
  */
@@ -51,18 +54,21 @@ class Gestures {
     this.handlers = handlers;
     /** Pointers that are down. @type {Map<number, Position>} */
     this.down = new Map();
-    /** @type {[number, number][] | null} */
+    /** The lasso that is drawn, in CSS pixels. @type {[number, number][] | null} */
     this.polygon = null;
-    this.travelled = 0;
+    this.travelled = 0; // CSS pixels since the first pointer went down
   }
 
-  /** @param {MouseEvent} event @returns {Position} */
+  /** Return where on the canvas an event is. @param {MouseEvent} event @returns {Position} */
   positionOf(event) {
     const box = this.points.canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   }
 
-  /** @param {PointerEvent} event */
+  /**
+   * Begin a gesture; with Shift or the lasso on, the first pointer draws.
+   * @param {PointerEvent} event
+   */
   press(event) {
     if (event.button !== 0) return;
     const position = this.positionOf(event);
@@ -75,7 +81,7 @@ class Gestures {
     this.down.set(event.pointerId, position);
   }
 
-  /** @param {PointerEvent} event */
+  /** Draw the lasso, pan or pinch, by the pointers that are down. @param {PointerEvent} event */
   move(event) {
     const position = this.positionOf(event);
     const former = this.down.get(event.pointerId);
@@ -98,6 +104,7 @@ class Gestures {
   }
 
   /**
+   * Move and zoom by two fingers.
    * @param {number} pointerId of the finger that moved
    * @param {Position} former
    * @param {Position} position
@@ -105,15 +112,18 @@ class Gestures {
   pinch(pointerId, former, position) {
     const other = [...this.down].find(([id]) => id !== pointerId)?.[1];
     if (!other) return;
-    const before = Math.hypot(former.x - other.x, former.y - other.y) || 1;
-    const after = Math.hypot(position.x - other.x, position.y - other.y) || 1;
+    const distanceBefore = Math.hypot(former.x - other.x, former.y - other.y) || 1;
+    const distance = Math.hypot(position.x - other.x, position.y - other.y) || 1;
     const x = (position.x + other.x) / 2;
     const y = (position.y + other.y) / 2;
     this.points.pan((position.x - former.x) / 2, (position.y - former.y) / 2);
-    this.points.zoom(after / before, x, y);
+    this.points.zoom(distance / distanceBefore, x, y);
   }
 
-  /** @param {PointerEvent} event */
+  /**
+   * End a gesture: a lasso, or a tap where the pointer has hardly moved.
+   * @param {PointerEvent} event
+   */
   release(event) {
     if (!this.down.delete(event.pointerId)) return;
     const isLast = this.down.size === 0;
@@ -130,8 +140,9 @@ class Gestures {
   /** @param {WheelEvent} event */
   turnWheel(event) {
     const { x, y } = this.positionOf(event);
-    const pixels = event.deltaY * (event.deltaMode === 1 ? LINE : 1);
-    const rate = event.ctrlKey ? 0.01 : 0.0018; // browsers tell of a pinch as Ctrl and the wheel
+    const isInLines = event.deltaMode === WheelEvent.DOM_DELTA_LINE;
+    const pixels = event.deltaY * (isInLines ? WHEEL_LINE : 1);
+    const rate = event.ctrlKey ? PINCH_ZOOM : WHEEL_ZOOM; // a pinch comes as Ctrl and the wheel
     event.preventDefault();
     this.points.zoom(Math.exp(-pixels * rate), x, y);
   }
@@ -154,7 +165,7 @@ class Gestures {
 
   /**
    * What the keys do.
-   * @param {number} step
+   * @param {number} step CSS pixels of an arrow key
    * @returns {Record<string, () => void>}
    */
   actions(step) {

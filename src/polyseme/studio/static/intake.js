@@ -6,9 +6,13 @@
  */
 
 import { clear, h } from "./dom.js";
+import { mediaWords } from "./items.js";
 import { icon, iconButton, plural } from "./parts.js";
 
-/** @typedef {{file?: File, features?: number[], item?: string}} Content */
+/**
+ * What is given, of which at most one is there.
+ * @typedef {{file?: File, features?: number[], item?: string}} Content
+ */
 /**
  * @typedef {object} Options
  * @property {any} model
@@ -35,7 +39,7 @@ export class Intake {
     this.complain = complain;
     this.media = model.media;
     this.nFeatures = model.n_features;
-    this.mediumName = this.media === "audio" ? "a sound" : "a picture";
+    this.words = mediaWords(this.media);
     this.preview = ""; // address of the file that is shown
     this.onPaste = (/** @type {ClipboardEvent} */ event) => this.paste(event);
     this.element = h("div.intake");
@@ -43,7 +47,7 @@ export class Intake {
       type: "file",
       tabindex: "-1",
       aria_hidden: "true",
-      accept: this.media === "audio" ? "audio/*" : "image/*",
+      accept: this.words.accept,
       onchange: () => this.accept(this.file.files[0]),
     });
     this.text = h("textarea", {
@@ -77,13 +81,13 @@ export class Intake {
 
   /* ---- what comes in ---- */
 
-  /** @param {File | undefined} file */
+  /** Take a file, or say why it cannot be used. @param {File | undefined} file */
   accept(file) {
     if (!file) return;
     const [kind] = file.type.split("/"); // empty where the browser does not know it
     if (!this.media) return this.complain("This model takes numbers, not files.");
     if (kind && kind !== this.media) {
-      return this.complain(`This model takes ${this.mediumName}; this is ${file.type}.`);
+      return this.complain(`This model takes ${this.words.one}; this is ${file.type}.`);
     }
     this.text.value = "";
     this.note.textContent = "";
@@ -130,7 +134,10 @@ export class Intake {
     this.accept(file);
   }
 
-  /** @param {ClipboardEvent} event */
+  /**
+   * Take a pasted file, or a row of numbers that is pasted outside of a box.
+   * @param {ClipboardEvent} event
+   */
   paste(event) {
     const file = event.clipboardData?.files[0];
     if (file) {
@@ -141,7 +148,7 @@ export class Intake {
     const target = /** @type {HTMLElement} */ (event.target);
     if (event.defaultPrevented || target.closest("input, textarea")) return;
     const row = numbersOf(event.clipboardData?.getData("text") || "");
-    if (!row || row.length < 2) return;
+    if (!row || row.length < 2) return; // a single number may be meant for something else
     this.text.value = row.join(" ");
     this.numbers.open = true;
     this.readNumbers();
@@ -187,7 +194,7 @@ export class Intake {
     return h("button.drop", { onclick: () => this.file.click() },
       icon(this.media === "audio" ? "sound" : "image"),
       h("span",
-        h("strong", `Choose ${this.mediumName}`),
+        h("strong", `Choose ${this.words.one}`),
         h("span.muted", "or drop or paste one here"),
       ),
     );
@@ -196,7 +203,7 @@ export class Intake {
   /**
    * Show the medium of the item that stands there already.
    * @param {string} url
-   * @param {string} kind
+   * @param {string} kind of media: "image" or "audio"
    */
   showMedium(url, kind) {
     const medium =

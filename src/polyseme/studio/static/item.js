@@ -5,16 +5,15 @@
  * In: an item of the service. Out: answers, put into the outbox, also about tags that were typed.
  */
 
-import { add, clear, debounce, h } from "./dom.js";
+import { add, clear, h } from "./dom.js";
 import { isAbort } from "./api.js";
 import {
+  AnswerPage,
   answerButton,
   drawAnswer,
-  isOwn,
-  keyOf,
   nameOf,
   newEntry,
-  takeLastAct,
+  updateProbability,
 } from "./answers.js";
 import { bar, count, failed, icon, kindBadge, loading } from "./parts.js";
 import { labelBox } from "./labelbox.js";
@@ -25,11 +24,10 @@ import { medium } from "./items.js";
 /** @typedef {import("./api.js").Item} Item */
 /** @typedef {import("./api.js").Label} Label */
 /** @typedef {import("./app.js").Context} Context */
-/** @typedef {import("./answers.js").Act} Act */
 /** @typedef {import("./answers.js").Entry} Entry */
 /** @typedef {import("./answers.js").Outbox} Outbox */
 
-const SUGGESTIONS = 12;
+const SUGGESTIONS = 12; // tags that are suggested for an item
 const KEYS = [
   { keys: "↑ ↓", does: "move between tags" },
   { keys: "y", does: "yes" },
@@ -53,7 +51,7 @@ export function showItem(stage, context, outbox, id) {
   return () => review.unmount();
 }
 
-class ItemReview {
+class ItemReview extends AnswerPage {
   /**
    * @param {HTMLElement} stage
    * @param {Context} context
@@ -61,25 +59,17 @@ class ItemReview {
    * @param {string} id
    */
   constructor(stage, context, outbox, id) {
-    this.context = context;
-    this.outbox = outbox;
+    super(context, outbox, "input, textarea, select, audio, [contenteditable]");
     this.id = id;
-    this.mayReview = context.can("review");
     this.list = ItemList.of(context);
-    this.control = new AbortController();
-    /** @type {Map<string, Entry>} */
+    /** By label. @type {Map<string, Entry>} */
     this.entries = new Map();
-    /** In the order of the page. @type {Map<string, Row>} */
+    /** By label, in the order of the page. @type {Map<string, Row>} */
     this.rows = new Map();
-    /** Kinds of the labels. @type {Map<string, string>} */
+    /** Kinds of the labels: seen, unseen or oov. @type {Map<string, string>} */
     this.kinds = new Map();
-    /** @type {Act[]} */
-    this.acts = [];
     this.isLoaded = false;
-    this.current = 0;
-    this.refreshSoon = debounce(() => this.refresh(), 300);
-    this.onKey = (/** @type {KeyboardEvent} */ event) => this.handleKey(event);
-    this.onOutbox = (/** @type {boolean} */ isSaved) => this.drawAnswers(isSaved);
+    this.current = 0; // the row that the keys act on
 
     this.previous = pageLink("Previous", h("span", "Previous"));
     this.previous.prepend(icon("back"));
@@ -87,10 +77,6 @@ class ItemReview {
     this.next.append(icon("next"));
     this.position = h("span.muted");
     this.body = h("div.item", loading("Loading the item…"));
-    this.undoButton = h("button", { disabled: true, onclick: () => this.undo() },
-      icon("undo"),
-      "Undo",
-    );
     this.suggestions = h("ul.answer-rows", { aria_label: "Suggested tags" });
     this.ownTags = h("ul.answer-rows", { aria_label: "Own tags" });
     this.status = h("p.muted.small", { role: "status" });
@@ -104,23 +90,12 @@ class ItemReview {
       ),
       this.body,
     );
-    context.shortcuts(KEYS);
-    document.addEventListener("keydown", this.onKey);
-    outbox.listeners.add(this.onOutbox);
-    outbox.find = (item, label) => this.findEntry(item, label);
-  }
-
-  unmount() {
-    this.control.abort();
-    this.refreshSoon.cancel();
-    document.removeEventListener("keydown", this.onKey);
-    this.outbox.listeners.delete(this.onOutbox);
-    this.outbox.find = () => undefined;
+    this.listen(KEYS);
   }
 
   /* ---- the item ---- */
 
-  /** @returns {Promise<Item>} */
+  /** Read the item with its tags, answers and suggestions. @returns {Promise<Item>} */
   read() {
     const { api } = this.context;
     const options = { params: { k: SUGGESTIONS }, signal: this.control.signal };
@@ -138,7 +113,7 @@ class ItemReview {
     }
   }
 
-  /** @param {Item} item */
+  /** Show the item when it is read for the first time. @param {Item} item */
   show(item) {
     for (const { label, answer, number, who } of item.verdicts) {
       const by = nameOf(who, "");
@@ -159,7 +134,7 @@ class ItemReview {
     }
   }
 
-  /** @param {Item} item */
+  /** Show the picture beside the tags. @param {Item} item */
   compose(item) {
     const why = h("a", { href: hashOf("ask/item", this.id) }, "Why these tags?");
     const hasSuggestions = this.suggestions.childElementCount > 0;
@@ -180,6 +155,7 @@ class ItemReview {
     );
   }
 
+  /** The box that takes further tags. */
   tagBox() {
     const box = labelBox({
       api: this.context.api,
@@ -192,14 +168,12 @@ class ItemReview {
     return box.element;
   }
 
+  /** Read the probabilities again; tags that are suggested only now are added. */
   async refresh() {
     try {
       const { suggestions } = await this.read();
       suggestions.forEach(({ label, kind, probability }, i) => {
-        const entry = this.entryOf(label);
-        entry.shift += probability - (entry.probability ?? probability);
-        entry.probability = probability;
-        entry.rank = i + 1;
+        updateProbability(this.entryOf(label), probability, i + 1);
         this.kinds.set(label, kind);
         this.suggest(label);
       });
@@ -248,8 +222,9 @@ class ItemReview {
   }
 
   /**
+   * Add the row of a tag.
    * @param {string} label
-   * @param {HTMLElement} list
+   * @param {HTMLElement} list of suggested or of own tags
    */
   addRow(label, list) {
     const row = new Row(this, this.entryOf(label));
@@ -278,6 +253,7 @@ class ItemReview {
   /* ---- answers ---- */
 
   /**
+   * Accept a tag that was typed.
    * @param {string} label
    * @param {Label | null} card null where it is a new one
    */
@@ -288,59 +264,25 @@ class ItemReview {
     this.status.textContent = `“${label}”: yes.`;
   }
 
-  /**
-   * @param {Entry} entry
-   * @param {boolean | null} verdict null takes the answer back
-   */
-  answer(entry, verdict) {
-    if (!this.mayReview || entry.answer === verdict) return;
-    this.acts.push({ entry, before: entry.answer });
-    this.record(entry, verdict);
-  }
-
-  /**
-   * @param {Entry} entry
-   * @param {boolean | null} verdict
-   */
-  record(entry, verdict) {
-    this.outbox.put(entry, verdict);
+  /** @param {Entry} entry */
+  drawEntry(entry) {
     this.rows.get(entry.label)?.draw();
-    this.undoButton.disabled = !this.acts.length;
   }
 
-  undo() {
-    const act = takeLastAct(this.acts);
-    this.undoButton.disabled = !this.acts.length;
-    if (act) this.record(act.entry, act.before);
-  }
-
-  /** @param {boolean} isSaved whether something reached the service */
-  drawAnswers(isSaved) {
+  drawEntries() {
     for (const row of this.rows.values()) row.draw();
-    this.undoButton.disabled = !this.acts.some(isOwn);
-    if (isSaved) this.refreshSoon();
   }
 
   /* ---- keys ---- */
 
-  /** @param {KeyboardEvent} event */
-  handleKey(event) {
-    const key = keyOf(event, "input, textarea, select, audio, [contenteditable]");
-    if (!key || document.querySelector("dialog[open]")) return;
-    const target = /** @type {HTMLElement} */ (event.target);
-    const run = this.actionOf(key, target.closest(".answer-row") !== null);
-    if (!run) return;
-    run();
-    event.preventDefault();
-  }
-
   /**
    * What a key does, if anything.
    * @param {string} key
-   * @param {boolean} isOnRow whether a row has the focus
+   * @param {HTMLElement} target
    * @returns {(() => void) | undefined}
    */
-  actionOf(key, isOnRow) {
+  actionOf(key, target) {
+    const isOnRow = target.closest(".answer-row") !== null;
     const step = isOnRow ? 1 : 0; // from elsewhere the focus first returns to the current row
     if (key === "u") return () => this.undo();
     if (key === "y" || key === "n") return () => this.answerCurrent(key === "y", isOnRow);
@@ -361,7 +303,7 @@ class ItemReview {
     this.focusRow(isOnRow ? this.current + 1 : this.current);
   }
 
-  /** @param {HTMLElement} link */
+  /** Return what goes to a link's item; nothing where it has none. @param {HTMLElement} link */
   follow(link) {
     const hash = link.getAttribute("href");
     return hash ? () => this.context.navigate(hash) : undefined;
@@ -426,13 +368,7 @@ class Row {
 
   draw() {
     const { entry } = this;
-    drawAnswer(entry, {
-      frame: this.element,
-      yes: this.yes,
-      no: this.no,
-      number: this.number,
-      byline: this.byline,
-    });
+    drawAnswer(entry, this);
     clear(this.meter, entry.probability !== null && bar(entry.probability));
   }
 }

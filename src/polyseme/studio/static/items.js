@@ -10,10 +10,25 @@ import { icon, plural } from "./parts.js";
 
 /** @typedef {import("./app.js").Context} Context */
 
+/**
+ * What things of a kind of media are called, and which files are offered to choose from.
+ * @typedef {{item: string, one: string, all: string, accept: string | null}} MediaWords
+ */
+
+/** @type {Record<string, MediaWords>} */
+const MEDIA = {
+  image: { item: "picture", one: "a picture", all: "pictures", accept: "image/*" },
+  audio: { item: "sound", one: "a sound", all: "sound", accept: "audio/*" },
+};
+
+/** Of the kinds that other packages add. */
+const OTHER_MEDIA = { item: "item", one: "a file", all: "files", accept: null };
+
+/** Return the words for a kind of media, such as "image". @param {string} kind */
+export const mediaWords = (kind) => MEDIA[kind] ?? OTHER_MEDIA;
+
 /** What the items of a model are called. @param {any} model */
-const itemWord = (model) =>
-  ({ image: "picture", audio: "sound" })[/** @type {"image"} */ (model.collection?.media)] ||
-  "item";
+const itemWord = (model) => mediaWords(model.collection?.media).item;
 
 /** A link to the items without tags of their own, where there are any. @param {any} model */
 export function untaggedLink(model) {
@@ -54,7 +69,10 @@ export class Names {
 
 /**
  * A small picture of an item or, without one, its own tags.
- * @param {Context} context @param {string} id @param {number} size @param {any} [item] if it is known already
+ * @param {Context} context
+ * @param {string} id
+ * @param {number} size pixels of its longer side
+ * @param {any} [item] if it was read already
  */
 export function picture(context, id, size, item) {
   const { api, model } = context;
@@ -83,7 +101,9 @@ export function picture(context, id, size, item) {
 
 /**
  * An item in full: the picture, the sound, or its tags.
- * @param {Context} context @param {string} id @param {any} [item]
+ * @param {Context} context
+ * @param {string} id
+ * @param {any} [item] if it was read already
  */
 export function medium(context, id, item) {
   const { api, model } = context;

@@ -53,7 +53,7 @@ class LabelBox {
     this.active = -1; // index of the choice that Enter takes
     this.chosen = "";
     this.isStale = false; // the list is of something that was typed before
-    this.isEager = false; // Enter was pressed meanwhile
+    this.isEager = false; // Enter was pressed meanwhile: take the first choice that comes
     this.control = new AbortController();
     this.askSoon = debounce(() => this.ask(), 110);
     /** @type {HTMLInputElement} */
@@ -97,6 +97,7 @@ class LabelBox {
     this.input.value = label;
   }
 
+  /** Close the list, and forget what it offered. */
   close() {
     this.askSoon.cancel();
     this.control.abort();
@@ -117,6 +118,7 @@ class LabelBox {
     this.options.choose(label, card);
   }
 
+  /** Ask the service for labels that match what is typed. */
   async ask() {
     const { api, keep } = this.options;
     const isChosen = keep && this.input.value === this.chosen;
@@ -135,6 +137,7 @@ class LabelBox {
   }
 
   /**
+   * Show labels that match what was typed, and the word itself where it may be new.
    * @param {Label[]} labels
    * @param {string} query
    */
@@ -153,6 +156,7 @@ class LabelBox {
   }
 
   /**
+   * A choice of the list; a click takes it without the box losing the focus.
    * @param {Choice} choice
    * @param {number} index
    */
@@ -173,7 +177,7 @@ class LabelBox {
     );
   }
 
-  /** @param {number} index */
+  /** Mark the choice that Enter takes. @param {number} index -1 for none */
   setActive(index) {
     const rows = [...this.list.children];
     this.active = index;

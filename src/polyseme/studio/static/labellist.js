@@ -37,9 +37,12 @@ export class LabelList {
   constructor(side, vocabulary) {
     this.context = vocabulary.context;
     this.settings = vocabulary.settings;
-    /** Pages that were read or are being read. @type {Map<number, Label[] | null>} */
+    /** By number; null while a page is being read. @type {Map<number, Label[] | null>} */
     this.pages = new Map();
-    /** @type {Map<number, {element: HTMLElement, isLoaded: boolean}>} */
+    /**
+     * What is drawn, by its place in the list.
+     * @type {Map<number, {element: HTMLElement, isLoaded: boolean}>}
+     */
     this.rows = new Map();
     this.total = 0;
     this.control = new AbortController();
@@ -117,7 +120,8 @@ export class LabelList {
   }
 
   /**
-   * @param {string} setting
+   * Change what is listed, and read it anew.
+   * @param {string} setting "query", "kind" or "order"
    * @param {string} value
    */
   set(setting, value) {
@@ -127,6 +131,7 @@ export class LabelList {
 
   /* ---- reading ---- */
 
+  /** Drop all that was read and drawn. */
   forget() {
     this.control.abort();
     this.control = new AbortController();
@@ -151,7 +156,7 @@ export class LabelList {
     this.readPage(0);
   }
 
-  /** @param {number} number */
+  /** Read a page of labels, once. @param {number} number */
   async readPage(number) {
     if (this.pages.has(number)) return;
     this.pages.set(number, null);
@@ -179,7 +184,7 @@ export class LabelList {
     this.readFirst();
   }
 
-  /** @param {number} total */
+  /** Give the list its length, or say that no label matches. @param {number} total */
   setTotal(total) {
     const { query, kind } = this.settings;
     const noMatch = empty("No label matches", "Try fewer letters, or all kinds.");
@@ -207,8 +212,9 @@ export class LabelList {
   }
 
   /**
-   * @param {number} start
-   * @param {number} end
+   * Remove rows out of sight.
+   * @param {number} start of those in sight
+   * @param {number} end after the last of them
    */
   dropRows(start, end) {
     for (const [index, { element }] of this.rows) {
@@ -230,6 +236,7 @@ export class LabelList {
   }
 
   /**
+   * A row at its place; an empty one until its label is read.
    * @param {number} index
    * @param {Label} [label] as soon as it was read
    */
@@ -246,6 +253,7 @@ export class LabelList {
   }
 
   /**
+   * A label as a link to its page: name, kind, tag sets and quality.
    * @param {number} index
    * @param {Label} label
    */

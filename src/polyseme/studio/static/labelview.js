@@ -44,6 +44,7 @@ export class LabelView {
 
   /* ---- what is shown ---- */
 
+  /** The name of the label, its kind and other names, and what can be done with it. */
   head() {
     const { kind, blocked, aliases, implies } = this.card;
     const blockedTitle = "blocked: never suggested";
@@ -112,7 +113,8 @@ export class LabelView {
   /* ---- what can be done ---- */
 
   /**
-   * @param {string} verb
+   * Ask the service for a change of this label.
+   * @param {string} verb "rename", "merge" or "block"
    * @param {any} body
    */
   post(verb, body) {
@@ -139,7 +141,7 @@ export class LabelView {
     });
   }
 
-  /** @param {(into?: string) => void} close */
+  /** The form that asks for the label that stays. @param {(into?: string) => void} close */
   mergeForm(close) {
     const { api, name } = this;
     const status = h("p.muted", { role: "status" }, "Choose the label that stays.");
@@ -196,7 +198,11 @@ function senseFold({ words, count: nSets, example_sets }) {
   );
 }
 
-/** @param {string} name @returns {Promise<string | undefined>} */
+/**
+ * Ask for a new name; nothing where the person cancels.
+ * @param {string} name
+ * @returns {Promise<string | undefined>}
+ */
 function askName(name) {
   return dialog("Rename", (close) => {
     const input = h("input", {
@@ -217,6 +223,7 @@ function askName(name) {
 }
 
 /**
+ * The form that asks to type the name before a label is removed.
  * @param {string} name
  * @param {(isSure?: boolean) => void} close
  */
@@ -248,7 +255,7 @@ function qualitySentence({ kind, quality, quality_unseen }) {
   return `${judgementOf(measured)} when all are ranked for it.`;
 }
 
-/** @param {number} quality */
+/** Say in words how well a label is ranked. @param {number} quality C-MAP, from 0 to 1 */
 function judgementOf(quality) {
   if (quality >= 0.6) return "Items that carry it stand high";
   if (quality >= 0.3) return "Items that carry it stand fairly high";

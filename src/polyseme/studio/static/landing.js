@@ -19,8 +19,11 @@ import { token } from "./colours.js";
 /** @typedef {{x: number, y: number}} Place */
 
 const LISTED = 4; // tag sets below the map
-const MAX_POINTS = 60_000;
+const MAX_POINTS = 60_000; // that the small map draws
 const MAX_CAPTIONS = 9;
+const MAX_LEVEL = 1; // of the captions that the small map has
+const LIT_SIZE = 0.6; // of lit dots, as a multiple of those of the large map
+const ZOOM = 1.7; // of the small map
 const TOWARDS = 0.65; // how far the picture moves from the middle of the map to the place
 
 export class Landing {
@@ -52,8 +55,9 @@ export class Landing {
   }
 
   /**
+   * Show a place, and the tag sets near it.
    * @param {Place | null} place nothing hides the map
-   * @param {Neighbour[]} neighbours
+   * @param {Neighbour[]} neighbours the nearest first
    * @param {string} text what lands there
    */
   async show(place, neighbours, text) {
@@ -82,18 +86,18 @@ export class Landing {
     this.context.navigate("#/map/place");
   }
 
-  /** @param {Space} space */
+  /** Make the small map, with the largest words only. @param {Space} space */
   makePoints(space) {
     const openLabel = (/** @type {string} */ label) =>
       this.context.navigate(hashOf("map/label", label));
     const points = new Points(this.canvas, {
       maxPoints: MAX_POINTS,
-      dot: 0.6,
+      dot: LIT_SIZE,
       onview: () => this.drawOver(points),
     });
     this.anchors = anchorsOf(space, openLabel)
-      .filter((anchor) => anchor.shown < 2)
-      .map((anchor) => ({ ...anchor, level: 3 }));
+      .filter((anchor) => anchor.shown <= MAX_LEVEL)
+      .map((anchor) => ({ ...anchor, level: 3 })); // all are written small
     listen(points, {});
     points.load(space);
     return points;
@@ -118,7 +122,7 @@ export class Landing {
     const x = TOWARDS * place.x + (1 - TOWARDS) * ((x0 + x1) / 2);
     const y = TOWARDS * place.y + (1 - TOWARDS) * ((y0 + y1) / 2);
     const near = neighbours.flatMap(({ document }) => Array.from(space.ofDocument(document)));
-    points.fly(x, y, points.fitScale * 1.7);
+    points.fly(x, y, points.fitScale * ZOOM);
     points.light(near.length ? [{ points: near, colour: token("--sense-2") }] : []);
   }
 }

@@ -28,10 +28,10 @@ import { documentCard, ghostCard, hashOf, labelCard, overview, selectionCard } f
 /** @typedef {import("./points.js").Group} Group */
 /** @typedef {import("./space.js").Space} Space */
 
-const MAX_SENT = 20_000; // tag sets of a selection
+const MAX_SENT = 20_000; // tag sets of a selection that the service is asked about
 const HITS = 12; // tag sets that the panel lists
-const ZOOM = 1.6; // of a button
-const TAP_REACH = 18; // CSS pixels
+const BUTTON_ZOOM = 1.6; // factor of the buttons + and -
+const TAP_REACH = 18; // CSS pixels from a tap to the dot that it opens
 const HOVER_REACH = 8;
 const KEYS = [
   { keys: "← → ↑ ↓", does: "move the map (with Shift: farther)" },
@@ -63,7 +63,7 @@ function noTagSets() {
   return empty("No known tag sets", text, link);
 }
 
-/** @param {number} sense */
+/** Return the name of the colour of a sense. @param {number} sense from 0 */
 const senseColour = (sense) => SENSES[sense % SENSES.length];
 
 class MapView {
@@ -132,8 +132,8 @@ class MapView {
   compose(root) {
     const { points, space } = this;
     const tools = h("div.map-tools", { role: "group", aria_label: "Map" },
-      iconButton("plus", "Zoom in", { onclick: () => points.zoom(ZOOM) }),
-      iconButton("minus", "Zoom out", { onclick: () => points.zoom(1 / ZOOM) }),
+      iconButton("plus", "Zoom in", { onclick: () => points.zoom(BUTTON_ZOOM) }),
+      iconButton("minus", "Zoom out", { onclick: () => points.zoom(1 / BUTTON_ZOOM) }),
       iconButton("fit", "Show all", { onclick: () => points.fit(space.header.bounds) }),
       this.lassoButton,
       iconButton("list", "What the tag sets in view share", { onclick: () => this.selectView() }),
@@ -151,6 +151,7 @@ class MapView {
 
   /* ---- gestures and keys ---- */
 
+  /** Take gestures on the map, and keys. */
   listen() {
     const { points } = this;
     const { canvas } = points;
@@ -185,6 +186,7 @@ class MapView {
     else if (event.key === "Escape") this.back();
   }
 
+  /** Step back: leave the lasso, or what is chosen. */
   back() {
     const isChosen = this.context.route.args.length || this.points.groups.length;
     if (this.isLasso) this.setLasso(false);
@@ -204,10 +206,10 @@ class MapView {
 
   /* ---- what the address names ---- */
 
-  /** @param {Route} route */
+  /** Show what the address names. @param {Route} route */
   async update(route) {
     const [kind, value] = route.args;
-    const { ghost } = this.context.state;
+    const { ghost } = this.context.state; // what the Ask view has asked to be shown
     this.restartControl();
     this.hideTip();
     this.overlay.lasso = [];
@@ -247,6 +249,7 @@ class MapView {
   }
 
   /**
+   * Show a card in the panel, with a way back to the whole map.
    * @param {HTMLElement} card
    * @param {string} [summary] what a screen reader says of it
    */
@@ -262,7 +265,7 @@ class MapView {
     this.isSelection = false;
   }
 
-  /** @param {string} label */
+  /** Show a label: at once its dots, then its card. @param {string} label */
   async showLabel(label) {
     const { api } = this.context;
     const points = this.space.ofLabel(this.space.indexOf.get(label) ?? -1);
@@ -276,6 +279,7 @@ class MapView {
   }
 
   /**
+   * Show the senses of a label as islands, and go there.
    * @param {LabelCard} card
    * @param {Uint32Array} points of the label
    */
@@ -326,7 +330,7 @@ class MapView {
     return { ...islandOf(this.space.xy, points), colour: senseColour(sense), sense, text };
   }
 
-  /** @param {number} index */
+  /** Show a known tag set by its number. @param {number} index */
   async showDocument(index) {
     const { api } = this.context;
     const points = this.space.ofDocument(index);
@@ -340,6 +344,7 @@ class MapView {
   }
 
   /**
+   * Show a tag set and those near it as stars, and go there.
    * @param {{id: string | null, labels: string[], neighbours: Neighbour[]}} card
    * @param {Uint32Array} points of the tag set
    */
@@ -381,7 +386,7 @@ class MapView {
     return { colour, middle: centreOf(this.space.xy, points), ends };
   }
 
-  /** @param {{x: number, y: number, text: string}} ghost */
+  /** Show where something lands. @param {{x: number, y: number, text: string}} ghost */
   showGhost(ghost) {
     this.light([]);
     this.overlay.ghost = ghost;
@@ -390,6 +395,7 @@ class MapView {
   }
 
   /**
+   * Light groups of points up, and draw islands around some; nothing else stays drawn.
    * @param {Group[]} groups
    * @param {Island[]} [islands]
    */
@@ -419,12 +425,13 @@ class MapView {
       places.map((place) => place.y),
       edgeShare,
     );
+    // Room around them: a share of their extent, and some pixels for a single point.
     const pad = 0.12 * Math.max(x1 - x0, y1 - y0) + 12 / (this.points.fitScale * 8);
     this.points.fit([x0 - pad, y0 - pad, x1 + pad, y1 + pad], 500);
   }
 
   /**
-   * Return the first tag sets of some points.
+   * Return the first tag sets of some points, `HITS` at the most.
    * @param {ArrayLike<number>} points
    * @returns {TagSet[]}
    */
@@ -440,7 +447,8 @@ class MapView {
   /* ---- the tip ---- */
 
   /**
-   * @param {number} x
+   * Show the tip of the dot under the pointer.
+   * @param {number} x in CSS pixels; NaN where the pointer has left
    * @param {number} y
    */
   hover(x, y) {
@@ -451,7 +459,7 @@ class MapView {
     else this.showTip(point);
   }
 
-  /** @param {number} point */
+  /** Name the label of a dot, and the tags beside it. @param {number} point */
   showTip(point) {
     const place = placeOf(this.space, point);
     const [x, y] = this.points.toScreen(place.x, place.y);
@@ -491,8 +499,8 @@ class MapView {
   }
 
   /**
-   * @param {[number, number][]} polygon
-   * @param {boolean} isDone
+   * @param {[number, number][]} polygon in CSS pixels
+   * @param {boolean} isDone whether the pointer was lifted
    */
   drawLasso(polygon, isDone) {
     this.overlay.lasso = polygon.map(([x, y]) => this.points.toMap(x, y));
@@ -500,6 +508,7 @@ class MapView {
     if (isDone) this.select(this.points.within(polygon));
   }
 
+  /** Show what the tag sets in sight share. */
   selectView() {
     const { width, height } = this.points;
     /** @type {[number, number][]} */
@@ -512,7 +521,7 @@ class MapView {
     this.select(this.points.within(corners));
   }
 
-  /** @param {number[]} points */
+  /** Show what the tag sets of some points share. @param {number[]} points */
   async select(points) {
     this.setLasso(false);
     this.hideTip();
@@ -551,6 +560,7 @@ class MapView {
   /** Draw captions and shapes over the points. */
   drawOver() {
     const { points } = this;
+    // As the service's levels, and a little more: words may come before there is room for all.
     const zoom = Math.log2(Math.max(0.7, points.scale / points.fitScale)) + 0.8;
     const isLit = points.groups.length > 0;
     const anchors = isLit ? [] : this.anchors.filter((anchor) => anchor.shown <= zoom);
@@ -563,6 +573,7 @@ class MapView {
 
   /** Return a caption above an island. @param {Island} island @returns {Anchor} */
   islandName({ x, y, a, b, turn, sense, text }) {
+    // From the middle of the turned ellipse to its top.
     const rise = Math.hypot(a * Math.sin(turn), b * Math.cos(turn)) * this.points.scale;
     return {
       key: `island ${sense} ${text}`,

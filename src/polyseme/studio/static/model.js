@@ -11,6 +11,7 @@ import { confirmed, count, empty, fact, failed, icon, loading } from "./parts.js
 import { percent, plural, probabilityText } from "./parts.js";
 import { outboxOf } from "./answers.js";
 import { hashOf } from "./cards.js";
+import { mediaWords } from "./items.js";
 import { KINDS, KIND_NAMES, showReliability } from "./reliability.js";
 
 /** @typedef {import("./api.js").Verdict} Verdict */
@@ -44,8 +45,24 @@ const MEASURES = [
     "How many of the true tags are suggested, at a probability of at least 0.5.",
   ],
 ];
+
+/**
+ * What the model is compared with, by the name that the service has for it: in plain words.
+ * @type {Record<string, string>}
+ */
+const BASELINES = {
+  "ridge regression": "a linear model (ridge regression)",
+  "most frequent labels": "the most frequent tags, for every item",
+};
+/** Where `quality.baselines` has a figure: [E-MAP seen, C-MAP seen, E-MAP unseen, C-MAP unseen]. */
+const BASELINE_COLUMNS = {
+  e_map: { seen: 0, unseen: 2 },
+  c_map: { seen: 1, unseen: 3 },
+};
+const BASELINE_NOTE =
+  "Below the model's figures: what simple methods reach on the same items. The model is worth its training where it is clearly better than the linear model. The most frequent tags are what one reaches without looking at an item.";
 const SHOWN = 12; // rows of a list until all are asked for
-const MOST_VERDICTS = 200;
+const MOST_VERDICTS = 200; // the latest, that are listed
 const POLL = 1000; // milliseconds between two looks at a refit
 
 /**
@@ -154,7 +171,7 @@ class ModelView {
     }
   }
 
-  /** @param {Version} version */
+  /** Go back to a version, once the person has agreed. @param {Version} version */
   async rollBack(version) {
     const { api } = this.context;
     const { number, time, n_labels, n_documents } = version;
@@ -182,6 +199,7 @@ class ModelView {
 
   /* ---- the page ---- */
 
+  /** Show the whole page anew; its sections read what they show. */
   draw() {
     const { api, model, models } = this.context;
     this.drawTrouble();
@@ -212,6 +230,7 @@ class ModelView {
     );
   }
 
+  /** The name of the model, its state, and what can be done with it. */
   head() {
     const { model } = this.context;
     return h("header.view-head",
@@ -258,6 +277,7 @@ class ModelView {
   }
 
   /**
+   * A version in the list, with a button that goes back to it.
    * @param {Version} version
    * @param {boolean} isCurrent
    */
@@ -292,7 +312,10 @@ class ModelView {
     return shortened(rows, "ul.timeline");
   }
 
-  /** @param {Verdict} verdict */
+  /**
+   * An answer in the list, with a button that undoes it where it stands.
+   * @param {Verdict} verdict
+   */
   verdictRow(verdict) {
     const { item, label, answer, undone, superseded } = verdict;
     const stands = !undone && !superseded;
@@ -373,6 +396,7 @@ function refitProgress({ rounds, rounds_done }) {
 }
 
 /**
+ * Links to all models of the service, where there are several.
  * @param {any[]} models
  * @param {any} current
  */
@@ -390,7 +414,7 @@ function modelList(models, current) {
   return h("nav.model-list", { aria_label: "Models" }, links);
 }
 
-/** @param {any} model */
+/** Sizes and states of the model. @param {any} model */
 function facts(model) {
   const { kinds, verdicts } = model;
   const counts = [kinds.seen, kinds.unseen, kinds.oov].map(count);
@@ -409,7 +433,7 @@ function facts(model) {
 /** @param {any} model */
 function featuresText({ media, n_features }) {
   if (!media) return count(n_features);
-  return `${count(n_features)}, of ${media === "image" ? "pictures" : "sound"}`;
+  return `${count(n_features)}, of ${mediaWords(media).all}`;
 }
 
 /** @param {any} model */
@@ -420,7 +444,7 @@ function itemsText({ collection }) {
 
 /* ------------------------------------------------------------------ measures */
 
-/** @param {any} quality */
+/** The table of measures, beside those of simple methods. @param {any} quality */
 function measures(quality) {
   if (!quality) {
     const reason = "measuring was switched off, or there were too few items";
@@ -432,9 +456,13 @@ function measures(quality) {
     h("table.table.measures",
       h("thead", h("tr", h("th", { scope: "col" }, "Measure"), head)),
       h("tbody",
-        MEASURES.map((measure) => measureRow(quality, measure)),
+        MEASURES.map((measure) => [
+          measureRow(quality, measure),
+          baselineRows(quality.baselines, measure[0]),
+        ]),
       ),
     ),
+    hasBaselines(quality) && h("p.muted.small", BASELINE_NOTE),
     h("p", precisionSentence(quality.highest_precision_unseen)),
   ];
 }
@@ -444,12 +472,31 @@ function measures(quality) {
  * @param {string[]} measure
  */
 function measureRow(quality, [field, name, shortName, meaning]) {
-  const cells = KINDS.map((kind) => {
-    const share = quality[kind][field];
-    return h("td", share === null ? "not measured" : percent(share));
-  });
+  const cells = KINDS.map((kind) => h("td", shareText(quality[kind][field])));
   return h("tr", h("th", { scope: "row" }, explained(name, shortName, meaning)), cells);
 }
+
+/** @param {any} quality */
+const hasBaselines = ({ baselines }) => Object.keys(baselines).length > 0;
+
+/**
+ * What simple methods reach on the same items, below a measure that they were measured by.
+ * @param {Record<string, (number | null)[]>} baselines figures in the order of BASELINE_COLUMNS
+ * @param {string} field of the measure
+ */
+function baselineRows(baselines, field) {
+  const columns = /** @type {any} */ (BASELINE_COLUMNS)[field];
+  if (!columns) return null;
+  return Object.entries(baselines).map(([name, figures]) =>
+    h("tr.baseline",
+      h("th", { scope: "row" }, BASELINES[name] ?? name),
+      KINDS.map((kind) => h("td", shareText(figures[columns[kind]]))),
+    ),
+  );
+}
+
+/** @param {number | null} share */
+const shareText = (share) => (share === null ? "not measured" : percent(share));
 
 /** @param {number | null} highest */
 function precisionSentence(highest) {
@@ -486,7 +533,7 @@ function explained(name, shortName, meaning) {
   return [h("span.tip-name", name, suffix, button), tip];
 }
 
-/** @param {any} model */
+/** What untagged items and answers would bring. @param {any} model */
 function headroom({ quality, learned_from_pool }) {
   const poolGain = quality?.pool_gain ?? null;
   const clickGain = quality?.click_gain ?? null;
@@ -504,7 +551,7 @@ function headroom({ quality, learned_from_pool }) {
   ];
 }
 
-/** @param {number} gain */
+/** A gain as people read it: `+1.2 points`. @param {number} gain from -1 to 1 */
 function points(gain) {
   return `${gain < 0 ? "−" : "+"}${Math.abs(gain * 100).toFixed(1)} points`;
 }

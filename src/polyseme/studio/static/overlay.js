@@ -6,11 +6,21 @@
  */
 
 /** @typedef {{x: number, y: number}} Place */
-/** @typedef {{colour: string, middle: Place | null, ends: Place[]}} Star */
 /**
- * An ellipse round the points of a sense.
- * @typedef {Place & {a: number, b: number, turn: number, colour: string, sense: number, text: string}} Island
+ * A tag set: lines from its middle to its dots. Colours are names of the style sheet's tokens.
+ * @typedef {{colour: string, middle: Place | null, ends: Place[]}} Star
  */
+/**
+ * An ellipse round the points of a sense; x and y are its middle.
+ * @typedef {object} IslandShape
+ * @property {number} a half of the longer axis, in the map's coordinates
+ * @property {number} b half of the shorter one
+ * @property {number} turn of the longer axis, in radians against the clock
+ * @property {string} colour name of a token
+ * @property {number} sense number of the sense, from 0
+ * @property {string} text
+ */
+/** @typedef {Place & IslandShape} Island */
 /** @typedef {import("./points.js").Points} Points */
 
 export class Overlay {
@@ -22,16 +32,17 @@ export class Overlay {
     this.islands = [];
     /** @type {Star[]} */
     this.stars = [];
-    /** @type {[number, number][]} */
+    /** Corners of what was drawn around dots. @type {[number, number][]} */
     this.lasso = [];
     /** The dot that a tip is about. @type {Place | null} */
     this.dot = null;
     /** Where something lands. @type {Place | null} */
     this.ghost = null;
+    /** Whether the middle of the map is marked, which Enter opens. */
     this.cross = false;
   }
 
-  /** @param {Points} points */
+  /** Draw all shapes anew. @param {Points} points the camera */
   draw(points) {
     const { flat } = this;
     this.resize(points);
@@ -46,7 +57,7 @@ export class Overlay {
     if (this.cross) this.ring([points.width / 2, points.height / 2], 10, "--ink-2", 1.25);
   }
 
-  /** @param {Points} points */
+  /** Take the size of the canvas of points. @param {Points} points */
   resize(points) {
     const { width, height } = points.canvas;
     if (this.canvas.width === width && this.canvas.height === height) return;
@@ -60,13 +71,14 @@ export class Overlay {
   }
 
   /**
+   * Draw an ellipse around the dots of a sense.
    * @param {Points} points
    * @param {Island} island
    */
   drawIsland(points, { x, y, a, b, turn, colour }) {
     const { flat } = this;
     const [left, top] = points.toScreen(x, y);
-    const margin = 6;
+    const margin = 6; // CSS pixels around the dots
     flat.beginPath();
     flat.ellipse(
       left,
@@ -81,6 +93,7 @@ export class Overlay {
   }
 
   /**
+   * Draw lines from the middle of a tag set to its dots.
    * @param {Points} points
    * @param {Star} star
    */
@@ -123,8 +136,9 @@ export class Overlay {
   }
 
   /**
+   * Fill the current path and draw its outline.
    * @param {string} name of the colour
-   * @param {number} fillAlpha
+   * @param {number} fillAlpha opacity, from 0 to 1
    * @param {number} strokeAlpha
    */
   fillAndStroke(name, fillAlpha, strokeAlpha) {
@@ -140,11 +154,12 @@ export class Overlay {
   }
 
   /**
-   * @param {[number, number]} position
+   * Draw a ring; lengths are CSS pixels.
+   * @param {[number, number]} position on the canvas
    * @param {number} radius
    * @param {string} name of the colour
-   * @param {number} width
-   * @param {number} [alpha]
+   * @param {number} width of the line
+   * @param {number} [alpha] opacity
    */
   ring(position, radius, name, width, alpha = 1) {
     const { flat } = this;

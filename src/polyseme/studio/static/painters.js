@@ -3,18 +3,45 @@
  * Two ways to put points on a canvas: WebGL2, and canvas 2D where there is no WebGL2.
  *
  * In: points with label ids, colours for the labels, a few lit points with colours of their own,
- * a camera. Out: pixels. Both have `load`, `colours`, `lit`, `draw`, `finish` and `dispose`.
+ * a camera. Out: pixels. Both have `load`, `setColours`, `light`, `draw`, `finish` and `dispose`.
+ *
+ * Terms: `xy` has x and y of each point in turn, in the map's own coordinates. An `id` is the place
+ * of a point's colour among the colours: its label, or its group where it is lit.
  */
 
 /**
- * @typedef {{cx: number, cy: number, scale: number, width: number, height: number}} Camera in device pixels
+ * Which part of the map is seen.
+ * @typedef {object} Camera
+ * @property {number} cx in the middle, in the map's coordinates
+ * @property {number} cy
+ * @property {number} scale device pixels for one unit of the map
+ * @property {number} width of the canvas, in device pixels
+ * @property {number} height
  */
-/** @typedef {{n: number, size: number, alpha: number, dim: number, litSize: number}} Look */
+/**
+ * How points are drawn.
+ * @typedef {object} Look
+ * @property {number} n the first so many points are drawn
+ * @property {number} size of a point, in device pixels
+ * @property {number} alpha its opacity, from 0 to 1
+ * @property {number} dim how far points fade to the ground, from 0 to 1
+ * @property {number} litSize of a lit point, in device pixels
+ */
 /** @typedef {[number, number, number]} Rgb from 0 to 1 */
+/**
+ * Points in the memory of the graphics card.
+ * @typedef {object} PointBuffers
+ * @property {WebGLVertexArrayObject | null} array how the shader reads the others
+ * @property {WebGLBuffer | null} xy
+ * @property {WebGLBuffer | null} ids
+ */
 
-const WIDTH = 1024; // of the texture of colours
+const PALETTE_WIDTH = 1024; // colours in a row of the texture that has them all
+const MOST_SQUARES = 150000; // that canvas 2D draws in a frame
+const UNIFORMS = ["centre", "factor", "size", "palette", "ground", "dim", "alpha"];
 
-const VERTEX = `#version 300 es
+// Puts a point on the canvas, and looks its colour up.
+const VERTEX_SHADER = `#version 300 es
 in vec2 at;
 in uint id;
 uniform vec2 centre;
@@ -25,10 +52,11 @@ out vec3 colour;
 void main() {
   gl_Position = vec4((at - centre) * factor, 0.0, 1.0);
   gl_PointSize = size;
-  colour = texelFetch(palette, ivec2(int(id) % ${WIDTH}, int(id) / ${WIDTH}), 0).rgb;
+  colour = texelFetch(palette, ivec2(int(id) % ${PALETTE_WIDTH}, int(id) / ${PALETTE_WIDTH}), 0).rgb;
 }`;
 
-const FRAGMENT = `#version 300 es
+// Draws a point as a disc with a soft edge, or as a square where it is tiny.
+const FRAGMENT_SHADER = `#version 300 es
 precision highp float;
 in vec3 colour;
 uniform vec3 ground;
@@ -45,6 +73,7 @@ void main() {
   pixel = vec4(mix(colour, ground, dim) * a, a);
 }`;
 
+/** Draws by WebGL2, up to millions of points. */
 export class GlPainter {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
@@ -58,40 +87,56 @@ export class GlPainter {
     if (!gl) throw new Error("no WebGL2");
     this.gl = gl;
     this.kind = "webgl2";
-    const program = link(gl);
-    this.program = program;
+    this.program = linkProgram(gl);
     /** @type {Record<string, WebGLUniformLocation | null>} */
     this.uniforms = {};
-    for (const name of ["centre", "factor", "size", "palette", "ground", "dim", "alpha"])
-      this.uniforms[name] = gl.getUniformLocation(program, name);
-    this.all = vertexArray(gl, program);
-    this.some = vertexArray(gl, program);
+    for (const name of UNIFORMS) this.uniforms[name] = gl.getUniformLocation(this.program, name);
+    this.allPoints = makeBuffers(gl, this.program);
+    this.litPoints = makeBuffers(gl, this.program);
     this.nLit = 0;
     this.palette = gl.createTexture();
     this.litPalette = gl.createTexture();
+    /** What unlit points fade to. @type {Rgb} */
+    this.ground = [0.5, 0.5, 0.5];
     gl.enable(gl.BLEND);
-    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
+    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA); // the fragment shader multiplies by alpha itself
   }
 
-  /** @param {Float32Array} xy @param {Uint32Array} ids */
+  /**
+   * Take the points.
+   * @param {Float32Array} xy
+   * @param {Uint32Array} ids of the points' labels
+   */
   load(xy, ids) {
-    fill(this.gl, this.all, xy, ids);
+    fillBuffers(this.gl, this.allPoints, xy, ids);
   }
 
-  /** @param {Rgb[]} colours of the labels @param {Rgb} ground what unlit points fade to */
-  colours(colours, ground) {
-    texture(this.gl, this.palette, colours);
+  /**
+   * @param {Rgb[]} colours of the labels
+   * @param {Rgb} ground what unlit points fade to
+   */
+  setColours(colours, ground) {
+    fillTexture(this.gl, this.palette, colours);
     this.ground = ground;
   }
 
-  /** @param {Float32Array} xy @param {Uint32Array} groups @param {Rgb[]} colours of the groups */
-  lit(xy, groups, colours) {
-    this.nLit = groups.length;
-    fill(this.gl, this.some, xy, groups);
-    texture(this.gl, this.litPalette, colours.length ? colours : [[0, 0, 0]]);
+  /**
+   * Light points up, over all others.
+   * @param {Float32Array} xy
+   * @param {Uint32Array} ids of the points' groups
+   * @param {Rgb[]} colours of the groups
+   */
+  light(xy, ids, colours) {
+    this.nLit = ids.length;
+    fillBuffers(this.gl, this.litPoints, xy, ids);
+    fillTexture(this.gl, this.litPalette, colours.length ? colours : [[0, 0, 0]]);
   }
 
-  /** @param {Camera} camera @param {Look} look */
+  /**
+   * Draw a frame.
+   * @param {Camera} camera
+   * @param {Look} look
+   */
   draw(camera, look) {
     const { gl, uniforms } = this;
     gl.viewport(0, 0, camera.width, camera.height);
@@ -104,25 +149,27 @@ export class GlPainter {
       (2 * camera.scale) / camera.width,
       (2 * camera.scale) / camera.height,
     );
-    gl.uniform3fv(uniforms.ground, this.ground || [0.5, 0.5, 0.5]);
+    gl.uniform3fv(uniforms.ground, this.ground);
     gl.uniform1i(uniforms.palette, 0);
     gl.bindTexture(gl.TEXTURE_2D, this.palette);
-    this.pass(this.all, look.n, look.size, look.alpha, look.dim);
+    this.drawPoints(this.allPoints, look.n, look.size, look.alpha, look.dim);
     if (!this.nLit) return;
     gl.bindTexture(gl.TEXTURE_2D, this.litPalette);
-    this.pass(this.some, this.nLit, look.litSize, Math.min(1, 0.35 + 600 / this.nLit), 0);
+    const litAlpha = Math.min(1, 0.35 + 600 / this.nLit); // many of them show through
+    this.drawPoints(this.litPoints, this.nLit, look.litSize, litAlpha, 0);
   }
 
   /**
-   * @param {any} points
+   * Draw the first points of some buffers; for the other parameters see `Look`.
+   * @param {PointBuffers} buffers
    * @param {number} n
    * @param {number} size
    * @param {number} alpha
    * @param {number} dim
    */
-  pass(points, n, size, alpha, dim) {
+  drawPoints(buffers, n, size, alpha, dim) {
     const { gl, uniforms } = this;
-    gl.bindVertexArray(points.array);
+    gl.bindVertexArray(buffers.array);
     gl.uniform1f(uniforms.size, size);
     gl.uniform1f(uniforms.alpha, alpha);
     gl.uniform1f(uniforms.dim, dim);
@@ -139,12 +186,12 @@ export class GlPainter {
   }
 }
 
-/** @param {WebGL2RenderingContext} gl */
-function link(gl) {
+/** Return the program of both shaders. @param {WebGL2RenderingContext} gl */
+function linkProgram(gl) {
   const program = gl.createProgram();
   for (const [type, source] of /** @type {[number, string][]} */ ([
-    [gl.VERTEX_SHADER, VERTEX],
-    [gl.FRAGMENT_SHADER, FRAGMENT],
+    [gl.VERTEX_SHADER, VERTEX_SHADER],
+    [gl.FRAGMENT_SHADER, FRAGMENT_SHADER],
   ])) {
     const shader = /** @type {WebGLShader} */ (gl.createShader(type));
     gl.shaderSource(shader, source);
@@ -157,52 +204,63 @@ function link(gl) {
   return program;
 }
 
-/** @param {WebGL2RenderingContext} gl @param {WebGLProgram} program */
-function vertexArray(gl, program) {
+/**
+ * Return empty buffers for points, as the vertex shader reads them.
+ * @param {WebGL2RenderingContext} gl
+ * @param {WebGLProgram} program
+ * @returns {PointBuffers}
+ */
+function makeBuffers(gl, program) {
   const array = gl.createVertexArray();
   const xy = gl.createBuffer();
   const ids = gl.createBuffer();
   gl.bindVertexArray(array);
   gl.bindBuffer(gl.ARRAY_BUFFER, xy);
-  const location = gl.getAttribLocation(program, "at");
-  gl.enableVertexAttribArray(location);
-  gl.vertexAttribPointer(location, 2, gl.FLOAT, false, 0, 0);
+  const placeAttribute = gl.getAttribLocation(program, "at");
+  gl.enableVertexAttribArray(placeAttribute);
+  gl.vertexAttribPointer(placeAttribute, 2, gl.FLOAT, false, 0, 0);
   gl.bindBuffer(gl.ARRAY_BUFFER, ids);
-  const id = gl.getAttribLocation(program, "id");
-  gl.enableVertexAttribArray(id);
-  gl.vertexAttribIPointer(id, 1, gl.UNSIGNED_INT, 0, 0);
+  const idAttribute = gl.getAttribLocation(program, "id");
+  gl.enableVertexAttribArray(idAttribute);
+  gl.vertexAttribIPointer(idAttribute, 1, gl.UNSIGNED_INT, 0, 0);
   gl.bindVertexArray(null);
   return { array, xy, ids };
 }
 
 /**
  * @param {WebGL2RenderingContext} gl
- * @param {any} points
+ * @param {PointBuffers} buffers
  * @param {Float32Array} xy
  * @param {Uint32Array} ids
  */
-function fill(gl, points, xy, ids) {
+function fillBuffers(gl, buffers, xy, ids) {
   gl.bindVertexArray(null);
-  gl.bindBuffer(gl.ARRAY_BUFFER, points.xy);
+  gl.bindBuffer(gl.ARRAY_BUFFER, buffers.xy);
   gl.bufferData(gl.ARRAY_BUFFER, xy, gl.STATIC_DRAW);
-  gl.bindBuffer(gl.ARRAY_BUFFER, points.ids);
+  gl.bindBuffer(gl.ARRAY_BUFFER, buffers.ids);
   gl.bufferData(gl.ARRAY_BUFFER, ids, gl.STATIC_DRAW);
 }
 
-/** @param {WebGL2RenderingContext} gl @param {WebGLTexture | null} into @param {Rgb[]} colours */
-function texture(gl, into, colours) {
-  const rows = Math.max(1, Math.ceil(colours.length / WIDTH));
-  const bytes = new Uint8Array(4 * WIDTH * rows);
-  colours.forEach((rgb, i) => bytes.set([rgb[0] * 255, rgb[1] * 255, rgb[2] * 255, 255], 4 * i));
-  gl.bindTexture(gl.TEXTURE_2D, into);
-  gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA8, WIDTH, rows, 0, gl.RGBA, gl.UNSIGNED_BYTE, bytes);
+/**
+ * Fill a texture with colours, row after row, for the vertex shader to look up.
+ * @param {WebGL2RenderingContext} gl
+ * @param {WebGLTexture | null} texture
+ * @param {Rgb[]} colours
+ */
+function fillTexture(gl, texture, colours) {
+  const width = PALETTE_WIDTH;
+  const height = Math.max(1, Math.ceil(colours.length / width));
+  const bytes = new Uint8Array(4 * width * height);
+  colours.forEach(([red, green, blue], i) => {
+    bytes.set([red * 255, green * 255, blue * 255, 255], 4 * i);
+  });
+  gl.bindTexture(gl.TEXTURE_2D, texture);
+  gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA8, width, height, 0, gl.RGBA, gl.UNSIGNED_BYTE, bytes);
   gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.NEAREST);
   gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.NEAREST);
 }
 
-/** The same with canvas 2D: squares, and no more than `MOST` of them. */
-const MOST = 150000;
-
+/** Draws by canvas 2D: squares, and no more than `MOST_SQUARES` of them. */
 export class FlatPainter {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
@@ -215,77 +273,82 @@ export class FlatPainter {
     /** @type {Float32Array} */
     this.litXy = new Float32Array(0);
     /** @type {Uint32Array} */
-    this.groups = new Uint32Array(0);
-    /** @type {string[]} */
-    this.css = [];
-    /** @type {string[]} */
-    this.litCss = [];
-    this.faded = "#888";
+    this.litIds = new Uint32Array(0);
+    /** Colours of the labels, as CSS has them. @type {string[]} */
+    this.labelColours = [];
+    /** Colours of the groups. @type {string[]} */
+    this.groupColours = [];
+    this.fadedColour = "#888";
   }
 
-  /** @param {Float32Array} xy @param {Uint32Array} ids */
+  /** As `GlPainter.load`. @param {Float32Array} xy @param {Uint32Array} ids */
   load(xy, ids) {
     this.xy = xy;
     this.ids = ids;
   }
 
-  /** @param {Rgb[]} colours @param {Rgb} ground */
-  colours(colours, ground) {
-    this.css = colours.map(cssOf);
-    this.faded = cssOf(ground);
-  }
-
-  /** @param {Float32Array} xy @param {Uint32Array} groups @param {Rgb[]} colours */
-  lit(xy, groups, colours) {
-    this.litXy = xy;
-    this.groups = groups;
-    this.litCss = colours.map(cssOf);
-  }
-
-  /** @param {Camera} camera @param {Look} look */
-  draw(camera, look) {
-    this.flat.clearRect(0, 0, camera.width, camera.height);
-    const n = Math.min(look.n, MOST);
-    this.flat.globalAlpha = look.alpha;
-    this.squares(camera, this.xy, n, look.size, (i) =>
-      look.dim > 0.5 ? this.faded : this.css[this.ids[i]],
-    );
-    this.flat.globalAlpha = 0.9;
-    this.squares(
-      camera,
-      this.litXy,
-      this.groups.length,
-      look.litSize,
-      (i) => this.litCss[this.groups[i]],
-    );
-    this.flat.globalAlpha = 1;
+  /** As `GlPainter.setColours`. @param {Rgb[]} colours @param {Rgb} ground */
+  setColours(colours, ground) {
+    this.labelColours = colours.map(cssOf);
+    this.fadedColour = cssOf(ground);
   }
 
   /**
+   * As `GlPainter.light`.
+   * @param {Float32Array} xy
+   * @param {Uint32Array} ids
+   * @param {Rgb[]} colours
+   */
+  light(xy, ids, colours) {
+    this.litXy = xy;
+    this.litIds = ids;
+    this.groupColours = colours.map(cssOf);
+  }
+
+  /** As `GlPainter.draw`. @param {Camera} camera @param {Look} look */
+  draw(camera, look) {
+    const { flat, ids, litIds } = this;
+    const isFaded = look.dim > 0.5;
+    const colourOf = (/** @type {number} */ point) =>
+      isFaded ? this.fadedColour : this.labelColours[ids[point]];
+    const litColourOf = (/** @type {number} */ point) => this.groupColours[litIds[point]];
+    flat.clearRect(0, 0, camera.width, camera.height);
+    flat.globalAlpha = look.alpha;
+    this.drawSquares(camera, this.xy, Math.min(look.n, MOST_SQUARES), look.size, colourOf);
+    flat.globalAlpha = 0.9;
+    this.drawSquares(camera, this.litXy, litIds.length, look.litSize, litColourOf);
+    flat.globalAlpha = 1;
+  }
+
+  /**
+   * Draw the first points as squares.
    * @param {Camera} camera
    * @param {Float32Array} xy
    * @param {number} n
-   * @param {number} size
-   * @param {(i: number) => string} colour
+   * @param {number} size in device pixels
+   * @param {(point: number) => string} colourOf
    */
-  squares(camera, xy, n, size, colour) {
+  drawSquares(camera, xy, n, size, colourOf) {
     let lastColour = "";
     for (let i = 0; i < n; i += 1) {
       const x = (xy[2 * i] - camera.cx) * camera.scale + camera.width / 2;
       const y = camera.height / 2 - (xy[2 * i + 1] - camera.cy) * camera.scale;
       if (x < 0 || y < 0 || x > camera.width || y > camera.height) continue;
-      const currentColour = colour(i);
+      const currentColour = colourOf(i);
       if (currentColour !== lastColour) this.flat.fillStyle = lastColour = currentColour;
       this.flat.fillRect(x - size / 2, y - size / 2, size, size);
     }
   }
 
+  /** Nothing is under way: canvas 2D draws at once. */
   finish() {}
 
+  /** There is nothing to give back. */
   dispose() {}
 }
 
-/** @param {Rgb} rgb */
+/** Return a colour as CSS has it. @param {Rgb} rgb */
 function cssOf(rgb) {
-  return `rgb(${rgb.map((part) => Math.round(part * 255)).join(" ")})`;
+  const levels = rgb.map((share) => Math.round(share * 255));
+  return `rgb(${levels.join(" ")})`;
 }

@@ -73,18 +73,21 @@ export function kindLegend(kinds) {
   return rows.length ? h("ul.kind-legend.muted.small", rows) : null;
 }
 
-/** A probability as people read it: `0.87`, `< 0.01`. @param {number | null | undefined} p */
-export function probabilityText(p) {
-  if (p === null || p === undefined || Number.isNaN(p)) return "–";
-  if (p > 0 && p < 0.01) return "< 0.01";
-  if (p < 1 && p > 0.99) return "> 0.99";
-  return p.toFixed(2);
+/**
+ * A probability as people read it: `0.87`, `< 0.01`.
+ * @param {number | null | undefined} probability
+ */
+export function probabilityText(probability) {
+  if (probability === null || probability === undefined || Number.isNaN(probability)) return "–";
+  if (probability > 0 && probability < 0.01) return "< 0.01";
+  if (probability < 1 && probability > 0.99) return "> 0.99";
+  return probability.toFixed(2);
 }
 
 /** A share as percent, never broken over two lines. @param {number | null | undefined} share */
 export function percent(share) {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";
-  const isSmall = share > 0 && share < 0.095;
+  const isSmall = share > 0 && share < 0.095; // below 9.5 % with one decimal: 3.3 %
   return `${(100 * share).toFixed(isSmall ? 1 : 0)}\u00a0%`;
 }
 
@@ -98,10 +101,11 @@ export function plural(n, singular, many = `${singular}s`) {
   return `${count(n)} ${n === 1 ? singular : many}`;
 }
 
-/** A bar from 0 to 1. @param {number} p */
-export function bar(p) {
+/** A bar for eyes only. @param {number} share how full it is, from 0 to 1 */
+export function bar(share) {
+  const filled = Math.max(0, Math.min(1, share));
   return h("span.pbar", { aria_hidden: "true" },
-    h("span", { style: { width: `${Math.max(0, Math.min(1, p)) * 100}%` } }),
+    h("span", { style: { width: `${filled * 100}%` } }),
   );
 }
 
@@ -184,6 +188,7 @@ export function dialogEnd(close, submit) {
 }
 
 /**
+ * The button that sends a form.
  * @param {string} text
  * @param {boolean} [disabled]
  */

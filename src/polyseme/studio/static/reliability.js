@@ -9,7 +9,7 @@ import { h, s } from "./dom.js";
 import { count, percent, plural, probabilityText } from "./parts.js";
 
 /**
- * Tags with about the same probability.
+ * Tags with about the same probability: which one on average, which share was true, how many.
  * @typedef {{predicted: number, observed: number, n: number}} Bin
  */
 /**
@@ -27,11 +27,14 @@ export const KINDS = ["seen", "unseen"];
 
 const FEW = 10; // tags; the share of fewer that are true says little
 const SIZE = 220; // of the diagram, without its axes
-const LEFT = 40;
+const LEFT = 40; // of the diagram: room for the axis
 const TOP = 10;
 const TICKS = [0, 0.25, 0.5, 0.75, 1];
 
-/** @param {Reliability} reliability */
+/**
+ * Return the section: what the diagram means, the diagram, its figures and the thresholds.
+ * @param {Reliability} reliability
+ */
 export function showReliability(reliability) {
   const kinds = KINDS.filter((kind) => reliability[kind].length);
   if (!kinds.length) return h("p.muted", "Nothing was measured when this model was fitted.");
@@ -114,10 +117,10 @@ function thresholdCell(threshold) {
 
 /* ------------------------------------------------------------------ the diagram */
 
-/** @param {number} share */
+/** Return where a probability stands in the diagram. @param {number} share */
 const xOf = (share) => LEFT + share * SIZE;
 
-/** @param {number} share */
+/** Return where a share of true tags stands in the diagram. @param {number} share */
 const yOf = (share) => TOP + (1 - share) * SIZE;
 
 /**
@@ -172,6 +175,7 @@ function series(kind, bins, highestCount) {
 }
 
 /**
+ * A dot of the diagram; its tooltip has the figures.
  * @param {MeasuredKind} kind
  * @param {Bin} bin
  * @param {number} area from 0 to 1
@@ -192,6 +196,7 @@ function dot(kind, bin, area) {
 }
 
 /**
+ * Tell how far probabilities are off: the mean gap, weighted by tags (expected calibration error).
  * @param {MeasuredKind} kind
  * @param {Bin[]} bins
  */

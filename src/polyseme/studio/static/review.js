@@ -53,7 +53,7 @@ class Review {
     this.outbox.listeners.delete(this.onOutbox);
   }
 
-  /** @param {HTMLElement} root */
+  /** Lay the page out. @param {HTMLElement} root */
   compose(root) {
     const { context } = this;
     const hasItems = Boolean(context.model.collection);
@@ -74,7 +74,7 @@ class Review {
     );
   }
 
-  /** @param {Route} route */
+  /** Show what the address names. @param {Route} route */
   update(route) {
     const [mode, ...rest] = route.args;
     const isByItem = mode === "item" || mode === "untagged";
@@ -115,6 +115,7 @@ class Review {
     clear(this.unsent, outbox.error && this.failure(), conflictLines(outbox));
   }
 
+  /** What was not saved and why, to try again or give up. */
   failure() {
     const { outbox } = this;
     return h("div.notice.notice-error",

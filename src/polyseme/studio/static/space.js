@@ -5,15 +5,21 @@
  * In: the service's header and its binary of points. Out: a `Space`: positions, labels and
  * documents of all points in a random order (so that the first thousand are a fair sample), and
  * which points a label or a document has.
+ *
+ * Terms: a point is a concept, a label in a document, by its place in this order. A label or a
+ * document is here its index in the service's lists.
  */
 
 const MAX_SAMPLE = 4000; // points of an island that are looked at
-const CORE = 0.65; // of the points of an island that count
+const CORE_SHARE = 0.65; // of the points of an island that count
+const ISLAND_SPREADS = 2.5; // standard deviations from the middle of an island to its edge
+const SEED = 12345; // of the random order, which is the same every time
+const POINT_BYTES = 16; // x, y, label and document of a point, each of 4 bytes
 
 /**
  * @typedef {object} Space
- * @property {any} header
- * @property {number} n
+ * @property {any} header what `GET space` answers
+ * @property {number} n number of points
  * @property {Float32Array} xy x and y of each point, in turn
  * @property {Uint32Array} label index of each point's label
  * @property {Uint32Array} document index of each point's document
@@ -40,15 +46,20 @@ export function loadSpace(context) {
   return state.space.promise;
 }
 
-/** @param {import("./api.js").Api} api @returns {Promise<Space>} */
+/**
+ * Read the space. Its bytes are x and y of all points in turn (float32), then their labels, then
+ * their documents (uint32), as `dot_bytes` of host.py writes them.
+ * @param {import("./api.js").Api} api
+ * @returns {Promise<Space>}
+ */
 async function readSpace(api) {
   const header = await api.get(api.model("space"));
   const params = { v: header.version };
   const answer = await api.binary(api.model("space/points"), { params });
   const bytes = await answer.arrayBuffer();
-  const n = Math.min(header.n_points, Math.floor(bytes.byteLength / 16));
+  const n = Math.min(header.n_points, Math.floor(bytes.byteLength / POINT_BYTES));
   const order = shuffled(n);
-  const from = {
+  const sent = {
     xy: new Float32Array(bytes, 0, 2 * n),
     label: new Uint32Array(bytes, 8 * n, n),
     document: new Uint32Array(bytes, 12 * n, n),
@@ -58,15 +69,19 @@ async function readSpace(api) {
   const document = new Uint32Array(n);
   for (let i = 0; i < n; i += 1) {
     const j = order[i];
-    xy[2 * i] = from.xy[2 * j];
-    xy[2 * i + 1] = from.xy[2 * j + 1];
-    label[i] = from.label[j];
-    document[i] = from.document[j];
+    xy[2 * i] = sent.xy[2 * j];
+    xy[2 * i + 1] = sent.xy[2 * j + 1];
+    label[i] = sent.label[j];
+    document[i] = sent.document[j];
   }
   /** @type {string[]} */
   const labels = header.labels;
-  const ofLabel = grouped(label, labels.length);
-  const ofDocument = grouped(document, header.n_documents);
+  const ofLabel = groupPositions(label, labels.length);
+  const ofDocument = groupPositions(document, header.n_documents);
+  const tags = (/** @type {number} */ index) => {
+    const names = Array.from(ofDocument(index), (point) => labels[label[point]]);
+    return [...new Set(names)];
+  };
   return {
     header,
     n,
@@ -77,17 +92,22 @@ async function readSpace(api) {
     ofDocument,
     labels,
     indexOf: new Map(labels.map((name, i) => [name, i])),
-    tags: (index) => [...new Set(Array.from(ofDocument(index), (i) => labels[label[i]]))],
+    tags,
   };
 }
 
-/** Numbers below `n` in an order that is the same every time. @param {number} n */
+/**
+ * Return the numbers below `n` in a random order that is the same every time.
+ *
+ * Fisher-Yates, with the linear congruential generator of "Numerical Recipes".
+ * @param {number} n
+ */
 function shuffled(n) {
   const order = new Uint32Array(n);
-  let seed = 12345;
+  let state = SEED;
   for (let i = 0; i < n; i += 1) {
-    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
-    const j = Math.floor((seed / 4294967296) * (i + 1));
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    const j = Math.floor((state / 2 ** 32) * (i + 1));
     order[i] = order[j];
     order[j] = i;
   }
@@ -95,30 +115,39 @@ function shuffled(n) {
 }
 
 /**
- * Which positions hold each value, by counting; made when it is first asked for.
- * @param {Uint32Array} values @param {number} n values are below this
+ * Return a function that tells which positions hold a value; they are sorted at its first call.
+ * @param {Uint32Array} values
+ * @param {number} n values are below this
  * @returns {(value: number) => Uint32Array}
  */
-function grouped(values, n) {
-  /** @type {Uint32Array | undefined} */
-  let starts;
-  /** @type {Uint32Array} */
-  let positions;
-  const make = () => {
-    const begin = new Uint32Array(n + 1);
-    for (let i = 0; i < values.length; i += 1) begin[values[i] + 1] += 1;
-    for (let v = 0; v < n; v += 1) begin[v + 1] += begin[v];
-    const next = begin.slice();
-    positions = new Uint32Array(values.length);
-    for (let i = 0; i < values.length; i += 1) positions[next[values[i]]++] = i;
-    return begin;
-  };
+function groupPositions(values, n) {
+  /** @type {ReturnType<typeof sortPositions> | undefined} */
+  let sorted;
   return (value) => {
-    starts = starts || make();
-    return value >= 0 && value < n
-      ? positions.subarray(starts[value], starts[value + 1])
-      : new Uint32Array(0);
+    sorted ??= sortPositions(values, n);
+    if (value < 0 || value >= n) return new Uint32Array(0);
+    const { positions, starts } = sorted;
+    return positions.subarray(starts[value], starts[value + 1]);
   };
+}
+
+/**
+ * Return the positions of value 0, then of 1 and so on, by a counting sort; and where those of each
+ * value start, with the end of the last.
+ * @param {Uint32Array} values
+ * @param {number} n values are below this
+ */
+function sortPositions(values, n) {
+  const starts = new Uint32Array(n + 1);
+  for (let i = 0; i < values.length; i += 1) starts[values[i] + 1] += 1;
+  for (let value = 0; value < n; value += 1) starts[value + 1] += starts[value];
+  const positions = new Uint32Array(values.length);
+  const nextPlaces = starts.slice();
+  for (let i = 0; i < values.length; i += 1) {
+    positions[nextPlaces[values[i]]] = i;
+    nextPlaces[values[i]] += 1;
+  }
+  return { positions, starts };
 }
 
 /** @typedef {{x: number, y: number}} Place */
@@ -151,32 +180,32 @@ export function centreOf(xy, points) {
 }
 
 /**
- * Return the ellipse in which most of some points lie: centre, half axes, turn. The third of the
- * points that is farthest off does not count.
+ * Return the ellipse in which most of some points lie: centre, half axes, and the turn of the
+ * longer axis in radians. The third of the points that is farthest off does not count.
  * @param {Float32Array} xy
  * @param {number[]} points at least one
  */
 export function islandOf(xy, points) {
   const core = coreOf(xy, points);
   const centre = /** @type {Place} */ (centreOf(xy, core));
-  let xx = 0;
-  let yy = 0;
-  let xyMean = 0;
-  for (const i of core) {
-    const dx = xy[2 * i] - centre.x;
-    const dy = xy[2 * i + 1] - centre.y;
-    xx += (dx * dx) / core.length;
-    yy += (dy * dy) / core.length;
-    xyMean += (dx * dy) / core.length;
+  let varianceX = 0;
+  let varianceY = 0;
+  let covariance = 0;
+  for (const point of core) {
+    const dx = xy[2 * point] - centre.x;
+    const dy = xy[2 * point + 1] - centre.y;
+    varianceX += (dx * dx) / core.length;
+    varianceY += (dy * dy) / core.length;
+    covariance += (dx * dy) / core.length;
   }
-  // The axes are the eigenvectors of the covariance.
-  const mean = (xx + yy) / 2;
-  const spread = Math.hypot((xx - yy) / 2, xyMean);
+  // The axes are the eigenvectors of the covariance matrix, the eigenvalues mean ± difference.
+  const mean = (varianceX + varianceY) / 2;
+  const difference = Math.hypot((varianceX - varianceY) / 2, covariance);
   return {
     ...centre,
-    a: 2.5 * Math.sqrt(mean + spread),
-    b: 2.5 * Math.sqrt(Math.max(0, mean - spread)),
-    turn: 0.5 * Math.atan2(2 * xyMean, xx - yy),
+    a: ISLAND_SPREADS * Math.sqrt(mean + difference),
+    b: ISLAND_SPREADS * Math.sqrt(Math.max(0, mean - difference)),
+    turn: 0.5 * Math.atan2(2 * covariance, varianceX - varianceY),
   };
 }
 
@@ -188,14 +217,16 @@ export function islandOf(xy, points) {
 function coreOf(xy, points) {
   const step = Math.ceil(points.length / MAX_SAMPLE);
   const sample = points.filter((_, k) => k % step === 0);
-  const x = median(sample.map((i) => xy[2 * i]));
-  const y = median(sample.map((i) => xy[2 * i + 1]));
-  const distance = (/** @type {number} */ i) => (xy[2 * i] - x) ** 2 + (xy[2 * i + 1] - y) ** 2;
-  const nearestFirst = sample.sort((a, b) => distance(a) - distance(b));
-  return nearestFirst.slice(0, Math.max(1, Math.ceil(CORE * sample.length)));
+  const x = median(sample.map((point) => xy[2 * point]));
+  const y = median(sample.map((point) => xy[2 * point + 1]));
+  const squaredDistance = (/** @type {number} */ point) =>
+    (xy[2 * point] - x) ** 2 + (xy[2 * point + 1] - y) ** 2;
+  const nearestFirst = sample.sort((a, b) => squaredDistance(a) - squaredDistance(b));
+  const nCore = Math.max(1, Math.ceil(CORE_SHARE * sample.length));
+  return nearestFirst.slice(0, nCore);
 }
 
-/** @param {number[]} numbers */
+/** Return the median of numbers, which are sorted in place. @param {number[]} numbers */
 function median(numbers) {
   const sorted = numbers.sort((a, b) => a - b);
   return sorted[sorted.length >> 1];

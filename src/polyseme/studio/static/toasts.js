@@ -15,6 +15,7 @@ const SECONDS = 5;
 const SECONDS_TO_ACT = 9; // for what can be undone or has to be read
 
 /**
+ * Show a message for some seconds.
  * @param {string} text
  * @param {ToastOptions} [options]
  */

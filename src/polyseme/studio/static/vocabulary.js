@@ -76,7 +76,7 @@ export class Vocabulary {
     this.list?.leave();
   }
 
-  /** @param {HTMLElement} root */
+  /** Lay the page out. @param {HTMLElement} root */
   compose(root) {
     const { mayAdmin } = this;
     const choose = (/** @type {string} */ section) => this.chooseSection(section);
