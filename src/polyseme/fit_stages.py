@@ -60,6 +60,10 @@ Matrix = NDArray[np.float64]
 
 # Shares that `measure` tries: how much the names of labels count in the readouts of unseen labels.
 NAME_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
+# By how much a share must improve unseen labels, the mean of E-MAP and C-MAP: with GloVe's vectors
+# smaller gains on held-out items did not last. The best share, without this, lost 0.4 to 1.1 points
+# of E-MAP on five label splits of HSUN and Corel5K.
+_LEAST_NAME_GAIN = 0.01
 # A warm start keeps what was measured until items or labels are more or fewer by this share.
 _KEPT_CHANGE = 0.1
 
@@ -412,12 +416,7 @@ def measure(
 
     # `validate` returns one for each variant, and a last one for the first variant with the pool.
     with_pool = validations.pop() if pooled else None
-    qualities = []
-    for validation in validations:
-        measures = validation.unseen
-        qualities.append(measures.example_map + measures.concept_map)
-    # Of the shares of names the one that does best on unseen labels; of equals the smallest.
-    best = int(np.argmax(np.nan_to_num(qualities)))
+    best = _best_name_share(validations)
     validation = validations[best]
     pool_helps = False
     if with_pool is not None:
@@ -425,6 +424,27 @@ def measure(
         pool_helps = pool_gain > 0
         validation = replace(with_pool if pool_helps else validation, pool_gain=pool_gain)
     return Measured(validation, NAME_SHARES[best], pool_helps, sizes)
+
+
+def _best_name_share(validations: Sequence[Validation]) -> int:
+    """Return which of `NAME_SHARES` does best on unseen labels; 0 unless one is clearly better.
+
+    Parameters
+    ----------
+    validations : sequence of Validation
+        Of each share, the first without names.
+    """
+    plain = validations[0].unseen
+    best = 0
+    best_gain = _LEAST_NAME_GAIN
+    for place, validation in enumerate(validations):
+        example_gain = validation.unseen.example_map - plain.example_map
+        concept_gain = validation.unseen.concept_map - plain.concept_map
+        gain = (example_gain + concept_gain) / 2
+        if gain > best_gain and example_gain >= 0 and concept_gain >= 0:
+            best = place
+            best_gain = gain
+    return best
 
 
 def with_name_shares(tagger: ZeroShotTagger, words: WordVectors | None) -> list[ZeroShotTagger]:

@@ -33,7 +33,6 @@ from polyseme.documents.corpus import LabelCorpus, normalize_label
 from polyseme.documents.tags import label_kinds
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.scoring.encoded import EncodedItems
-from polyseme.scoring.name_evidence import NameEvidence, NameReadout
 from polyseme.scoring.scorer import Items, LabelScorer, NamedLabels
 from polyseme.space.concept_space import ConceptSpace
 
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from polyseme.fitting.warm_start import DocumentKeys
     from polyseme.media.base import MediaFeatures
     from polyseme.scoring.known_documents import KnownDocuments
+    from polyseme.scoring.name_evidence import NameEvidence, NameReadout
 
 Matrix = NDArray[np.float64]
 # Labels, of any length each: an array of fixed width would have the longest one's everywhere.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,10 @@ from polyseme.base.validation import InputError, check_fitted, warn_dropped
 from polyseme.documents.corpus import Documents, as_corpus
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.fitted_tagger import FittedTagger
-from polyseme.scoring.name_evidence import NameEvidence
 from polyseme.scoring.scorer import NamedLabels
+
+if TYPE_CHECKING:
+    from polyseme.scoring.name_evidence import NameEvidence
 
 
 class LabelChanges(FittedTagger):

@@ -20,7 +20,8 @@ Matrix = NDArray[np.float64]
 
 # Newton's method.
 _MAX_STEPS = 50
-_TOLERANCE = 1e-8
+_MAX_HALVINGS = 30
+_TOLERANCE = 1e-6
 # The variance of the Gaussian prior of slope and offset, which keeps them finite.
 _PRIOR_VARIANCE = 100.0
 
@@ -56,17 +57,34 @@ def fit_name_weight(draws: Sequence[NameDraw]) -> tuple[float, float]:
 
 
 def _logistic(logits: Matrix, inputs: Matrix, truth: Matrix) -> Matrix:
-    """Return the coefficients of sigmoid(logits + inputs @ coefficients), by Newton's method."""
+    """Return the coefficients of sigmoid(logits + inputs @ coefficients), (n_inputs,).
+
+    By Newton's method; steps that raise the loss, as those from far away do, are halved.
+    """
     n_inputs = inputs.shape[1]
     precision = np.eye(n_inputs) / _PRIOR_VARIANCE
+
+    def loss_of(coefficients: Matrix) -> float:
+        sums = logits + inputs @ coefficients
+        losses = np.logaddexp(0, sums) - truth * sums
+        penalty = 0.5 * coefficients @ precision @ coefficients
+        return float(losses.sum() + penalty)
+
     coefficients = np.zeros(n_inputs)
+    loss = loss_of(coefficients)
     for _ in range(_MAX_STEPS):
         probabilities = sigmoid(logits + inputs @ coefficients)
         gradient = inputs.T @ (truth - probabilities) - precision @ coefficients
         weights = probabilities * (1 - probabilities)
         curvature = inputs.T @ (inputs * weights[:, None]) + precision
         step = np.linalg.solve(curvature, gradient)
-        coefficients += step
+        for _ in range(_MAX_HALVINGS):
+            new_loss = loss_of(coefficients + step)
+            if new_loss <= loss:
+                break
+            step = step / 2
+        coefficients = coefficients + step
+        loss = new_loss
         if np.abs(step).max() < _TOLERANCE:
             break
     return coefficients

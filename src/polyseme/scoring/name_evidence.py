@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from polyseme.base.validation import first_few
 from polyseme.storage.array_checks import (
-    WEIGHT,
+    WEIGHT_LIMIT,
     Array,
     Csr,
     Fields,
@@ -91,7 +91,9 @@ class NameSpace:
         no_means = np.zeros(n_features, dtype=np.float32)
         if sp.issparse(features):
             unfitted = cls(no_means, no_means, None, sp.csr_matrix((0, n_features)))
-            return replace(unfitted, sample=unfitted.of_items(features[_spread(n_items)]))
+            return replace(
+                unfitted, sample=unfitted.compare(features[_spread(n_items)], of_items=True)
+            )
 
         rows = _spread(n_items, most=_MOST_WHITENED_BY)
         units = _unit_rows(features[rows])
@@ -106,18 +108,14 @@ class NameSpace:
             whitening = (directions / np.sqrt(np.maximum(shrunk, 1e-12))).astype(np.float32)
         no_sample = np.zeros((0, n_features), dtype=np.float32)
         unfitted = cls(_floats(item_mean), _floats(name_mean), whitening, no_sample)
-        return replace(unfitted, sample=unfitted.of_items(features[_spread(n_items)]))
+        return replace(unfitted, sample=unfitted.compare(features[_spread(n_items)], of_items=True))
 
-    def of_items(self, features: Features) -> Vectors:
-        """Return the vectors of items as they are compared, (n, n_features)."""
-        return self._compared(features, self.item_mean)
+    def compare(self, vectors: Features, *, of_items: bool) -> Vectors:
+        """Return vectors of items, or of names, as they are compared, (n, n_features).
 
-    def of_names(self, vectors: Features) -> Vectors:
-        """Return the vectors of names as they are compared, (n_names, n_features)."""
-        return self._compared(vectors, self.name_mean)
-
-    def _compared(self, vectors: Features, mean: Floats) -> Vectors:
-        """Return vectors at length 1, centred and whitened; those of nothing stay 0."""
+        They are centred and whitened, at length 1; those of nothing stay 0.
+        """
+        mean = self.item_mean if of_items else self.name_mean
         if self.is_sparse:
             rows = sp.csr_matrix(vectors, dtype=np.float32)
             units: Vectors = _unit_rows(rows)
@@ -149,7 +147,7 @@ class NameReadout(NamedTuple):
 
     def additions(self, features: Features) -> Matrix:
         """Return what the names of all labels add to the logits of items, (n, n_labels)."""
-        products = self.space.of_items(features) @ self.weights
+        products = self.space.compare(features, of_items=True) @ self.weights
         if sp.issparse(products):
             products = products.toarray()
         return np.asarray(products + self.intercepts, dtype=np.float64)
@@ -193,7 +191,7 @@ class NameEvidence:
             does not know.
         """
         space = NameSpace.fit(features, vectors)
-        return cls(space, tuple(labels), space.of_names(vectors), NameWeights())
+        return cls(space, tuple(labels), space.compare(vectors, of_items=False), NameWeights())
 
     def with_weights(self, weights: NameWeights) -> Self:
         """Return it with other weights."""
@@ -203,7 +201,7 @@ class NameEvidence:
         """Return it with further labels, by the vectors of their names (n_new, n_features)."""
         other_names = self._without(labels)
         stack: Any = sp.vstack if self.space.is_sparse else np.concatenate
-        all_vectors = stack([other_names.vectors, self.space.of_names(vectors)])
+        all_vectors = stack([other_names.vectors, self.space.compare(vectors, of_items=False)])
         if self.space.is_sparse:
             all_vectors = sp.csr_matrix(all_vectors)
         return replace(self, labels=(*other_names.labels, *labels), vectors=all_vectors)
@@ -346,7 +344,7 @@ class NameEvidence:
 _STATE = Fields(
     {
         "labels": ListOf(Text(), distinct=True),
-        "weights": ListOf(Number(-WEIGHT, WEIGHT), 4),
+        "weights": ListOf(Number(-WEIGHT_LIMIT, WEIGHT_LIMIT), 4),
         "sparse": Flag(),
         "n_sampled": Whole(0),
     }

@@ -31,13 +31,13 @@ from polyseme.base.validation import InputError, IntArray, first_few
 from polyseme.documents.tags import label_preference, rank_blocks
 from polyseme.scoring.correction_fit import CorrectionTable
 from polyseme.scoring.encoded import EncodedItems
-from polyseme.scoring.name_evidence import NameReadout
 from polyseme.space.calibration import new_label_frequencies
 from polyseme.space.concept_space import ConceptSpace, Readout
 from polyseme.space.votes import vote_logits
 
 if TYPE_CHECKING:
     from polyseme.scoring.known_documents import KnownDocuments
+    from polyseme.scoring.name_evidence import NameReadout
 
 Features = NDArray[np.float64] | sp.csr_matrix
 Items = Features | EncodedItems
@@ -296,8 +296,12 @@ class LabelScorer:
 
     # ------------------------------------------------------------------ all labels
 
-    def plain_logits(self, codes: Floats) -> Matrix:
-        """Score every label by codes of items, (n, n_labels), without corrections."""
+    def plain_logits(self, codes: Floats, features: Items | None = None) -> Matrix:
+        """Score every label of items, (n, n_labels), without corrections.
+
+        `codes` (n, n_dimensions) and `features` (n, n_features) are of the same items; names are
+        compared with the latter, or left out where these are None.
+        """
         weights, intercepts = self.item_readout
         logits = codes @ weights + intercepts
         priming = self.space.priming
@@ -308,6 +312,8 @@ class LabelScorer:
             learned_shares = shares[:, :n_learned]
             # The readout has its share in its weights already; see `votes.mix`.
             logits[:, :n_learned] += vote_logits(learned_shares, priming)
+        if self.names is not None and features is not None:
+            logits += self.names.additions(_as_table(features))
         return np.asarray(logits)
 
     def tag_logits(self, codes: Floats) -> Matrix:
@@ -330,18 +336,11 @@ class LabelScorer:
         """
         if features is None:
             return self.tag_logits(codes)
-        logits = self.item_logits(codes, features)
+        logits = self.plain_logits(codes, features)
         columns = self.corrections.columns
         if len(columns):
             projections = self._projections(features)
             logits[:, columns] += self.corrections.additions(projections)
-        return logits
-
-    def item_logits(self, codes: Floats, features: Items) -> Matrix:
-        """Score every label by codes and names, (n, n_labels), without corrections."""
-        logits = self.plain_logits(codes)
-        if self.names is not None:
-            logits += self.names.additions(_as_table(features))
         return logits
 
     def vote_shares(self, codes: Floats) -> Matrix:
@@ -422,7 +421,7 @@ class LabelScorer:
                 elif block_features is None:
                     scores = self.tag_logits(codes)
                 else:
-                    scores = self.item_logits(codes, block_features)
+                    scores = self.plain_logits(codes, block_features)
             # From here on scores are changed in place, so cached ones are copied.
             if columns is not None:
                 scores = scores[:, columns]
@@ -596,9 +595,9 @@ class LabelScorer:
         ]
         if self.names is not None:
             dependencies.append(self.names.intercepts)
-        return items.logits(dependencies, len(self.labels), self._all_item_logits)
+        return items.logits(dependencies, len(self.labels), self._all_plain_logits)
 
-    def _all_item_logits(self, items: EncodedItems) -> Matrix:
+    def _all_plain_logits(self, items: EncodedItems) -> Matrix:
         """Score every label of any number of items, (n, n_labels), without corrections."""
         n_items = len(items)
         n_labels = len(self.labels)
@@ -606,7 +605,7 @@ class LabelScorer:
         for rows in self._blocks(n_items):
             block_items = items[rows]
             codes = self.codes(block_items, None)
-            logits[rows] = self.item_logits(codes, block_items)
+            logits[rows] = self.plain_logits(codes, block_items)
         return logits
 
     def _projections(self, features: Items) -> Floats:
