@@ -22,8 +22,9 @@ Matrix = NDArray[np.float64]
 _MAX_STEPS = 50
 _MAX_HALVINGS = 30
 _TOLERANCE = 1e-6
-# The variance of the Gaussian prior of slope and offset, which keeps them finite.
-_PRIOR_VARIANCE = 100.0
+# The variances of the Gaussian priors of slope and offset, which keep them finite where names alone
+# tell everything. Slopes were 0.3 to 0.9 on Tate's titles and Annif's questions.
+_PRIOR_VARIANCES = (1.0, 100.0)
 
 
 class NameDraw(NamedTuple):
@@ -59,10 +60,12 @@ def fit_name_weight(draws: Sequence[NameDraw]) -> tuple[float, float]:
 def _logistic(logits: Matrix, inputs: Matrix, truth: Matrix) -> Matrix:
     """Return the coefficients of sigmoid(logits + inputs @ coefficients), (n_inputs,).
 
-    By Newton's method; steps that raise the loss, as those from far away do, are halved.
+    The last input is constant. By Newton's method; steps that raise the loss, as those from far away
+    do, are halved.
     """
     n_inputs = inputs.shape[1]
-    precision = np.eye(n_inputs) / _PRIOR_VARIANCE
+    variances = _PRIOR_VARIANCES[-n_inputs:]
+    precision = np.diag(1 / np.array(variances))
 
     def loss_of(coefficients: Matrix) -> float:
         sums = logits + inputs @ coefficients
