@@ -60,8 +60,7 @@ def fit_name_weight(draws: Sequence[NameDraw]) -> tuple[float, float]:
 def _logistic(logits: Matrix, inputs: Matrix, truth: Matrix) -> Matrix:
     """Return the coefficients of sigmoid(logits + inputs @ coefficients), (n_inputs,).
 
-    The last input is constant. By Newton's method; steps that raise the loss, as those from far away
-    do, are halved.
+    The last input is constant. By Newton's method; steps that raise the loss are halved.
     """
     n_inputs = inputs.shape[1]
     variances = _PRIOR_VARIANCES[-n_inputs:]
