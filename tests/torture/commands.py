@@ -301,7 +301,7 @@ def _change(file: Path) -> Any:
 def _tokens(file: Path) -> Any:
     from polyseme.studio.access import Tokens
 
-    callers = Tokens.read(file)._callers.values()
+    callers = Tokens.read(file)._caller_by_hash.values()
     return sorted(str(caller) for caller in callers)
 
 

@@ -210,7 +210,7 @@ def _read_tokens(path: Path) -> str:
 
 
 def _read_model(folder: Path) -> str:
-    from polyseme.studio.landscape import FILE, Landscape
+    from polyseme.studio.landscape import LANDSCAPE_FILE, Landscape
 
     description_file = folder / "told.json"
     description = json.loads(description_file.read_text())
@@ -220,7 +220,7 @@ def _read_model(folder: Path) -> str:
     if landscape is not None:
         points = np.ones((2, n_axes), np.float32)
         places = landscape.place(points)
-        _check(np.isfinite(places).all(), FILE)
+        _check(np.isfinite(places).all(), LANDSCAPE_FILE)
     return "; ".join(use("space", folder))
 
 
