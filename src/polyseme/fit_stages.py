@@ -458,7 +458,9 @@ def with_name_shares(tagger: ZeroShotTagger, words: WordVectors | None) -> list[
     variants = []
     for share in NAME_SHARES:
         variant = copy(tagger)
-        variants.append(variant._update(name_share_=share, _likeness=likeness))
+        # It sets attributes of the copy and computes its scores anew; what the copies share stays.
+        variant._update(name_share_=share, _likeness=likeness)
+        variants.append(variant)
     return variants
 
 

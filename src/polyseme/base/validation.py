@@ -243,7 +243,8 @@ def as_names(names: object, description: str) -> list[str]:
 def check_ranges(estimator: object, ranges: Mapping[str, Mapping[str, Any]]) -> None:
     """Check parameters of an estimator by `check_number`; None passes where it is the default.
 
-    `ranges` has the named arguments of `check_number` by the parameter's name.
+    `ranges` has the named arguments of `check_number` by the parameter's name. The baselines of
+    the experiments are checked by it.
     """
     owner = type(estimator)
     owner_name = owner.__name__
@@ -573,6 +574,7 @@ def _checked_triples(matrix: Any, subject: str) -> sp.csr_matrix:
     problem = None
     n_rows, n_columns = matrix.shape
     if matrix.format == "bsr":
+        # scipy may drop unused places at the end of the caller's arrays; no value changes.
         matrix.check_format(full_check=True)
     elif matrix.format == "lil":
         n_places = [len(columns) for columns in matrix.rows]

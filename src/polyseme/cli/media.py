@@ -274,7 +274,8 @@ def review(
 
     accepted_tags = accept or []
     refused_tags = refuse or []
-    # Items to learn from are read before any sidecar is changed.
+    # Items to learn from are read before any sidecar is changed. X has their features, as `learn`
+    # takes them; it stays None where nothing is learned. A table in --features is read as it is.
     item_by_file: dict[str, str] = {}
     X: Any = None
     if tagger is not None:
@@ -288,10 +289,10 @@ def review(
         # A star stands for all pending tags that the other answer does not name.
         to_accept = accepted_tags
         if "*" in accepted_tags:
-            to_accept = lacking(refused_tags, file.pending)
+            to_accept = lacking(present=refused_tags, wanted=file.pending)
         to_refuse = refused_tags
         if "*" in refused_tags:
-            to_refuse = lacking(accepted_tags, file.pending)
+            to_refuse = lacking(present=accepted_tags, wanted=file.pending)
         accepted, refused = answer_suggestions(file.sidecar, accept=to_accept, refuse=to_refuse)
         if accepted or refused:
             records.append({"file": file.name, "accepted": accepted, "refused": refused})

@@ -1,11 +1,12 @@
 """The verdicts that stand, by label, with the vectors of the items they are about.
 
-In: a log of verdicts. Out: the examples that a label's correction is fitted to, what has changed
-since the log was read, and verdicts as a table.
+In: a log of verdicts, and verdicts as people give them. Out: the examples that a label's
+correction is fitted to, what has changed since the log was read, and verdicts as a table.
 
 Terms: on each label of each item the latest verdict that was not undone *stands*; its *answer* is
 True for yes. *Numbers* are those of events in the log, which grow. An item is known by its name
-(`Verdict.item`), a *vector* by its number in the log; both of the latter are `VectorKey`.
+(`Verdict.item`). Its *vector* is the random projection of its features and, beside it, its code in
+the concept space; a `VectorKey` has the number of a vector in the log, and a digest of it.
 """
 
 from __future__ import annotations
@@ -241,19 +242,19 @@ class Feedback:
         vector_by_item = self.vectors(answers)
         vectors = []
         digests = []
-        item_answers = []
+        is_yes = []
         for item, answer in answers.items():
             if item in vector_by_item:
                 vectors.append(vector_by_item[item])
                 digests.append(self._vector_keys[item].digest)
-                item_answers.append(answer)
+                is_yes.append(answer)
         table = np.zeros((0, 0), np.float32)
         if vectors:
             table = np.stack(vectors)
         return Examples(
             vectors=table,
             digests=digests,
-            answers=np.array(item_answers, dtype=bool),
+            answers=np.array(is_yes, dtype=bool),
         )
 
     def changed_items(self, rows: Mapping[str, int], project: Project) -> set[str]:
@@ -333,7 +334,7 @@ def as_verdict(values: Verdict | tuple[Any, ...], model: str) -> Verdict:
         A tuple begins with item, label and answer, in the order of `Verdict`; the item may be the
         number of a row.
     model : str
-        The digest of the model that was asked, for a verdict that does not name one.
+        What a verdict names that does not say which model was asked: the digest of its space.
     """
     try:
         verdict = values if isinstance(values, Verdict) else Verdict(*values)

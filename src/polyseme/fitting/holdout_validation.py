@@ -125,7 +125,8 @@ class Validation:
         How likely an unseen label must be for precisions of 0.01 to 0.99; infinity where held-out
         items cannot promise such a precision.
     labels : dict of str to (float or None, float or None)
-        Average precision (C-MAP) of each label that held-out items carry: seen, and made unseen.
+        Average precision (C-MAP) of each label that held-out items carry, as a seen label and as
+        one made unseen: means over the draws in which it was so.
     n_draws : int
         How often items and labels were drawn.
     curves : dict of str to tuple of (int, float, float)
@@ -145,7 +146,8 @@ class Validation:
         What that brings on seen and on unseen labels, as `pool_gain`.
     examples : dict of str to tuple of (str, float, bool)
         For each label that was made unseen, the held-out items it was likeliest for: their names,
-        probabilities, and whether they carry it. Empty unless they are asked for.
+        probabilities, and whether they carry it; of the last draw that made it unseen, because
+        probabilities of several small models are no one ranking. Empty unless they are asked for.
     """
 
     seen: Measures
@@ -877,7 +879,7 @@ def _measured(draws: Sequence[_DrawScores], n_examples: int) -> Validation:
             label_precisions = precisions_by_label.setdefault(label, [])
             label_precisions.append(precision)
         draw_examples = draw.examples(n_examples)
-        examples.update(draw_examples)
+        examples.update(draw_examples)  # the last draw's stand; see `Validation.examples`
     mean_precisions = {}
     for label in sorted(seen_precisions.keys() | unseen_precisions.keys()):
         mean_as_seen = _mean_or_none(seen_precisions.get(label, []))

@@ -6,6 +6,9 @@ folds of documents, or the reason why the new fit has to start from nothing.
 Terms: *documents* are the rows of a training set, label sets first, then documents of items that
 are not among these; *items without tags* (the pool) follow. The *fold* of a document is the one
 whose members have never seen it, and it must stay so. *Keys* are how a document is found again.
+Of a training set, `sets` are the label sets and `corpus` the documents of items; either is
+*numbered* where its ids are no names but numbers of rows. `names` has the names that came with the
+features of items and of the pool, and `tables.item_documents` the document of each item, its own.
 """
 
 from __future__ import annotations
@@ -88,7 +91,8 @@ class DocumentKeys(NamedTuple):
         item_keys = np.zeros(n_documents, dtype=np.uint64)
         if data.features is not None:
             rows = tables.item_documents
-            item_names, _ = data.names
+            item_names, _pool_names = data.names
+            # Ids of tags come first: saved models have their keys.
             if not data.corpus.numbered:
                 item_names = list(data.corpus.ids)
             name_keys[rows] = 0  # a label set's name does not count where it is an item's document

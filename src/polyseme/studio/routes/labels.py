@@ -2,6 +2,8 @@
 
 `host: Host` is the model that the address names. `caller: Admin` and `caller: Reviewer` let only
 tokens with that scope in. A *record* is a dict that becomes JSON, with the fields of the interface.
+`{label:name}` in an address takes a label with any character, slashes too (`NameConvertor` of
+`studio.http`); so a POST on the bare label would have to come after those that go on, as `/rename`.
 """
 
 from __future__ import annotations
@@ -229,13 +231,13 @@ def _change(
 @router.post("/models/{model}/labels/{label:name}/rename", tags=["vocabulary"], summary="Rename")
 def rename(body: RenameBody, host: Host, label: LabelName, caller: Admin) -> VersionOut:
     """Rename a label; the former name is still understood."""
-    name = host.snapshot.label(label)
+    former_name = host.snapshot.label(label)
     new_name = body.name
 
     def change(tagger: ZeroShotTagger) -> object:
-        return tagger.rename(name, new_name)
+        return tagger.rename(former_name, new_name)
 
-    return _change(host, "rename", f"{name} to {new_name}", caller, change)
+    return _change(host, "rename", f"{former_name} to {new_name}", caller, change)
 
 
 @router.post("/models/{model}/labels/{label:name}/merge", tags=["vocabulary"], summary="Merge")
