@@ -280,7 +280,8 @@ def name_vectors(world, generator, helpful):
         for label in labels:
             axis = axes[number if helpful else generator.integers(len(axes))]
             noise = generator.normal(size=len(axes))
-            vectors[label] = axis + 0.05 * noise
+            # One number more than items have features: no encoder made both.
+            vectors[label] = np.append(axis + 0.05 * noise, 0.0)
     return vectors
 
 

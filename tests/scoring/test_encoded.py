@@ -159,9 +159,9 @@ def test_logits_are_read_once_and_not_for_every_answer(monkeypatch, own_tagger, 
     read = []
     plain = LabelScorer.plain_logits
 
-    def counting(self, codes):
+    def counting(self, codes, features):
         read.append(len(codes))
-        return plain(self, codes)
+        return plain(self, codes, features)
 
     monkeypatch.setattr(LabelScorer, "plain_logits", counting)
     monkeypatch.setattr(own_tagger.space_, "encode_items", lambda *_: pytest.fail("coded again"))

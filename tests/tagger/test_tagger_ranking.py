@@ -201,7 +201,7 @@ def test_blocks_cover_every_row_once(n, n_labels):
 
 
 def test_of_equal_scores_the_commoner_label_is_first(own_tagger, new_items, monkeypatch):
-    def level(self, codes):
+    def level(self, codes, features):
         return np.zeros((len(codes), len(self.labels)))
 
     monkeypatch.setattr(LabelScorer, "plain_logits", level)
