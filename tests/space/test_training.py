@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from polyseme import ConceptSpace, SpacePlan
@@ -21,7 +19,6 @@ from polyseme.space import training
 from polyseme.space.calibration import pool_targets, sigmoid
 from polyseme.space.features import standardise
 from polyseme.space.space_fit import prepare_training
-from polyseme.space.steps import read_columns
 from polyseme.space.trainer_gpu import GpuLearner
 from polyseme.space.training import HeldOutPredictions, SpaceTraining
 from polyseme.storage.model_file import MODEL_FILE, read_model, write_model
@@ -615,42 +612,6 @@ def test_where_items_do_not_fit_every_round_draws_some():
         assert rows_of_rounds(share) == [first_round, second_round]
 
 
-@pytest.fixture
-def is_present():
-    """Whether each of ten labels is likely in some row of a batch: 2, 4 and 7 are."""
-    targets = torch.zeros(2, 3, 10)
-    targets[0, 1, 2] = 1
-    targets[1, 0, 7] = 1
-    targets[0, 0, 7] = 1
-    targets[0, 2, 4] = 0.9
-    targets[0, 2, 5] = 0.3
-    return (targets > 0.5).flatten(0, -2).any(dim=0)
-
-
-@pytest.mark.parametrize("most", [3, 5, 8])
-def test_present_labels_are_read_first_and_all_labels_count_on_average(is_present, most):
-    counts = torch.zeros(10)
-    for seed in range(400):
-        generator = torch.Generator().manual_seed(seed)
-        order = torch.rand(10, generator=generator)
-        columns, factors = read_columns(is_present, order, most)
-        labels = set(columns.tolist())
-        assert len(labels) == most
-        assert {2, 4, 7} <= labels
-        counts[columns] += factors
-    # Over the steps every label counts as if all were read.
-    mean_counts = counts / 400
-    assert_allclose(mean_counts[[2, 4, 7]], 1)
-    if most > 3:
-        assert_allclose(mean_counts, 1, atol=0.35)
-
-
-def test_where_not_all_present_labels_can_be_read_some_stand_for_the_rest(is_present):
-    columns, factors = read_columns(is_present, torch.rand(10), 2)
-    assert set(columns.tolist()) <= {2, 4, 7}
-    assert factors.tolist() == [1.5, 1.5]
-
-
 def test_weights_of_labels_grow_with_their_rarity(watched):
     assert PLAN.rarity > 0
     priors = watched.data.priors()
@@ -734,85 +695,7 @@ def test_features_are_cut_off_where_they_are_wild():
     assert scaled.dtype == np.float32
 
 
-# ------------------------------------------------------------------ the plan
-
-
-@pytest.mark.parametrize(
-    ("n_documents", "hidden", "batch"),
-    [(499, 128, 96), (500, 256, 96), (38_400, 256, 96), (38_401, 256, 192), (10**8, 256, 3072)],
-)
-def test_units_and_batches_follow_the_number_of_documents(n_documents, hidden, batch):
-    plan = SpacePlan().sized(n_documents)
-    assert plan.hidden == hidden
-    assert plan.code == hidden
-    factor = batch // 96
-    assert plan.document_batch == batch
-    assert plan.item_batch == 64 * factor
-    assert plan.probable_batch == 32 * factor
-
-
-@pytest.mark.parametrize(("n_documents", "folds", "factor"), [(20_000, 5, 1), (20_001, 3, 1.5)])
-def test_with_many_documents_there_are_fewer_members_with_higher_rates(n_documents, folds, factor):
-    plan = SpacePlan().sized(n_documents)
-    assert plan.n_folds == folds
-    factors = np.divide(plan.learning_rates, SpacePlan().learning_rates)
-    assert factors == pytest.approx(np.full(3, factor))
-
-
-def test_a_shortened_plan_has_fewer_steps_at_higher_rates():
-    plan = SpacePlan(n_steps=400, round_steps=100)
-    short = plan.shortened(100)
-    assert short.n_steps == 100
-    assert short.round_steps == 25
-    factors = np.divide(short.learning_rates, plan.learning_rates)
-    expected = np.full(3, 4**0.375)
-    assert factors == pytest.approx(expected)
-    assert plan.shortened(400) == plan
-    assert plan.shortened(1000) == plan
-
-
-@pytest.mark.parametrize(
-    ("n_items", "shares"), [(7999, (1, 1, 1, 1)), (8000, (1 / 3, 0.5, 1, 3 / 7))]
-)
-def test_many_tagged_items_are_trained_with_less_dropout(n_items, shares):
-    plan = SpacePlan()
-    expected = np.multiply(shares, plan.dropout)
-    sized = plan.sized(10_000, n_items)
-    assert sized.dropout == pytest.approx(expected)
-    planned = ConceptSpace().planned(10_000, n_items)
-    assert planned.dropout == pytest.approx(expected)
-
-
-@given(st.integers(1, 10**8), st.integers(0, 10**7), st.integers(1, 5000))
-def test_a_sized_plan_goes_over_documents_3_to_100_times(n_documents, n_items, n_steps):
-    sized = SpacePlan(n_steps=n_steps).sized(n_documents)
-    plan = sized.within(n_documents, n_items)
-    one_pass = max(n_documents / plan.document_batch, 1)
-    least_passes = 3 if n_documents > 20_000 else 3.5
-    least = least_passes * one_pass
-    most = 100 * one_pass
-    assert plan.n_steps in (n_steps, int(least), int(most))
-    if n_documents >= SpacePlan().document_batch:
-        assert least - 1 <= plan.n_steps <= most
-    assert 1 <= plan.document_batch <= n_documents
-    assert 1 <= plan.probable_batch <= plan.item_batch
-    assert plan.item_batch <= max(n_items, 1)
-    assert plan.n_rounds >= min(4, plan.n_steps)
-    expected = -(-plan.n_steps // plan.round_steps)
-    assert plan.n_rounds == expected
-
-
-def test_rates_rise_over_a_tenth_of_the_steps_and_fall_by_half_a_cosine():
-    plan = SpacePlan(n_steps=100)
-    factors = [plan.rate_factor(number) for number in range(100)]
-    changes = np.diff(factors)
-    assert (changes[:9] > 0).all()
-    assert (changes[9:] < 0).all()
-    assert factors[0] == pytest.approx(0.1)
-    assert factors[50] == pytest.approx(0.5)
-    assert 0 < factors[99] < 0.001
-    short = SpacePlan(n_steps=1)
-    assert short.rate_factor(0) == 1
+# ------------------------------------------------------------------ priors of labels
 
 
 def test_priors_of_unseen_labels_rest_on_label_sets():
