@@ -686,7 +686,10 @@ def _mean_squared_distance(points: Values) -> float:
 
 
 def _check_scores(truth: Truth, scores: ArrayLike) -> tuple[BoolArray, NDArray[Any]]:
-    """Return truth as bool and scores as float32 or float64, both dense, (n, n_labels)."""
+    """Return truth as bool and scores as float32 or float64, both dense, (n, n_labels).
+
+    Scores may be the caller's own array, which must not be changed.
+    """
     truth_names = column_names(truth)
     score_names = column_names(scores)
     if (truth_names is None) != (score_names is None):

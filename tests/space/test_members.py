@@ -223,7 +223,7 @@ def test_sparse_rows_have_the_codes_of_dense_ones(n_rows):
     generator = np.random.default_rng(0)
     carried = generator.random((n_rows, SHAPE.n_labels)) < 0.5
     tags = carried.astype(np.float32)
-    codes = members.encode_rows(sp.csr_matrix(tags))
+    codes = members.encode_sparse_documents(sp.csr_matrix(tags))
     expected_shape = (N_MEMBERS, n_rows, SHAPE.code)
     assert codes.shape == expected_shape
     expected = members.encode_documents(tags)

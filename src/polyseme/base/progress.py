@@ -1,4 +1,7 @@
-"""Progress for people, on standard error: a bar for files, a clock for the rest."""
+"""Progress for people, on standard error: a bar where there is a count, a clock for the rest.
+
+What is counted are files, and also rows of a ranking and rounds of a training.
+"""
 
 from __future__ import annotations
 
@@ -65,14 +68,14 @@ def working(message: str, *, verbose: bool) -> Iterator[None]:
 
 
 class FileProgress:
-    """Show how many files are done, how fast it goes and how long it may still take.
+    """Show how many files, rows or rounds are done, how fast it goes and how long it may take.
 
     A bar on a terminal; elsewhere a line every ten seconds.
 
     Parameters
     ----------
     message : str
-        What is done with the files, in front of the bar or line.
+        What is done with them, in front of the bar or line.
     verbose : bool
         Whether anything is shown at all.
 
@@ -134,6 +137,6 @@ class FileProgress:
         if self.verbose and is_due and sys.stderr:
             self._last_line = now
             n_left = total - done
-            seconds_left = n_left / rate
+            seconds_left = n_left / max(rate, 1e-9)
             progress = f"{done:,} of {total:,}, {note}"
             sys.stderr.write(f"{self.message}: {progress}, about {seconds_left:.0f} s left\n")

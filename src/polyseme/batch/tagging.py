@@ -5,6 +5,8 @@ each file, in order. Workers read the media; the calling process writes sidecars
 
 Terms: a *record* has a file's "labels", "kinds" and "scores", from the best label on; a *sidecar*
 is the XMP file beside a media file; a *cache* is what an extraction wrote of files' raw features.
+A tag is *refused* for a file where a sidecar suggested it and somebody refused it, or took it away
+there; spelling does not count.
 """
 
 from __future__ import annotations
@@ -182,11 +184,12 @@ def _drop_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a record without the tags that were refused for a file."""
     refused: list[str] = []
     for sidecar in sidecars_of(path):
-        with contextlib.suppress(InputError):  # the writer of the sidecar reports it
+        # What an unreadable sidecar refuses does not count; who writes to it reports it.
+        with contextlib.suppress(InputError):
             refused += read_sidecar(sidecar).refused
     if not refused:
         return record
-    labels = lacking(refused, record["labels"])
+    labels = lacking(present=refused, wanted=record["labels"])
     return _restrict(record, labels)
 
 

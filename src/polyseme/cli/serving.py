@@ -46,7 +46,7 @@ def serve(
 
     A missing model is learned from the items, such as pictures with keywords.
     """
-    from polyseme.storage.atomic_files import check_link
+    from polyseme.storage.atomic_files import check_not_dangling
     from polyseme.studio import needs_extra
 
     needs_extra()
@@ -56,7 +56,7 @@ def serve(
             "token tokens.json NAME`) and start with --tokens tokens.json."
         )
     for model in models:
-        check_link(model)
+        check_not_dangling(model)
     folders = [model.resolve() for model in models]
     names = {folder.name for folder in folders}
     if len(names) < len(folders):

@@ -2,7 +2,8 @@
 
 In: a file that libsndfile reads, M4A or AAC, which ffmpeg's libraries read, or an array
 (n_samples,) or (n_samples, n_channels). Out: one channel of float32 samples (n_samples,) at one
-rate, or a `MediaError` with the reason why not.
+rate, or a `MediaError` with the reason why not. Whatever changes samples changes features: then
+`VERSION` of `media.audio` has to be raised.
 """
 
 from __future__ import annotations
@@ -211,6 +212,7 @@ def _mix(block: Samples) -> Samples:
     Raises for samples that are not finite or far out of range.
     """
     n_channels = block.shape[1]
+    # In single precision, channel by channel: `mean` is slower, and rounds otherwise.
     mixed = block[:, 0].copy()
     with np.errstate(over="ignore", invalid="ignore"):
         for channel in range(1, n_channels):

@@ -432,6 +432,8 @@ class ContextDescriptor(TransformerMixin, Estimator):  # type: ignore[misc]  # s
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild a fitted descriptor from `get_state`; the arrays are checked and copied."""
+        # The annotations of the parameters say what a saved config may hold; a new kind of
+        # annotation has to be added to `array_checks`.
         declare_parameters(cls).check(config)
         sizes = check_arrays(arrays, _TOPICS_ARRAY)
         require(sizes["n_topics"], "topics", "one topic at the least")

@@ -7,8 +7,10 @@ coefficients (n, d) and a bias per output. For more rows than a kernel matrix ha
 Terms: an *output* is a coordinate of the targets, a *row* an instance. All nu-SVR outputs are
 solved together by the steps of `admm`, which explains x, z, u and rho; its arrays have an output in
 each row: (g, n) for g outputs that are not solved yet. The *tube* is where errors cost nothing:
-within ε of the prediction. A coefficient is *free* if it is neither 0 nor of size C; its row lies
-on an *edge* of the tube.
+within ε of the prediction. `OutputStates` has the state of outputs that are not solved: `z` are
+their coefficients, `budget` is C nu n, `level` the residual at which to look at an output again,
+`outputs` their numbers among the d, and `keep` selects some. A coefficient is *free* if it is
+neither 0 nor of size C; its row lies on an *edge* of the tube.
 """
 
 from __future__ import annotations
@@ -53,6 +55,13 @@ _LOOK_EVERY = 2
 _CHECK_EVERY = 20
 # Shifts of the free coefficients of an output before its optimality is checked.
 _BALANCE_STEPS = 3
+# An output counts as solved, too, where the method's own residual is so small a share of the
+# tolerance, but for so many roundings: in single precision violations cannot be told from these.
+_SMALL_RESIDUAL = 0.1
+_ROUNDING = 32
+# By how much a residual has to shrink, at the most and at the least, until the next look.
+_MOST_SHRINKING = 0.1
+_LEAST_SHRINKING = 0.8
 # A factor serves while the best rho is within this factor of its own.
 _REUSE_FACTOR = 5.0
 # Above this many rows the inverse costs more than it saves over two triangular solutions. On a GPU
@@ -348,15 +357,15 @@ class SharedKernelSolver:
         sizes = xp.abs(z)
         largest = xp.max(sizes, axis=1)
         eps = float(xp.finfo(z.dtype).eps)
-        rounding = 32 * eps * largest
-        small_residual = 0.1 * tolerance + rounding
+        rounding = _ROUNDING * eps * largest
+        small_residual = _SMALL_RESIDUAL * tolerance + rounding
         has_small_residual = checked_residual <= small_residual
         is_solved = violation <= tolerance
         is_solved = is_solved | has_small_residual
         # Residuals and violations shrink at one rate: look again when they should have.
         shrink = tolerance / xp.maximum(violation, 1e-30)
-        shrink = xp.maximum(shrink, 0.1)
-        shrink = xp.minimum(shrink, 0.8)
+        shrink = xp.maximum(shrink, _MOST_SHRINKING)
+        shrink = xp.minimum(shrink, _LEAST_SHRINKING)
         state.level[ready] = checked_residual * shrink
 
         solved = xp.zeros_like(ready)

@@ -482,7 +482,7 @@ class ConceptSpace(Estimator):
         check_fitted(self, "members_")
         table = sp.csr_matrix(tags)
         ordered_tags = table[:, self.order_]
-        member_codes = self.members_.encode_rows(ordered_tags)
+        member_codes = self.members_.encode_sparse_documents(ordered_tags)
         codes = side_by_side(member_codes)
         # Tags have no coordinates on the linear path: these are 0.
         no_rows = (0, 0)
@@ -692,7 +692,7 @@ class ConceptSpace(Estimator):
             no_weights = np.zeros((n_members, code, 0), dtype=np.float32)
             no_biases = np.zeros((n_members, 0), dtype=np.float32)
             return no_weights, no_biases
-        codes = self.members_.encode_rows(documents)
+        codes = self.members_.encode_sparse_documents(documents)
         member_numbers = np.arange(n_members)
         member_folds = member_numbers // self.plan_.members_per_fold
         sees = folds != member_folds[:, None]  # (n_members, n_documents)

@@ -674,8 +674,12 @@ def choose_weight(
     return WEIGHTS[best] if is_better else 0.0
 
 
-def log_loss(logits: Matrix, truth: Matrix, item_weights: Matrix, frequencies: Matrix) -> float:
+def calibrated_log_loss(
+    logits: Matrix, truth: Matrix, item_weights: Matrix, frequencies: Matrix
+) -> float:
     """Return the weighted mean log loss of labels after they are calibrated to frequencies.
+
+    A fit compares shrinkages of readouts by it.
 
     Parameters
     ----------

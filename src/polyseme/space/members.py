@@ -161,7 +161,7 @@ class Members:
         sums = affine(units, *second_layer)
         return squashed(sums)
 
-    def encode_rows(self, tags: sp.csr_matrix) -> Floats:
+    def encode_sparse_documents(self, tags: sp.csr_matrix) -> Floats:
         """Return the codes (n_members, n_rows, code) of sparse tags (n_rows, n_labels).
 
         Of members as arrays only.

@@ -43,10 +43,10 @@ from polyseme.space.linear_path import (
     KernelRidge,
     LinearPath,
     Ridge,
+    calibrated_log_loss,
     choose_weight,
     fit_ridge,
     leave_out,
-    log_loss,
     prediction_spreads,
     ranked_items,
     spaced,
@@ -355,7 +355,7 @@ def _learn_scatter(space: ConceptSpace, data: TrainingData) -> None:
     for start in range(0, n_documents, _BLOCK_ROWS):
         stop = start + _BLOCK_ROWS
         block = data.documents[start:stop]
-        codes = members.encode_rows(block)
+        codes = members.encode_sparse_documents(block)
         sums += codes.sum(axis=1, dtype=np.float64)
         squares += codes.mT @ codes
 
@@ -376,7 +376,7 @@ def _learn_axes(space: ConceptSpace, data: TrainingData, former_axes: Floats | N
     generator = np.random.default_rng(n_documents)
     permutation = generator.permutation(n_documents)
     rows = np.sort(permutation[:_AXES_DOCUMENTS])
-    member_codes = space.members_.encode_rows(data.documents[rows])
+    member_codes = space.members_.encode_sparse_documents(data.documents[rows])
     codes = side_by_side(member_codes).astype(np.float64)
     codes -= space.document_mean_.ravel()
     n_rows, n_dimensions = codes.shape
@@ -738,7 +738,7 @@ class SpaceCalibration:
         points = np.empty((n_documents, n_axes), dtype=np.float32)
         for start in range(0, n_documents, _BLOCK_DOCUMENTS):
             block = slice(start, start + _BLOCK_DOCUMENTS)
-            member_codes = members.encode_rows(documents[block])
+            member_codes = members.encode_sparse_documents(documents[block])
             document_codes = side_by_side(member_codes)
             coordinates = document_codes @ axes
             points[block] = unit_directions(coordinates - centre)
@@ -888,7 +888,7 @@ class SpaceCalibration:
             shrunk = held_out._replace(additions=factor * additions)
             logits = shrunk.mixed(factor * slopes, self.space.priming)
             seen_logits = logits[:, : self.n_seen]
-            loss = log_loss(seen_logits, sample.truth, weights, seen_frequencies)
+            loss = calibrated_log_loss(seen_logits, sample.truth, weights, seen_frequencies)
             losses.append(loss)
         best = int(np.argmin(losses))
         return SHRINKAGES[best]

@@ -125,7 +125,7 @@ def _file_at(path: Path) -> Path:
     Raise unless it is a regular file or not there yet. A device or a pipe is never written to: a
     file that appears as a whole would take its place.
     """
-    check_link(path)
+    check_not_dangling(path)
     if path.is_dir():
         raise InputError(f"'{path}' is a folder; add the name of a file.")
     file = path.resolve() if path.is_symlink() else path
@@ -169,7 +169,7 @@ def check_writable(folder: Path) -> None:
         raise unwritable(folder, error) from error
 
 
-def check_link(path: Path) -> None:
+def check_not_dangling(path: Path) -> None:
     """Raise if a path, or a folder above it, is a link to nothing or one of a loop of links."""
     for place in (path, *path.absolute().parents):
         is_dangling = os.path.lexists(place) and not place.exists()
@@ -208,7 +208,7 @@ def _try_writing(folder: Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Create a folder and its parents, durably, or raise one sentence that says why not."""
-    check_link(folder)
+    check_not_dangling(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"'{folder}' is a file; name a folder to write to.")
     try:

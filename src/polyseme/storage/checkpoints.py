@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from polyseme.base.validation import InputError, PolysemeWarning
-from polyseme.storage.atomic_files import check_link, check_room
+from polyseme.storage.atomic_files import check_not_dangling, check_room
 from polyseme.storage.model_file import (
     MODEL_FILE,
     DamagedModelError,
@@ -120,11 +120,15 @@ def unless_refused(path: str | Path | None) -> Iterator[None]:
 
 
 def check_room_for(path: str | Path | None, n_weights: int) -> None:
-    """Raise unless a checkpoint of so many weights can be written to a folder and fits there."""
+    """Raise where a checkpoint of so many weights has no place in a folder, or no room.
+
+    A file or a link that leads nowhere is in its way; whether the folder may be written to shows
+    at the first write.
+    """
     if path is None:
         return
     folder = Path(path)
-    check_link(folder)
+    check_not_dangling(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(
             f"The state of the training belongs into the folder '{folder}', where a file is; "

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from polyseme.base.validation import InputError
 from polyseme.storage.atomic_files import (
-    check_link,
+    check_not_dangling,
     check_regular,
     check_writable,
     create_folder,
@@ -212,7 +212,7 @@ class SavedEstimator:
 def check_destination(path: str | os.PathLike[str]) -> None:
     """Raise unless a model can be written to a path, before the work of making it is done."""
     folder = Path(path)
-    check_link(folder)
+    check_not_dangling(folder)
     if folder.is_dir():
         _check_ours(folder)
     lineage = (folder, *folder.absolute().parents)
