@@ -12,6 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from polyseme import ConceptSpace, LabelCorpus, ZeroShotTagger, load
 from polyseme.base.validation import InputError
 from polyseme.metrics import concept_map
+from polyseme.model_state import tagger_from_state, tagger_state
+from polyseme.storage.model_file import ModelFileError
 from toy_taggers import PLAN
 
 N_FEATURES = 24
@@ -208,3 +210,43 @@ def test_a_warm_start_keeps_what_names_were_found_to_be_worth(tagger, text_world
     warm = fit_tagger(text_world, label_names=text_world.names, warm_start_from=tagger)
     assert warm.validation_ is tagger.validation_
     assert warm.names_.weights == tagger.names_.weights
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("vectors", lambda array: array[:, 1:]),
+        ("vectors", lambda array: array[1:]),
+        ("vectors", lambda array: array * np.nan),
+        ("sample", lambda array: array.astype(np.float64)),
+        ("whitening", lambda array: array[1:]),
+        ("item_mean", lambda array: array[1:]),
+        ("another", lambda array: np.zeros(3)),
+    ],
+)
+def test_crafted_arrays_of_names_are_refused(tagger, name, wrong):
+    config, arrays = tagger_state(tagger)
+    crafted = dict(arrays)
+    crafted[f"names.{name}"] = wrong(arrays.get(f"names.{name}"))
+    with pytest.raises(ModelFileError):
+        tagger_from_state(config, crafted)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("weights", [0.5, 0.1]),
+        ("weights", [float("inf"), 0.0, 0.0, 0.0]),
+        ("labels", ["a", "a"]),
+        ("least_deviation", 0.0),
+        ("sparse", True),
+        ("sparse", 1),
+        ("n_sampled", -1),
+        ("n_sampled", 10**12),
+    ],
+)
+def test_crafted_values_of_names_are_refused(tagger, field, value):
+    config, arrays = tagger_state(tagger)
+    crafted = config | {"names": config["names"] | {field: value}}
+    with pytest.raises(ModelFileError):
+        tagger_from_state(crafted, arrays)
