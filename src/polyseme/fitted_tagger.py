@@ -270,10 +270,11 @@ class FittedTagger(Estimator):
         # It raises with a message that names similar labels.
         return label_column(self.store_.labels, label, normalize=self.normalize_labels_)
 
-    def _names(self, labels: Collection[str]) -> tuple[str, ...]:
+    def _names(self, labels: str | Collection[str]) -> tuple[str, ...]:
         """Check labels that users name, and return them tidied as those of documents are.
 
-        Each is there once, without needless white space, in the order of their keys.
+        A single text is one label. Each is there once, in the order of their keys, and without
+        needless white space where labels are normalised.
         """
         check_fitted(self, "store_")
         names = as_names(labels, "labels")

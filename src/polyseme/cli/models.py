@@ -14,6 +14,8 @@ from polyseme.cli.app import refuse
 if TYPE_CHECKING:
     from polyseme.tagger import Tagger, ZeroShotTagger
 
+# As they are printed. Seen labels are on training items and in label sets, unseen ones in label
+# sets only; oov ones are in no label set: on items, in later documents, or mere names.
 _KINDS = ("seen", "unseen", "oov")
 
 

@@ -1,4 +1,8 @@
-"""The commands of the service: `serve` starts it, `token` makes a token for a user."""
+"""The commands of the service: `serve` starts it, `token` makes a token for a user.
+
+A token has a scope: *read* may rank and look, *review* also answer, *admin* also change the
+vocabulary and the model. `SERVING` is where the help lists these commands.
+"""
 
 from __future__ import annotations
 

@@ -424,7 +424,8 @@ def validate(
     n_draws : int
     random_state : int, numpy Generator or None
     variants : callable, optional
-        Makes variants of a fitted copy, all of which are measured; by default itself.
+        Makes variants of a fitted copy, all of which are measured; by default itself. They know
+        the same labels in the same order, as does the copy with a pool.
     n_examples : int
         How many items to name for each label that was made unseen.
     pool : float64 array or csr_matrix, shape (n_pool, n_features), optional
@@ -452,6 +453,8 @@ def validate(
     if label_sets_only:
         fit_options["label_sets_only"] = True
     else:
+        # `documents` are `corpus` under the ids that these have among the label sets; what is true
+        # is read from `corpus`.
         label_sets, documents = join_corpora(label_sets, corpus)
     set_of_item = find_label_set_rows(documents, label_sets)  # rows of label sets, -1 for none
     used_sets = label_sets.without_unused()
@@ -786,7 +789,7 @@ class _DrawScores:
         return replace(self, logits=likeness)
 
     def with_names(self, likeness: _DrawScores, weights: NameWeights) -> _DrawScores:
-        """Return it with what names add to the logits."""
+        """Return it with what names add to the logits; `likeness` has the same labels in order."""
         slopes = np.where(self.is_unseen, weights.other_slope, weights.seen_slope)
         offsets = np.where(self.is_unseen, weights.other_offset, weights.seen_offset)
         has_name = likeness.logits.any(axis=0)

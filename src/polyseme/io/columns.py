@@ -136,7 +136,8 @@ def _feature_candidates(
 ) -> dict[str, str]:
     """Return the columns, with their kinds, that may be features.
 
-    `tags` and `labels` are none even where tags are not read.
+    The usual columns of tags, `tags` and `labels`, are none even where tags are not read; where
+    `options.tags_column` names another one, they are columns like any other.
     """
     tag_columns: Sequence[str] = TAG_COLUMNS
     if options.tags_column is not None:

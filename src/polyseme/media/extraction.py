@@ -61,7 +61,8 @@ from polyseme.storage.atomic_files import (
     unwritable,
 )
 
-# The format on disk: files, and how the manifest names it. Another version is refused, not read.
+# The format on disk: files, and how the manifest names it. Another version is refused where numbers
+# are read, and made again by `extract`.
 MANIFEST_FILE = "extraction.json"
 LEDGER_FILE = "files.jsonl"
 _ARRAY_FILES = {1: "features.npy", 2: "segments.npy"}  # by `MediaFeatures.raw_axes`
@@ -633,11 +634,11 @@ def _hash_files(paths: Sequence[str]) -> list[FileHash | None]:
 
 
 def _warn_about_damage(target: Path) -> None:
-    """Warn of a manifest that is damaged, before it is made again."""
+    """Warn of a manifest that is damaged, or another version's, before it is made again."""
     if not (target / MANIFEST_FILE).exists():
         return
     if _read_manifest(target) is None:
-        _warn(f"Damaged in '{target}', and made again: {MANIFEST_FILE}.")
+        _warn(f"Damaged or of another version in '{target}', and made again: {MANIFEST_FILE}.")
 
 
 def _write(

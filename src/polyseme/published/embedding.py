@@ -191,7 +191,7 @@ class ConceptEmbedding(Estimator):
     random_state: RandomState = None
 
     @classmethod
-    def from_preset(cls, name: str = "default", **declare_parameters: Any) -> Self:
+    def from_preset(cls, name: str = "default", **parameters: Any) -> Self:
         """Return an embedding with a named set of parameters.
 
         Parameters
@@ -217,8 +217,8 @@ class ConceptEmbedding(Estimator):
             )  # fmt: skip
             published = {"n_components": 200, "hidden_sizes": (200, 200), "distance_scale": None}
             published |= {"negative_weight": 0.5, "distance_weight": 1.0, "training": plan}
-            declare_parameters = published | {"context_sensitivity": 1.0} | declare_parameters
-        return cls(**declare_parameters)
+            parameters = published | {"context_sensitivity": 1.0} | parameters
+        return cls(**parameters)
 
     def fit(
         self,
@@ -535,11 +535,11 @@ class ConceptEmbedding(Estimator):
         check_fitted(self, "network_")
         params = self.get_params(deep=False)
         saved_names = params.keys() - _UNSAVED_PARAMETERS
-        declare_parameters = {name: as_python_value(params[name]) for name in saved_names}
+        parameters = {name: as_python_value(params[name]) for name in saved_names}
         plan = self.training or TrainingPlan()
         plan_params = plan.get_params()
-        declare_parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
-        declare_parameters["training"] = {
+        parameters["hidden_sizes"] = [int(size) for size in self.hidden_sizes]
+        parameters["training"] = {
             name: as_python_value(value) for name, value in plan_params.items()
         }
         states = {
@@ -549,7 +549,7 @@ class ConceptEmbedding(Estimator):
         descriptors, descriptor_arrays = join_states(states)
         weights = self.network_.weights.numpy()
         config: dict[str, Any] = {
-            "parameters": declare_parameters,
+            "parameters": parameters,
             "label_descriptor": descriptors["labels"],
             "context_descriptor": descriptors["contexts"],
             "labels": list(self.classes_),
@@ -567,9 +567,9 @@ class ConceptEmbedding(Estimator):
         _STATE_SCHEMA.check(config)
         part_names = ("labels", "contexts")
         check_parts(arrays, dict.fromkeys(part_names), part_names, ("weights",))
-        declare_parameters = dict(config["parameters"])
-        declare_parameters["hidden_sizes"] = tuple(declare_parameters["hidden_sizes"])
-        declare_parameters["training"] = TrainingPlan(**declare_parameters["training"])
+        parameters = dict(config["parameters"])
+        parameters["hidden_sizes"] = tuple(parameters["hidden_sizes"])
+        parameters["training"] = TrainingPlan(**parameters["training"])
         with name_part_in_errors("labels"):
             label_descriptor = LabelDescriptor.from_state(
                 config["label_descriptor"],
@@ -583,7 +583,7 @@ class ConceptEmbedding(Estimator):
         embedding = cls(
             label_descriptor=copy_of(label_descriptor),
             context_descriptor=copy_of(context_descriptor),
-            **declare_parameters,
+            **parameters,
         )
         embedding.check_parameters()
         labels = tuple(config["labels"])

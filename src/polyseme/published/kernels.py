@@ -1,7 +1,8 @@
 """Gaussian kernels over feature rows, and the rows they compare (part of the instance mapping).
 
 In: feature rows. Out: scaled rows, squared distances, kernel matrices and kernel predictions. The
-same functions take numpy arrays and torch tensors of any device; sparse rows work with numpy.
+same functions take numpy arrays and torch tensors of any device; sparse rows work with numpy. At
+the end stand what all of them need: blocks of rows, threads, and ways between devices.
 
 Terms: a *row* is the features of an instance, after `scale_rows` a scaled one; *queries* are the
 rows that kernels are evaluated at. The kernel is k(x, x') = exp(-γ ‖x - x'‖²), with γ called gamma
@@ -371,6 +372,9 @@ def row_blocks(n: int, row_bytes: int, memory_bytes: float) -> Iterator[slice]:
     for start in range(0, n, step):
         stop = min(start + step, n)
         yield slice(start, stop)
+
+
+# ---------------------------------------------------------------------- blocks, threads, devices
 
 
 def in_blocks(function: Callable[[slice], object], array: Array) -> None:

@@ -368,17 +368,13 @@ class InstanceMapper(RegressorMixin, MultiOutputMixin, Estimator):  # type: igno
         The names of both are the format on disk; see `_STATE_SCHEMA` and the arrays below it.
         """
         check_fitted(self, "dual_coef_")
-        declare_parameters = {
-            name: as_python_value(value) for name, value in self.get_params().items()
-        }
-        del declare_parameters[
-            "device"
-        ]  # where a model was fitted says nothing of where it is used
+        parameters = {name: as_python_value(value) for name, value in self.get_params().items()}
+        del parameters["device"]  # where a model was fitted says nothing of where it is used
         if not isinstance(self.random_state, (int, np.integer)):
-            declare_parameters["random_state"] = None
+            parameters["random_state"] = None
         settings = {f"{name}_": getattr(self, f"{name}_") for name in _HYPERPARAMETERS}
         config = {
-            "parameters": declare_parameters,
+            "parameters": parameters,
             "settings": settings,
             "cv_results": self.cv_results_,
             "n_landmarks": self.n_landmarks_,

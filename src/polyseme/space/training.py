@@ -416,7 +416,7 @@ class RoundItems(NamedTuple):
 
     rows: IntArray  # of tagged items in `TrainingData.X`, sorted, (n,)
     pool_rows: IntArray  # of untagged ones in `TrainingData.pool`, sorted, (n_pool,)
-    features: Floats  # standardised, (n + n_pool, n_features)
+    features: Floats  # standardised, (n + n_pool, n_features); shared: not to be changed
     targets: Floats  # true seen labels, then soft targets of unseen ones, (n + n_pool, n_outputs)
     probable: Floats  # probabilities of seen labels by features, of tagged items, (n, n_seen)
     weights: Floats  # for how many items each stands, (n + n_pool,)
@@ -636,7 +636,11 @@ class SpaceTraining:
         )
 
     def _round_features(self, rows: IntArray, pool_rows: IntArray) -> Floats:
-        """Return the standardised features of a round's items, then of those of the pool."""
+        """Return the standardised features of a round's items, then of those of the pool.
+
+        Where every round has all items the table is kept for the next. Learners share it without
+        a copy, so nobody may change it.
+        """
         data = self.data
         assert data.X is not None
         n_in_round = len(rows) + len(pool_rows)
@@ -647,7 +651,10 @@ class SpaceTraining:
             if data.pool is not None:
                 pool_features = standardise(data.pool[pool_rows], data.mean, data.scale)
                 tables.append(pool_features)
-            self._features = np.concatenate(tables)
+            round_features = np.concatenate(tables)
+            if not are_all:
+                return round_features
+            self._features = round_features
         return self._features
 
     def _set_targets(

@@ -369,6 +369,8 @@ def read_file(file: Path, kind: str) -> SavedFile:
         When the file is of this kind and not as it was written.
     ModelFileError
         When it is missing, of another kind or of another format.
+    InputError
+        When it does not fit into memory.
     """
     identity = _identify(file)
     if identity is None:
@@ -404,7 +406,7 @@ def _identify(file: Path) -> re.Match[bytes] | None:
 def _read_bytes(file: Path, n_bytes: int | None = None) -> bytes:
     """Return the first bytes of a regular file, by default all of them where they fit in memory."""
     check_regular(file, ModelFileError)
-    from polyseme.base.machine import check_memory
+    from polyseme.base.machine import check_memory  # needed by nobody who only ranks
 
     try:
         with file.open("rb", buffering=0) as stream:  # which reads it in one go
