@@ -175,6 +175,12 @@ class Studio:
             return self.page.get_by_role(role, name=re.compile(f"^{re.escape(name[:-1])}"))
         return self.page.get_by_role(role, name=name, exact=True)
 
+    def choose(self, name: str) -> None:
+        """Click the label of a radio button, as people do: the button itself may be hidden."""
+        radio = self.find("radio", name)
+        self.page.locator("label").filter(has=radio).click()
+        expect(radio).to_be_checked()
+
     def enter(self, control: Any) -> None:
         """Press Tab until a control has the focus, as people do without a mouse, and Enter."""
         expect(control).to_be_visible()
@@ -521,9 +527,9 @@ def test_pictures_without_tags_are_one_click_away(studio, size):
     page.reload()
     app.ready("review")
     expect(tiles).to_have_count(len(NAMES) - 1)
-    app.find("radio", f"All ({len(NAMES)})").check(force=True)
+    app.choose(f"All ({len(NAMES)})")
     expect(tiles).to_have_count(len(NAMES))
-    app.find("radio", "With answers (0)").check(force=True)
+    app.choose("With answers (0)")
     expect(page.get_by_text("No item matches")).to_be_visible()
     app.open("#/review")
     expect(app.find("link", f"{len(NAMES) - 1} pictures without tags")).to_be_visible()
@@ -540,14 +546,14 @@ def test_errors_are_items_on_which_model_and_tags_disagree(studio):
     correct_tags = {name: ("sand",) if "beach" in name else ("desk",) for name in NAMES}
     app = studio(own_tags=correct_tags)
     app.open("#/review/label/sand")
-    app.find("radio", "Errors").check(force=True)
+    app.choose("Errors")
     expect(app.find("heading", "No “sand” looks wrong")).to_be_visible()
 
     wrong_tags = correct_tags | {"beach/1.png": ("desk",), "street/2.png": ("sand",)}
     del wrong_tags["beach/3.png"]  # without tags it is not wrong: nobody has tagged it yet
     app = studio(own_tags=wrong_tags)
     app.open("#/review/label/sand")
-    app.find("radio", "Errors").check(force=True)
+    app.choose("Errors")
     tiles = tiles_of(app.page, "sand")
     expect(tiles).to_have_count(2)
     expect(tiles.filter(has_text="2.png")).to_contain_text("has it, doubtful")
@@ -680,7 +686,7 @@ def test_labels_are_renamed_blocked_and_added_and_changes_are_undone(studio):
     expect(app.find("button", "Block")).to_be_visible()
     page.clock.resume()
 
-    app.find("radio", "Worth adding").check(force=True)
+    app.choose("Worth adding")
     page.get_by_role("button", name="Add parasol").click()
     expect(app.find("heading", "parasol")).to_be_visible()
     expect(page.get_by_text("1 yes, 0 no")).to_be_visible()
@@ -690,7 +696,7 @@ def test_labels_are_renamed_blocked_and_added_and_changes_are_undone(studio):
     app.find("textbox", "Tag sets…").fill("canoe, paddle")
     expect(page.get_by_text("holds no known tag")).to_be_visible()
     expect(app.find("button", "Add 1 tag set")).to_be_disabled()
-    app.find("radio", "By name").check(force=True)
+    app.choose("By name")
     expect(page.get_by_text("it was started without")).to_be_visible()
 
 
@@ -716,7 +722,7 @@ def test_labels_are_merged_removed_and_added_by_items(studio):
     expect(app.find("heading", "No label chosen")).to_be_visible()
 
     app.find("button", "Add tags").click()
-    app.find("radio", "By items").check(force=True)
+    app.choose("By items")
     page.get_by_role("textbox", name="New tag").fill("canoe")
     expect(page.get_by_text("Choose items that should carry the tag.")).to_be_visible()
     page.get_by_role("button", name="beach/0.png").click()
