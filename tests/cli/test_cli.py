@@ -416,6 +416,25 @@ def test_info_describes_models(succeed, model, toy_tagger):
     assert facts["documents left out"] == 0
 
 
+def test_names_from_the_items_encoder_are_measured_and_explained(succeed, files, tmp_path, world):
+    # Items are near their theme's corner, and so are the names of its labels.
+    corners = np.eye(len(world.themes))
+    vectors = {}
+    for corner, labels in zip(corners, world.themes.values(), strict=True):
+        for label in labels:
+            vectors[label] = vectors.get(label, 0) + corner
+    names_file = tmp_path / "names.npz"
+    np.savez(names_file, words=np.array(list(vectors)), vectors=np.array(list(vectors.values())))
+    model = tmp_path / "model"
+    inputs = ("-d", files / "documents.jsonl", "-x", files / "features.npy")
+    sets = ("--label-sets", files / "semantics.jsonl", "--label-names", names_file)
+    succeed("fit", model, *inputs, *sets, "--seed", 0)
+    (facts,) = succeed("info", model, "-f", "jsonl").records
+    assert facts["foretold gain by names, unseen"] >= 0
+    (evidence,) = succeed("explain", model, files / "test.npy", "charger", "-f", "jsonl").records
+    assert "name" in evidence
+
+
 def test_true_tags_that_the_model_lacks_are_named(succeed, fail, model, test_rows, tmp_path, world):
     n_items = len(world.X_test)
     truth = write_jsonl(tmp_path / "t.jsonl", [("sea", "zeppelin")] * n_items)

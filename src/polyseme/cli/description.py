@@ -114,6 +114,10 @@ def _describe_default_model(tagger: ZeroShotTagger, path: Path) -> dict[str, Any
         facts["highest precision of unseen"] = validation.highest_precision
         facts["foretold gain by untagged items"] = validation.pool_gain
         facts["foretold gain by 10 answers a label"] = validation.click_gain
+        if validation.name_gains is not None:
+            seen_gain, unseen_gain = validation.name_gains
+            facts["foretold gain by names, seen"] = seen_gain
+            facts["foretold gain by names, unseen"] = unseen_gain
     facts["learned from untagged items"] = tagger.pooled_
     facts |= _describe_log(tagger.verdicts_)
     facts["blocked"] = list(tagger.vocabulary_.blocked)
