@@ -27,8 +27,6 @@ from polyseme.published.mapping import InstanceMapper
 from polyseme.published.training import TrainingPlan
 from polyseme.tagger import Tagger
 
-# librosa, which some sounds are compared with, would compile its loops for ten seconds.
-os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 # Tests pass on a busy machine: no clock decides, neither over an example nor over their making.
 settings.register_profile(
     "no_clocks", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True

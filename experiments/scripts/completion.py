@@ -42,10 +42,10 @@ ALS_SETTINGS = tuple((factors, penalty) for factors in (32, 128) for penalty in 
 ALS_WEIGHT = 10.0
 
 
-class Held(NamedTuple):
+class Queries(NamedTuple):
     """Documents with one tag hidden."""
 
-    given: sp.csr_matrix  # (n, n_labels)
+    tags: sp.csr_matrix  # those that are given, (n, n_labels)
     hidden: NDArray[np.int64]  # column of the hidden tag of each, (n,)
 
 
@@ -67,29 +67,29 @@ def load(name: str, seed: int) -> sp.csr_matrix:
     return sp.csr_matrix(corpus.matrix, dtype=np.float64)
 
 
-def hide_one(documents: sp.csr_matrix, seed: int) -> Held:
+def hide_one(documents: sp.csr_matrix, seed: int) -> Queries:
     """Hide one tag of each document."""
     generator = np.random.default_rng(seed)
-    given = documents.tolil(copy=True)
+    given_tags = documents.tolil(copy=True)
     hidden = np.empty(documents.shape[0], dtype=np.int64)
     for row in range(documents.shape[0]):
         columns = documents[row].indices
         hidden[row] = generator.choice(columns)
-        given[row, hidden[row]] = 0
-    return Held(given.tocsr(), hidden)
+        given_tags[row, hidden[row]] = 0
+    return Queries(given_tags.tocsr(), hidden)
 
 
-def ranks_of_hidden(score: Score, held: Held) -> NDArray[np.int64]:
+def ranks_of_hidden(score: Score, queries: Queries) -> NDArray[np.int64]:
     """Return the rank of each hidden tag among all tags but the given ones, from 1; ties last."""
     ranks = []
-    for start in range(0, len(held.hidden), 1000):
+    for start in range(0, len(queries.hidden), 1000):
         rows = slice(start, start + 1000)
-        given = held.given[rows]
-        scores = np.array(score(given), dtype=np.float64)
-        scores[given.toarray() > 0] = -np.inf
-        hidden = held.hidden[rows]
-        own = scores[np.arange(len(hidden)), hidden]
-        ranks.append((scores >= own[:, None]).sum(axis=1))
+        given_tags = queries.tags[rows]
+        scores = np.array(score(given_tags), dtype=np.float64)
+        scores[given_tags.toarray() > 0] = -np.inf
+        hidden = queries.hidden[rows]
+        hidden_scores = scores[np.arange(len(hidden)), hidden]
+        ranks.append((scores >= hidden_scores[:, None]).sum(axis=1))
     return np.concatenate(ranks)
 
 
@@ -107,7 +107,7 @@ def quality(ranks: NDArray[np.int64]) -> dict[str, float]:
 def popularity(documents: sp.csr_matrix, _seed: int) -> Score:
     """Rank by frequency."""
     counts = np.asarray(documents.sum(axis=0)).ravel()
-    return lambda given: np.tile(counts, (given.shape[0], 1))
+    return lambda given_tags: np.tile(counts, (given_tags.shape[0], 1))
 
 
 def tag_cosine(documents: sp.csr_matrix, _seed: int) -> Score:
@@ -116,7 +116,7 @@ def tag_cosine(documents: sp.csr_matrix, _seed: int) -> Score:
     scaled = documents @ sp.diags(1 / np.maximum(lengths, 1))
     cosines = (scaled.T @ scaled).toarray()
     np.fill_diagonal(cosines, 0)
-    return lambda given: np.asarray(given @ cosines)
+    return lambda given_tags: np.asarray(given_tags @ cosines)
 
 
 def ease(documents: sp.csr_matrix, penalty: float) -> Score:
@@ -126,7 +126,7 @@ def ease(documents: sp.csr_matrix, penalty: float) -> Score:
     inverse = np.linalg.inv(gram)
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0)
-    return lambda given: np.asarray(given @ weights)
+    return lambda given_tags: np.asarray(given_tags @ weights)
 
 
 def als(documents: sp.csr_matrix, setting: tuple[int, float], seed: int) -> Score:
@@ -144,9 +144,9 @@ def als(documents: sp.csr_matrix, setting: tuple[int, float], seed: int) -> Scor
     )
     model.fit(sp.csr_matrix(documents, dtype=np.float32), show_progress=False)
 
-    def score(given: sp.csr_matrix) -> Floats:
-        rows = np.arange(given.shape[0])
-        users = model.recalculate_user(rows, sp.csr_matrix(given, dtype=np.float32))
+    def score(given_tags: sp.csr_matrix) -> Floats:
+        rows = np.arange(given_tags.shape[0])
+        users = model.recalculate_user(rows, sp.csr_matrix(given_tags, dtype=np.float32))
         return np.asarray(users @ model.item_factors.T)
 
     return score
@@ -159,12 +159,12 @@ def tuned(
 
     def fit_best(documents: sp.csr_matrix, seed: int) -> Score:
         n_validation = documents.shape[0] // 10
-        held = hide_one(documents[:n_validation], seed + 1)
+        queries = hide_one(documents[:n_validation], seed + 1)
         remaining = documents[n_validation:]
         qualities = []
         for setting in settings:
             score = fit(remaining, setting, seed)
-            qualities.append(quality(ranks_of_hidden(score, held))["NDCG at 10"])
+            qualities.append(quality(ranks_of_hidden(score, queries))["NDCG at 10"])
         return fit(documents, settings[int(np.argmax(qualities))], seed)
 
     return fit_best
@@ -178,9 +178,9 @@ def polyseme(documents: sp.csr_matrix, seed: int) -> Score:
     tagger.fit(None, tag_sets)
     columns = np.array([int(label) for label in tagger.classes_])
 
-    def score(given: sp.csr_matrix) -> Floats:
-        tags = [[labels[column] for column in row.indices] for row in given]
-        scores = np.full(given.shape, -np.inf)  # of labels that no training document holds
+    def score(given_tags: sp.csr_matrix) -> Floats:
+        tags = [[labels[column] for column in row.indices] for row in given_tags]
+        scores = np.full(given_tags.shape, -np.inf)  # of labels that no training document holds
         scores[:, columns] = tagger.decision_function(None, tags)
         return scores
 
@@ -209,12 +209,12 @@ def main() -> None:
         for seed in range(N_DRAWS):
             documents = load(name, seed)
             n_test = documents.shape[0] // 5
-            held = hide_one(documents[:n_test], seed)
+            queries = hide_one(documents[:n_test], seed)
             for method in arguments.methods:
                 start = time.process_time()
                 score = METHODS[method](documents[n_test:], seed)
                 seconds = time.process_time() - start
-                measures = quality(ranks_of_hidden(score, held))
+                measures = quality(ranks_of_hidden(score, queries))
                 head = {"corpus": name, "seed": seed, "method": method, "seconds": seconds}
                 results.append(head | measures)
                 arguments.out.write_text(json.dumps(results, indent=1))

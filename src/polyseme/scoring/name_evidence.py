@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme.base.validation import first_few
+from polyseme.base.validation import IntArray, first_few
 from polyseme.storage.array_checks import (
     WEIGHT_LIMIT,
     Array,
@@ -212,18 +212,27 @@ class NameEvidence:
     def with_labels(self, labels: Sequence[str], vectors: Features) -> Self:
         """Return it with further labels, by the vectors of their names (n_new, n_features)."""
         other_names = self._without(labels)
-        stack: Any = sp.vstack if self.space.is_sparse else np.concatenate
-        all_vectors = stack([other_names.vectors, self.space.compare(vectors, of_items=False)])
+        new_vectors = self.space.compare(vectors, of_items=False)
+        tables: list[Any] = [other_names.vectors, new_vectors]
+        all_vectors: Vectors
         if self.space.is_sparse:
-            all_vectors = sp.csr_matrix(all_vectors)
-        return replace(self, labels=(*other_names.labels, *labels), vectors=all_vectors)
+            all_vectors = sp.csr_matrix(sp.vstack(tables))
+        else:
+            all_vectors = np.concatenate(tables)
+        all_labels = (*other_names.labels, *labels)
+        return replace(self, labels=all_labels, vectors=all_vectors)
 
     def _without(self, labels: Collection[str]) -> Self:
         """Return it without some labels."""
         removed = set(labels)
-        rows = [row for row, label in enumerate(self.labels) if label not in removed]
-        kept_labels = tuple(self.labels[row] for row in rows)
-        return replace(self, labels=kept_labels, vectors=self.vectors[rows])
+        rows = []
+        remaining_labels = []
+        for row, label in enumerate(self.labels):
+            if label not in removed:
+                rows.append(row)
+                remaining_labels.append(label)
+        remaining_vectors = self.vectors[rows]
+        return replace(self, labels=tuple(remaining_labels), vectors=remaining_vectors)
 
     def renamed(self, label: str, name: str) -> Self:
         """Return it with another name for a label, which keeps its vector."""
@@ -246,9 +255,19 @@ class NameEvidence:
     def likeness_of(self, labels: Sequence[str], features: Features) -> Matrix:
         """Return the likeness of some labels, (n, n_labels); 0 for those without a vector."""
         likeness = self.likeness(features)
-        column_by_label = {label: column for column, label in enumerate(self.labels)}
-        columns = np.array([column_by_label.get(label, -1) for label in labels], dtype=np.int64)
-        return np.where(columns >= 0, likeness[:, columns], 0.0)
+        rows = self._rows_of(labels, str)
+        label_likeness = likeness[:, rows]
+        return np.where(rows >= 0, label_likeness, 0.0)
+
+    def _rows_of(self, labels: Sequence[str], key: Callable[[str], str]) -> IntArray:
+        """Return the rows of labels in `vectors`, (n_labels,); -1 for those that are not there."""
+        row_by_key: dict[str, int] = {}
+        for row, label in enumerate(self.labels):
+            row_by_key[key(label)] = row
+        rows = []
+        for label in labels:
+            rows.append(row_by_key.get(key(label), -1))
+        return np.array(rows, dtype=np.int64)
 
     def readout(
         self, labels: Sequence[str], is_seen: NDArray[np.bool_], key: Callable[[str], str]
@@ -266,12 +285,13 @@ class NameEvidence:
         """
         if not self.weights.are_used:
             return None
-        row_by_key = {key(label): row for row, label in enumerate(self.labels)}
-        rows = np.array([row_by_key.get(key(label), -1) for label in labels], dtype=np.int64)
+        rows = self._rows_of(labels, key)
+        # Rows of -1 stand for some vector, which then does not count.
         vectors = self.vectors[np.maximum(rows, 0)]
         has_vector = (rows >= 0) & _is_any(vectors)
-        slopes = np.where(is_seen, self.weights.seen_slope, self.weights.other_slope)
-        offsets = np.where(is_seen, self.weights.seen_offset, self.weights.other_offset)
+        weights = self.weights
+        slopes = np.where(is_seen, weights.seen_slope, weights.other_slope)
+        offsets = np.where(is_seen, weights.seen_offset, weights.other_offset)
         return self._readout(vectors, slopes * has_vector, offsets * has_vector)
 
     def _readout(self, vectors: Vectors, slopes: Matrix, offsets: Matrix) -> NameReadout:
