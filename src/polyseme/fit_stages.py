@@ -11,6 +11,7 @@ where only label sets do.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -27,6 +28,7 @@ from polyseme.base.extractors import FeatureExtractor
 from polyseme.base.progress import FileProgress, working
 from polyseme.base.validation import (
     IntArray,
+    PolysemeWarning,
     check_device,
     check_fitted,
     check_kind,
@@ -287,18 +289,28 @@ def train(
 
 
 def read_label_names(
-    label_names: object, data: TrainingSet, *, has_columns: bool
+    label_names: object,
+    data: TrainingSet,
+    former_names: NameEvidence | None,
+    *,
+    has_columns: bool,
 ) -> tuple[WordVectors | None, NameEvidence | None]:
-    """Return names of labels as word vectors, or as evidence where they are comparable with items.
+    """Return names of labels as word vectors, and as evidence where they are comparable with items.
 
-    An extractor that can encode names does so where no others are given. See `label_names` of
-    `ZeroShotTagger.fit`; `has_columns` is whether labels were given as columns, whose order the
-    rows of an array follow.
+    Parameters
+    ----------
+    label_names : object
+        See `ZeroShotTagger.fit`. Where None, an extractor that has `encode_names` is the encoder.
+    data : TrainingSet
+    former_names : NameEvidence or None
+        Of the model that a warm start goes on from; they stay where no others are given.
+    has_columns : bool
+        Whether labels were given as columns, whose order the rows of an array follow.
     """
     if label_names is None and hasattr(data.extractor, "encode_names"):
         label_names = data.extractor
     if label_names is None:
-        return None, None
+        return None, former_names
     ordered_labels = data.corpus.labels if has_columns else None
     names = encode_names(label_names, data.labels, ordered_labels)
     evidence = None
@@ -314,8 +326,19 @@ def read_label_names(
 def weighted_names(
     names: NameEvidence | None, validation: Validation | None
 ) -> NameEvidence | None:
-    """Return names with the weights that held-out items gave them; None where they do not help."""
-    if names is None or validation is None or validation.name_weights is None:
+    """Return names with the weights that held-out items gave them; None where they do not help.
+
+    A warning says where nothing was held out, so that nobody knows.
+    """
+    if names is None:
+        return None
+    if validation is None or validation.name_weights is None:
+        warnings.warn(
+            "The names of labels are not used: by how much they count is learned on held-out "
+            "items, and there were too few items or labels, or `n_validations` is 0.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
         return None
     if not validation.name_weights.are_used:
         return None

@@ -72,7 +72,7 @@ Tagger: TypeAlias = "ZeroShotTagger | PublishedTagger"
 
 class ZeroShotTagger(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
-    TransformerMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]  # nor here
     SavedEstimator,
     LabelChanges,
     VerdictLearning,
@@ -242,7 +242,8 @@ class ZeroShotTagger(
             A fitted tagger, perhaps this one. Training goes on from its members, in a tenth of the
             steps; give all items, old and new. Labels are matched by name, features are
             standardised as they were, and a feature extractor with the same parameters is not
-            fitted again. Without `verdicts`, the fit learns from those of the former tagger.
+            fitted again. Without `verdicts`, the fit learns from those of the former tagger; without
+            `label_names`, names that are evidence stay.
         progress : callable, optional
             Takes the number of rounds of training that are done, and of all rounds.
 
@@ -309,7 +310,10 @@ class ZeroShotTagger(
             document_keys = DocumentKeys.of(data)
         verdict_log = fit_stages.verdict_log(former, verdicts)
         word_vectors, names = fit_stages.read_label_names(
-            label_names, data, has_columns=is_indicator(y)
+            label_names,
+            data,
+            former_names=None if warm_start is None else former.names_,
+            has_columns=is_indicator(y),
         )
         space = fit_stages.space_to_train(self, space_template, data, space_seed, generator)
 

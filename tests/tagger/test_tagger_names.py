@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator
 
 from polyseme import ConceptSpace, LabelCorpus, ZeroShotTagger, load
-from polyseme.base.validation import InputError
+from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.metrics import concept_map
 from polyseme.model_state import tagger_from_state, tagger_state
 from polyseme.storage.model_file import ModelFileError
@@ -189,7 +190,8 @@ def test_names_of_another_encoder_are_no_evidence(text_world):
 
 
 def test_names_without_held_out_items_are_no_evidence(text_world):
-    tagger = fit_tagger(text_world, n_validations=0, label_names=text_world.names)
+    with pytest.warns(PolysemeWarning, match="names of labels are not used"):
+        tagger = fit_tagger(text_world, n_validations=0, label_names=text_world.names)
     assert tagger.names_ is None
 
 
@@ -206,10 +208,76 @@ def test_names_that_cannot_be_used_are_refused(text_world, label_names, message)
         fit_tagger(text_world, label_names=label_names)
 
 
-def test_a_warm_start_keeps_what_names_were_found_to_be_worth(tagger, text_world):
-    warm = fit_tagger(text_world, label_names=text_world.names, warm_start_from=tagger)
+@pytest.mark.parametrize("gives_names", [True, False])
+def test_a_warm_start_keeps_names_and_what_they_were_found_to_be_worth(
+    tagger, text_world, gives_names
+):
+    label_names = text_world.names if gives_names else None
+    warm = fit_tagger(text_world, label_names=label_names, warm_start_from=tagger)
     assert warm.validation_ is tagger.validation_
     assert warm.names_.weights == tagger.names_.weights
+    evidence = warm.explain(text_world.X_test[3], UNSEEN[0])
+    former_evidence = tagger.explain(text_world.X_test[3], UNSEEN[0])
+    assert evidence.name == pytest.approx(former_evidence.name, abs=1e-5)
+
+
+def test_a_warm_start_measures_anew_where_names_are_new(text_world):
+    without_names = fit_tagger(text_world)
+    warm = fit_tagger(text_world, label_names=text_world.names, warm_start_from=without_names)
+    assert warm.names_.weights.other_slope > 0
+    assert warm.validation_ is not without_names.validation_
+
+
+def test_sparse_names_of_dense_items_are_as_good_as_dense_ones(tagger, text_world, tmp_path):
+    def encode(texts):
+        return sp.csr_matrix(np.array([text_world.names[text] for text in texts]))
+
+    sparse = fit_tagger(text_world, label_names=encode)
+    expected = tagger.predict_proba(text_world.X_test)
+    assert_allclose(sparse.predict_proba(text_world.X_test), expected, atol=1e-5)
+    sparse.save(tmp_path / "model")
+    assert load(tmp_path / "model").names_.weights == sparse.names_.weights
+
+
+class Reader(BaseEstimator):
+    """A feature extractor that reads names as well as items."""
+
+    kind = "sentence"
+
+    def __init__(self, names=None):
+        self.names = names
+
+    def fit_transform(self, X):
+        return self.transform(X)
+
+    def transform(self, X):
+        return np.asarray(X)
+
+    def single(self, item):
+        return np.asarray(item)[None]
+
+    def get_state(self):
+        return {}, {}
+
+    def encode_names(self, texts):
+        return np.array([self.names[text] for text in texts])
+
+
+def test_an_extractor_that_reads_names_is_not_asked_twice(text_world):
+    space = ConceptSpace(n_folds=2, n_steps=20, plan=PLAN)
+    reader = Reader(text_world.names)
+    tagger = ZeroShotTagger(space=space, features=reader, random_state=0)
+    tagger.fit(text_world.X, text_world.documents, text_world.label_sets)
+    assert tagger.names_.weights.other_slope > 0
+    assert tagger.add_labels(NEW) == tuple(NEW)
+    frequency = np.mean([text_world.truth[label].mean() for label in NEW])
+    assert c_map(tagger, text_world, NEW) > 3 * frequency
+
+
+def test_a_tagger_that_cannot_read_names_asks_for_their_vectors(text_world):
+    tagger = fit_tagger(text_world, n_validations=0)
+    with pytest.raises(InputError, match="Give `vectors` of the names"):
+        tagger.add_labels(NEW)
 
 
 @pytest.mark.parametrize(

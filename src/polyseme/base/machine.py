@@ -167,7 +167,7 @@ def _onednn_setting() -> Any | None:
     setting = getattr(torch.backends.mkldnn, "matmul", None)
     if setting is None:
         return None
-    is_available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    is_available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch's
     if not is_available:
         return None
     return setting if hasattr(setting, "fp32_precision") else None

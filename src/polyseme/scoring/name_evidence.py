@@ -10,7 +10,7 @@ carry and one for all others, learned by `polyseme.fitting.name_weights` on held
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -40,10 +40,12 @@ Features = NDArray[np.float64] | sp.csr_matrix
 
 # Dense vectors of at most so many numbers are whitened: the cost is cubic.
 MOST_WHITENED = 2048
-# How many training items the moments of a label's likeness, and the whitening, are taken from.
-N_SAMPLED = 1000
+# From how many training items the covariance is computed, and from how many the mean and deviation
+# of each label's cosines; the latter are kept, so that labels can be added later.
 _MOST_WHITENED_BY = 20_000
-_SMALLEST = 1e-6
+N_SAMPLED = 1000
+# No deviation is smaller, lest names that items do not vary in have no bounds.
+_SMALLEST_DEVIATION = 1e-6
 # What is added to the eigenvalues of the covariance before whitening, as a share of their mean. On
 # Tate's titles 0.3, 1 and 3 gave unseen labels a C-MAP of 18.4, 19.0 and 19.0; none gave 16.5.
 _SHRINKAGE = 1.0
@@ -68,8 +70,8 @@ class NameWeights(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class NameSpace:
-    """The vectors by which items and names are compared: at length 1, centred and whitened.
+class JointSpace:
+    """The joint embedding space of items and names: unit vectors, centred and whitened.
 
     Sparse vectors, such as TF-IDF, are neither centred nor whitened.
 
@@ -79,6 +81,8 @@ class NameSpace:
         Mean unit vectors, which are subtracted.
     whitening : float32 array, shape (n_features, n_features), or None
         By what unit vectors are multiplied, so that training items vary alike in all directions.
+    is_sparse : bool
+        Whether items are sparse.
     sample : float32 array or csr_matrix, shape (n_sampled, n_features)
         Some training items as they are compared; the moments of each label's likeness are theirs.
     """
@@ -86,33 +90,33 @@ class NameSpace:
     item_mean: Floats
     name_mean: Floats
     whitening: Floats | None
-    sample: Vectors
+    is_sparse: bool
+    sample: Vectors = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
 
     @classmethod
     def fit(cls, features: Features, name_vectors: Features) -> Self:
         """Learn from training items (n, n_features) and names (n_names, n_features)."""
         n_items, n_features = features.shape
-        no_means = np.zeros(n_features, dtype=np.float32)
-        if sp.issparse(features):
-            unfitted = cls(no_means, no_means, None, sp.csr_matrix((0, n_features)))
-            return replace(
-                unfitted, sample=unfitted.compare(features[_spread(n_items)], of_items=True)
-            )
-
-        rows = _spread(n_items, most=_MOST_WHITENED_BY)
-        units = _unit_rows(features[rows])
-        item_mean = units.mean(axis=0)
-        name_mean = _unit_rows(name_vectors).mean(axis=0)
+        item_mean = np.zeros(n_features)
+        name_mean = np.zeros(n_features)
         whitening = None
-        if n_features <= MOST_WHITENED:
-            centred = units - item_mean
-            covariance = centred.T @ centred / len(centred)
-            eigenvalues, directions = np.linalg.eigh(covariance)
-            shrunk = eigenvalues + _SHRINKAGE * eigenvalues.mean()
-            whitening = (directions / np.sqrt(np.maximum(shrunk, 1e-12))).astype(np.float32)
-        no_sample = np.zeros((0, n_features), dtype=np.float32)
-        unfitted = cls(_floats(item_mean), _floats(name_mean), whitening, no_sample)
-        return replace(unfitted, sample=unfitted.compare(features[_spread(n_items)], of_items=True))
+        if not sp.issparse(features):
+            rows = _spread(n_items, most=_MOST_WHITENED_BY)
+            item_units = _unit_rows(features[rows])
+            name_units = _unit_rows(_dense(name_vectors))
+            item_mean = item_units.mean(axis=0)
+            name_mean = name_units.mean(axis=0)
+            if n_features <= MOST_WHITENED:
+                whitening = _whitening(item_units - item_mean)
+        space = cls(
+            _floats(item_mean),
+            _floats(name_mean),
+            whitening,
+            is_sparse=sp.issparse(features),
+        )
+        sampled_rows = _spread(n_items, most=N_SAMPLED)
+        sample = space.compare(features[sampled_rows], of_items=True)
+        return replace(space, sample=sample)
 
     def compare(self, vectors: Features, *, of_items: bool) -> Vectors:
         """Return vectors of items, or of names, as they are compared, (n, n_features).
@@ -124,24 +128,18 @@ class NameSpace:
             rows = sp.csr_matrix(vectors, dtype=np.float32)
             units: Vectors = _unit_rows(rows)
             return units
-        if sp.issparse(vectors):
-            vectors = vectors.toarray()
-        dense_units = _unit_rows(vectors)
-        centred = np.where(dense_units.any(axis=1, keepdims=True), dense_units - mean, 0)
+        dense_units = _unit_rows(_dense(vectors))
+        has_numbers = dense_units.any(axis=1, keepdims=True)
+        centred = np.where(has_numbers, dense_units - mean, 0)
         if self.whitening is not None:
             centred = centred.astype(np.float32) @ self.whitening
         return _floats(_unit_rows(centred))
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether vectors are sparse."""
-        return sp.issparse(self.sample)
 
 
 class NameReadout(NamedTuple):
     """What names add to logits: compared items @ weights + intercepts."""
 
-    space: NameSpace
+    space: JointSpace
     weights: Vectors  # (n_features, n_labels)
     intercepts: Matrix  # (n_labels,)
 
@@ -163,7 +161,7 @@ class NameEvidence:
 
     Attributes
     ----------
-    space : NameSpace
+    space : JointSpace
     labels : tuple of str
         Those whose names have a vector.
     vectors : float32 array or csr_matrix, shape (n_labels, n_features)
@@ -173,7 +171,7 @@ class NameEvidence:
     weights : NameWeights
     """
 
-    space: NameSpace
+    space: JointSpace
     labels: tuple[str, ...]
     vectors: Vectors
     least_deviation: float
@@ -197,12 +195,12 @@ class NameEvidence:
             Of their names, from the encoder that made the features; rows of 0 for names that it
             does not know.
         """
-        space = NameSpace.fit(features, vectors)
+        space = JointSpace.fit(features, vectors)
         compared = space.compare(vectors, of_items=False)
         _, deviations = _moments(space.sample, compared)
         positive = deviations[deviations > 0]
         typical_deviation = float(np.median(positive)) if len(positive) else 1.0
-        least_deviation = max(_LEAST_DEVIATION * typical_deviation, _SMALLEST)
+        least_deviation = max(_LEAST_DEVIATION * typical_deviation, _SMALLEST_DEVIATION)
         return cls(space, tuple(labels), compared, least_deviation, NameWeights())
 
     def with_weights(self, weights: NameWeights) -> Self:
@@ -288,7 +286,7 @@ class NameEvidence:
         rows = self._rows_of(labels, key)
         # Rows of -1 stand for some vector, which then does not count.
         vectors = self.vectors[np.maximum(rows, 0)]
-        has_vector = (rows >= 0) & _is_any(vectors)
+        has_vector = (rows >= 0) & _are_nonzero(vectors)
         weights = self.weights
         slopes = np.where(is_seen, weights.seen_slope, weights.other_slope)
         offsets = np.where(is_seen, weights.seen_offset, weights.other_offset)
@@ -364,7 +362,13 @@ class NameEvidence:
         else:
             sample = arrays["sample"]
             vectors = arrays["vectors"]
-        space = NameSpace(arrays["item_mean"], arrays["name_mean"], arrays.get("whitening"), sample)
+        space = JointSpace(
+            arrays["item_mean"],
+            arrays["name_mean"],
+            arrays.get("whitening"),
+            config["sparse"],
+            sample,
+        )
         weights = NameWeights(*config["weights"])
         return cls(space, labels, vectors, config["least_deviation"], weights)
 
@@ -373,7 +377,7 @@ class NameEvidence:
 _STATE = Fields(
     {
         "labels": ListOf(Text(), distinct=True),
-        "least_deviation": Number(_SMALLEST, 1),
+        "least_deviation": Number(_SMALLEST_DEVIATION, 1),
         "weights": ListOf(Number(-WEIGHT_LIMIT, WEIGHT_LIMIT), 4),
         "sparse": Flag(),
         "n_sampled": Whole(0),
@@ -391,7 +395,21 @@ def _moments(sample: Vectors, vectors: Vectors) -> tuple[Matrix, Matrix]:
     return means, deviations
 
 
-def _spread(n: int, most: int = N_SAMPLED) -> NDArray[np.int64]:
+def _whitening(centred: Matrix) -> Floats:
+    """Return what makes rows (n, n_features), whose mean is 0, vary alike in all directions."""
+    covariance = centred.T @ centred / len(centred)
+    eigenvalues, directions = np.linalg.eigh(covariance)
+    shrunk = eigenvalues + _SHRINKAGE * eigenvalues.mean()
+    spreads = np.sqrt(np.maximum(shrunk, 1e-12))
+    return _floats(directions / spreads)
+
+
+def _dense(vectors: Features) -> Matrix:
+    """Return vectors as an array."""
+    return vectors.toarray() if sp.issparse(vectors) else vectors
+
+
+def _spread(n: int, most: int) -> NDArray[np.int64]:
     """Return at most so many of n rows, evenly spaced."""
     n_taken = min(n, most)
     return np.linspace(0, n - 1, n_taken).astype(np.int64)
@@ -414,7 +432,7 @@ def _floats(values: NDArray[Any]) -> Floats:
     return np.asarray(values, dtype=np.float32)
 
 
-def _is_any(vectors: Vectors) -> NDArray[np.bool_]:
+def _are_nonzero(vectors: Vectors) -> NDArray[np.bool_]:
     """Return which rows are not all 0, (n,)."""
     if sp.issparse(vectors):
         return np.diff(vectors.indptr) > 0

@@ -241,12 +241,8 @@ class LabelScorer:
         n_dimensions = self.space.n_dimensions
         codes = np.empty((n, n_dimensions), dtype=np.float32)
         for rows in self._blocks(n):
-            block_features = None
-            if features is not None:
-                block_features = features[rows]
-            block_tags = None
-            if tags is not None:
-                block_tags = tags[rows]
+            block_features = _rows_of(features, rows)
+            block_tags = _rows_of(tags, rows)
             codes[rows] = self.codes(block_features, block_tags)
         return codes
 
@@ -406,12 +402,8 @@ class LabelScorer:
 
         n = n_rows(features, tags)
         for rows in self._blocks(n):
-            block_features = None
-            if features is not None:
-                block_features = features[rows]
-            block_tags = None
-            if tags is not None:
-                block_tags = tags[rows]
+            block_features = _rows_of(features, rows)
+            block_tags = _rows_of(tags, rows)
             if cached_logits is not None:
                 scores = cached_logits[rows]
             else:
@@ -622,6 +614,11 @@ def _as_table(features: Items) -> Features:
     if isinstance(features, EncodedItems):
         return features.float64_features()
     return features
+
+
+def _rows_of(table: Any, rows: slice) -> Any:
+    """Return some rows of features or tags; None where there are none."""
+    return None if table is None else table[rows]
 
 
 def n_rows(features: Items | None, tags: sp.csr_matrix | None) -> int:

@@ -510,10 +510,15 @@ def _solve_kernel(kernel: Floats, penalty: float, targets: Floats) -> Floats:
     penalty : float
     targets : float32 array, shape (n_items, n_labels)
     """
+    # (K + penalty I) coefficients = targets
+    return _solve_penalised(kernel, penalty, targets)
+
+
+def _solve_penalised(matrix: Floats, penalty: float, targets: Floats) -> Floats:
+    """Return (matrix + penalty I)⁻¹ targets; the matrix is positive definite and stays as it is."""
     from scipy.linalg import cho_factor, cho_solve
 
-    # (K + penalty I) coefficients = targets
-    penalised = kernel.copy()
+    penalised = matrix.copy()
     diagonal = np.diag_indices_from(penalised)
     penalised[diagonal] += np.float32(penalty)
     factor = cho_factor(
@@ -552,23 +557,11 @@ def _solve(sums: _Sums, penalties: Iterable[float]) -> Iterator[Floats]:
     Penalties are shares of the number of items. With them, single precision is enough, and takes
     half the time of double precision.
     """
-    from scipy.linalg import cho_factor, cho_solve
-
     # (Xᵀ X + penalty n I) coefficients = Xᵀ Y, all centred
     scatter = sums.scatter.astype(np.float32)
     cross = sums.cross.astype(np.float32)
-    diagonal = np.diag_indices_from(scatter)
     for penalty in penalties:
-        penalised = scatter.copy()
-        penalised[diagonal] += np.float32(penalty * sums.n_items)
-        factor = cho_factor(
-            penalised,
-            lower=True,
-            overwrite_a=True,
-            check_finite=False,
-        )
-        coefficients = cho_solve(factor, cross, check_finite=False)
-        yield np.asarray(coefficients)
+        yield _solve_penalised(scatter, penalty * sums.n_items, cross)
 
 
 def leave_out(features: Floats, seed: int) -> Floats:
