@@ -19,7 +19,6 @@ from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 DESKTOP = {"width": 1280, "height": 800}
-PHONE = {"width": 390, "height": 844}
 ITEM = "noto/1F428.png"  # a koala without tags
 
 

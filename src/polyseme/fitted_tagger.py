@@ -130,7 +130,7 @@ class FittedTagger(Estimator):
         return self
 
     def _labels_by_name(self) -> NamedLabels:
-        """Return the labels that no document holds: those with word vectors, then those by answers.
+        """Return the labels that no document holds: by vectors of names, then those by answers.
 
         The latter are known by verdicts alone. They are in the order of their names, so that the
         order of the answers makes no difference to the model.
@@ -138,7 +138,7 @@ class FittedTagger(Estimator):
         Returns
         -------
         NamedLabels
-            Likeness is 0 for labels that are known by answers alone.
+            Likeness is 0 for labels that are known by answers alone, or whose names are evidence.
         """
         named = self.named_
         if named is None:

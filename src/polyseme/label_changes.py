@@ -111,7 +111,7 @@ class LabelChanges(FittedTagger):
             likeness = np.concatenate([self.named_.likeness, likeness])
         named = NamedLabels(named_labels, likeness)
         self._update(named_=named, names_=self.names_ if evidence is None else evidence)
-        # A name that is like no seen label's has no weights, and `_update` has left it out.
+        # Without evidence, a name that is like no seen label's says nothing, and is left out.
         return tuple(label for label in new_labels if self._key(label) in self._column_by_key)
 
     def _name_encoder(self) -> object:
@@ -124,8 +124,8 @@ class LabelChanges(FittedTagger):
         """Return the evidence of names with new labels; None where their names are none."""
         from polyseme.documents.label_names import encode_names, is_comparable
 
-        if self.names_ is None:
-            return None
+        if self.names_ is None or not self.names_.weights.other_slope:
+            return None  # names say nothing of labels that no training item carries
         names = encode_names(vectors, labels)
         if not is_comparable(names, self.n_features_in_):
             return None
@@ -177,7 +177,8 @@ class LabelChanges(FittedTagger):
             self.verdicts_.undo(verdict_numbers)
             corrections, _ = corrections.refreshed()
         named = _without(self.named_, removed_labels)
-        return self._update(store_=store, named_=named, _corrections=corrections)
+        names_ = None if self.names_ is None else self.names_.without(removed_labels)
+        return self._update(store_=store, named_=named, names_=names_, _corrections=corrections)
 
     def block(self, labels: Collection[str], undo: bool = False) -> Self:
         """Block labels from suggestions, or unblock them; given tags may still be among them.

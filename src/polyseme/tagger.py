@@ -223,7 +223,8 @@ class ZeroShotTagger(
             name are is evidence: by how much it counts is learned on held-out items, once for seen
             labels and once for labels made unseen, and may be nothing; see `names_`. Dense vectors
             of any origin join in the readouts of unseen labels as well, by the share that does best
-            on labels made unseen; see `name_share_`.
+            on labels made unseen if it brings more than a point; see `name_share_`. Without names,
+            a feature extractor that has `encode_names` reads them.
         trainer : callable, optional
             Trains the space; by default this process does. `polyseme.batch.RayTraining(workers=2)`
             trains it on a Ray cluster, with the same outcome.
@@ -242,8 +243,8 @@ class ZeroShotTagger(
             A fitted tagger, perhaps this one. Training goes on from its members, in a tenth of the
             steps; give all items, old and new. Labels are matched by name, features are
             standardised as they were, and a feature extractor with the same parameters is not
-            fitted again. Without `verdicts`, the fit learns from those of the former tagger; without
-            `label_names`, names that are evidence stay.
+            fitted again. Without `verdicts`, the fit learns from those of the former tagger;
+            without `label_names`, names that are evidence stay.
         progress : callable, optional
             Takes the number of rounds of training that are done, and of all rounds.
 
@@ -300,8 +301,12 @@ class ZeroShotTagger(
                 document_keys = DocumentKeys.of(data)
                 warm_start = fit_stages.warm_start(former, data, document_keys, space_template)
             except ColdStartError as error:
+                lost_names = ""
+                if label_names is None and getattr(former, "names_", None) is not None:
+                    lost_names = " It has no names of labels; give `label_names` anew."
                 warnings.warn(
-                    f"This fit starts from nothing and not from the former model: {error}.",
+                    f"This fit starts from nothing and not from the former model: {error}."
+                    f"{lost_names}",
                     PolysemeWarning,
                     stacklevel=2,
                 )

@@ -25,6 +25,7 @@ from killed_writers import killed_while_writing
 from polyseme import load
 from polyseme.base import machine as memory
 from polyseme.storage.model_file import (
+    FORMAT_NUMBER,
     MODEL_FILE,
     VERDICTS_FILE,
     DamagedModelError,
@@ -286,7 +287,7 @@ def sealed(text, data=b"", header=None):
     return content.replace(b"0" * 64, digest.encode(), 1)
 
 
-def values(config='{"a":1}', kind="tagger", number=1):
+def values(config='{"a":1}', kind="tagger", number=FORMAT_NUMBER):
     start = f'{{"format":{number},"kind":"{kind}","sha256":"{"0" * 64}",'
     return f'{start}"polyseme":"0","config":{config}}}'
 
@@ -317,7 +318,7 @@ def test_a_file_made_by_hand_with_a_digest_that_fits_is_read(tmp_path):
         (sealed(values(), bytes(8), tensor(offsets=(-8, 0))), "is damaged"),
         (sealed(values(), bytes(8), tensor(offsets=(8, 16))), "is damaged"),
         (sealed(values(), bytes(16), tensor()), "is damaged"),
-        (sealed(values(number=2)), "was written by another version of polyseme"),
+        (sealed(values(number=FORMAT_NUMBER + 1)), "was written by another version of polyseme"),
         (sealed(values(kind="cache")), "is a 'cache', but a 'tagger' is wanted"),
         (sealed(values(kind="checkpoint")), "a training that was interrupted; run `polyseme fit`"),
         (sealed(values(kind="training")), "a training that was interrupted; run `polyseme fit`"),

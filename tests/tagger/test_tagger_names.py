@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from polyseme import ConceptSpace, LabelCorpus, ZeroShotTagger, load
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.metrics import concept_map
 from polyseme.model_state import tagger_from_state, tagger_state
+from polyseme.scoring.name_evidence import NameWeights
 from polyseme.storage.model_file import ModelFileError
 from toy_taggers import PLAN
 
@@ -318,3 +320,30 @@ def test_crafted_values_of_names_are_refused(tagger, field, value):
     crafted = config | {"names": config["names"] | {field: value}}
     with pytest.raises(ModelFileError):
         tagger_from_state(crafted, arrays)
+
+
+def test_a_removed_label_leaves_no_name_and_a_merge_keeps_the_targets(text_world):
+    tagger = fit_tagger(text_world, label_names=text_world.names)
+    tagger.add_labels(NEW, text_world.names)
+    tagger.remove_labels([NEW[0]])
+    assert NEW[0] not in tagger.names_.labels
+    label_row = tagger.names_.labels.index(NEW[1])
+    own_vector = tagger.names_.vectors[label_row]
+    tagger.merge(UNSEEN[0], NEW[1])
+    label_row = tagger.names_.labels.index(NEW[1])
+    assert UNSEEN[0] not in tagger.names_.labels
+    assert_array_equal(tagger.names_.vectors[label_row], own_vector)
+
+
+def test_names_that_count_for_seen_labels_alone_do_not_rank_new_ones(tagger, text_world):
+    of_seen = copy(tagger)
+    of_seen._update(names_=tagger.names_.with_weights(NameWeights(seen_slope=0.5)))
+    of_seen.add_labels(NEW, text_world.names)
+    assert of_seen.named_.likeness.any(axis=1).all()
+    assert NEW[0] not in of_seen.names_.labels
+
+
+def test_a_fit_from_nothing_says_that_names_are_missing(tagger, text_world):
+    X = 100 * text_world.X + 1000  # spread otherwise, so that no warm start fits
+    with pytest.warns(PolysemeWarning, match="give `label_names` anew"):
+        fit_tagger(text_world, X=X, warm_start_from=tagger, n_validations=0)

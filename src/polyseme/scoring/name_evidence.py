@@ -209,7 +209,7 @@ class NameEvidence:
 
     def with_labels(self, labels: Sequence[str], vectors: Features) -> Self:
         """Return it with further labels, by the vectors of their names (n_new, n_features)."""
-        other_names = self._without(labels)
+        other_names = self.without(labels)
         new_vectors = self.space.compare(vectors, of_items=False)
         tables: list[Any] = [other_names.vectors, new_vectors]
         all_vectors: Vectors
@@ -220,7 +220,7 @@ class NameEvidence:
         all_labels = (*other_names.labels, *labels)
         return replace(self, labels=all_labels, vectors=all_vectors)
 
-    def _without(self, labels: Collection[str]) -> Self:
+    def without(self, labels: Collection[str]) -> Self:
         """Return it without some labels."""
         removed = set(labels)
         rows = []
@@ -233,12 +233,14 @@ class NameEvidence:
         return replace(self, labels=tuple(remaining_labels), vectors=remaining_vectors)
 
     def renamed(self, label: str, name: str) -> Self:
-        """Return it with another name for a label, which keeps its vector."""
-        if label not in self.labels:
-            return self
-        other_names = self._without([name])
-        labels = [name if old_name == label else old_name for old_name in other_names.labels]
-        return replace(other_names, labels=tuple(labels))
+        """Return it with another name for a label, which keeps its vector.
+
+        Where another label has that name already, as in a merge, the vector of that one stays.
+        """
+        if name in self.labels:
+            return self.without([label])
+        labels = [name if old_name == label else old_name for old_name in self.labels]
+        return replace(self, labels=tuple(labels))
 
     def likeness(self, features: Features) -> Matrix:
         """Return how like each item the name of each label is, (n, n_labels).

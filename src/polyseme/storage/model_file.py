@@ -3,7 +3,7 @@
 In: a kind, plain values and named arrays. Out: `model.safetensors`, which is replaced as a whole or
 not at all, and on reading the same values and arrays, or one sentence that says why not.
 
-The format of the file is fixed: whoever changes it counts `_FORMAT_NUMBER` up, and files of other
+The format of the file is fixed: whoever changes it counts `FORMAT_NUMBER` up, and files of other
 numbers are refused. It is that of safetensors: 8 bytes with the length of the header, the header
 (JSON), and the bytes of the arrays one behind the other. The header's metadata has one key,
 `polyseme`, with a text that is JSON again: `format`, `kind`, `sha256`, `polyseme` (the version of
@@ -62,7 +62,7 @@ _VERDICT_FILES = re.compile(rf"{re.escape(VERDICTS_FILE)}(?:-wal|-shm|-journal)?
 _TAGGER_KIND = "tagger"
 _CHECKPOINT_KINDS = ("training", "checkpoint")
 
-_FORMAT_NUMBER = 1
+FORMAT_NUMBER = 2
 # Every file begins like this, with the length of the header in the first 8 bytes.
 _LENGTH_BYTES = 8
 _FILE_START = re.compile(
@@ -275,7 +275,7 @@ def _encode(kind: str, config: Config, arrays: Arrays) -> tuple[list[bytes | mem
         native_type = array.dtype.newbyteorder("=")
         native[name] = np.asarray(array, dtype=native_type, order="C")
     values = {
-        "format": _FORMAT_NUMBER,
+        "format": FORMAT_NUMBER,
         "kind": kind,
         "sha256": "0" * 64,
         "polyseme": package_version(),
@@ -375,7 +375,7 @@ def read_file(file: Path, kind: str) -> SavedFile:
     identity = _identify(file)
     if identity is None:
         raise ModelFileError(f"'{file}' is not a polyseme model.")
-    if int(identity["format"]) != _FORMAT_NUMBER:
+    if int(identity["format"]) != FORMAT_NUMBER:
         raise ModelFileError(
             f"'{file}' was written by another version of polyseme; use that one, or fit the model "
             "anew."

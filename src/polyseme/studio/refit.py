@@ -146,7 +146,7 @@ class Refitting:
 
 
 def new_tagger(former: ZeroShotTagger) -> ZeroShotTagger:
-    """Return a tagger that is not fitted yet, with the parameters and names of a fitted one.
+    """Return a tagger that is not fitted yet, with the parameters of a fitted one.
 
     It saves no checkpoint: where a refit is cut short, the former model is still there.
     """

@@ -62,7 +62,7 @@ const REASONS = {
 
 const PAGE = 24; // questions at a time
 const ADDED = 12; // questions that are added at once where few are open
-const LEAST_REFRESHED = 60;
+const LEAST_REFRESHED = 60; // so many of these at the least, however few are on the page
 const MOST_QUESTIONS = 500; // in one request
 const MOST_REFRESHED = 300; // questions whose probabilities are read again after an answer
 const FEW_OPEN = 7; // with fewer open questions, further ones are added
