@@ -311,8 +311,8 @@ def read_label_names(
         label_names = data.extractor
     if label_names is None:
         return None, former_names
-    ordered_labels = data.corpus.labels if has_columns else None
-    names = encode_names(label_names, data.labels, ordered_labels)
+    ordered_labels = data.column_labels if has_columns else None
+    names = encode_names(label_names, data.labels, ordered_labels, key=data.corpus.key)
     evidence = None
     if data.features is not None and is_comparable(names, data.n_features):
         evidence = NameEvidence.fit(data.features, names.labels, names.vectors)

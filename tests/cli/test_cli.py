@@ -430,9 +430,9 @@ def test_names_from_the_items_encoder_are_measured_and_explained(succeed, files,
     sets = ("--label-sets", files / "semantics.jsonl", "--label-names", names_file)
     succeed("fit", model, *inputs, *sets, "--seed", 0)
     (facts,) = succeed("info", model, "-f", "jsonl").records
-    assert facts["foretold gain by names, unseen"] >= 0
+    assert facts["foretold gain by names, unseen"] > 0
     (evidence,) = succeed("explain", model, files / "test.npy", "charger", "-f", "jsonl").records
-    assert "name" in evidence
+    assert evidence["name"] != 0
 
 
 def test_true_tags_that_the_model_lacks_are_named(succeed, fail, model, test_rows, tmp_path, world):

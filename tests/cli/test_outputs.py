@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_files import names
 from polyseme import ZeroShotTagger, load
 from polyseme.base.validation import InputError
 from polyseme.feedback.verdict_files import write_verdicts
@@ -75,10 +76,6 @@ def state(path: Path) -> State:
     """Return what changes when a file is replaced or written to."""
     info = path.lstat()
     return info.st_mode, info.st_ino, info.st_rdev, info.st_mtime_ns
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
 
 
 @contextlib.contextmanager

@@ -7,10 +7,10 @@ import json
 import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
+from command_files import names
 from killed_writers import killed_while_writing
 from polyseme.base.validation import InputError
 from polyseme.storage.atomic_files import (
@@ -28,10 +28,6 @@ from polyseme.storage.atomic_files import (
     temporary_of,
     unsealed,
 )
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
 
 
 def test_what_a_kill_leaves_is_overwritten_by_the_next_writer_and_nothing_else_is(tmp_path):

@@ -6,6 +6,7 @@ from copy import copy
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -13,6 +14,7 @@ from sklearn.base import BaseEstimator
 
 from polyseme import ConceptSpace, LabelCorpus, ZeroShotTagger, load
 from polyseme.base.validation import InputError, PolysemeWarning
+from polyseme.documents.vocabulary import Vocabulary
 from polyseme.metrics import concept_map
 from polyseme.model_state import tagger_from_state, tagger_state
 from polyseme.scoring.name_evidence import NameWeights
@@ -143,6 +145,24 @@ def test_rows_of_an_array_are_the_columns_of_an_indicator_matrix(text_world):
         fit_tagger(text_world, label_names=rows)
 
 
+def test_rows_of_an_array_are_columns_as_given_whatever_the_vocabulary_makes_of_them(text_world):
+    corpus = LabelCorpus.from_documents(text_world.documents)
+    indicator = pd.DataFrame(corpus.matrix.toarray().astype(int), columns=corpus.labels)
+    rows = np.array([text_world.names[label] for label in corpus.labels])
+    first, second = corpus.labels[:2]
+    vocabulary = Vocabulary(aliases={first: "new 0"}, implies={second: ["implied"]})
+    space = ConceptSpace(n_folds=2, n_steps=20, plan=PLAN)
+    tagger = ZeroShotTagger(space=space, vocabulary=vocabulary, n_validations=2, random_state=0)
+    label_sets = [[label.upper() for label in labels] for labels in text_world.documents]
+    tagger.fit(text_world.X, indicator, label_sets, label_names=rows, label_sets_only=True)
+    names = tagger.names_
+    assert "implied" not in map(str.lower, names.labels)
+    compared = names.space.compare(rows, of_items=False)
+    spellings = {label.lower(): row for row, label in enumerate(names.labels)}
+    own_rows = [spellings[label] for label in ("new 0", *corpus.labels[1:])]
+    assert_allclose(names.vectors[own_rows], compared, atol=1e-6)
+
+
 def test_sparse_features_and_names_stay_sparse(text_world):
     X = np.maximum(text_world.X, 0)
     X_test = np.maximum(text_world.X_test, 0)
@@ -189,6 +209,33 @@ def test_names_of_another_encoder_are_no_evidence(text_world):
     tagger = fit_tagger(text_world, label_names=other_names)
     assert tagger.names_ is None
     assert tagger.validation_.name_gains is None
+
+
+def test_sparse_names_of_new_labels_need_names_as_evidence(text_world):
+    tagger = fit_tagger(text_world, n_validations=0)
+    with pytest.raises(InputError, match="sparse vectors rank new labels only where"):
+        tagger.add_labels(NEW, lambda texts: sp.eye(len(texts), N_FEATURES, format="csr"))
+
+
+def test_encoded_items_are_ranked_anew_where_names_go(tagger, text_world):
+    changed = copy(tagger)
+    encoded = changed.encode(text_world.X_test)
+    with_names = changed.decision_function(encoded)
+    changed._update(names_=None)
+    scores = changed.decision_function(encoded)
+    assert_allclose(scores, changed.decision_function(text_world.X_test), atol=1e-5)
+    assert np.abs(scores - with_names).max() > 0.1
+
+
+def test_labels_without_a_vector_are_ranked_as_without_names(tagger, text_world):
+    known_names = {label: text_world.names[label] for label in [*SEEN[1:], *UNSEEN[1:]]}
+    partly_named = fit_tagger(text_world, label_names=known_names)
+    without_names = fit_tagger(text_world, n_validations=0)
+    for label in (SEEN[0], UNSEEN[0]):
+        column = list(partly_named.classes_).index(label)
+        scores = partly_named.decision_function(text_world.X_test)[:, column]
+        expected = without_names.decision_function(text_world.X_test)[:, column]
+        assert_allclose(scores, expected, atol=1e-5)
 
 
 def test_names_without_held_out_items_are_no_evidence(text_world):
@@ -265,7 +312,7 @@ class Reader(BaseEstimator):
         return np.array([self.names[text] for text in texts])
 
 
-def test_an_extractor_that_reads_names_is_not_asked_twice(text_world):
+def test_an_extractor_that_reads_names_needs_no_vectors(text_world):
     space = ConceptSpace(n_folds=2, n_steps=20, plan=PLAN)
     reader = Reader(text_world.names)
     tagger = ZeroShotTagger(space=space, features=reader, random_state=0)
@@ -307,7 +354,6 @@ def test_crafted_arrays_of_names_are_refused(tagger, name, wrong):
     [
         ("weights", [0.5, 0.1]),
         ("weights", [float("inf"), 0.0, 0.0, 0.0]),
-        ("labels", ["a", "a"]),
         ("least_deviation", 0.0),
         ("sparse", True),
         ("sparse", 1),
@@ -319,6 +365,14 @@ def test_crafted_values_of_names_are_refused(tagger, field, value):
     config, arrays = tagger_state(tagger)
     crafted = config | {"names": config["names"] | {field: value}}
     with pytest.raises(ModelFileError):
+        tagger_from_state(crafted, arrays)
+
+
+def test_a_label_twice_among_the_names_is_refused(tagger):
+    config, arrays = tagger_state(tagger)
+    labels = config["names"]["labels"]
+    crafted = config | {"names": config["names"] | {"labels": [labels[1], *labels[1:]]}}
+    with pytest.raises(ModelFileError, match="labels"):
         tagger_from_state(crafted, arrays)
 
 

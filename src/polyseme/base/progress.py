@@ -136,7 +136,8 @@ class FileProgress:
         is_due = silence > self.SECONDS and done < total
         if self.verbose and is_due and sys.stderr:
             self._last_line = now
-            n_left = total - done
-            seconds_left = n_left / max(rate, 1e-9)
-            progress = f"{done:,} of {total:,}, {note}"
-            sys.stderr.write(f"{self.message}: {progress}, about {seconds_left:.0f} s left\n")
+            line = f"{self.message}: {done:,} of {total:,}, {note}"
+            if done:
+                seconds_left = (total - done) / rate
+                line += f", about {seconds_left:.0f} s left"
+            sys.stderr.write(f"{line}\n")

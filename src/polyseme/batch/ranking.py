@@ -326,8 +326,8 @@ class RankingInput:
         Blocks have `block_rows` items; `tags` are those of all items.
         """
         for shard in self.shards:
-            last = shard.first + shard.n_rows
-            rows = slice(shard.first, last)
+            stop = shard.first + shard.n_rows
+            rows = slice(shard.first, stop)
             shard_tags = None if tags is None else tags[rows]
             yield shard, shard_tags
         if self.shards:

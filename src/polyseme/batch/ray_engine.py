@@ -219,9 +219,9 @@ def open_engine(
 def _watch_head(head_address: str) -> Iterator[None]:
     """Warn when the head of the cluster is gone: Ray ends the process then, without a word."""
     is_over = threading.Event()
-    endpoint = _endpoint_of(head_address)
 
     def watch() -> None:
+        endpoint = _endpoint_of(head_address)
         while not is_over.wait(_LOOK_SECONDS):
             try:
                 connection = socket.create_connection(endpoint, _REACH_SECONDS)

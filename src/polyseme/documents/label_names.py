@@ -6,7 +6,7 @@ they may be compared with items, which they are where one encoder read both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +51,10 @@ class LabelNames(NamedTuple):
 
 
 def encode_names(
-    label_names: object, labels: Sequence[str], ordered_labels: Sequence[str] | None = None
+    label_names: object,
+    labels: Sequence[str],
+    ordered_labels: Sequence[str] | None = None,
+    key: Callable[[str], str] = str,
 ) -> LabelNames:
     """Return the vectors of labels' names.
 
@@ -63,7 +66,10 @@ def encode_names(
     labels : sequence of str
         Whose vectors are wanted.
     ordered_labels : sequence of str, optional
-        What the rows of an array are of; without them an array is refused.
+        What the rows of an array are of; without them an array is refused. Of several rows of one
+        label the first counts.
+    key : callable
+        Returns what labels are compared by with `ordered_labels`.
     """
     names = tuple(labels)
     if isinstance(label_names, (WordVectors, Mapping)):
@@ -89,9 +95,11 @@ def encode_names(
             "indicator matrix do; give a mapping of label to vector."
         )
     vectors = _checked(label_names, len(ordered_labels), "`label_names`")
-    row_by_label = {label: row for row, label in enumerate(ordered_labels)}
-    rows = [row_by_label[name] for name in names if name in row_by_label]
-    names_with_row = tuple(name for name in names if name in row_by_label)
+    row_by_key: dict[str, int] = {}
+    for row, label in enumerate(ordered_labels):
+        row_by_key.setdefault(key(label), row)
+    names_with_row = tuple(name for name in names if key(name) in row_by_key)
+    rows = [row_by_key[key(name)] for name in names_with_row]
     return LabelNames(names_with_row, vectors[rows])
 
 
@@ -99,7 +107,13 @@ def name_words(label_names: object, labels: Sequence[str]) -> WordVectors:
     """Return vectors of labels' names, or of their words, as word vectors; see `encode_names`."""
     if isinstance(label_names, (WordVectors, Mapping)):
         return as_word_vectors(label_names)
-    return encode_names(label_names, labels).as_words()
+    names = encode_names(label_names, labels)
+    if sp.issparse(names.vectors):
+        raise InputError(
+            "Names by sparse vectors rank new labels only where names are evidence, and in this "
+            "tagger they are not; give dense vectors, or fit with `label_names`."
+        )
+    return names.as_words()
 
 
 def is_comparable(names: LabelNames, n_features: int) -> bool:

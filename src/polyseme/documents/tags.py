@@ -286,7 +286,8 @@ def rank_labels(
 def rank_blocks(n: int, n_labels: int) -> list[slice]:
     """Return slices that cut n rows into blocks, of a row at least, of few enough numbers.
 
-    A block's table over all labels, (rows, n_labels), has at most `_BLOCK_NUMBERS` numbers.
+    A block's table over all labels, (rows, n_labels), has at most `_BLOCK_NUMBERS` numbers, unless
+    a single row has more.
     """
     rows_per_block = _BLOCK_NUMBERS // max(n_labels, 1)
     step = max(1, rows_per_block)

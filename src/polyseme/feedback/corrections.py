@@ -277,7 +277,8 @@ def _cache_key(
 ) -> bytes:
     """Return a digest of all that decides the correction of a column.
 
-    Whatever changes a label's logits without corrections has a part: its readout, the reference
+    Corrections are fitted to logits without names: a log has no features to compare names with.
+    Whatever changes such a logit of the label has a part: its readout, the reference
     sample, and known documents where they vote. Logs hold such keys: in another order, or with
     other parts, no cached correction is found.
     """

@@ -529,10 +529,10 @@ def validate(
     if names is not None:
         baseline_draws["names alone"] = likeness_draws
         first_draws = [ranker_scores[0] for ranker_scores in draws]
-        name_weights, name_gains = _learn_name_weights(first_draws, likeness_draws)
+        name_weights, name_gains = _learn_name_weights(names, first_draws, likeness_draws)
         for ranker_scores, likeness in zip(draws, likeness_draws, strict=True):
             ranker_scores[:] = [
-                scores.with_names(likeness, name_weights) for scores in ranker_scores
+                scores.with_names(names, likeness, name_weights) for scores in ranker_scores
             ]
     baselines = {}
     for name, baseline_scores in baseline_draws.items():
@@ -783,17 +783,19 @@ class _DrawScores:
     def with_likeness(self, names: NameEvidence, X: Features) -> _DrawScores:
         """Return it with how like the items (n, n_features) the labels' names are, as logits.
 
-        0 for labels whose names have no vector.
+        They are 0 for labels whose names have no vector.
         """
         likeness = names.likeness_of(self.labels, X)
         return replace(self, logits=likeness)
 
-    def with_names(self, likeness: _DrawScores, weights: NameWeights) -> _DrawScores:
-        """Return it with what names add to the logits; `likeness` has the same labels in order."""
+    def with_names(
+        self, names: NameEvidence, likeness: _DrawScores, weights: NameWeights
+    ) -> _DrawScores:
+        """Return it with what names add to the logits; `likeness` is that of `with_likeness`."""
         slopes = np.where(self.is_unseen, weights.other_slope, weights.seen_slope)
         offsets = np.where(self.is_unseen, weights.other_offset, weights.seen_offset)
-        has_name = likeness.logits.any(axis=0)
-        additions = likeness.logits * slopes + offsets * has_name
+        has_vector = names.have_vectors(self.labels)
+        additions = likeness.logits * slopes + offsets * has_vector
         return replace(self, logits=self.logits + additions)
 
     def examples(self, n: int) -> dict[str, tuple[tuple[str, float, bool], ...]]:
@@ -822,9 +824,11 @@ class _DrawScores:
 
 
 def _learn_name_weights(
-    draws: Sequence[_DrawScores], likeness_draws: Sequence[_DrawScores]
+    names: NameEvidence, draws: Sequence[_DrawScores], likeness_draws: Sequence[_DrawScores]
 ) -> tuple[NameWeights, tuple[float, float]]:
     """Learn by how much names count, for seen labels and for those that were made unseen.
+
+    Labels whose names have no vector teach nothing, for nothing is added to them.
 
     Returns
     -------
@@ -837,17 +841,25 @@ def _learn_name_weights(
     gains: list[float] = []
     for is_unseen in (False, True):
         pieces = []
+        for draw, likeness_draw in zip(draws, likeness_draws, strict=True):
+            columns = (draw.is_unseen == is_unseen) & names.have_vectors(draw.labels)
+            piece = NameDraw(
+                draw.logits[:, columns], likeness_draw.logits[:, columns], draw.truth[:, columns]
+            )
+            pieces.append(piece)
+        slope, offset = fit_name_weight(pieces)
+        kind_weights = NameWeights(slope, offset, slope, offset)
         draw_gains = []
         for draw, likeness_draw in zip(draws, likeness_draws, strict=True):
             logits, truth = draw.of_kind(is_unseen=is_unseen)
-            likeness, _ = likeness_draw.of_kind(is_unseen=is_unseen)
-            pieces.append(NameDraw(logits, likeness, truth))
-        slope, offset = fit_name_weight(pieces)
-        for logits, likeness, truth in pieces:
+            if not truth.any():
+                continue
+            named_draw = draw.with_names(names, likeness_draw, kind_weights)
+            named_logits, _ = named_draw.of_kind(is_unseen=is_unseen)
             quality_before = _mean_quality(truth, logits)
-            quality_after = _mean_quality(truth, logits + slope * likeness)
+            quality_after = _mean_quality(truth, named_logits)
             draw_gains.append(quality_after - quality_before)
-        gain = float(np.mean(draw_gains))
+        gain = float(np.mean(draw_gains)) if draw_gains else 0.0
         if not gain > 0:
             slope, offset, gain = 0.0, 0.0, 0.0
         weights += [slope, offset]

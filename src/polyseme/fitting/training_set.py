@@ -84,6 +84,9 @@ class TrainingSet:
         Names of the columns of the features; None where they have none, or an extractor made them.
     extractor : FeatureExtractor or None
         What made the features, with what it has learned.
+    column_labels : tuple of str
+        The labels of the items in the order in which they were given, under the vocabulary's names:
+        several may have become one, and labels that only others imply are not among them.
     """
 
     corpus: LabelCorpus
@@ -96,6 +99,7 @@ class TrainingSet:
     names: tuple[list[str] | None, list[str] | None]
     feature_names: tuple[str, ...] | None
     extractor: FeatureExtractor | None
+    column_labels: tuple[str, ...]
 
     @property
     def items(self) -> LabelCorpus:
@@ -303,7 +307,9 @@ def gather(
     InputError
         Where something cannot be learned from; the sentence says what and how to mend it.
     """
-    corpus = vocabulary.apply(as_corpus(y, normalize=normalize))
+    given_corpus = as_corpus(y, normalize=normalize)
+    column_labels = tuple(vocabulary.resolve(label) for label in given_corpus.labels)
+    corpus = vocabulary.apply(given_corpus)
     X_in_order, corpus = in_order_of(X, y, corpus)
     further_sets = None
     if label_sets is not None:
@@ -362,6 +368,7 @@ def gather(
         names=(item_names(X_in_order), item_names(unlabelled)),
         feature_names=feature_names if extractor is None else None,
         extractor=learned_extractor,
+        column_labels=column_labels,
     )
 
 

@@ -269,9 +269,8 @@ def _open_sources(
         if first_roles is None:
             first_roles = roles
             first_width = width
-        states_width = bool(
-            source.n_rows or roles.number_columns
-        )  # a file without vectors has none
+        # A file without vectors has no width.
+        states_width = bool(source.n_rows or roles.number_columns)
         if width != first_width and states_width:
             raise InputError(
                 f"'{path.name}' has {width} columns but '{paths[0].name}' has {first_width}; all "

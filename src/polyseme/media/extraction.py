@@ -649,7 +649,7 @@ def _write(
     ignored: Sequence[Reason],
     store: FeatureStore,
 ) -> tuple[list[Keywords], list[str]]:
-    """Write numbers, ledger and manifest: all three, or none.
+    """Write numbers, ledger and manifest; the manifest last, without which nothing is read.
 
     Returns the keywords of each extracted file, and the names of different files with the same
     numbers.

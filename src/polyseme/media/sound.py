@@ -212,7 +212,7 @@ def _mix(block: Samples) -> Samples:
     Raises for samples that are not finite or far out of range.
     """
     n_channels = block.shape[1]
-    # In single precision, channel by channel: `mean` is slower, and rounds otherwise.
+    # In single precision, channel by channel; `mean` rounds otherwise.
     mixed = block[:, 0].copy()
     with np.errstate(over="ignore", invalid="ignore"):
         for channel in range(1, n_channels):

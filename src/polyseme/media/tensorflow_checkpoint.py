@@ -42,7 +42,7 @@ _BYTES_OF_FIXED = {1: 8, 5: 4}
 def read_checkpoint(index: bytes, data: bytes) -> dict[str, NDArray[np.float32]]:
     """Return the tensors of a checkpoint of one shard by their names.
 
-    `index` and `data` are whole files. The tensors are read-only views of `data`.
+    `index` and `data` are whole files, which the tensors may be views of: nobody may change them.
     """
     if not index.endswith(_MAGIC):
         raise InputError("The index is not that of a TensorFlow checkpoint.")

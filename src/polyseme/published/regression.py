@@ -150,11 +150,11 @@ class SharedKernelSolver:
         diagonal = diagonal_of(kernel)
         mean_diagonal = float(diagonal.mean())
         least_roughness = 0.02 * max(mean_diagonal, 1e-6)
-        self._means = centre_kernel(kernel)  # of the kernel's rows before
+        self._means = centre_kernel(kernel)  # in place; the means of the kernel's rows before
         self._centred = kernel
         self._factor = kernel[:0]
         # The mean diagonal of the centred kernel: how much a function may vary, which scales rho.
-        centred_diagonal = float(diagonal.mean())
+        centred_diagonal = float(diagonal_of(kernel).mean())
         self._roughness = max(centred_diagonal, least_roughness)
         # A smaller rho multiplies the rounding of float32 too much.
         least_share = 0.03 if self._single else 1e-3

@@ -19,7 +19,8 @@ Terms, for one label with n answers::
                             V is diagonal: the strength for all weights, `OFFSET` for the offset
     P(yes) = sigmoid(z)
 
-Projections are those of `ConceptSpace.project`: random projections of standardised features.
+Projections are those of `ConceptSpace.project`: random projections of standardised features. What
+names of labels add (`polyseme.scoring.name_evidence`) is not in z₀: it is added to z afterwards.
 """
 
 from __future__ import annotations

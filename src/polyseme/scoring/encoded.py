@@ -136,7 +136,7 @@ class EncodedItems:
         Parameters
         ----------
         dependencies : sequence of arrays
-            All that the logits depend on beside the items, always in the same order: while these
+            All that the logits depend on beside the items, in an order of their own: while these
             are equal, so are the logits. They are kept for comparison and must not be changed.
         n_labels : int
         score : callable
@@ -145,7 +145,8 @@ class EncodedItems:
         Returns
         -------
         float64 array, shape (n, n_labels), or None
-            Read-only, for it is shared. None where the cache would take more memory than it may.
+            It may be shared, so it must not be changed. None where the cache would take more memory
+            than it may.
         """
         if self._origin is not None:
             origin, rows = self._origin
@@ -202,6 +203,8 @@ class _LogitCache:
 
 def _are_equal(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:
     """Whether arrays are equal, one by one; the same ones are not looked into."""
+    if len(first) != len(second):
+        return False
     for left, right in zip(first, second, strict=True):
         if left is right:
             continue

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.base.validation import IntArray, first_few
+from polyseme.space.linear_path import spaced
 from polyseme.storage.array_checks import (
     WEIGHT_LIMIT,
     Array,
@@ -97,11 +98,12 @@ class JointSpace:
     def fit(cls, features: Features, name_vectors: Features) -> Self:
         """Learn from training items (n, n_features) and names (n_names, n_features)."""
         n_items, n_features = features.shape
+        all_rows = np.arange(n_items)
         item_mean = np.zeros(n_features)
         name_mean = np.zeros(n_features)
         whitening = None
         if not sp.issparse(features):
-            rows = _spread(n_items, most=_MOST_WHITENED_BY)
+            rows = spaced(all_rows, _MOST_WHITENED_BY)
             item_units = _unit_rows(features[rows])
             name_units = _unit_rows(_dense(name_vectors))
             item_mean = item_units.mean(axis=0)
@@ -114,7 +116,7 @@ class JointSpace:
             whitening,
             is_sparse=sp.issparse(features),
         )
-        sampled_rows = _spread(n_items, most=N_SAMPLED)
+        sampled_rows = spaced(all_rows, N_SAMPLED)
         sample = space.compare(features[sampled_rows], of_items=True)
         return replace(space, sample=sample)
 
@@ -146,6 +148,13 @@ class NameReadout(NamedTuple):
     def __repr__(self) -> str:
         """Return its size, in a line."""
         return f"NameReadout({len(self.intercepts)} labels)"
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """Return the arrays that the additions to given items depend on."""
+        if sp.issparse(self.weights):
+            weights = self.weights
+            return [weights.data, weights.indices, weights.indptr, self.intercepts]
+        return [self.weights, self.intercepts]
 
     def additions(self, features: Features) -> Matrix:
         """Return what the names of all labels add to the logits of items, (n, n_labels)."""
@@ -255,9 +264,20 @@ class NameEvidence:
     def likeness_of(self, labels: Sequence[str], features: Features) -> Matrix:
         """Return the likeness of some labels, (n, n_labels); 0 for those without a vector."""
         likeness = self.likeness(features)
+        no_likeness = np.zeros((len(likeness), 1))  # which rows of -1 stand for
+        columns = np.hstack([likeness, no_likeness])
         rows = self._rows_of(labels, str)
-        label_likeness = likeness[:, rows]
-        return np.where(rows >= 0, label_likeness, 0.0)
+        return np.where(self.have_vectors(labels), columns[:, rows], 0.0)
+
+    def have_vectors(self, labels: Sequence[str]) -> NDArray[np.bool_]:
+        """Return which labels have names with a vector, (n_labels,)."""
+        rows = self._rows_of(labels, str)
+        return self._nonzero_rows()[rows]
+
+    def _nonzero_rows(self) -> NDArray[np.bool_]:
+        """Return which rows of `vectors` are not all 0, (n_names + 1,); False for row -1."""
+        are_nonzero = _are_nonzero(self.vectors)
+        return np.append(are_nonzero, False)
 
     def _rows_of(self, labels: Sequence[str], key: Callable[[str], str]) -> IntArray:
         """Return the rows of labels in `vectors`, (n_labels,); -1 for those that are not there."""
@@ -286,9 +306,9 @@ class NameEvidence:
         if not self.weights.are_used:
             return None
         rows = self._rows_of(labels, key)
+        has_vector = self._nonzero_rows()[rows]
         # Rows of -1 stand for some vector, which then does not count.
         vectors = self.vectors[np.maximum(rows, 0)]
-        has_vector = (rows >= 0) & _are_nonzero(vectors)
         weights = self.weights
         slopes = np.where(is_seen, weights.seen_slope, weights.other_slope)
         offsets = np.where(is_seen, weights.seen_offset, weights.other_offset)
@@ -382,7 +402,7 @@ _STATE = Fields(
         "least_deviation": Number(_SMALLEST_DEVIATION, 1),
         "weights": ListOf(Number(-WEIGHT_LIMIT, WEIGHT_LIMIT), 4),
         "sparse": Flag(),
-        "n_sampled": Whole(0),
+        "n_sampled": Whole(1),
     }
 )
 
@@ -409,12 +429,6 @@ def _whitening(centred: Matrix) -> Floats:
 def _dense(vectors: Features) -> Matrix:
     """Return vectors as an array."""
     return vectors.toarray() if sp.issparse(vectors) else vectors
-
-
-def _spread(n: int, most: int) -> NDArray[np.int64]:
-    """Return at most so many of n rows, evenly spaced."""
-    n_taken = min(n, most)
-    return np.linspace(0, n - 1, n_taken).astype(np.int64)
 
 
 def _unit_rows(vectors: Any) -> Any:

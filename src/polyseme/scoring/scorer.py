@@ -586,7 +586,7 @@ class LabelScorer:
             settings,
         ]
         if self.names is not None:
-            dependencies.append(self.names.intercepts)
+            dependencies += self.names.arrays()
         return items.logits(dependencies, len(self.labels), self._all_plain_logits)
 
     def _all_plain_logits(self, items: EncodedItems) -> Matrix:

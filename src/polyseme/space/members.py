@@ -24,6 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme.space.linear_path import spaced
+
 if TYPE_CHECKING:
     from polyseme.space.concept_space import ConceptSpace
     from polyseme.space.training import TrainingData
@@ -343,10 +345,7 @@ class WarmStart:
         holding = data.documents[:, new_columns]
         n_held = np.diff(holding.indptr)
         rows = np.flatnonzero(n_held)
-        if len(rows) > _MOST_HOLDING:
-            last = len(rows) - 1
-            evenly_spaced = np.linspace(0, last, _MOST_HOLDING)
-            rows = rows[evenly_spaced.astype(np.int64)]
+        rows = spaced(rows, _MOST_HOLDING)
         old_tags = data.documents[rows][:, old_columns].tocoo()
         source_columns = former_columns[old_columns]
         entry_columns = source_columns[old_tags.col]

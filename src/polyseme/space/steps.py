@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.base.machine import onednn_products
+from polyseme.space.calibration import log_odds
 from polyseme.space.members import Layers, Members, Shape, squashed
 from polyseme.space.training import RoundItems, SeedUse, SpaceTraining
 
@@ -635,9 +636,8 @@ def start_members(shape: Shape, priors: NDArray[np.float64], seeds: list[int]) -
             deviation = (2 / (below + above)) ** 0.5
             draws = torch.randn(below, above, generator=generator)
             weights[position] = draws * deviation
-    log_complements = np.log1p(-priors)
-    log_odds = np.log(priors) - log_complements
-    members.bias += torch.from_numpy(log_odds).float()
+    prior_logits = torch.from_numpy(log_odds(priors))
+    members.bias += prior_logits.float()
     return members
 
 
@@ -698,7 +698,6 @@ def step(members: Members, batch: TrainingBatch, gradients: Members) -> Tensor:
     errors = torch.sigmoid(logits)
     errors.sub_(batch.targets)
     errors.mul_(batch.weights)
-    # torch.bmm: `@` copies a factor that is transposed.
     label_gradients = torch.bmm(thinned.mT, errors)
     bias_gradients = errors.sum(dim=1, keepdim=True)
     if batch.columns is None:

@@ -47,13 +47,20 @@ class GpuLearner(Learner):
 
     def train(self, items: RoundItems | None) -> list[tuple[float, float]]:
         """Take the steps of a round; return each member's last losses, (documents, items)."""
-        # Ten bits of mantissa are plenty for these products, and several times as fast.
-        precision = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
+        # Ten bits of mantissa are plenty for these products, and several times as fast. The setting
+        # for all devices cannot be read while `onednn_products` has changed that of processors.
+        setting = torch.backends.cuda.matmul
+        name = "fp32_precision"
+        coarse_precision: str | bool = "tf32"
+        if not hasattr(setting, name):  # before torch 2.9
+            name = "allow_tf32"
+            coarse_precision = True
+        precision = getattr(setting, name)
+        setattr(setting, name, coarse_precision)
         try:
             self._train(items)
         finally:
-            torch.set_float32_matmul_precision(precision)
+            setattr(setting, name, precision)
         return losses(self.batch, self.logits, self.training.plan.document_batch)
 
     def _train(self, items: RoundItems | None) -> None:

@@ -506,7 +506,7 @@ class SpaceTraining:
         if dense_bytes <= _DENSE_BYTES:
             table = data.documents.toarray()
             self.dense = np.asarray(table, dtype=np.float32)
-        # Of the last round's items; where all of them fit, those of every round.
+        # Those of the items of the last round, or of all items where these are not too many.
         self._features: Floats | None = None
         n_in_share = len(self.member_numbers)
         if device == "cpu":

@@ -67,7 +67,7 @@ def read_checkpoint(path: str | Path, kind: str) -> State | None:
     try:
         return read_model(path, kind)
     except DamagedModelError as error:
-        # A file of this kind that only a crash can have left: the training may replace it.
+        # A file of this kind that a crash has left, or that was changed: the training replaces it.
         warnings.warn(f"{error} The training begins anew.", PolysemeWarning, stacklevel=4)
         return None
 

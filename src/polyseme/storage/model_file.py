@@ -406,7 +406,7 @@ def _identify(file: Path) -> re.Match[bytes] | None:
 def _read_bytes(file: Path, n_bytes: int | None = None) -> bytes:
     """Return the first bytes of a regular file, by default all of them where they fit in memory."""
     check_regular(file, ModelFileError)
-    from polyseme.base.machine import check_memory  # needed by nobody who only ranks
+    from polyseme.base.machine import check_memory
 
     try:
         with file.open("rb", buffering=0) as stream:  # which reads it in one go
