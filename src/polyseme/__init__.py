@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polyseme.documents.corpus import LabelCorpus
     from polyseme.documents.word_vectors import WordVectors
     from polyseme.io import read_features
-    from polyseme.media import AudioFeatures, ImageFeatures, extract_folder
+    from polyseme.media import AudioFeatures, ImageFeatures, TextFeatures, extract_folder
     from polyseme.metrics import evaluate
     from polyseme.published.tagger import PublishedTagger
     from polyseme.space.concept_space import ConceptSpace
@@ -33,6 +33,7 @@ __all__ = [
     "AudioFeatures",
     "ConceptSpace",
     "ImageFeatures",
+    "TextFeatures",
     "LabelCorpus",
     "PublishedTagger",
     "SpacePlan",
@@ -49,6 +50,7 @@ _MODULE_OF = {
     "AudioFeatures": "media",
     "ConceptSpace": "space.concept_space",
     "ImageFeatures": "media",
+    "TextFeatures": "media",
     "LabelCorpus": "documents.corpus",
     "PublishedTagger": "published.tagger",
     "SpacePlan": "space.training",

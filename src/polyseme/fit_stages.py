@@ -36,7 +36,7 @@ from polyseme.base.validation import (
     check_path,
     draw_seed,
 )
-from polyseme.documents.label_names import encode_names, is_comparable
+from polyseme.documents.label_names import encode_names, extractor_names, is_comparable
 from polyseme.documents.word_vectors import WordVectors, as_word_vectors, name_likeness
 from polyseme.feedback.verdict_log import Verdict, VerdictLog
 from polyseme.fitting.cost import cost_of_fit, warn_about_cost
@@ -300,19 +300,21 @@ def read_label_names(
     Parameters
     ----------
     label_names : object
-        See `ZeroShotTagger.fit`. Where None, an extractor that has `encode_names` is the encoder.
+        See `ZeroShotTagger.fit`. Where None, an extractor that reads words is the encoder.
     data : TrainingSet
     former_names : NameEvidence or None
         Of the model that a warm start goes on from; they stay where no others are given.
     has_columns : bool
         Whether labels were given as columns, whose order the rows of an array follow.
     """
-    if label_names is None and hasattr(data.extractor, "encode_names"):
-        label_names = data.extractor
-    if label_names is None:
+    names = None
+    if label_names is None and data.extractor is not None:
+        names = extractor_names(data.extractor, data.labels)
+    elif label_names is not None:
+        ordered_labels = data.column_labels if has_columns else None
+        names = encode_names(label_names, data.labels, ordered_labels, key=data.corpus.key)
+    if names is None:
         return None, former_names
-    ordered_labels = data.column_labels if has_columns else None
-    names = encode_names(label_names, data.labels, ordered_labels, key=data.corpus.key)
     evidence = None
     if data.features is not None and is_comparable(names, data.n_features):
         evidence = NameEvidence.fit(data.features, names.labels, names.vectors)

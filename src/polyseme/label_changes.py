@@ -8,9 +8,9 @@ tagger stays as it was. `store_` has the known documents, `named_` labels that n
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,12 +94,12 @@ class LabelChanges(FittedTagger):
             The labels taken in, of the kind "oov".
         """
         check_fitted(self, "store_")
-        if vectors is None:
-            vectors = self._name_encoder()
         names = self._names(labels)
         new_labels = tuple(name for name in names if self._key(name) not in self._column_by_key)
         if not new_labels:
             return ()
+        if vectors is None:
+            vectors = self._name_encoder(new_labels)
         evidence = self._evidence_with(new_labels, vectors)
         if evidence is None:
             likeness = self._likeness_to_seen(new_labels, vectors)
@@ -114,11 +114,15 @@ class LabelChanges(FittedTagger):
         # Without evidence, a name that is like no seen label's says nothing, and is left out.
         return tuple(label for label in new_labels if self._key(label) in self._column_by_key)
 
-    def _name_encoder(self) -> object:
-        """Return the feature extractor where it encodes names; raise where it does not."""
-        if hasattr(self.features_, "encode_names"):
-            return self.features_
-        raise InputError("Give `vectors` of the names: this tagger cannot encode them itself.")
+    def _name_encoder(self, labels: tuple[str, ...]) -> Callable[[list[str]], Any]:
+        """Return what encodes names, of the feature extractor; raise where it knows none."""
+        from polyseme.documents.label_names import extractor_names
+
+        if extractor_names(self.features_, labels) is None:
+            raise InputError("Give `vectors` of the names: this tagger cannot encode them itself.")
+        extractor: Any = self.features_
+        encode: Callable[[list[str]], Any] = extractor.encode_names
+        return encode
 
     def _evidence_with(self, labels: tuple[str, ...], vectors: object) -> NameEvidence | None:
         """Return the evidence of names with new labels; None where their names are none."""

@@ -511,7 +511,7 @@ class ZeroShotTagger(
         features: Any = self._features_of(X, keep_single=True)
         if isinstance(features, EncodedItems):
             features = features.features
-        names = item_names(X)
+        names = item_names(X, self.features_)
         if ids is not None:
             names = as_names(ids, "`ids` of `encode`")
         if names is not None:

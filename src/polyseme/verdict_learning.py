@@ -122,7 +122,7 @@ class VerdictLearning(FittedTagger):
                 )
             return {}
         features = self._features_of(X)
-        ids = item_names(X)
+        ids = item_names(X, self.features_)
         all_names = map(str, range(features.shape[0])) if ids is None else ids
         row_by_name = {name: row for row, name in enumerate(all_names)}
         missing_names = [name for name in new_names if name not in row_by_name]
@@ -169,7 +169,7 @@ class VerdictLearning(FittedTagger):
         check_fitted(self, "store_")
         space_digest = self.space_.digest_
         feedback = Feedback(log, space_digest)
-        ids = None if X is None else item_names(X)
+        ids = None if X is None else item_names(X, self.features_)
         if ids is not None:
             answered_items = feedback.items()
             coded_items = log.vector_keys(space_digest, answered_items)
@@ -273,7 +273,7 @@ class VerdictLearning(FittedTagger):
         check_fitted(self, "store_")
         features = self._features_of(X)
         n_items = features.shape[0]
-        names = item_names(X)
+        names = item_names(X, self.features_)
         if names is None:
             names = [str(row) for row in range(n_items)]
         column = None

@@ -23,8 +23,8 @@ from polyseme.media.base import MediaError, MediaFeatures
 class LetterFeatures(MediaFeatures):
     """How often each letter stands in a text file."""
 
-    kind: ClassVar[str] = "text"
-    noun: ClassVar[str] = "text"
+    kind: ClassVar[str] = "letter"
+    noun: ClassVar[str] = "letter"
     suffixes: ClassVar[frozenset[str]] = frozenset({".txt"})
 
     def __init__(self, device: str = "cpu", n_jobs: int | None = None):
@@ -55,7 +55,7 @@ def environment(tmp_path, monkeypatch):
     (site / "letters.py").write_text(PLUGIN)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: letters\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(
-        "[polyseme.extractors]\ntext = letters:LetterFeatures\n"
+        "[polyseme.extractors]\nletter = letters:LetterFeatures\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]))
     return site
@@ -83,10 +83,10 @@ def test_a_kind_of_media_of_another_package_is_extracted_fitted_saved_and_tagged
     environment, tmp_path
 ):
     folder = texts(tmp_path / "texts")
-    done = polyseme("extract", "text", folder, "--out", tmp_path / "numbers")
+    done = polyseme("extract", "letter", folder, "--out", tmp_path / "numbers")
     assert done.returncode == 0, done.stderr
     assert "skipped digits.txt: has no letters" in done.stderr
-    assert "60 of 61 text files extracted" in done.stderr
+    assert "60 of 61 letter files extracted" in done.stderr
 
     rows = [f"{path.name},{path.stem[:-2]}\n" for path in sorted(folder.glob("*[0-9].txt"))]
     tags = tmp_path / "tags.csv"
@@ -106,9 +106,8 @@ def test_numbers_of_a_kind_of_media_that_is_not_installed_are_refused_in_a_sente
 ):
     folder = texts(tmp_path / "texts")
     numbers = tmp_path / "numbers"
-    assert polyseme("extract", "text", folder, "--out", numbers).returncode == 0
+    assert polyseme("extract", "letter", folder, "--out", numbers).returncode == 0
     shutil.rmtree(environment)
     done = polyseme("fit", tmp_path / "model", "--features", numbers)
-    assert (
-        done.returncode == 1 and "Unknown kind of media 'text'; known: audio, image" in done.stderr
-    )
+    assert done.returncode == 1
+    assert "Unknown kind of media 'letter'; known: audio, image, text" in done.stderr

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyseme.base.validation import InputError
-from polyseme.media import xmp
+from polyseme.media import suggestions
 from polyseme.media.xmp import (
     answer_suggestions,
     merge_tags,
@@ -593,7 +593,7 @@ def test_extended_attributes_of_a_sidecar_are_kept(sidecar):
 
 def test_a_lock_that_is_never_freed_is_reported(sidecar, monkeypatch):
     fcntl = pytest.importorskip("fcntl", reason="this system has no file locks")
-    monkeypatch.setattr(xmp, "_LOCK_SECONDS", 0.02)
+    monkeypatch.setattr(suggestions, "_LOCK_SECONDS", 0.02)
     holder = os.open(sidecar.parent, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
     with pytest.raises(InputError, match=r"locked by another writer for 0\.02 s"):

@@ -12,6 +12,7 @@ from typing import Any
 _OWN_EXTRACTORS = {
     "image": "polyseme.media.image:ImageFeatures",
     "audio": "polyseme.media.audio:AudioFeatures",
+    "text": "polyseme.media.text:TextFeatures",
 }
 # The group of entry points by which other packages add theirs.
 _EXTRACTOR_GROUP = "polyseme.extractors"

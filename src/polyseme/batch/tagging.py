@@ -33,7 +33,8 @@ from polyseme.media.extraction import (
 )
 from polyseme.media.feature_store import CACHE_FILE, from_caches
 from polyseme.media.keywords import keywords_of
-from polyseme.media.xmp import among, lacking, merge_tags, read_sidecar, sidecar_of, sidecars_of
+from polyseme.media.suggestions import among, lacking
+from polyseme.media.tag_files import merge_tags, read_tags, tag_file_of, tag_files_of
 
 # Files tagged at a time: the same ones on every engine, whole batches of every feature extractor.
 TAGGED_AT_ONCE = 64
@@ -150,7 +151,7 @@ class Tagging:
         """
         for path, record in self._tag_files():
             try:
-                sidecar = sidecar_of(path)
+                sidecar = tag_file_of(path)
                 inside = keywords_of(path, self.kind)
                 added = merge_tags(
                     sidecar,
@@ -183,10 +184,10 @@ def _printable_path(path: Path) -> str:
 def _drop_refused(record: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a record without the tags that were refused for a file."""
     refused: list[str] = []
-    for sidecar in sidecars_of(path):
+    for sidecar in tag_files_of(path):
         # What an unreadable sidecar refuses does not count; who writes to it reports it.
         with contextlib.suppress(InputError):
-            refused += read_sidecar(sidecar).refused
+            refused += read_tags(sidecar).refused
     if not refused:
         return record
     labels = lacking(present=refused, wanted=record["labels"])

@@ -211,7 +211,7 @@ def _report_default_precision(precision: float | None, leaves_out: bool) -> None
 
 def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
     """Remove unanswered suggestions from sidecars; return a record for each that had some."""
-    from polyseme.media.xmp import undo_suggestions
+    from polyseme.media.tag_files import undo_suggestions
 
     records: list[dict[str, Any]] = []
     n_tags = 0
@@ -229,12 +229,12 @@ def _find_sidecars(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     """Return each sidecar of media files, or of files in folders, after the path of its file."""
     from polyseme.media import media_suffixes
     from polyseme.media.extraction import find_media
-    from polyseme.media.xmp import sidecars_of
+    from polyseme.media.tag_files import tag_files_of
 
     files, _ = find_media(paths, media_suffixes())
     file_by_sidecar: dict[Path, str] = {}
     for file in files:
-        for sidecar in sidecars_of(file.path):
+        for sidecar in tag_files_of(file.path):
             file_by_sidecar[sidecar] = str(file.path)
     return [(file, sidecar) for sidecar, file in file_by_sidecar.items()]
 
@@ -259,14 +259,15 @@ def review(
     """Accept or refuse the tags that `tag --sidecars` suggested, or list them."""
     from polyseme.cli.inputs import TableReader, items_to_learn
     from polyseme.feedback.verdict_log import Verdict
-    from polyseme.media.xmp import answer_suggestions, lacking, read_sidecar
+    from polyseme.media.suggestions import lacking
+    from polyseme.media.tag_files import answer_suggestions, read_tags
 
     tagger = None if model is None else load_default_tagger(model, "review --model")
     if tagger is not None and tagger.features_ is None:
         raise_error("This model takes numbers; `review --model` needs one that takes files.")
     files: list[_PendingFile] = []
     for name, sidecar in _find_sidecars(paths):
-        files.append(_PendingFile(name, sidecar, read_sidecar(sidecar).pending))
+        files.append(_PendingFile(name, sidecar, read_tags(sidecar).pending))
 
     if not (accept or refuse):
         _list_pending(files, form)
@@ -330,7 +331,7 @@ def _list_pending(files: Sequence[_PendingFile], form: Form) -> None:
 
 def _answered_files(files: Sequence[_PendingFile], answers: Sequence[str]) -> list[str]:
     """Return the names of files of which some pending tag is answered; "*" answers any tag."""
-    from polyseme.media.xmp import lacking
+    from polyseme.media.suggestions import lacking
 
     answered_names = []
     for file in files:

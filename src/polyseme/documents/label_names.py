@@ -78,8 +78,7 @@ def encode_names(
 
     encode = _encoder(label_names)
     if encode is not None:
-        texts = [" ".join(words_of(name)) or name for name in names]
-        encoded = encode(texts)
+        encoded = encode(name_texts(names))
         vectors = _checked(encoded, len(names), "The encoder of `label_names`")
         return LabelNames(names, vectors)
 
@@ -101,6 +100,24 @@ def encode_names(
     names_with_row = tuple(name for name in names if key(name) in row_by_key)
     rows = [row_by_key[key(name)] for name in names_with_row]
     return LabelNames(names_with_row, vectors[rows])
+
+
+def extractor_names(extractor: Any, labels: Sequence[str]) -> LabelNames | None:
+    """Return the vectors of labels' names by a feature extractor; None where it knows no word."""
+    encode = getattr(extractor, "encode_names", None)
+    if encode is None:
+        return None
+    encoded = encode(name_texts(labels))
+    if encoded is None:
+        return None
+    vectors = _checked(encoded, len(labels), "`encode_names`")
+    has_numbers = vectors.nnz if sp.issparse(vectors) else vectors.any()
+    return LabelNames(tuple(labels), vectors) if has_numbers else None
+
+
+def name_texts(labels: Sequence[str]) -> list[str]:
+    """Return labels as words between single spaces, as encoders read them."""
+    return [" ".join(words_of(label)) or label for label in labels]
 
 
 def name_words(label_names: object, labels: Sequence[str]) -> WordVectors:
@@ -125,10 +142,9 @@ def _encoder(label_names: Any) -> Any:
     """Return what encodes a list of texts; None where this is no encoder."""
     if isinstance(label_names, (str, bytes)):
         return None
-    for method in ("encode_names", "encode"):
-        encode = getattr(label_names, method, None)
-        if callable(encode):
-            return encode
+    encode = getattr(label_names, "encode", None)
+    if callable(encode):
+        return encode
     return label_names if callable(label_names) else None
 
 

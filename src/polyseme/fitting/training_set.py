@@ -365,7 +365,7 @@ def gather(
         seen=seen,
         features=features,
         pool=pool,
-        names=(item_names(X_in_order), item_names(unlabelled)),
+        names=(item_names(X_in_order, extractor), item_names(unlabelled, extractor)),
         feature_names=feature_names if extractor is None else None,
         extractor=learned_extractor,
         column_labels=column_labels,

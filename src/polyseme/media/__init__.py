@@ -1,8 +1,8 @@
-"""Feature extractors: media files and arrays become feature matrices.
+"""Feature extractors: media files, arrays and texts become feature matrices.
 
-In: pictures or sound, as files or arrays. Out: features (n, n_features) for the tagger. Extraction
-learns nothing; a codebook is learned by `fit` and saved with the model. A new kind of media is one
-file and one line: see `extractors`.
+In: pictures, sounds or texts, as files or in memory. Out: features (n, n_features) for the tagger.
+Extraction learns nothing; a codebook, or topics, are learned by `fit` and saved with the model. A
+new kind of media is one file and one line: see `extractors`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from polyseme.media.extractors import (
     media_suffixes,
 )
 from polyseme.media.image import ImageFeatures
+from polyseme.media.text import TextFeatures
 
 __all__ = [
     "AudioFeatures",
@@ -24,6 +25,7 @@ __all__ = [
     "ImageFeatures",
     "MediaError",
     "MediaFeatures",
+    "TextFeatures",
     "extract_folder",
     "extractor_class",
     "extractor_classes",

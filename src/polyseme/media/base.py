@@ -116,6 +116,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
 
     kind: ClassVar[str]  # by which commands and saved models name it, such as "image"
     noun: ClassVar[str]  # what people call an item, such as "picture"
+    names_are_paths: ClassVar[bool] = True  # whether items that are `str` name files
     suffixes: ClassVar[frozenset[str]]  # of its files, in lower case, such as ".png"
     # Media types of what a browser is sent of its files, by suffix; files of others are not shown.
     preview_types: ClassVar[Mapping[str, str]] = {}
@@ -170,6 +171,13 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     def transform_raw(self, raw: Sequence[Raw]) -> NDArray[np.floating[Any]]:
         """Turn raw numbers of items into features, (n_items, n_features_out_)."""
         return np.asarray(raw, dtype=np.float32)
+
+    def encode_names(self, names: Sequence[str]) -> NDArray[np.floating[Any]] | None:
+        """Return the vectors of names of tags beside those of items, (n_names, n_features_out_).
+
+        None where this extractor does not read words.
+        """
+        return None
 
     def fit(self, X: object, y: object = None) -> Self:
         """Learn how raw numbers become features from items (paths, arrays, Extracted)."""
@@ -237,7 +245,8 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         for item, outcome in zip(items, outcomes, strict=True):
             if isinstance(outcome, MediaError):
                 name = f"No. {len(raw_by_row)}"
-                if is_path(item):
+                is_file = isinstance(item, os.PathLike) or (self.names_are_paths and is_path(item))
+                if is_file:
                     name = f"'{item}'"
                 raise InputError(f"{name} cannot be used: {outcome}.")
             raw_by_row.append(outcome)

@@ -22,7 +22,7 @@ from polyseme.base.validation import InputError
 from polyseme.media import xmp
 from polyseme.media.base import MediaError, needs
 from polyseme.media.extractors import extractor_class
-from polyseme.media.xmp import Tags, distinct, lacking
+from polyseme.media.suggestions import MAX_TAGS, Tags, distinct, lacking
 
 # Bytes read of one file at most: blocks of keywords are small.
 MOST_BYTES = 64 * 2**20
@@ -103,8 +103,8 @@ def _places(path: Path, kind: str) -> Iterator[Place]:
 
 def _check(keywords: Sequence[str]) -> None:
     """Raise a ValueError for absurd numbers and lengths of keywords."""
-    if len(keywords) > xmp.MAX_TAGS:
-        raise ValueError(f"more than {xmp.MAX_TAGS:,} keywords")
+    if len(keywords) > MAX_TAGS:
+        raise ValueError(f"more than {MAX_TAGS:,} keywords")
     longest = max(map(len, keywords), default=0)
     if longest > MOST_LETTERS:
         raise ValueError(f"a keyword of more than {MOST_LETTERS:,} letters")

@@ -1,8 +1,8 @@
-"""The registry of networks for pictures and for sound, and of their weights.
+"""The registry of networks for pictures, sound and texts, and of their weights.
 
 In: a network's name, such as "efficientnet-lite2" or "timm:resnet50", and perhaps a file of
 weights. Out: what both are called in caches and saved models, and the network itself. A new network
-is a file with a function `load` and a line in PICTURES or SOUNDS.
+is a file with a function `load` and a line in PICTURES, SOUNDS or TEXTS.
 """
 
 from __future__ import annotations
@@ -64,7 +64,12 @@ SOUNDS = {
         "musicnn", "ffb40cd66093fac1af5e4bae851c19c767a962aa577d0aa1fa12b426f15215ad"
     ),
 }
-
+TEXTS = {
+    "use": NetworkSpec(
+        "universal_sentences", "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
+    ),
+    "sentence-transformers": NetworkSpec("sentences", folder=True),
+}
 
 MOST_FILES = 200  # of a folder of weights
 _IDENTITY_DIGITS = 12  # of the SHA-256: caches and saved models of other lengths would be refused
@@ -134,7 +139,7 @@ def find_network(
     weights : str, Path or None
         The user's file or folder, which networks of libraries need and others refuse.
     specs : mapping
-        PICTURES or SOUNDS.
+        PICTURES, SOUNDS or TEXTS.
     device : str
         Where it runs, as torch names it.
     """

@@ -23,19 +23,27 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from polyseme.base.validation import InputError
 from polyseme.io import parse_xml
-from polyseme.storage.atomic_files import locked, replacing, temporary_of
+from polyseme.media.suggestions import (
+    MAX_TAGS,
+    Tags,
+    among,
+    changing,
+    check_answers,
+    check_tags,
+    distinct,
+    lacking,
+    tag_key,
+)
+from polyseme.storage.atomic_files import replacing
 
 __all__ = [
-    "Tags",
     "answer_suggestions",
     "merge_tags",
     "read_packet",
@@ -46,8 +54,6 @@ __all__ = [
 ]
 
 MAX_BYTES = 16 * 2**20  # of a packet or sidecar
-MAX_TAGS = 1_000  # in one packet
-_LOCK_SECONDS = 60.0  # to wait for others who change sidecars of the same folder
 
 # lxml writes a name as {namespace}name.
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
@@ -114,21 +120,6 @@ def sidecars_of(media: Path) -> list[Path]:
     return sidecars
 
 
-class Tags(NamedTuple):
-    """The tags of a sidecar or packet, in order, stripped, each in the first of its spellings."""
-
-    tags: list[str]  # all, pending ones too; of a hierarchy such as `animal|bird` the last part
-    pending: Sequence[str] = ()  # suggestions without an answer
-    refused: Sequence[str] = ()  # suggestions that were refused or removed
-    # Such as `animal|bird`, as Lightroom and darktable have them, but for suggested ones.
-    hierarchies: Sequence[str] = ()
-
-    @property
-    def suggested(self) -> list[str]:
-        """A machine's guesses: who learns from tags should not take them for a person's."""
-        return [*self.pending, *self.refused]
-
-
 def read_sidecar(path: Path) -> Tags:
     """Read the tags of a sidecar; none where it is missing."""
     rdf = _load(Path(path))
@@ -173,13 +164,10 @@ def merge_tags(
     by a lock on it. Another name of the same file, a hard link, keeps the old content.
     """
     path = Path(path)
-    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
-        raise InputError(f"`tags` of `merge_tags` must be a sequence of strings; got {tags!r}.")
-    spaced_tags = distinct(" ".join(tag.split()) for tag in tags)
-    wanted = lacking(present, spaced_tags)
+    wanted = lacking(present, check_tags(tags))
     if not wanted:
         return []
-    with _changing(path, dry_run):
+    with changing(path, dry_run):
         rdf = _load_writable(path)
         if rdf is None:
             rdf = _rdf(_EMPTY_PACKET, str(path))
@@ -209,16 +197,9 @@ def answer_suggestions(
     suggested again. Tags that are no waiting suggestion are left alone. Returned are the accepted
     and the refused ones, as the sidecar spells them; both are empty where there is no sidecar.
     """
-    for tags in (accept, refuse):
-        if isinstance(tags, str):
-            raise InputError(f"`answer_suggestions` takes sequences of tags; got {tags!r}.")
-    to_accept = list(accept)
-    to_refuse = list(refuse)
-    contradictory = among(to_refuse, to_accept)
-    if contradictory:
-        raise InputError(f"'{contradictory[0]}' is both accepted and refused; decide on one.")
+    to_accept, to_refuse = check_answers(accept, refuse)
     path = Path(path)
-    with _changing(path):
+    with changing(path):
         rdf = _load_writable(path)
         if rdf is None:
             return [], []
@@ -239,7 +220,7 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
     is left but copies of what the picture holds is removed.
     """
     path = Path(path)
-    with _changing(path, dry_run):
+    with changing(path, dry_run):
         rdf = _load_writable(path)
         if rdf is None:
             return []
@@ -252,20 +233,6 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
             else:
                 _write(path, rdf)
     return pending
-
-
-@contextmanager
-def _changing(path: Path, dry_run: bool = False) -> Iterator[None]:
-    """Lock the folder of a sidecar while it is changed; raise one sentence for a system error."""
-    try:
-        with locked(path.parent, _LOCK_SECONDS):
-            if not dry_run:
-                temporary_of(path).unlink(missing_ok=True)  # what a kill has left
-            yield
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror}); check the path and its permissions."
-        ) from error
 
 
 def _load_writable(path: Path) -> Any:
@@ -330,7 +297,7 @@ def _tags(rdf: Any, packet_name: str) -> Tags:
     subjects = _values(rdf, _SUBJECT)
     pending = _pending(rdf)
     # A tag such as AC/DC is no hierarchy where it is a subject as it stands.
-    subject_keys = {_key(subject) for subject in subjects}
+    subject_keys = {tag_key(subject) for subject in subjects}
     leaves: list[str] = []  # the last tags of paths
     note_words: list[str] = []  # of darktable's notes
     n_paths = 0
@@ -340,7 +307,7 @@ def _tags(rdf: Any, packet_name: str) -> Tags:
         for tag_path in tag_paths:
             if tag_path.startswith(_DARKTABLE_NOTE):
                 note_words += tag_path.split("|")
-            elif _key(tag_path) in subject_keys:
+            elif tag_key(tag_path) in subject_keys:
                 leaves.append(tag_path)
             else:
                 trimmed_path = tag_path.rstrip(f"{separator} ")
@@ -481,13 +448,13 @@ def _append(rdf: Any, property_name: str, values: Sequence[str]) -> None:
 
 def _remove(rdf: Any, property_name: str, values: Sequence[str]) -> None:
     """Remove values of a property, and elements that are empty without them."""
-    unwanted_keys = {_key(value) for value in values}
+    unwanted_keys = {tag_key(value) for value in values}
     if not unwanted_keys:
         return
     descriptions = list(rdf.iterchildren(f"{_RDF}Description"))
     for description in descriptions:
         attribute = description.get(property_name, "")
-        if _key(attribute) in unwanted_keys:
+        if tag_key(attribute) in unwanted_keys:
             del description.attrib[property_name]
         elements = list(description.iterchildren(property_name))
         for element in elements:
@@ -504,7 +471,7 @@ def _remove_items(element: Any, unwanted_keys: set[str]) -> None:
     candidates = items or [element]  # an empty array leaves the element, whose value may be text
     unwanted_items: list[Any] = []
     for item in candidates:
-        if _key(_value(item)) in unwanted_keys:
+        if tag_key(_value(item)) in unwanted_keys:
             unwanted_items.append(item)
     for item in unwanted_items:
         _cut(item)
@@ -559,35 +526,3 @@ def _new_array(rdf: Any, property_name: str, descriptions: list[Any], elements: 
     if len(item) or item.attrib or has_text:
         array.append(item)
     return array
-
-
-def _key(tag: str) -> str:
-    """Return a text that tags have in common which differ in case, space or composition only."""
-    spaced = " ".join(tag.split())
-    folded = unicodedata.normalize("NFD", spaced).casefold()
-    return unicodedata.normalize("NFC", folded)
-
-
-def distinct(tags: Iterable[str]) -> list[str]:
-    """Return tags stripped, without empty and repeated ones, in their order.
-
-    Of several spellings the first one stays.
-    """
-    tag_by_key: dict[str, str] = {}
-    for tag in tags:
-        stripped = tag.strip()
-        if stripped:
-            tag_by_key.setdefault(_key(stripped), stripped)
-    return list(tag_by_key.values())
-
-
-def among(allowed: Iterable[str], tags: Iterable[str]) -> list[str]:
-    """Return the tags that are among the allowed ones, in the order of the tags."""
-    keys = {_key(tag) for tag in allowed}
-    return [tag for tag in tags if _key(tag) in keys]
-
-
-def lacking(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    """Return the wanted tags that are not present, in their order."""
-    keys = {_key(tag) for tag in present}
-    return [tag for tag in wanted if _key(tag) not in keys]

@@ -224,22 +224,27 @@ def _are_consecutive(rows: IntArray) -> bool:
 # ---------------------------------------------------------------------- what is kept of items
 
 
-def item_names(X: Any) -> list[str] | None:
+def item_names(X: Any, extractor: object = None) -> list[str] | None:
     """Return the ids of items, or their files; None where only their row numbers tell them apart.
 
     Parameters
     ----------
     X : what `ZeroShotTagger.fit` takes as X
         A list or tuple that holds nothing but paths names its items by them.
+    extractor : FeatureExtractor or None
+        Where its `names_are_paths` is False, items that are `str` are no paths but texts.
     """
     from polyseme.io.join import split_ids
 
     _, ids = split_ids(X)
     if ids is not None or not isinstance(X, (list, tuple)) or not X:
         return ids
+    path_types: tuple[type, ...] = (str, Path)
+    if not getattr(extractor, "names_are_paths", True):
+        path_types = (Path,)
     files = []
     for item in X:
-        if not isinstance(item, (str, Path)):
+        if not isinstance(item, path_types):
             return None
         files.append(str(item))
     return files

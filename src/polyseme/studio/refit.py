@@ -222,7 +222,7 @@ def missing_items(tagger: ZeroShotTagger, X: Any) -> tuple[int, int]:
         features = features.features
     keys = tagger.document_keys_
     are_items = keys.of_items
-    names = item_names(X) or ()
+    names = item_names(X, tagger.features_) or ()
     fitted_features = keys.items[are_items]
     fitted_names = keys.names[are_items]
     are_present = np.isin(fitted_features, feature_digests(features))

@@ -15,7 +15,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from polyseme.media.keywords import Keywords, keywords_of
-from polyseme.media.xmp import answer_suggestions, merge_tags, sidecar_of
+from polyseme.media.tag_files import answer_suggestions, merge_tags, tag_file_of
 from polyseme.studio.http import JSON, PROBLEMS, Admin, Host, collection_of, json_response
 from polyseme.studio.schemas import Record, SidecarBody
 
@@ -116,7 +116,7 @@ def add_accepted_tags(
     dry_run : bool
         Whether nothing is written.
     """
-    sidecar = sidecar_of(path)
+    sidecar = tag_file_of(path)
     keywords = Keywords([], [], [])
     # Programs that find a sidecar read no keywords inside the file: a new one holds them, too.
     if kind is not None and not sidecar.exists():

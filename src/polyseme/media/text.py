@@ -1,0 +1,270 @@
+"""Features of texts: what they are about, by their words and by a network that reads sentences.
+
+In: texts, or files of plain text, Markdown, HTML and PDF. Out: a feature matrix (n, n_features).
+The vectors of names of tags are in the same space, so that names are evidence; see `encode_names`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.base.machine import one_thread
+from polyseme.base.validation import RandomState, as_generator, check_number, draw_seed
+from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt
+from polyseme.media.networks import TEXTS, Network, find_network
+from polyseme.media.text_files import SUFFIXES, prose_of, read_text
+from polyseme.storage.array_checks import (
+    Anything,
+    Fields,
+    MappingOf,
+    check_parts,
+    name_part_in_errors,
+    require,
+)
+from polyseme.storage.model_file import JSON, Arrays, Config, State, part_arrays
+
+if TYPE_CHECKING:
+    from polyseme.media.keywords import Place
+
+# To be raised whenever the same text would get other numbers.
+VERSION = 1
+# A network reads so many words at a time: its vector of a longer text would say little.
+_PASSAGE_WORDS = 100
+# What is shown of a text in a browser.
+_MOST_SHOWN_LETTERS = 20_000
+
+
+class TextFeatures(MediaFeatures):
+    """Features of texts: topics learned from the training texts, and a network's vectors.
+
+    Topics are those of latent semantic analysis over words and groups of letters, so they work for
+    every language; a network, which was trained on much text, knows words that the training texts
+    lack. Both are better than either.
+
+    Parameters
+    ----------
+    n_topics : int
+        Numbers by which the topics of a text are told.
+    max_words : int
+        Only so many words from the beginning of a text are used.
+    network : str, optional
+        "use", Google's multilingual Universal Sentence Encoder, which the extra of this name
+        installs, or "sentence-transformers:NAME" with `weights`. It reads a hundred words at a
+        time, and the vectors of these passages are averaged.
+    weights : str or Path, optional
+        The folder of a model that `SentenceTransformer.save` wrote.
+    device : str
+        Where a network of sentence-transformers runs, as torch names it: "cpu", "cuda".
+    n_jobs : int, optional
+        Texts read at a time; by default one for each processor.
+    random_state : int, numpy Generator or None
+        Seeds the topics.
+
+    Attributes
+    ----------
+    topics_ : Topics
+    n_features_out_ : int
+        Columns of `transform`: topics, then the network's numbers.
+
+    Notes
+    -----
+    Items that are `str` are texts themselves, and a `Path` is a file. What is written as tags, in
+    front matter and as #words, is no part of a text.
+
+    A text's raw numbers are its letters as Unicode numbers, in rows as wide as the network's
+    vectors and with 0 behind the last one, then the network's vector of each passage.
+    """
+
+    kind: ClassVar[str] = "text"
+    noun: ClassVar[str] = "text"
+    suffixes: ClassVar[frozenset[str]] = frozenset(SUFFIXES)
+    preview_types: ClassVar[Mapping[str, str]] = dict.fromkeys(SUFFIXES, "text/plain")
+    names_are_paths: ClassVar[bool] = False
+    batch_size: ClassVar[int] = 16
+    raw_axes: ClassVar[int] = 2
+    learns: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        n_topics: int = 256,
+        max_words: int = 5000,
+        network: str | None = None,
+        weights: str | Path | None = None,
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_topics = n_topics
+        self.max_words = max_words
+        self.network = network
+        self.weights = weights
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def preprocessing(self) -> dict[str, JSON]:
+        """Return all that decides letters and vectors as JSON values."""
+        owner = type(self).__name__
+        check_number("n_topics", self.n_topics, owner=owner, low=1, whole=True)
+        check_number("max_words", self.max_words, owner=owner, low=1, whole=True)
+        values: dict[str, JSON] = {"version": VERSION, "max_words": int(self.max_words)}
+        network = self._network()
+        if network is not None:
+            values["network"] = network.identity()
+        return values
+
+    def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
+        """Read some texts; see `MediaFeatures.extract_batch`."""
+        reads = [attempt(self._words, item) for item in items]
+        network = self._network()
+        if network is None:
+            return [read if isinstance(read, MediaError) else _pack(read) for read in reads]
+        passages: list[str] = []
+        for read in reads:
+            if not isinstance(read, MediaError):
+                passages += _passages(read)
+        vectors = np.zeros((0, 0), dtype=np.float32)
+        if passages:
+            vectors = network.load().encode_texts(passages)
+        outcomes: list[Raw | MediaError] = []
+        first = 0
+        for read in reads:
+            if isinstance(read, MediaError):
+                outcomes.append(read)
+                continue
+            stop = first + len(_passages(read))
+            outcomes.append(_pack(read, vectors[first:stop]))
+            first = stop
+        return outcomes
+
+    @classmethod
+    def preview(cls, file: Path, side: int) -> bytes:
+        """Return the prose of a file, from its beginning; see `MediaFeatures.preview`."""
+        return read_text(file)[:_MOST_SHOWN_LETTERS].encode("utf-8", "replace")
+
+    @classmethod
+    def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
+        """Yield the places inside a text; see `MediaFeatures.keyword_places`."""
+        from polyseme.media.text_files import places_in_text
+
+        return places_in_text(file)
+
+    def single_threaded(self) -> AbstractContextManager[object]:
+        """Keep the network to one thread; see `MediaFeatures.single_threaded`."""
+        network = self._network()
+        if network is not None:
+            with one_thread(training=False):
+                network.load()  # before there are threads
+        return super().single_threaded()
+
+    def fit_raw(self, raw: Sequence[Raw]) -> None:
+        """Learn the topics; see `MediaFeatures.fit_raw`."""
+        from polyseme.media.topics import Topics
+
+        seed = draw_seed(as_generator(self.random_state))
+        texts = [_unpack(numbers)[0] for numbers in raw]
+        self.topics_ = Topics(self.n_topics, seed).fit(texts)
+        _, vectors = _unpack(raw[0])
+        n_network_numbers = vectors.shape[1] if len(vectors) else 0
+        self.n_features_out_ = len(self.topics_.components_) + n_network_numbers
+
+    def transform_raw(self, raw: Sequence[Raw]) -> NDArray[np.floating[Any]]:
+        """Return topics and mean vectors of passages; see `MediaFeatures.transform_raw`."""
+        texts: list[str] = []
+        means: list[NDArray[np.float32]] = []
+        for numbers in raw:
+            text, vectors = _unpack(numbers)
+            texts.append(text)
+            if len(vectors):
+                means.append(vectors.mean(axis=0))
+        topics = self.topics_.transform(texts)
+        if not means:
+            return topics
+        return np.hstack([topics, np.stack(means)])
+
+    def encode_names(self, names: Sequence[str]) -> NDArray[np.floating[Any]]:
+        """Return the vectors of names of tags, as of texts, (n_names, n_features_out_)."""
+        return self.transform(names)
+
+    def get_state(self) -> State:
+        """Return the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
+        config, arrays = super().get_state()
+        topics_config, topics_arrays = self.topics_.get_state()
+        config["topics"] = topics_config
+        for name, array in topics_arrays.items():
+            arrays[f"topics.{name}"] = array
+        return config, arrays
+
+    @classmethod
+    def from_state(cls, config: Config, arrays: Arrays) -> Self:
+        """Rebuild a fitted extractor; see `MediaFeatures.from_state`."""
+        from polyseme.media.topics import Topics
+
+        extractor = super().from_state(config, arrays)
+        check_parts(arrays, config, ("topics",), ())
+        with name_part_in_errors("topics"):
+            extractor.topics_ = Topics.from_state(config["topics"], part_arrays(arrays, "topics"))
+        n_topics = len(extractor.topics_.components_)
+        require(extractor.n_features_out_ >= n_topics, "n_features_out", "one for each topic")
+        return extractor
+
+    @classmethod
+    def declared(cls) -> Fields:
+        """Return the schema of `get_state`; see `MediaFeatures.declared`."""
+        return Fields({**super().declared().kinds, "topics": MappingOf(Anything())})
+
+    def _network(self) -> Network | None:
+        """Return the network, not loaded yet; None without one."""
+        if self.network is None:
+            return None
+        return find_network(self.network, self.weights, TEXTS, self.device)
+
+    def _words(self, item: object) -> str:
+        """Return the first words of an item, a text or the path of a file, with single spaces."""
+        if isinstance(item, str):
+            text = prose_of(item)
+        elif isinstance(item, os.PathLike):
+            text = read_text(Path(item))
+        else:
+            raise MediaError(f"is neither a text nor a path, but {type(item).__name__}")
+        words = text.replace("\0", " ").split()
+        if not words:
+            raise MediaError("holds no words")
+        return " ".join(words[: self.max_words])
+
+
+def _passages(text: str) -> list[str]:
+    """Cut a text into pieces that a network reads at a time."""
+    words = text.split()
+    starts = range(0, len(words), _PASSAGE_WORDS)
+    return [" ".join(words[start : start + _PASSAGE_WORDS]) for start in starts]
+
+
+def _pack(text: str, vectors: NDArray[np.float32] | None = None) -> Raw:
+    """Return the raw numbers of a text and of the vectors of its passages, (n_rows, width)."""
+    width = 1 if vectors is None else vectors.shape[1]
+    letters = np.frombuffer(text.encode("utf-32-le", "replace"), dtype="<u4")
+    n_rows = len(letters) // width + 1  # so that a 0 follows the last letter
+    padded = np.zeros(n_rows * width, dtype=np.float32)
+    padded[: len(letters)] = letters
+    rows = padded.reshape(n_rows, width)
+    return rows if vectors is None else np.vstack([rows, vectors])
+
+
+def _unpack(raw: Raw) -> tuple[str, NDArray[np.float32]]:
+    """Return a text, and the vectors of its passages (n_passages, width), of raw numbers."""
+    numbers = np.asarray(raw, dtype=np.float32)
+    width = numbers.shape[1]
+    flat = numbers.ravel()
+    n_letters = int(np.argmin(flat != 0)) if (flat == 0).any() else len(flat)
+    n_rows = n_letters // width + 1
+    letters = flat[:n_letters].clip(0, 0x10FFFF).astype("<u4")
+    text = letters.tobytes().decode("utf-32-le", "replace")
+    return text, numbers[n_rows:]
