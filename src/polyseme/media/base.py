@@ -117,6 +117,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     kind: ClassVar[str]  # by which commands and saved models name it, such as "image"
     noun: ClassVar[str]  # what people call an item, such as "picture"
     names_are_paths: ClassVar[bool] = True  # whether items that are `str` name files
+    likely_alike: ClassVar[str] = "blank, or silent"  # what different items with equal numbers are
     suffixes: ClassVar[frozenset[str]]  # of its files, in lower case, such as ".png"
     # Media types of what a browser is sent of its files, by suffix; files of others are not shown.
     preview_types: ClassVar[Mapping[str, str]] = {}

