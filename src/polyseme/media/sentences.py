@@ -1,7 +1,7 @@
-"""Models of sentence-transformers for pictures, such as CLIP, from a folder on disk.
+"""Models of sentence-transformers for pictures and texts, from a folder on disk.
 
-In: the folder that `SentenceTransformer.save` wrote. Out: a network from pictures to vectors that
-can be compared with those of texts. Nothing is downloaded, and nothing in the folder is executed.
+In: the folder that `SentenceTransformer.save` wrote. Out: a network from pictures, or texts, to
+vectors. Nothing is downloaded, and nothing in the folder is executed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ _OWN_CLASSES_PREFIX = "sentence_transformers."
 
 
 class SentenceNetwork:
-    """A `SentenceTransformer` for pictures; it brings them to its own size and colours."""
+    """A `SentenceTransformer` for pictures, which it brings to its own size and colours, or texts."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name
@@ -41,12 +42,20 @@ class SentenceNetwork:
         from PIL import Image
 
         images = [Image.fromarray(picture) for picture in pictures]
+        return self._encode(images, "look at pictures")
+
+    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of texts, (n, n_features)."""
+        return self._encode(list(texts), "read texts")
+
+    def _encode(self, items: list[Any], purpose: str) -> NDArray[np.float32]:
+        """Return the model's vectors of pictures or texts, (n, n_features)."""
         try:
-            vectors = self.model.encode(images, show_progress_bar=False, convert_to_numpy=True)
+            vectors = self.model.encode(items, show_progress_bar=False, convert_to_numpy=True)
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise InputError(
-                f"The model of '{self.name}' cannot look at pictures ({error}); name one that was "
-                "trained on pictures and texts, such as CLIP."
+                f"The model of '{self.name}' cannot {purpose} ({error}); name one that was "
+                f"trained to {purpose}."
             ) from error
         return np.ascontiguousarray(vectors, dtype=np.float32)
 

@@ -309,7 +309,8 @@ def _with_entry(
     indent = ""
     if entries:
         key_start = entries[0].key_start
-        indent = block[_line_start(block, key_start) : key_start]
+        before_key = block[_line_start(block, key_start) : key_start]
+        indent = before_key[: len(before_key) - len(before_key.lstrip(" "))]
     return f"{block}{indent}{key}: {_flow_list(texts)}{line_end}"
 
 
@@ -354,13 +355,19 @@ def _with_lines(
     kept_text, position = _without_lines(block, entry, removed_starts)
     if new_texts and not kept_text.endswith("\n"):
         kept_text += line_end
-    last_start = entry.items[-1].start
-    item_start = block[_line_start(block, last_start) : last_start]
-    if new_texts and not _ITEM_START.fullmatch(item_start):
-        raise UnsafeChangeError
+    item_start = _item_start(block, entry) if new_texts else ""
     for text in new_texts:
         kept_text += f"{item_start}{_scalar(text)}{line_end}"
     return kept_text + block[position:]
+
+
+def _item_start(block: str, entry: _Entry) -> str:
+    """Return what stands before an item in its line: blanks, a dash, and blanks."""
+    for item in reversed(entry.items):
+        start = block[_line_start(block, item.start) : item.start]
+        if _ITEM_START.fullmatch(start):
+            return start
+    raise UnsafeChangeError
 
 
 def _without_lines(block: str, entry: _Entry, removed_starts: set[int]) -> tuple[str, int]:
