@@ -28,7 +28,7 @@ _OWN_CLASSES_PREFIX = "sentence_transformers."
 
 
 class SentenceNetwork:
-    """A `SentenceTransformer` for pictures, which it brings to its own size and colours, or texts."""
+    """A `SentenceTransformer` for texts, or for pictures, which it brings to its own size."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name

@@ -147,6 +147,10 @@ def _decoded(content: bytes) -> str:
 # ---------------------------------------------------------------------- HTML
 
 
+class _EnoughError(Exception):
+    """So much of a page was read that the rest is not looked at."""
+
+
 class _Page:
     """What is collected while a page is parsed: what a reader sees, and its keywords."""
 
@@ -180,9 +184,12 @@ class _Page:
 
     def data(self, text: str) -> None:
         """Take what stands between tags."""
-        if self.hidden_depth <= 0 and self.n_letters < MOST_LETTERS:
-            self.pieces.append(text)
-            self.n_letters += len(text)
+        if self.hidden_depth > 0:
+            return
+        if self.n_letters > MOST_LETTERS:
+            raise _EnoughError
+        self.pieces.append(text)
+        self.n_letters += len(text)
 
     def close(self) -> _Page:
         """End the page."""
@@ -203,9 +210,12 @@ def _read_html(content: bytes) -> _Page:
         encoding = "utf-8"
     elif _HTML_CHARSET.search(content[:_SNIFFED_BYTES]) is None:
         encoding = "windows-1252"
+    page = _Page()
     try:
-        parser = etree.HTMLParser(target=_Page(), encoding=encoding, no_network=True)
-        page: _Page = etree.fromstring(content, parser=parser)
+        parser = etree.HTMLParser(target=page, encoding=encoding, no_network=True)
+        etree.fromstring(content, parser=parser)
+    except _EnoughError:
+        return page
     except (etree.LxmlError, ValueError) as error:
         raise MediaError(f"is no HTML that can be read ({error_text(error)})") from error
     return page
