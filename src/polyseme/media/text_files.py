@@ -212,7 +212,10 @@ def _read_html(content: bytes) -> _Page:
         encoding = "windows-1252"
     page = _Page()
     try:
-        parser = etree.HTMLParser(target=page, encoding=encoding, no_network=True)
+        # Without limits of its own: a picture inside a page may be one attribute of many megabytes.
+        parser = etree.HTMLParser(
+            target=page, encoding=encoding, no_network=True, huge_tree=True
+        )
         etree.fromstring(content, parser=parser)
     except _EnoughError:
         return page

@@ -80,7 +80,7 @@ class Topics:
         terms = self._terms(texts)
         n_topics = min(self.n_topics, *terms.shape)
         decomposition = TruncatedSVD(n_topics, random_state=self.seed)
-        with np.errstate(invalid="ignore"):  # the variance of a single text
+        with np.errstate(divide="ignore", invalid="ignore"):  # variances of equal texts
             decomposition.fit(terms)
         self.components_ = decomposition.components_.astype(np.float16).astype(np.float32)
         return self
