@@ -175,7 +175,7 @@ def test_what_is_no_text_is_refused_by_its_number(item, reason):
 
 
 def test_a_text_alone_is_no_list_of_texts():
-    with pytest.raises(InputError, match="Give a list of .*, not a single path or text"):
+    with pytest.raises(InputError, match=r"Give a list of .*, not a single path or text"):
         TextFeatures().fit("a text")
 
 
@@ -213,7 +213,17 @@ def test_features_have_names():
 
 # ---------------------------------------------------------------------- names
 
-NAMES = ["ship", "Bread", "standing_stone", "people|adults", "C#", "#sea", "***", "?", "https://a.b"]
+NAMES = [
+    "ship",
+    "Bread",
+    "standing_stone",
+    "people|adults",
+    "C#",
+    "#sea",
+    "***",
+    "?",
+    "https://a.b",
+]
 
 
 def test_names_are_read_as_texts_are():
@@ -347,7 +357,9 @@ CRAFTED = {
     "another parameter": lambda c: c["parameters"].update(device="cuda"),
     "a network that nobody knows": lambda c: c["parameters"].update(network="os.system"),
     "another network": lambda c: c["parameters"].update(network="use"),
-    "weights from elsewhere": lambda c: c["parameters"].update(weights="/etc/passwd", network="use"),
+    "weights from elsewhere": lambda c: c["parameters"].update(
+        weights="/etc/passwd", network="use"
+    ),
 }
 
 
@@ -427,7 +439,7 @@ def test_files_and_texts_are_the_same_to_a_network(use, files, tmp_path):
     assert summary.skipped == (("empty.txt", "is empty"),)
     extracted = read_extraction(tmp_path / "out")
     assert_allclose(extractor.transform(extracted), expected, atol=1e-5)
-    with pytest.raises(InputError, match="differ in .*network"):
+    with pytest.raises(InputError, match=r"differ in .*network"):
         TextFeatures().fit(extracted)
 
 
@@ -453,7 +465,7 @@ def test_other_weights_than_the_known_ones_are_refused(use, tmp_path, monkeypatc
     for content in (None, b"", b"other weights"):
         if content is not None:
             weights.write_bytes(content)
-        with pytest.raises(InputError, match="are not the known ones .*; reinstall"):
+        with pytest.raises(InputError, match=r"are not the known ones .*; reinstall"):
             TextFeatures(network=use).fit(TEXTS)
     _load.cache_clear()
 

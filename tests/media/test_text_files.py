@@ -83,6 +83,8 @@ MARKDOWN = {
     "front matter": ("---\ntitle: A title\ntags: [cat]\nx: no\n---\nprose", "A title prose"),
     "no title": ("---\ntitle: [cat]\n---\nprose", "prose"),
     "broken front matter": ("---\ntitle: a: b\n---\nprose", "prose"),
+    "prose between rules": ("---\nsome prose\n---\nmore", "some prose more"),
+    "nothing between rules": ("---\n---\nmore", "more"),
     "unclosed front matter": ("---\ntags: prose", "--- tags: prose"),
 }
 

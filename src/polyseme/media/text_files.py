@@ -11,6 +11,7 @@ own.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 import subprocess
 from collections.abc import Iterator
@@ -98,15 +99,16 @@ def prose_of(text: str) -> str:
     A title in the front matter is kept.
     """
     note = split_note(text)
-    title = ""
+    prose = note.body
+    title: object = ""
     if note.block:
-        try:
-            title = parse_block(note.block).get("title", "")
-        except InputError:
-            title = ""
-    if not isinstance(title, str):
-        title = ""
-    prose = note.body[:MOST_LETTERS]
+        with contextlib.suppress(InputError):  # no YAML, which may hold tags
+            values = parse_block(note.block)
+            title = values.get("title", "")
+            if not values:  # a text between two rules
+                prose = note.block + prose
+    title_line = f"{title}\n" if isinstance(title, str) else ""
+    prose = prose[:MOST_LETTERS]
     for pattern, replacement in (
         (_MARKDOWN_LINK, r"\1"),
         (_WIKI_LINK, r"\1"),
@@ -116,7 +118,7 @@ def prose_of(text: str) -> str:
         (_MARKDOWN_SIGNS, " "),
     ):
         prose = pattern.sub(replacement, prose)
-    return f"{title}\n{prose}".strip()
+    return f"{title_line}{prose}".strip()
 
 
 def _kind_of(content: bytes) -> str:
@@ -213,9 +215,7 @@ def _read_html(content: bytes) -> _Page:
     page = _Page()
     try:
         # Without limits of its own: a picture inside a page may be one attribute of many megabytes.
-        parser = etree.HTMLParser(
-            target=page, encoding=encoding, no_network=True, huge_tree=True
-        )
+        parser = etree.HTMLParser(target=page, encoding=encoding, no_network=True, huge_tree=True)
         etree.fromstring(content, parser=parser)
     except _EnoughError:
         return page
