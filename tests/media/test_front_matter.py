@@ -186,10 +186,10 @@ def test_a_note_without_front_matter_gets_some_and_loses_it_by_undo(note, text, 
     assert read_tags(note).tags == []
     assert merge_tags(note, ["dog", "a: b"]) == ["dog", "a: b"]
     # The line end of a note of one line is anybody's guess.
-    made = "---\ntags: [dog, 'a: b']\npolyseme-suggested: [dog, 'a: b']\n---\n\n"
+    added_text = "---\ntags: [dog, 'a: b']\npolyseme-suggested: [dog, 'a: b']\n---\n\n"
     if "\r" in start:
-        made = made.replace("\n", "\r\n")
-    assert text_of(note) == mark + made + start.removeprefix(mark)
+        added_text = added_text.replace("\n", "\r\n")
+    assert text_of(note) == mark + added_text + start.removeprefix(mark)
     assert undo_suggestions(note, dry_run=True) == ["dog", "a: b"]
     assert undo_suggestions(note) == ["dog", "a: b"]
     assert text_of(note) == start

@@ -127,8 +127,8 @@ def test_tags_are_suggested_in_front_matter_and_taken_back(notes, copied):
         assert list(read_tags(path).pending) == record["added"]
         assert not path.with_name(f"{path.name}.xmp").exists()
         n_added += len(record["added"])
-    again = lines(run(*command, "--sidecars", "-k", 3).stdout)
-    assert [record["added"] for record in again] == [[]] * 36
+    second_records = lines(run(*command, "--sidecars", "-k", 3).stdout)
+    assert [record["added"] for record in second_records] == [[]] * 36
 
     undone = run(*command, "--undo", "--dry-run")
     assert f"{n_added} suggestions would be taken back" in undone.stderr

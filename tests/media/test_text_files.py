@@ -116,9 +116,9 @@ def test_suggestions_are_no_keywords_and_words_of_a_person_are(keywords):
 
 
 def test_broken_front_matter_costs_its_own_tags_alone(keywords):
-    found = keywords(b"---\ntitle: a: b\n---\n#cat")
-    assert found.tags == ["cat"]
-    (reason,) = found.unread
+    keywords_of_note = keywords(b"---\ntitle: a: b\n---\n#cat")
+    assert keywords_of_note.tags == ["cat"]
+    (reason,) = keywords_of_note.unread
     assert reason.startswith("its front matter is no YAML (")
 
 
@@ -186,11 +186,11 @@ def test_a_page_without_words_is_empty(read, content):
 def test_entities_and_documents_from_elsewhere_are_not_read(read, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    asked: list[str] = []
+    requested_paths: list[str] = []
 
     class Server(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requested_paths.append(self.path)
 
     with http.server.HTTPServer(("127.0.0.1", 0), Server) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -204,7 +204,7 @@ def test_entities_and_documents_from_elsewhere_are_not_read(read, tmp_path):
         text = read(page.encode(), "page.html")
         server.shutdown()
         thread.join()
-    assert asked == []
+    assert requested_paths == []
     assert "text" in text
     assert "secret" not in text
     assert "aaaa" not in text

@@ -39,8 +39,8 @@ def _text(reader: pypdf.PdfReader, most_letters: int) -> str:
 
 def _keywords(reader: pypdf.PdfReader) -> str:
     """Return the keywords in the information of a PDF, as they are written."""
-    information = reader.metadata or {}
-    return str(information.get("/Keywords") or "")
+    information = reader.metadata
+    return "" if information is None else str(information.get("/Keywords") or "")
 
 
 def _confine() -> None:

@@ -145,15 +145,17 @@ class TextFeatures(MediaFeatures):
         for text in texts:
             passages_by_text.append([] if isinstance(text, MediaError) else _passages(text))
         all_passages = list(itertools.chain.from_iterable(passages_by_text))
-        if not all_passages:
-            return list(texts)  # errors alone
-        vectors = network.load().encode_texts(all_passages)
+        vectors = np.zeros((0, 0), dtype=np.float32)
+        if all_passages:
+            vectors = network.load().encode_texts(all_passages)
         outcomes: list[Raw | MediaError] = []
         first = 0
         for text, passages in zip(texts, passages_by_text, strict=True):
             stop = first + len(passages)
-            is_error = isinstance(text, MediaError)
-            outcomes.append(text if is_error else _pack(text, vectors[first:stop]))
+            if isinstance(text, MediaError):
+                outcomes.append(text)
+            else:
+                outcomes.append(_pack(text, vectors[first:stop]))
             first = stop
         return outcomes
 

@@ -284,8 +284,8 @@ def _html_keywords(content: bytes) -> Tags:
 
 def _split_keywords(text: str) -> list[str]:
     """Return keywords that stand between commas or semicolons, with single spaces."""
-    parts = re.split(r"[,;]", text)
-    return distinct(" ".join(part.split()) for part in parts)
+    keywords = re.split(r"[,;]", text)
+    return distinct(" ".join(keyword.split()) for keyword in keywords)
 
 
 def _inline_keywords(note: Note) -> Tags:
