@@ -326,15 +326,17 @@ def read_label_names(
 
 
 def weighted_names(
-    names: NameEvidence | None, validation: Validation | None
+    names: NameEvidence | None, validation: Validation | None, *, were_given: bool
 ) -> NameEvidence | None:
     """Return names with the weights that held-out items gave them; None where they do not help.
 
-    A warning says where nothing was held out, so that nobody knows.
+    Where nothing was held out, nobody knows; a warning says so if the user has given names.
     """
     if names is None:
         return None
     if validation is None or validation.name_weights is None:
+        if not were_given:
+            return None
         warnings.warn(
             "The names of labels are not used: by how much they count is learned on held-out "
             "items, and there were too few items or labels, or `n_validations` is 0.",

@@ -398,7 +398,9 @@ class ZeroShotTagger(
             measured_on_=measured.sizes,
             pooled_=measured.pooled,
             name_share_=name_share,
-            names_=fit_stages.weighted_names(names, measured.validation),
+            names_=fit_stages.weighted_names(
+                names, measured.validation, were_given=label_names is not None
+            ),
             _likeness=likeness,
             document_keys_=document_keys,
             store_=store,
