@@ -1,7 +1,8 @@
-"""Models of sentence-transformers for pictures, such as CLIP, from a folder on disk.
+"""Models of sentence-transformers, for texts and for pictures, from a folder on disk.
 
-In: the folder that `SentenceTransformer.save` wrote. Out: a network from pictures to vectors that
-can be compared with those of texts. Nothing is downloaded, and nothing in the folder is executed.
+In: the folder that `SentenceTransformer.save` wrote. Out: a network from texts, or from pictures
+and texts where it is one such as CLIP, to vectors that can be compared. Nothing is downloaded, and
+nothing in the folder is executed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ _OWN_CLASSES_PREFIX = "sentence_transformers."
 
 
 class SentenceNetwork:
-    """A `SentenceTransformer` for pictures; it brings them to its own size and colours."""
+    """A `SentenceTransformer`; it brings pictures to its own size and colours."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name
@@ -48,6 +50,11 @@ class SentenceNetwork:
                 f"The model of '{self.name}' cannot look at pictures ({error}); name one that was "
                 "trained on pictures and texts, such as CLIP."
             ) from error
+        return np.ascontiguousarray(vectors, dtype=np.float32)
+
+    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of texts, (n, n_features); long ones are cut by the model."""
+        vectors = self.model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
