@@ -69,6 +69,7 @@ class Data(NamedTuple):
     label_names: Any  # as `fit` takes them; None where an extractor reads them
     extractor: TextFeatures | None = None  # of texts, and of names
     name_by_label: dict[str, str] = {}  # where a label is no name itself  # noqa: RUF012
+    first_name_column: int = 0  # of the columns of X by which items and names are compared
     detectors: tuple[str, ...] = ()  # the label that each column of X was trained on
 
     @property
@@ -90,7 +91,8 @@ class Data(NamedTuple):
             return extractor.encode_names(names)
 
         X = extractor.transform_raw(raw).astype(np.float64)
-        return self._replace(X=X, label_names=encode)
+        first_name_column = extractor.name_columns_[0].first
+        return self._replace(X=X, label_names=encode, first_name_column=first_name_column)
 
 
 def load_tate() -> Data:
@@ -157,24 +159,32 @@ def draw_split(corpus: LabelCorpus, seed: int) -> tuple[LabelSplit, ZeroShotSpli
     return labels, split
 
 
+def compared(data: Data, vectors: Any) -> Any:
+    """Return the columns of items' or names' vectors by which both are compared, at length 1.
+
+    Of texts these are a network's vectors, of length 1, and letter groups, of length 1.
+    """
+    return normalize(vectors[:, data.first_name_column :])
+
+
 def cosines(data: Data, split: ZeroShotSplit, labels: Sequence[str]) -> Floats:
     """Score test items by the cosine of their features and labels' names."""
-    names = normalize(name_table(data, labels))
-    items = normalize(data.X[split.test])
+    names = compared(data, name_table(data, labels))
+    items = compared(data, data.X[split.test])
     scores: Any = items @ names.T
     return np.asarray(scores.toarray() if sp.issparse(scores) else scores)
 
 
 def eszsl(data: Data, split: ZeroShotSplit, labels: LabelSplit, seed: int) -> Floats:
     """Score test items by a bilinear map from features to names, in closed form."""
-    X = normalize(data.X)
+    X = compared(data, data.X)
     rows = np.union1d(split.train, split.validation)
     train = X[rows]
     table = data.corpus.align(labels.seen)[0][rows][:, : len(labels.seen)]
     carried = table.toarray().astype(np.float64)
     # Centred: with targets of 1 and -1 a map without intercepts mostly learns that tags are rare.
     targets = carried - carried.mean(axis=0)
-    seen_names = normalize(name_table(data, labels.seen))
+    seen_names = compared(data, name_table(data, labels.seen))
     n_hidden = len(labels.seen) // 5
     hidden = np.random.default_rng(seed).permutation(len(labels.seen))[:n_hidden]
     is_hidden = np.isin(np.arange(len(labels.seen)), hidden)
@@ -205,7 +215,7 @@ def eszsl(data: Data, split: ZeroShotSplit, labels: LabelSplit, seed: int) -> Fl
                 best, best_quality = penalties, quality
     score = fit(train, targets, seen_names, best)
     vocabulary = labels.vocabulary
-    return np.asarray(score(X[split.test], normalize(name_table(data, vocabulary))))
+    return np.asarray(score(X[split.test], compared(data, name_table(data, vocabulary))))
 
 
 def _dense(table: Any) -> Any:
@@ -281,7 +291,7 @@ def run_split(task: tuple[str, int]) -> dict[str, Any]:
             split, labels, probabilities, classes
         )
         if tagger.names_ is not None:
-            results["weights"] = list(tagger.names_.weights)
+            results["weights"] = tagger.names_.weights.to_list()
         results["name share"] = tagger.name_share_
     if data.is_comparable:
         vocabulary = labels.vocabulary

@@ -128,7 +128,7 @@ class LabelChanges(FittedTagger):
         """Return the evidence of names with new labels; None where their names are none."""
         from polyseme.documents.label_names import encode_names, is_comparable
 
-        if self.names_ is None or not self.names_.weights.other_slope:
+        if self.names_ is None or not self.names_.weights.other.are_used:
             return None  # names say nothing of labels that no training item carries
         names = encode_names(vectors, labels)
         if not is_comparable(names, self.n_features_in_):

@@ -386,7 +386,7 @@ class ZeroShotTagger(
         self._update(
             space_=space,
             features_=data.extractor,
-            n_features_in_=data.n_features,
+            n_features_in_=data.n_all_features,
             n_vocabulary_=len(data.sets.labels),
             n_fitted_=len(store.ids),
             seen_=data.seen,

@@ -32,18 +32,27 @@ from polyseme.base.validation import (
 )
 from polyseme.documents.corpus import LabelCorpus
 from polyseme.documents.label_sets import find_label_set_rows, join_corpora
-from polyseme.fitting.name_weights import NameDraw, fit_name_weight
+from polyseme.fitting.name_weights import NameDraw, fit_name_weights
 from polyseme.fitting.simple_rankers import simple_rankers
 from polyseme.io.join import split_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
-from polyseme.scoring.name_evidence import NameEvidence, NameWeights
+from polyseme.scoring.name_evidence import KindWeights, NameEvidence, NameWeights
 from polyseme.space.calibration import (
     PRECISIONS,
     LogitsAndTruth,
     sigmoid,
     unseen_thresholds,
 )
-from polyseme.storage.array_checks import Fields, ListOf, MappingOf, Maybe, Number, Whole
+from polyseme.storage.array_checks import (
+    WEIGHT_LIMIT,
+    Fields,
+    ListOf,
+    MappingOf,
+    Maybe,
+    Number,
+    Whole,
+    require,
+)
 from polyseme.storage.checkpoints import OtherTrainingError, validation_checkpoint
 from polyseme.storage.model_file import ModelFileError, remove_model
 
@@ -269,7 +278,7 @@ class Validation:
             "baselines": baselines,
             "pool_gain": self.pool_gain,
             "click_gain": self.click_gain,
-            "name_weights": None if self.name_weights is None else list(self.name_weights),
+            "name_weights": None if self.name_weights is None else self.name_weights.to_list(),
             "name_gains": None if self.name_gains is None else list(self.name_gains),
             "curves": curves,
         }
@@ -294,7 +303,9 @@ class Validation:
         name_weights = None
         name_gains = None
         if config["name_weights"] is not None and config["name_gains"] is not None:
-            name_weights = NameWeights(*config["name_weights"])
+            n_weights = len(config["name_weights"])
+            require(n_weights % 2 == 0, "name_weights", "as many for each kind of labels")
+            name_weights = NameWeights.from_list(config["name_weights"])
             seen_gain, unseen_gain = config["name_gains"]
             name_gains = (seen_gain, unseen_gain)
         return cls(
@@ -336,7 +347,7 @@ _STATE_FIELDS = Fields(
         "baselines": MappingOf(ListOf(_SHARE, 4)),
         "pool_gain": Maybe(Number(-1, 1)),
         "click_gain": Maybe(Number(-1, 1)),
-        "name_weights": Maybe(ListOf(Number(), 4)),
+        "name_weights": Maybe(ListOf(Number(-WEIGHT_LIMIT, WEIGHT_LIMIT), least=4)),
         "name_gains": Maybe(ListOf(Number(-1, 1), 2)),
         "curves": MappingOf(ListOf(ListOf(Number(0), 3))),
     }
@@ -407,6 +418,7 @@ def validate(
     checkpoint: str | Path | None = None,
     label_sets_only: bool = False,
     names: NameEvidence | None = None,
+    name_features: Features | None = None,
 ) -> list[Validation]:
     """Measure an estimator on a collection's own items, also on labels that are made unseen.
 
@@ -440,6 +452,8 @@ def validate(
     names : NameEvidence, optional
         How like items the names of labels are. By how much that counts is learned from the draws
         of the first variant, and all are measured with it; see `Validation.name_weights`.
+    name_features : float64 array or csr_matrix, shape (n, n_all_features), optional
+        The features that names are compared with, by default X.
 
     Returns
     -------
@@ -460,7 +474,8 @@ def validate(
     used_sets = label_sets.without_unused()
 
     draws: list[list[_DrawScores]] = []  # of each variant, by draw
-    likeness_draws: list[_DrawScores] = []  # the likeness of names in place of logits, by draw
+    likeness_draws: list[Matrix] = []  # the likeness of names, (n_views, n, n_labels), by draw
+    compared_features = X if name_features is None else name_features
     click_gains: list[float] = []
     baseline_draws: dict[str, list[_DrawScores]] = {}  # of each simple ranker, by its name
     for draw_number in range(n_draws):
@@ -510,7 +525,8 @@ def validate(
             ranker_scores.append(scores)
         draws.append(ranker_scores)
         if names is not None:
-            likeness = ranker_scores[0].with_likeness(names, X_test)
+            labels = ranker_scores[0].labels
+            likeness = names.likeness_of(labels, compared_features[draw.test_rows])
             likeness_draws.append(likeness)
         n_features = X.shape[1]
         for name, simple_ranker in simple_rankers(n_features).items():
@@ -527,8 +543,11 @@ def validate(
     name_weights = None
     name_gains = None
     if names is not None:
-        baseline_draws["names alone"] = likeness_draws
         first_draws = [ranker_scores[0] for ranker_scores in draws]
+        name_draws = []
+        for draw_scores, likeness in zip(first_draws, likeness_draws, strict=True):
+            name_draws.append(replace(draw_scores, logits=likeness.sum(axis=0)))
+        baseline_draws["names alone"] = name_draws
         name_weights, name_gains = _learn_name_weights(names, first_draws, likeness_draws)
         for ranker_scores, likeness in zip(draws, likeness_draws, strict=True):
             ranker_scores[:] = [
@@ -780,23 +799,16 @@ class _DrawScores:
         columns = self.is_unseen == is_unseen
         return self.logits[:, columns], self.truth[:, columns]
 
-    def with_likeness(self, names: NameEvidence, X: Features) -> _DrawScores:
-        """Return it with how like the items (n, n_features) the labels' names are, as logits.
-
-        They are 0 for labels whose names have no vector.
-        """
-        likeness = names.likeness_of(self.labels, X)
-        return replace(self, logits=likeness)
-
     def with_names(
-        self, names: NameEvidence, likeness: _DrawScores, weights: NameWeights
+        self, names: NameEvidence, likeness: Matrix, weights: NameWeights
     ) -> _DrawScores:
-        """Return it with what names add to the logits; `likeness` is that of `with_likeness`."""
-        slopes = np.where(self.is_unseen, weights.other_slope, weights.seen_slope)
-        offsets = np.where(self.is_unseen, weights.other_offset, weights.seen_offset)
-        has_vector = names.have_vectors(self.labels)
-        additions = likeness.logits * slopes + offsets * has_vector
-        return replace(self, logits=self.logits + additions)
+        """Return it with what names add to the logits; `likeness` (n_views, n, n_labels)."""
+        offsets = np.where(self.is_unseen, weights.other.offset, weights.seen.offset)
+        logits = self.logits + offsets * names.have_vectors(self.labels)
+        kind_slopes = zip(weights.seen.slopes, weights.other.slopes, strict=True)
+        for view_likeness, (seen_slope, other_slope) in zip(likeness, kind_slopes, strict=True):
+            logits += view_likeness * np.where(self.is_unseen, other_slope, seen_slope)
+        return replace(self, logits=logits)
 
     def examples(self, n: int) -> dict[str, tuple[tuple[str, float, bool], ...]]:
         """Return the n likeliest items of each label that was made unseen and is on some item.
@@ -824,7 +836,7 @@ class _DrawScores:
 
 
 def _learn_name_weights(
-    names: NameEvidence, draws: Sequence[_DrawScores], likeness_draws: Sequence[_DrawScores]
+    names: NameEvidence, draws: Sequence[_DrawScores], likeness_draws: Sequence[Matrix]
 ) -> tuple[NameWeights, tuple[float, float]]:
     """Learn by how much names count, for seen labels and for those that were made unseen.
 
@@ -837,34 +849,36 @@ def _learn_name_weights(
     gains : tuple of float, length 2
         What they bring on seen and on unseen labels, the mean of E-MAP and C-MAP.
     """
-    weights: list[float] = []
+    weights: list[KindWeights] = []
     gains: list[float] = []
     for is_unseen in (False, True):
         pieces = []
-        for draw, likeness_draw in zip(draws, likeness_draws, strict=True):
+        for draw, likeness in zip(draws, likeness_draws, strict=True):
             columns = (draw.is_unseen == is_unseen) & names.have_vectors(draw.labels)
             piece = NameDraw(
-                draw.logits[:, columns], likeness_draw.logits[:, columns], draw.truth[:, columns]
+                draw.logits[:, columns], likeness[:, :, columns], draw.truth[:, columns]
             )
             pieces.append(piece)
-        slope, offset = fit_name_weight(pieces)
-        kind_weights = NameWeights(slope, offset, slope, offset)
+        kind_weights = fit_name_weights(pieces)
         draw_gains = []
-        for draw, likeness_draw in zip(draws, likeness_draws, strict=True):
+        for draw, likeness in zip(draws, likeness_draws, strict=True):
             logits, truth = draw.of_kind(is_unseen=is_unseen)
             if not truth.any():
                 continue
-            named_draw = draw.with_names(names, likeness_draw, kind_weights)
+            both_kinds = NameWeights(kind_weights, kind_weights)
+            named_draw = draw.with_names(names, likeness, both_kinds)
             named_logits, _ = named_draw.of_kind(is_unseen=is_unseen)
             quality_before = _mean_quality(truth, logits)
             quality_after = _mean_quality(truth, named_logits)
             draw_gains.append(quality_after - quality_before)
         gain = float(np.mean(draw_gains)) if draw_gains else 0.0
         if not gain > 0:
-            slope, offset, gain = 0.0, 0.0, 0.0
-        weights += [slope, offset]
+            kind_weights = KindWeights((0.0,) * len(kind_weights.slopes))
+            gain = 0.0
+        weights.append(kind_weights)
         gains.append(gain)
-    return NameWeights(*weights), (gains[0], gains[1])
+    seen_weights, other_weights = weights
+    return NameWeights(seen_weights, other_weights), (gains[0], gains[1])
 
 
 def _mean_precisions(draws: Sequence[_DrawScores]) -> tuple[float | None, ...]:

@@ -1,7 +1,7 @@
 """Features of texts: what they are about, by their words and by a network that reads sentences.
 
-In: texts, or files of plain text, Markdown, HTML and PDF. Out: a feature matrix (n, n_features).
-The vectors of names of tags are in the same space, so that names are evidence; see `encode_names`.
+In: texts, or files of plain text, Markdown, HTML and PDF. Out: a feature matrix (n, n_features),
+in which names of tags have vectors as well: how like a text they are is evidence.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme.base.extractors import NameColumns
 from polyseme.base.machine import one_thread
 from polyseme.base.validation import RandomState, as_generator, check_number, draw_seed
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt
@@ -32,6 +34,7 @@ from polyseme.storage.model_file import JSON, Arrays, Config, State, part_arrays
 
 if TYPE_CHECKING:
     from polyseme.media.keywords import Place
+    from polyseme.media.topics import Topics
 
 # To be raised whenever the same text would get other numbers.
 VERSION = 1
@@ -71,7 +74,11 @@ class TextFeatures(MediaFeatures):
     ----------
     topics_ : Topics
     n_features_out_ : int
-        Columns of `transform`: topics, then the network's numbers.
+        Columns of `transform`, a csr matrix: topics, the network's numbers, letter groups.
+    n_item_columns_ : int
+        The first two of these, which describe items. Letter groups are for names of labels alone.
+    name_columns_ : tuple of NameColumns
+        The network's numbers and letter groups: in both, names are compared with items.
 
     Notes
     -----
@@ -90,6 +97,9 @@ class TextFeatures(MediaFeatures):
     batch_size: ClassVar[int] = 16
     raw_axes: ClassVar[int] = 2
     learns: ClassVar[bool] = True
+    topics_: Topics
+    n_item_columns_: int
+    name_columns_: tuple[NameColumns, ...]
 
     def __init__(
         self,
@@ -172,11 +182,23 @@ class TextFeatures(MediaFeatures):
         texts = [_unpack(numbers)[0] for numbers in raw]
         self.topics_ = Topics(self.n_topics, seed).fit(texts)
         _, vectors = _unpack(raw[0])
-        n_network_numbers = vectors.shape[1] if len(vectors) else 0
-        self.n_features_out_ = len(self.topics_.components_) + n_network_numbers
+        self._set_columns(vectors.shape[1] if len(vectors) else 0)
 
-    def transform_raw(self, raw: Sequence[Raw]) -> NDArray[np.floating[Any]]:
-        """Return topics and mean vectors of passages; see `MediaFeatures.transform_raw`."""
+    def _set_columns(self, n_network_numbers: int) -> None:
+        """Set which columns are topics, a network's numbers and letter groups, in this order."""
+        from polyseme.media.topics import N_BUCKETS
+
+        n_topics = len(self.topics_.components_)
+        self.n_item_columns_ = n_topics + n_network_numbers
+        self.n_features_out_ = self.n_item_columns_ + N_BUCKETS
+        letters = NameColumns(self.n_item_columns_, self.n_features_out_, True)
+        self.name_columns_ = (letters,)
+        if n_network_numbers:
+            sentences = NameColumns(n_topics, self.n_item_columns_, False)
+            self.name_columns_ = (sentences, letters)
+
+    def transform_raw(self, raw: Sequence[Raw]) -> Any:
+        """Return topics, mean vectors of passages and letter groups, (n, n_features_out_)."""
         texts: list[str] = []
         means: list[NDArray[np.float32]] = []
         for numbers in raw:
@@ -184,14 +206,16 @@ class TextFeatures(MediaFeatures):
             texts.append(text)
             if len(vectors):
                 means.append(vectors.mean(axis=0))
-        topics = self.topics_.transform(texts)
-        if not means:
-            return topics
-        return np.hstack([topics, np.stack(means)])
+        topics, letters = self.topics_.transform(texts)
+        blocks: list[Any] = [sp.csr_matrix(topics), letters]
+        if means:
+            blocks.insert(1, sp.csr_matrix(np.stack(means)))
+        return sp.csr_matrix(sp.hstack(blocks))
 
-    def encode_names(self, names: Sequence[str]) -> NDArray[np.floating[Any]]:
+    def encode_names(self, names: Sequence[str]) -> Any:
         """Return the vectors of names of tags, as of texts, (n_names, n_features_out_)."""
-        return self.transform(names)
+        known = [name if name.split() else "?" for name in names]
+        return self.transform(known)
 
     def get_state(self) -> State:
         """Return the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
@@ -211,8 +235,13 @@ class TextFeatures(MediaFeatures):
         check_parts(arrays, config, ("topics",), ())
         with name_part_in_errors("topics"):
             extractor.topics_ = Topics.from_state(config["topics"], part_arrays(arrays, "topics"))
-        n_topics = len(extractor.topics_.components_)
-        require(extractor.n_features_out_ >= n_topics, "n_features_out", "one for each topic")
+        n_features = extractor.n_features_out_
+        extractor._set_columns(0)
+        n_network_numbers = n_features - extractor.n_features_out_
+        has_network = extractor.network is not None
+        require(n_network_numbers >= 0, "n_features_out", "as many as its parts have")
+        require((n_network_numbers > 0) == has_network, "n_features_out", "those of a network")
+        extractor._set_columns(n_network_numbers)
         return extractor
 
     @classmethod
