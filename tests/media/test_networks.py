@@ -166,9 +166,9 @@ def test_clip_reads_names_beside_pictures(clip, tmp_path):
     model = SentenceTransformer(str(clip), device="cpu")
     vectors = sentences(clip).encode_names(["dog", "old cat"])
     assert_allclose(vectors, model.encode(["a photo of dog", "a photo of old cat"]), atol=1e-5)
-    moved = sentences(tmp_path / "elsewhere")
+    without_weights = sentences(tmp_path / "elsewhere")
     with pytest.warns(PolysemeWarning, match="Names of labels are not compared with pictures"):
-        assert moved.encode_names(["dog"]) is None
+        assert without_weights.encode_names(["dog"]) is None
 
 
 def test_sentence_transformers_read_texts(clip):

@@ -32,11 +32,11 @@ from polyseme.base.validation import (
 )
 from polyseme.documents.corpus import LabelCorpus
 from polyseme.documents.label_sets import find_label_set_rows, join_corpora
-from polyseme.fitting.name_weights import NameDraw, fit_name_weights
+from polyseme.fitting.name_weights import learn_name_weights
 from polyseme.fitting.simple_rankers import simple_rankers
 from polyseme.io.join import split_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
-from polyseme.scoring.name_evidence import KindWeights, NameEvidence, NameWeights
+from polyseme.scoring.name_evidence import NameEvidence, NameWeights
 from polyseme.space.calibration import (
     PRECISIONS,
     LogitsAndTruth,
@@ -473,11 +473,11 @@ def validate(
     set_of_item = find_label_set_rows(documents, label_sets)  # rows of label sets, -1 for none
     used_sets = label_sets.without_unused()
 
-    draws: list[list[_DrawScores]] = []  # of each variant, by draw
+    draws: list[list[DrawScores]] = []  # of each variant, by draw
     likeness_draws: list[Matrix] = []  # the likeness of names, (n_views, n, n_labels), by draw
     compared_features = X if name_features is None else name_features
     click_gains: list[float] = []
-    baseline_draws: dict[str, list[_DrawScores]] = {}  # of each simple ranker, by its name
+    baseline_draws: dict[str, list[DrawScores]] = {}  # of each simple ranker, by its name
     for draw_number in range(n_draws):
         draw = _draw(corpus, used_sets.labels, generator)
         if draw is None:
@@ -521,7 +521,7 @@ def validate(
         test_corpus = corpus.select(draw.test_rows)
         ranker_scores = []
         for ranker in rankers:
-            scores = _DrawScores.of(ranker, X_test, test_corpus, draw.hidden)
+            scores = DrawScores.of(ranker, X_test, test_corpus, draw.hidden)
             ranker_scores.append(scores)
         draws.append(ranker_scores)
         if names is not None:
@@ -531,7 +531,7 @@ def validate(
         n_features = X.shape[1]
         for name, simple_ranker in simple_rankers(n_features).items():
             simple_ranker.fit(*training_data)
-            scores = _DrawScores.of(simple_ranker, X_test, test_corpus, draw.hidden)
+            scores = DrawScores.of(simple_ranker, X_test, test_corpus, draw.hidden)
             baseline_scores = baseline_draws.setdefault(name, [])
             baseline_scores.append(scores)
         has_hidden = ranker_scores[0].is_unseen.any()
@@ -548,7 +548,9 @@ def validate(
         for draw_scores, likeness in zip(first_draws, likeness_draws, strict=True):
             name_draws.append(replace(draw_scores, logits=likeness.sum(axis=0)))
         baseline_draws["names alone"] = name_draws
-        name_weights, name_gains = _learn_name_weights(names, first_draws, likeness_draws)
+        name_weights, name_gains = learn_name_weights(
+            names, first_draws, likeness_draws, _mean_quality
+        )
         for ranker_scores, likeness in zip(draws, likeness_draws, strict=True):
             ranker_scores[:] = [
                 scores.with_names(names, likeness, name_weights) for scores in ranker_scores
@@ -635,7 +637,7 @@ def _click_gain(
     rows = np.arange(n_items)
     answer_rows = rows[rows % 2 == 0]
     measured_rows = rows[rows % 2 == 1]
-    before = _DrawScores.of(ranker, X, corpus, hidden_labels)
+    before = DrawScores.of(ranker, X, corpus, hidden_labels)
     features, _ = split_ids(X)  # verdicts name rows by their numbers
     verdicts = []
     hidden_columns = np.flatnonzero(before.is_unseen)
@@ -652,7 +654,7 @@ def _click_gain(
     ranker.learn(verdicts, features)
     measured_features = features[measured_rows]
     measured_corpus = corpus.select(measured_rows)
-    after = _DrawScores.of(ranker, measured_features, measured_corpus, hidden_labels)
+    after = DrawScores.of(ranker, measured_features, measured_corpus, hidden_labels)
     logits_after, truth = after.of_kind(is_unseen=True)
     logits_before, _ = before.of_kind(is_unseen=True)
     quality_before = _mean_quality(truth, logits_before[measured_rows])
@@ -753,7 +755,7 @@ def _sample(rows: IntArray, most: int, generator: np.random.Generator) -> IntArr
 
 
 @dataclass(frozen=True)
-class _DrawScores:
+class DrawScores:
     """How a ranker scored the held-out items of a draw, and what is true.
 
     Only labels that the ranker and the corpus both know are there.
@@ -768,7 +770,7 @@ class _DrawScores:
     @classmethod
     def of(
         cls, ranker: Ranker, X: Features, corpus: LabelCorpus, hidden_labels: Sequence[str]
-    ) -> _DrawScores:
+    ) -> DrawScores:
         """Score items with a fitted ranker; labels that it does not know are passed over."""
         classes = [str(label) for label in ranker.classes_]
         n_classes = len(classes)
@@ -799,9 +801,7 @@ class _DrawScores:
         columns = self.is_unseen == is_unseen
         return self.logits[:, columns], self.truth[:, columns]
 
-    def with_names(
-        self, names: NameEvidence, likeness: Matrix, weights: NameWeights
-    ) -> _DrawScores:
+    def with_names(self, names: NameEvidence, likeness: Matrix, weights: NameWeights) -> DrawScores:
         """Return it with what names add to the logits; `likeness` (n_views, n, n_labels)."""
         offsets = np.where(self.is_unseen, weights.other.offset, weights.seen.offset)
         logits = self.logits + offsets * names.have_vectors(self.labels)
@@ -835,53 +835,7 @@ class _DrawScores:
         return examples
 
 
-def _learn_name_weights(
-    names: NameEvidence, draws: Sequence[_DrawScores], likeness_draws: Sequence[Matrix]
-) -> tuple[NameWeights, tuple[float, float]]:
-    """Learn by how much names count, for seen labels and for those that were made unseen.
-
-    Labels whose names have no vector teach nothing, for nothing is added to them.
-
-    Returns
-    -------
-    weights : NameWeights
-        0 for the kind of labels that names do not help.
-    gains : tuple of float, length 2
-        What they bring on seen and on unseen labels, the mean of E-MAP and C-MAP.
-    """
-    weights: list[KindWeights] = []
-    gains: list[float] = []
-    for is_unseen in (False, True):
-        pieces = []
-        for draw, likeness in zip(draws, likeness_draws, strict=True):
-            columns = (draw.is_unseen == is_unseen) & names.have_vectors(draw.labels)
-            piece = NameDraw(
-                draw.logits[:, columns], likeness[:, :, columns], draw.truth[:, columns]
-            )
-            pieces.append(piece)
-        kind_weights = fit_name_weights(pieces)
-        draw_gains = []
-        for draw, likeness in zip(draws, likeness_draws, strict=True):
-            logits, truth = draw.of_kind(is_unseen=is_unseen)
-            if not truth.any():
-                continue
-            both_kinds = NameWeights(kind_weights, kind_weights)
-            named_draw = draw.with_names(names, likeness, both_kinds)
-            named_logits, _ = named_draw.of_kind(is_unseen=is_unseen)
-            quality_before = _mean_quality(truth, logits)
-            quality_after = _mean_quality(truth, named_logits)
-            draw_gains.append(quality_after - quality_before)
-        gain = float(np.mean(draw_gains)) if draw_gains else 0.0
-        if not gain > 0:
-            kind_weights = KindWeights((0.0,) * len(kind_weights.slopes))
-            gain = 0.0
-        weights.append(kind_weights)
-        gains.append(gain)
-    seen_weights, other_weights = weights
-    return NameWeights(seen_weights, other_weights), (gains[0], gains[1])
-
-
-def _mean_precisions(draws: Sequence[_DrawScores]) -> tuple[float | None, ...]:
+def _mean_precisions(draws: Sequence[DrawScores]) -> tuple[float | None, ...]:
     """Return E-MAP and C-MAP of seen labels, then of unseen ones; None where there are none."""
     precisions: list[float | None] = []
     for is_unseen in (False, True):
@@ -892,7 +846,7 @@ def _mean_precisions(draws: Sequence[_DrawScores]) -> tuple[float | None, ...]:
     return tuple(precisions)
 
 
-def _measured(draws: Sequence[_DrawScores], n_examples: int) -> Validation:
+def _measured(draws: Sequence[DrawScores], n_examples: int) -> Validation:
     """Measure all draws of one ranker together."""
     seen_precisions: dict[str, list[float]] = {}
     unseen_precisions: dict[str, list[float]] = {}

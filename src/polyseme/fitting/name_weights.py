@@ -9,14 +9,17 @@ on Annif's questions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.scoring.name_evidence import KindWeights
+from polyseme.scoring.name_evidence import KindWeights, NameEvidence, NameWeights
 from polyseme.space.calibration import sigmoid
+
+if TYPE_CHECKING:
+    from polyseme.fitting.holdout_validation import DrawScores
 
 Matrix = NDArray[np.float64]
 
@@ -76,6 +79,65 @@ def fit_name_weights(draws: Sequence[NameDraw]) -> KindWeights:
         return KindWeights((0.0,) * n_views)
     (plain_offset,) = _logistic(logits, constant, truth)
     return KindWeights(tuple(slopes.tolist()), float(offset - plain_offset))
+
+
+def learn_name_weights(
+    names: NameEvidence,
+    draws: Sequence[DrawScores],
+    likeness_draws: Sequence[Matrix],
+    mean_quality: Callable[[NDArray[np.bool_], Matrix], float],
+) -> tuple[NameWeights, tuple[float, float]]:
+    """Learn by how much names count, for seen labels and for those that were made unseen.
+
+    Labels whose names have no vector teach nothing, for nothing is added to them.
+
+    Parameters
+    ----------
+    names : NameEvidence
+    draws : sequence of DrawScores
+        What held-out items scored, by draw.
+    likeness_draws : sequence of float64 array, shapes (n_views, n, n_labels)
+        How like these items the labels' names are.
+    mean_quality : callable
+        Returns the quality of logits, given what is true.
+
+    Returns
+    -------
+    weights : NameWeights
+        0 for the kind of labels that names do not help.
+    gains : tuple of float, length 2
+        What they bring on seen and on unseen labels, the mean of E-MAP and C-MAP.
+    """
+    weights: list[KindWeights] = []
+    gains: list[float] = []
+    for is_unseen in (False, True):
+        pieces = []
+        for draw, likeness in zip(draws, likeness_draws, strict=True):
+            columns = (draw.is_unseen == is_unseen) & names.have_vectors(draw.labels)
+            piece = NameDraw(
+                draw.logits[:, columns], likeness[:, :, columns], draw.truth[:, columns]
+            )
+            pieces.append(piece)
+        kind_weights = fit_name_weights(pieces)
+        draw_gains = []
+        for draw, likeness in zip(draws, likeness_draws, strict=True):
+            logits, truth = draw.of_kind(is_unseen=is_unseen)
+            if not truth.any():
+                continue
+            both_kinds = NameWeights(kind_weights, kind_weights)
+            named_draw = draw.with_names(names, likeness, both_kinds)
+            named_logits, _ = named_draw.of_kind(is_unseen=is_unseen)
+            quality_before = mean_quality(truth, logits)
+            quality_after = mean_quality(truth, named_logits)
+            draw_gains.append(quality_after - quality_before)
+        gain = float(np.mean(draw_gains)) if draw_gains else 0.0
+        if not gain > 0:
+            kind_weights = KindWeights((0.0,) * len(kind_weights.slopes))
+            gain = 0.0
+        weights.append(kind_weights)
+        gains.append(gain)
+    seen_weights, other_weights = weights
+    return NameWeights(seen_weights, other_weights), (gains[0], gains[1])
 
 
 def _logistic(logits: Matrix, inputs: Matrix, truth: Matrix) -> Matrix:

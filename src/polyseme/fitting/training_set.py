@@ -387,6 +387,8 @@ def gather(
 
 def _item_columns(table: Any, extractor: FeatureExtractor | None) -> Any:
     """Return the columns of features that describe items, dense where they are cut."""
+    if extractor is None:
+        return table
     n_columns = n_item_columns(extractor)
     return table if n_columns is None else first_columns(table, n_columns)
 

@@ -214,8 +214,8 @@ class TextFeatures(MediaFeatures):
 
     def encode_names(self, names: Sequence[str]) -> Any:
         """Return the vectors of names of tags, as of texts, (n_names, n_features_out_)."""
-        known = [name if name.split() else "?" for name in names]
-        return self.transform(known)
+        readable_names = [name if name.split() else "?" for name in names]
+        return self.transform(readable_names)
 
     def get_state(self) -> State:
         """Return the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""

@@ -91,9 +91,9 @@ class NameWeights(NamedTuple):
     def from_list(cls, numbers: Sequence[float]) -> Self:
         """Rebuild them from `to_list`."""
         half = len(numbers) // 2
-        seen = KindWeights(tuple(numbers[: half - 1]), numbers[half - 1])
-        other = KindWeights(tuple(numbers[half:-1]), numbers[-1])
-        return cls(seen, other)
+        seen_weights = KindWeights(tuple(numbers[: half - 1]), numbers[half - 1])
+        other_weights = KindWeights(tuple(numbers[half:-1]), numbers[-1])
+        return cls(seen_weights, other_weights)
 
     def to_list(self) -> list[float]:
         """Return all numbers: slopes and offset of seen labels, then those of all others."""
@@ -297,12 +297,12 @@ class NameEvidence:
 
     def with_labels(self, labels: Sequence[str], vectors: Features) -> Self:
         """Return it with further labels, by the vectors of their names (n_new, n_features)."""
-        others = self.without(labels)
+        remaining = self.without(labels)
         views = []
-        for view in others.views:
+        for view in remaining.views:
             new_vectors = view.space.compare(vectors, of_items=False)
             views.append(replace(view, vectors=_stacked(view.vectors, new_vectors)))
-        return replace(self, labels=(*others.labels, *labels), views=tuple(views))
+        return replace(self, labels=(*remaining.labels, *labels), views=tuple(views))
 
     def without(self, labels: Collection[str]) -> Self:
         """Return it without some labels."""
@@ -379,14 +379,17 @@ class NameEvidence:
             return None
         rows = self._rows_of(labels, key)
         has_vector = self._nonzero_rows()[rows]
-        seen, other = self.weights
-        intercepts = np.where(is_seen, seen.offset, other.offset) * has_vector
+        seen_weights, other_weights = self.weights
+        offsets = np.where(is_seen, seen_weights.offset, other_weights.offset)
+        intercepts = offsets * has_vector
         weights = []
         for number, view in enumerate(self.views):
             # Rows of -1 stand for some vector, which then does not count.
             vectors = view.vectors[np.maximum(rows, 0)]
             counts = has_vector & _are_nonzero(vectors)
-            slopes = np.where(is_seen, seen.slopes[number], other.slopes[number]) * counts
+            seen_slope = seen_weights.slopes[number]
+            other_slope = other_weights.slopes[number]
+            slopes = np.where(is_seen, seen_slope, other_slope) * counts
             view_weights, view_intercepts = view.weights(vectors, slopes)
             weights.append(view_weights)
             intercepts = intercepts + view_intercepts
