@@ -187,9 +187,7 @@ class FittedTagger(Estimator):
         )
         labels = scorer.labels
         keys = [self._key(label) for label in labels]
-        blocked_keys = {self._key(label) for label in self.vocabulary_.blocked}
-        is_unblocked = [key not in blocked_keys for key in keys]
-        in_use = np.array(is_unblocked, dtype=bool)
+        in_use = np.array(self.vocabulary_.are_suggested(labels, self._key), dtype=bool)
         # A label whose documents were all taken away is not suggested any more.
         in_use[: len(store.labels)] &= store.counts > 0
         kinds = label_kinds(labels, self.seen_, self.n_vocabulary_)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from polyseme.base.text import shown
 from polyseme.base.validation import InputError, check_fitted, warn_dropped
 from polyseme.documents.corpus import Documents, as_corpus
+from polyseme.documents.paths import moved
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.fitted_tagger import FittedTagger
 from polyseme.scoring.scorer import NamedLabels
@@ -208,6 +209,8 @@ class LabelChanges(FittedTagger):
         ----------
         label, name : str
             A known label, and a name that no other label has or had; `merge` brings two together.
+            Where the label is a branch, labels below it go with it: with "people" renamed "persons"
+            "people|adults" becomes "persons|adults".
         """
         column = self._column(label)
         if not isinstance(name, str):
@@ -225,8 +228,19 @@ class LabelChanges(FittedTagger):
             raise InputError(
                 f"'{new_name}' is a name of '{resolved}' already; merge '{old_name}' into it."
             )
-        vocabulary = self.vocabulary_.renaming(old_name, new_name)
-        return self._rename(old_name, new_name, self.named_, vocabulary)
+        new_by_old = {old_name: new_name}
+        separator = self.vocabulary_.separator
+        for below in self.vocabulary_.below(old_name, self._scorer.labels):
+            new_path = moved(below, old_name, new_name, separator)
+            if self._key(new_path) in self._column_by_key:
+                raise InputError(
+                    f"There is a label '{new_path}' already; merge '{old_name}' into '{new_name}'."
+                )
+            new_by_old[below] = new_path
+        for former_name, changed_name in new_by_old.items():
+            vocabulary = self.vocabulary_.renaming(former_name, changed_name)
+            self._rename(former_name, changed_name, self.named_, vocabulary)
+        return self
 
     def _rename(
         self, old_name: str, new_name: str, named: NamedLabels | None, vocabulary: Vocabulary
@@ -278,7 +292,7 @@ class LabelChanges(FittedTagger):
         ----------
         label, into : str
             Two known labels; the first is not suggested any more, and the second whenever either
-            would be.
+            would be. Labels below the first are merged into those below the second, or move there.
         """
         source_column = self._column(label)
         target_column = self._column(into)
@@ -286,6 +300,14 @@ class LabelChanges(FittedTagger):
         target = self._scorer.labels[target_column]
         if source == target:
             raise InputError(f"'{label}' and '{into}' are one label already.")
+        for below in self.vocabulary_.below(source, self._scorer.labels):
+            if below == target:
+                raise InputError(f"'{into}' lies below '{label}'; rename it first.")
+            new_path = moved(below, source, target, self.vocabulary_.separator)
+            if self._key(new_path) in self._column_by_key:
+                self.merge(below, new_path)
+            else:
+                self.rename(below, new_path)
         vocabulary = self.vocabulary_.naming(source, target)
         store = self.store_
         named = self.named_

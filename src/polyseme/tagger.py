@@ -476,14 +476,14 @@ class ZeroShotTagger(
         What is no collection of texts comes back as it is: the check of documents, which follows,
         refuses it with a message of its own.
         """
-        if not self.vocabulary_ or isinstance(tags, (str, bytes, Mapping)):
-            return tags
-        if not isinstance(tags, Iterable):
+        if isinstance(tags, (str, bytes, Mapping)) or not isinstance(tags, Iterable):
             return tags
         names = list(tags)
         for name in names:
             if not isinstance(name, str):
                 return names
+        if not self.vocabulary_ and not self.vocabulary_.has_paths(names):
+            return tags
         return self.vocabulary_.complete(names)
 
     def encode(

@@ -206,7 +206,9 @@ def _feature_matrices(
             columns = name_columns(fitted_extractor)
             names = NameEvidence.fit(all_features, vectors.labels, vectors.vectors, columns)
         if pool is not None:
-            pool = first_columns(fitted_extractor.transform(pool), n_columns)
+            pool_features: Any = fitted_extractor.transform(pool)
+            pool = first_columns(pool_features, n_columns)
     if pool is not None:
         pool = check_features(pool, owner="validate", n_features=n_columns)
-    return _Inputs(first_columns(all_features, n_columns), pool, all_features, names)
+    features: Any = first_columns(all_features, n_columns)
+    return _Inputs(features, pool, all_features, names)
