@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme.base.paths import moved
 from polyseme.base.text import shown
 from polyseme.base.validation import InputError, check_fitted, warn_dropped
 from polyseme.documents.corpus import Documents, as_corpus
-from polyseme.documents.paths import moved
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.fitted_tagger import FittedTagger
 from polyseme.scoring.scorer import NamedLabels

@@ -7,7 +7,7 @@ import pytest
 
 from polyseme import ConceptSpace, LabelCorpus, ZeroShotTagger, load
 from polyseme.base.validation import InputError
-from polyseme.documents.paths import ancestors, leaf_of, moved, parts_of
+from polyseme.base.paths import ancestors, leaf_of, moved, parts_of
 from polyseme.documents.vocabulary import Vocabulary
 from toy_taggers import PLAN
 

@@ -22,10 +22,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme.base.paths import SEPARATOR, ancestors
 from polyseme.base.text import error_text, is_text
 from polyseme.base.validation import InputError, IntArray, check_number, check_path, first_few
 from polyseme.documents.corpus import LabelCorpus, normalize_label
-from polyseme.documents.paths import SEPARATOR, ancestors
 
 _MOST_BYTES = 2**24  # of a vocabulary's file
 _FIELDS = ("blocked", "aliases", "implies", "separator", "suggest_branches")
