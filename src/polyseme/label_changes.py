@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.base.paths import moved
 from polyseme.base.text import shown
 from polyseme.base.validation import InputError, check_fitted, warn_dropped
 from polyseme.documents.corpus import Documents, as_corpus
@@ -228,6 +227,8 @@ class LabelChanges(FittedTagger):
             raise InputError(
                 f"'{new_name}' is a name of '{resolved}' already; merge '{old_name}' into it."
             )
+        from polyseme.base.paths import moved
+
         new_by_old = {old_name: new_name}
         separator = self.vocabulary_.separator
         for below in self.vocabulary_.below(old_name, self._scorer.labels):
@@ -300,6 +301,8 @@ class LabelChanges(FittedTagger):
         target = self._scorer.labels[target_column]
         if source == target:
             raise InputError(f"'{label}' and '{into}' are one label already.")
+        from polyseme.base.paths import moved
+
         for below in self.vocabulary_.below(source, self._scorer.labels):
             if below == target:
                 raise InputError(f"'{into}' lies below '{label}'; rename it first.")

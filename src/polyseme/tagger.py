@@ -348,9 +348,15 @@ class ZeroShotTagger(
             row_by_item = fit_stages.without_changed_rows(former, row_by_item, data)
         column_by_key = {self._fit_key(label): column for column, label in enumerate(data.labels)}
 
+        column_by_leaf: dict[str, int] = {}
+        if vocabulary.has_paths(data.labels):
+            from polyseme.base.paths import columns_by_leaf
+
+            column_by_leaf = columns_by_leaf(data.labels, self._fit_key, vocabulary.separator)
+
         def column_of(label: str) -> int | None:
-            resolved = vocabulary.resolve(label)
-            return column_by_key.get(self._fit_key(resolved))
+            key = self._fit_key(vocabulary.resolve(label))
+            return column_by_key.get(key, column_by_leaf.get(key))
 
         verdict_table, pool = data.answered(
             verdict_log.standing(), row_by_item, column_of, pooled=measured.pooled

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from polyseme import ConceptSpace, LabelCorpus, ZeroShotTagger, load
-from polyseme.base.validation import InputError
 from polyseme.base.paths import ancestors, leaf_of, moved, parts_of
+from polyseme.base.validation import InputError
 from polyseme.documents.vocabulary import Vocabulary
 from toy_taggers import PLAN
 
@@ -15,7 +15,7 @@ CRANES = ["animals|birds|crane", "machines|crane"]
 
 
 @pytest.mark.parametrize(
-    ("label", "parts"),
+    ("label", "words"),
     [
         ("people|adults|figure", ["people", "adults", "figure"]),
         ("Places | Europe | Lisbon", ["Places", "Europe", "Lisbon"]),
@@ -26,10 +26,11 @@ CRANES = ["animals|birds|crane", "machines|crane"]
         ("AC/DC", ["AC/DC"]),
     ],
 )
-def test_parts_of_paths(label, parts):
-    assert parts_of(label) == parts
-    assert leaf_of(label) == parts[-1]
-    assert ancestors(label) == ["|".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+def test_parts_of_paths(label, words):
+    assert parts_of(label) == words
+    assert leaf_of(label) == words[-1]
+    assert ancestors(label) == ["|".join(words[:end]) for end in range(len(words) - 1, 0, -1)]
+    assert Vocabulary().ancestors(label) == ancestors(label)
 
 
 def test_a_path_moves_with_its_branch():
@@ -78,8 +79,8 @@ def test_equal_leaves_are_two_labels_and_branches_are_never_below_what_lies_in_t
     assert {*CRANES, "animals", "animals|birds", "machines"} <= set(labels)
     scores = tagger.predict_proba(np.eye(2))
     for row, column in ((0, CRANES[0]), (1, CRANES[1])):
-        other = CRANES[1 - row]
-        assert scores[row, labels.index(column)] > scores[row, labels.index(other)]
+        other_crane = CRANES[1 - row]
+        assert scores[row, labels.index(column)] > scores[row, labels.index(other_crane)]
     for label in labels:
         for ancestor in ancestors(label):
             assert (scores[:, labels.index(ancestor)] >= scores[:, labels.index(label)]).all()
@@ -142,3 +143,12 @@ def test_a_vocabulary_file_says_how_paths_are_written(tmp_path):
         path.write_text(wrong)
         with pytest.raises(InputError, match="separator"):
             Vocabulary.read(path)
+
+
+def test_a_path_is_known_by_its_last_part_where_no_other_label_has_it(tagger, tmp_path):
+    tagger.save(tmp_path / "model")
+    changed = load(tmp_path / "model")
+    changed.block(["birds"])
+    assert changed.vocabulary_.blocked == ("animals|birds",)
+    with pytest.raises(InputError, match="crane"):
+        changed.block(["crane"])

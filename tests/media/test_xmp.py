@@ -409,9 +409,9 @@ def test_tags_stand_in_the_list_that_a_program_reads_alone(sidecar, space):
     path = f".//{{{space}}}{name}/{{{RDF}}}Seq/{{{RDF}}}li"
     tree = ElementTree.fromstring(sidecar.read_bytes())
     listed = [item.text for item in tree.findall(path)]
-    own = [f"animal{mark}bird", "dog", "cat"]
+    first_values = [f"animal{mark}bird", "dog", "cat"]
     flat = ["AC/DC"] if space == LR else []  # with the mark it would be a path
-    assert listed == [*own, *flat, f"animal{mark}fish"]
+    assert listed == [*first_values, *flat, f"animal{mark}fish"]
     assert answer_suggestions(sidecar, accept=["dog"], refuse=["cat"]) == (["dog"], ["cat"])
     tags = read_sidecar(sidecar)
     assert set(tags.tags) == {"animal|bird", "dog", "AC/DC", "animal|fish"}

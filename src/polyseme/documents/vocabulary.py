@@ -22,7 +22,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme.base.paths import SEPARATOR, ancestors
 from polyseme.base.text import error_text, is_text
 from polyseme.base.validation import InputError, IntArray, check_number, check_path, first_few
 from polyseme.documents.corpus import LabelCorpus, normalize_label
@@ -66,7 +65,7 @@ class Vocabulary:
     blocked: tuple[str, ...] = ()
     aliases: dict[str, str] = field(default_factory=dict)
     implies: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    separator: str = SEPARATOR
+    separator: str = "|"
     suggest_branches: bool = True
 
     def __repr__(self) -> str:
@@ -111,7 +110,7 @@ class Vocabulary:
         blocked = tables.get("blocked", [])
         aliases = tables.get("aliases", {})
         implies = tables.get("implies", {})
-        separator = tables.get("separator", SEPARATOR)
+        separator = tables.get("separator", cls.separator)
         suggest_branches = tables.get("suggest_branches", True)
         are_tables = isinstance(aliases, Mapping) and isinstance(implies, Mapping)
         implied_lists: dict[str, Any] = {}
@@ -194,6 +193,8 @@ class Vocabulary:
         """Return what lies above a label, the nearest first; empty for a flat one."""
         if not self.separator or self.separator not in label:
             return []
+        from polyseme.base.paths import ancestors  # flat vocabularies need none of it
+
         return ancestors(label, self.separator)
 
     def below(self, branch: str, labels: Iterable[str]) -> list[str]:

@@ -5,9 +5,9 @@ everything else unchanged. Tags are read from dc:subject and from the hierarchie
 whose paths are tags as a whole, such as `people|adults`; their words are no tags of their own. Tags
 are written to dc:subject, of a path the last part, and to each list of hierarchies in the file,
 since programs that find one read nothing else; a path gets one where there is none. Every tag that
-is added here is also listed in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``. A tag there and in dc:subject is
-a suggestion that waits for an answer; a tag in that list only was refused or removed, and is not
-suggested again; a tag in dc:subject only is the user's own.
+is added here is also listed in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``. A tag
+there and in dc:subject is a suggestion that waits for an answer; a tag in that list only was
+refused or removed, and is not suggested again; a tag in dc:subject only is the user's own.
 
 A sidecar hides the keywords inside a picture from programs such as darktable. A new sidecar
 therefore contains them as well, and lists them in ``copied`` of the same namespace.
@@ -268,9 +268,9 @@ def _written(tags: Sequence[str], separator: str) -> list[str]:
     """
     values: list[str] = []
     for tag in tags:
-        parts = parts_of(tag)
-        if not any(separator in part for part in parts):
-            values.append(separator.join(parts))
+        words = parts_of(tag)
+        if not any(separator in word for word in words):
+            values.append(separator.join(words))
     return values
 
 
@@ -369,8 +369,8 @@ def _listed_tags(rdf: Any, subjects: Sequence[str]) -> list[str]:
             if tag_key(value) in subject_keys:
                 tags.append(value)
                 continue
-            parts = [part.strip() for part in value.split(separator) if part.strip()]
-            tags.append(SEPARATOR.join(parts))
+            words = [word.strip() for word in value.split(separator) if word.strip()]
+            tags.append(SEPARATOR.join(words))
     return distinct(tags)
 
 
