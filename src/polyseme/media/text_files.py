@@ -33,13 +33,19 @@ HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 SUFFIXES = (".txt", ".text", ".pdf", *MARKDOWN_SUFFIXES, *HTML_SUFFIXES)
 MOST_BYTES = 64 * 2**20
 _PDF_START = b"%PDF-"
-_HTML_START = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", re.I | re.S)
+# Comments are matched once (*+): a file of many would take for ever otherwise.
+_HTML_START = re.compile(
+    rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*+<(!doctype html|html|head|body)\b",
+    re.I | re.S,
+)
 _HIDDEN_ELEMENTS = ("script", "style", "template", "noscript")
 _BLOCK_ELEMENTS = ("p", "div", "br", "li", "tr", "td", "th", "h1", "h2", "h3", "h4", "h5", "h6")
-_MARKDOWN_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
-_WIKI_LINK = re.compile(r"!?\[\[(?:[^\]|\n]*\|)?([^\]\n]*)\]\]")
+# No part of a pattern runs across its own beginning, so that each takes time in proportion to the
+# text, also where a line is a megabyte long, such as that of an embedded picture.
+_MARKDOWN_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^\[)\n]*\)")
+_WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|\n]*\|)?([^\[\]\n]*)\]\]")
 _MARKDOWN_SIGNS = re.compile(r"^\s{0,3}(#{1,6}\s+|>\s?|[-*+]\s+|(```|~~~).*$)|[*_`]{1,3}", re.M)
-_ADDRESS = re.compile(r"\S+://\S+")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,20}://\S+", re.I)
 
 
 def read_text(path: Path) -> str:
