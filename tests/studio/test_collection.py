@@ -222,7 +222,7 @@ def test_an_unknown_item_is_refused(named, method):
 
 
 def picture(collection, name, size):
-    content, content_type = collection.picture(name, size)
+    content, content_type = collection.preview(name, size)
     assert content_type == "image/jpeg"
     file = io.BytesIO(content)
     return Image.open(file)
@@ -265,8 +265,8 @@ def test_a_small_picture_has_the_colours_of_the_large_one(pictures):
 def test_an_item_without_a_file_has_no_picture(pictures):
     assert pictures.media == "image"
     assert not pictures.has_media("bare")
-    with pytest.raises(InputError, match="'bare' has no picture or sound"):
-        pictures.picture("bare", 100)
+    with pytest.raises(InputError, match="'bare' has no file to show"):
+        pictures.preview("bare", 100)
 
 
 def test_every_picture_that_can_be_read_has_a_thumbnail(tmp_path):
@@ -286,7 +286,7 @@ def test_a_picture_that_cannot_be_read_is_refused_with_a_sentence(tmp_path, name
     (tmp_path / "folder.png").mkdir()
     collection = collection_of({name: tmp_path / name})
     with pytest.raises(InputError, match=f"The file of '{name}' .*[a-z)]\\.$"):
-        collection.picture(name, 100)
+        collection.preview(name, 100)
 
 
 def test_thumbnails_are_cached_up_to_a_size_and_computed_again_when_files_change(
@@ -303,13 +303,13 @@ def test_thumbnails_are_cached_up_to_a_size_and_computed_again_when_files_change
     Image.fromarray(quadrants()).save(file)
     collection = collection_of({"a": file}, cache_bytes=11)
     for size in (16, 32, 16, 64, 16, 32):
-        collection.picture("a", size)
+        collection.preview("a", size)
     # Two fit; the third replaces the one that was not requested for the longest time.
     assert computed_sizes == [16, 32, 64, 32]
     Image.fromarray(quadrants(60, 60)).save(file)
-    collection.picture("a", 32)
+    collection.preview("a", 32)
     assert computed_sizes[4:] == [32]
-    assert collection._pictures.n_bytes <= 11
+    assert collection._previews.n_bytes <= 11
 
 
 def test_a_picture_larger_than_the_cache_is_returned_and_not_cached():
@@ -332,13 +332,13 @@ def test_a_sound_is_sent_unchanged_with_the_type_of_its_suffix(tmp_path, monkeyp
         (tmp_path / name).write_bytes(content)
     collection = collection_of({name: tmp_path / name for name in content_by_name})
     assert collection.media == "audio"
-    assert collection.picture("a.wav", 10) == (content_by_name["a.wav"], "audio/wav")
-    assert collection.picture("b.mp3", 10) == (b"anything", "audio/mpeg")
+    assert collection.preview("a.wav", 10) == (content_by_name["a.wav"], "audio/wav")
+    assert collection.preview("b.mp3", 10) == (b"anything", "audio/mpeg")
     assert not collection.has_media("c.h5")
     assert not collection.has_media("d.png")
-    monkeypatch.setattr(module, "_FILE_BYTES", 4)
+    monkeypatch.setattr(base, "MOST_PREVIEW_BYTES", 4)
     with pytest.raises(InputError, match="has more than 0 MiB"):
-        collection.picture("b.mp3", 10)
+        collection.preview("b.mp3", 10)
 
 
 def test_every_suffix_of_sounds_has_a_type():
@@ -357,4 +357,4 @@ def test_a_kind_of_media_of_another_package_is_shown_by_its_own_preview(tmp_path
     letter.write_text("Dear reader")
     collection = collection_of({"letter.txt": letter})
     assert collection.media == "text"
-    assert collection.picture("letter.txt", 10) == (b"Dear reader", "text/plain")
+    assert collection.preview("letter.txt", 10) == (b"Dear reader", "text/plain")

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 VERSION = 1
 # A network reads so many words at a time: its vector of a longer text would say little.
 _PASSAGE_WORDS = 100
-# What is shown of a text in a browser.
+# What is shown of a text in a browser: on a page of so many pixels a side, a letter for so many.
 _MOST_SHOWN_LETTERS = 20_000
+_PIXELS_A_LETTER = 50
 
 
 class TextFeatures(MediaFeatures):
@@ -146,8 +147,12 @@ class TextFeatures(MediaFeatures):
 
     @classmethod
     def preview(cls, file: Path, side: int) -> bytes:
-        """Return the prose of a file, from its beginning; see `MediaFeatures.preview`."""
-        return read_text(file)[:_MOST_SHOWN_LETTERS].encode("utf-8", "replace")
+        """Return the beginning of a file's prose; see `MediaFeatures.preview`."""
+        n_letters = min(_MOST_SHOWN_LETTERS, side * side // _PIXELS_A_LETTER)
+        text = read_text(file, n_letters + 1)
+        if len(text) > n_letters:
+            text = f"{text[:n_letters].rstrip()} …"
+        return text.encode("utf-8", "replace")
 
     @classmethod
     def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:

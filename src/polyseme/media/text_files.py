@@ -48,8 +48,11 @@ _MARKDOWN_SIGNS = re.compile(r"^\s{0,3}(#{1,6}\s+|>\s?|[-*+]\s+|(```|~~~).*$)|[*
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,20}://\S+", re.I)
 
 
-def read_text(path: Path) -> str:
-    """Return the prose of a file; raise a `MediaError` where there is none."""
+def read_text(path: Path, enough: int | None = None) -> str:
+    """Return the prose of a file; raise a `MediaError` where it cannot be read.
+
+    With so many letters as are `enough`, further pages of a PDF are not read.
+    """
     n_bytes = check_file(path)
     if n_bytes > MOST_BYTES:
         raise MediaError(f"has more than {MOST_BYTES >> 20} MiB")
@@ -58,7 +61,7 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise MediaError(f"cannot be opened ({error.strerror})") from error
     if content.startswith(_PDF_START):
-        return _pdf_text(content)
+        return _pdf_text(content, enough)
     if _HTML_START.match(content[:4096]):
         return _html_text(content)
     return prose_of(_decoded(content))
@@ -145,11 +148,16 @@ def _html_text(content: bytes) -> str:
 # ---------------------------------------------------------------------- PDF
 
 
-def _pdf_text(content: bytes) -> str:
-    """Return the text of a PDF's pages."""
+def _pdf_text(content: bytes, enough: int | None) -> str:
+    """Return the text of a PDF's pages, or of the first ones that have enough letters."""
+    texts: list[str] = []
+    n_letters = 0
     try:
-        pages = _pdf_reader(content).pages
-        texts = [page.extract_text() for page in pages]
+        for page in _pdf_reader(content).pages:
+            texts.append(page.extract_text())
+            n_letters += len(texts[-1])
+            if enough is not None and n_letters > enough:
+                break
     except InputError:
         raise
     except Exception as error:  # the parser raises nearly everything on broken files

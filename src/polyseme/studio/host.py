@@ -53,6 +53,7 @@ T = TypeVar("T")
 # Labels with a probability of 0, such as blocked ones, are not suggested.
 _SMALLEST_PROBABILITY = 1e-300
 # What clients choose stays bounded in memory.
+MOST_EXTRACTED = 8  # files and texts that are turned into features together
 _MOST_UNKNOWN_TAGS = 10_000
 _MOST_PRECISIONS = 128
 _MOST_SIMILAR = 500  # pairs of labels
@@ -306,7 +307,7 @@ class ModelHost:
     scoring : Batcher
         Where requests for tags wait to be scored together.
     extraction : Batcher
-        Where uploaded files wait to be turned into features.
+        Where uploaded files and texts wait to be turned into features.
     versions : Versions
     notices : Notices
     """
@@ -336,8 +337,8 @@ class ModelHost:
         self.scoring: Batcher[SuggestRequest, tuple[Snapshot, list[Suggestion]]] = Batcher(
             self.suggest
         )
-        self.extraction: Batcher[bytes, ItemFeatures] = Batcher(
-            self._extract_files, largest=8, most_waiting=64
+        self.extraction: Batcher[bytes | str, ItemFeatures] = Batcher(
+            self._extract, largest=MOST_EXTRACTED, most_waiting=64
         )
         self._map: Map | None = None
         self._refitting: Refitting | None = None
@@ -375,6 +376,12 @@ class ModelHost:
     def extractor(self) -> MediaFeatures | None:
         """What turns files into features; None where the model takes numbers."""
         return self._snapshot.tagger.features_
+
+    @property
+    def takes_texts(self) -> bool:
+        """Whether an item of the model is a text, which may be sent as such."""
+        extractor = self.extractor
+        return extractor is not None and not extractor.names_are_paths
 
     def items(self, rows: Sequence[ItemFeatures], names: Sequence[str] | None = None) -> Any:
         """Return the features of items, a row each, as the tagger takes them.
@@ -510,28 +517,33 @@ class ModelHost:
             if len(counts) < _MOST_UNKNOWN_TAGS or tag in counts:
                 counts[tag] += 1
 
-    def _extract_files(self, files: Sequence[bytes]) -> list[Any]:
-        """Return the features of uploaded files, or the error, for each in order.
+    def _extract(self, contents: Sequence[bytes | str]) -> list[Any]:
+        """Return the features of uploaded files and of texts, or the error, for each in order.
 
         Extractors read files by their names; the copies are removed before this returns.
         """
         extractor = self.extractor
         assert extractor is not None
-        paths: list[Path] = []
+        items: list[Path | str] = []
         try:
-            for data in files:
+            for content in contents:
+                if isinstance(content, str):
+                    items.append(content)
+                    continue
                 with tempfile.NamedTemporaryFile(prefix="polyseme-", delete=False) as file:
-                    paths.append(Path(file.name))
-                    file.write(data)
+                    items.append(Path(file.name))
+                    file.write(content)
             with extractor.single_threaded():
-                rows = extractor.extract_batch(paths)
+                rows = extractor.extract_batch(items)
         finally:
-            for path in paths:
-                path.unlink(missing_ok=True)
+            for item in items:
+                if isinstance(item, Path):
+                    item.unlink(missing_ok=True)
         results: list[Any] = []
-        for row in rows:
+        for item, row in zip(items, rows, strict=True):
             if isinstance(row, MediaError):
-                results.append(InputError(f"The file {row}."))
+                noun = "text" if isinstance(item, str) else "file"
+                results.append(InputError(f"The {noun} {row}."))
             else:
                 results.append(row)
         return results
@@ -542,10 +554,19 @@ class ModelHost:
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
         tagger.rank(None, 1, [[tagger.store_.labels[0]]])
-        extractor = self.extractor
-        if extractor is not None and extractor.kind == "image":
-            with suppress(InputError):  # the libraries for pictures may not be installed
-                extractor.extract_batch([np.zeros((8, 8, 3), dtype=np.uint8)])
+        example: Any = None
+        if self.takes_texts:
+            example = tagger.store_.labels[0]
+        elif self.extractor is not None and self.extractor.kind == "image":
+            example = np.zeros((8, 8, 3), dtype=np.uint8)
+        if example is None:
+            return
+        assert self.extractor is not None
+        with suppress(InputError):  # the libraries for pictures may not be installed
+            with self.extractor.single_threaded():
+                rows = self.extractor.extract_batch([example])
+            if not isinstance(rows[0], MediaError):
+                tagger.rank(self.items(rows), 1)
 
     async def close(self) -> None:
         """Answer the waiting requests, and end; a running refit is cancelled."""
