@@ -19,7 +19,7 @@ from polyseme.base.machine import one_thread
 from polyseme.base.validation import RandomState, as_generator, check_number, draw_seed
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt
 from polyseme.media.networks import TEXTS, Network, find_network
-from polyseme.media.text_files import SUFFIXES, prose_of, read_text
+from polyseme.media.text_files import SUFFIXES, prose_of, read_text, shown_text
 from polyseme.storage.array_checks import (
     Anything,
     Fields,
@@ -40,6 +40,7 @@ _PASSAGE_WORDS = 100
 # What is shown of a text in a browser: on a page of so many pixels a side, a letter for so many.
 _MOST_SHOWN_LETTERS = 20_000
 _PIXELS_A_LETTER = 50
+_LONGEST_WORD = 40  # that is left out rather than cut, at the end of what is shown
 
 
 class TextFeatures(MediaFeatures):
@@ -147,11 +148,14 @@ class TextFeatures(MediaFeatures):
 
     @classmethod
     def preview(cls, file: Path, side: int) -> bytes:
-        """Return the beginning of a file's prose; see `MediaFeatures.preview`."""
+        """Return the beginning of a file's text; see `MediaFeatures.preview`."""
         n_letters = min(_MOST_SHOWN_LETTERS, side * side // _PIXELS_A_LETTER)
-        text = read_text(file, n_letters + 1)
+        text = shown_text(file, n_letters)
         if len(text) > n_letters:
-            text = f"{text[:n_letters].rstrip()} …"
+            shown, _, last_word = text[:n_letters].rpartition(" ")
+            if len(last_word) > _LONGEST_WORD:  # as in languages without spaces
+                shown = text[:n_letters]
+            text = f"{shown.rstrip()} …"
         return text.encode("utf-8", "replace")
 
     @classmethod

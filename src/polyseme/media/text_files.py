@@ -48,23 +48,51 @@ _MARKDOWN_SIGNS = re.compile(r"^\s{0,3}(#{1,6}\s+|>\s?|[-*+]\s+|(```|~~~).*$)|[*
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,20}://\S+", re.I)
 
 
-def read_text(path: Path, enough: int | None = None) -> str:
-    """Return the prose of a file; raise a `MediaError` where it cannot be read.
+def read_text(path: Path) -> str:
+    """Return the prose of a file; raise a `MediaError` where it cannot be read."""
+    content = _read(path)
+    if content.startswith(_PDF_START):
+        return _pdf_text(content)
+    if _HTML_START.match(content[:4096]):
+        return _html_text(content)
+    return prose_of(_decoded(content))
 
-    With so many letters as are `enough`, further pages of a PDF are not read.
+
+def shown_text(path: Path, enough: int) -> str:
+    """Return a file's text as people read it, without front matter, at least `enough` letters.
+
+    Plain text and Markdown stay as they were written; a title in the front matter comes first.
     """
+    content = _read(path)
+    if content.startswith(_PDF_START):
+        return _pdf_text(content, enough)
+    if _HTML_START.match(content[:4096]):
+        return _tidy(_html_text(content))
+    note = split_note(_decoded(content))
+    title = _title_of(note)
+    body = note.body.strip()
+    first_line, _, _ = body.partition("\n")
+    if title and first_line.strip("# \r") != title:
+        return f"{title}\n\n{body}".strip()
+    return body
+
+
+def _tidy(text: str) -> str:
+    """Return a text with single spaces, and with one empty line where there are more."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    neighbours = zip(lines, ["", *lines], strict=False)
+    return "\n".join(line for line, line_before in neighbours if line or line_before)
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file."""
     n_bytes = check_file(path)
     if n_bytes > MOST_BYTES:
         raise MediaError(f"has more than {MOST_BYTES >> 20} MiB")
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise MediaError(f"cannot be opened ({error.strerror})") from error
-    if content.startswith(_PDF_START):
-        return _pdf_text(content, enough)
-    if _HTML_START.match(content[:4096]):
-        return _html_text(content)
-    return prose_of(_decoded(content))
 
 
 def prose_of(text: str) -> str:
@@ -73,12 +101,7 @@ def prose_of(text: str) -> str:
     A title in the front matter is kept.
     """
     note = split_note(text)
-    title = ""
-    if note.block:
-        try:
-            title = str(parse_block(note.block).get("title", ""))
-        except InputError:
-            title = ""
+    title = _title_of(note)
     prose = note.body
     for pattern, replacement in (
         (_MARKDOWN_LINK, r"\1"),
@@ -89,6 +112,16 @@ def prose_of(text: str) -> str:
     ):
         prose = pattern.sub(replacement, prose)
     return f"{title}\n{prose}".strip()
+
+
+def _title_of(note: Note) -> str:
+    """Return the title in the front matter of a note; empty where there is none."""
+    if not note.block:
+        return ""
+    try:
+        return str(parse_block(note.block).get("title", ""))
+    except InputError:
+        return ""
 
 
 def _decoded(content: bytes) -> str:
@@ -148,7 +181,7 @@ def _html_text(content: bytes) -> str:
 # ---------------------------------------------------------------------- PDF
 
 
-def _pdf_text(content: bytes, enough: int | None) -> str:
+def _pdf_text(content: bytes, enough: int | None = None) -> str:
     """Return the text of a PDF's pages, or of the first ones that have enough letters."""
     texts: list[str] = []
     n_letters = 0
