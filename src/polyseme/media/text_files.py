@@ -39,7 +39,11 @@ _HTML_START = re.compile(
     re.I | re.S,
 )
 _HIDDEN_ELEMENTS = ("script", "style", "template", "noscript")
-_BLOCK_ELEMENTS = ("p", "div", "br", "li", "tr", "td", "th", "h1", "h2", "h3", "h4", "h5", "h6")
+_BLOCK_ELEMENTS = (
+    *("title", "h1", "h2", "h3", "h4", "h5", "h6", "p", "div", "br", "hr", "pre", "blockquote"),
+    *("ul", "ol", "li", "dl", "dt", "dd", "table", "tr", "td", "th", "caption", "figcaption"),
+    *("header", "footer", "main", "article", "section", "nav", "aside", "address", "option"),
+)
 # No part of a pattern runs across its own beginning, so that each takes time in proportion to the
 # text, also where a line is a megabyte long, such as that of an embedded picture.
 _MARKDOWN_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^\[)\n]*\)")
@@ -173,6 +177,7 @@ def _html_text(content: bytes) -> str:
     for element in list(root.iter(*_HIDDEN_ELEMENTS)):
         element.drop_tree()
     for element in root.iter(*_BLOCK_ELEMENTS):
+        element.text = f"\n{element.text or ''}"
         element.tail = f"\n{element.tail or ''}"
     text = root.text_content()
     return html.unescape(str(text)).strip()
