@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.documents.corpus import normalize_label
+from polyseme.documents.label_names import extractor_names
 from polyseme.documents.tags import likely_tags
 from polyseme.documents.vocabulary import similar_labels
 from polyseme.documents.word_vectors import WordVectors
@@ -57,6 +58,7 @@ MOST_EXTRACTED = 8  # files and texts that are turned into features together
 _MOST_UNKNOWN_TAGS = 10_000
 _MOST_PRECISIONS = 128
 _MOST_SIMILAR = 500  # pairs of labels
+_EXAMPLE_NAMES = 20  # labels by whose names is found out whether the extractor reads names
 _HINTS = 3  # labels that may have been meant
 
 
@@ -340,6 +342,8 @@ class ModelHost:
         self.extraction: Batcher[bytes | str, ItemFeatures] = Batcher(
             self._extract, largest=MOST_EXTRACTED, most_waiting=64
         )
+        # The extractor, and whether it can read names of labels.
+        self._name_reader: tuple[MediaFeatures | None, bool] | None = None
         self._map: Map | None = None
         self._refitting: Refitting | None = None
         self._making_refitting = threading.Lock()
@@ -382,6 +386,20 @@ class ModelHost:
         """Whether an item of the model is a text, which may be sent as such."""
         extractor = self.extractor
         return extractor is not None and not extractor.names_are_paths
+
+    @property
+    def takes_names(self) -> bool:
+        """Whether labels can be added by their names: by word vectors, or by the extractor."""
+        if self.words is not None:
+            return True
+        extractor = self.extractor
+        if self._name_reader is None or self._name_reader[0] is not extractor:
+            labels = self._snapshot.tagger.store_.labels[:_EXAMPLE_NAMES]
+            reads_names = False
+            with suppress(InputError):  # what it needs may not be installed
+                reads_names = extractor_names(extractor, labels) is not None
+            self._name_reader = (extractor, reads_names)
+        return self._name_reader[1]
 
     def items(self, rows: Sequence[ItemFeatures], names: Sequence[str] | None = None) -> Any:
         """Return the features of items, a row each, as the tagger takes them.
@@ -554,6 +572,7 @@ class ModelHost:
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
         tagger.rank(None, 1, [[tagger.store_.labels[0]]])
+        _ = self.takes_names  # the studio asks for it first
         example: Any = None
         if self.takes_texts:
             example = tagger.store_.labels[0]

@@ -319,15 +319,15 @@ async def extract_text(text: str, host: ModelHost) -> ItemFeatures:
 
 
 async def extract_texts(
-    things: Sequence[Thing], host: ModelHost
+    texts: Sequence[str | None], host: ModelHost
 ) -> list[ItemFeatures | InputError | None]:
-    """Return the features of each thing's text, or why there are none; None without a text."""
-    outcomes: list[ItemFeatures | InputError | None] = [None] * len(things)
-    rows = [row for row, thing in enumerate(things) if thing.text is not None]
+    """Return the features of each text, or why there are none; None where there is no text."""
+    outcomes: list[ItemFeatures | InputError | None] = [None] * len(texts)
+    rows = [row for row, text in enumerate(texts) if text is not None]
     # A few at a time: the texts of others wait in the same queue.
     for first in range(0, len(rows), MOST_EXTRACTED):
         rows_now = rows[first : first + MOST_EXTRACTED]
-        extracting = [extract_text(things[row].text or "", host) for row in rows_now]
+        extracting = [extract_text(texts[row] or "", host) for row in rows_now]
         extracted = await asyncio.gather(*extracting, return_exceptions=True)
         for row, outcome in zip(rows_now, extracted, strict=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, InputError):

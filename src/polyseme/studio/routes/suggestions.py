@@ -108,7 +108,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
     else:
         suggest_options = body = parsed(BatchBody, await request.body())
         items = body.items
-        sent_rows = await extract_texts(items, host)
+        sent_rows = await extract_texts([item.text for item in items], host)
 
     queries: list[SuggestRequest] = []
     results: list[Record] = []
