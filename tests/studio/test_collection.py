@@ -394,4 +394,3 @@ def test_a_text_is_shown_from_its_beginning_as_much_as_fits(tmp_path):
         assert text.endswith("word …")
         lengths.append(len(text))
     assert lengths[0] < 1500 < 15_000 < lengths[1] <= lengths[2] < 21_000
-

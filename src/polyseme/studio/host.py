@@ -584,8 +584,9 @@ class ModelHost:
         with suppress(InputError):  # the libraries for pictures may not be installed
             with self.extractor.single_threaded():
                 rows = self.extractor.extract_batch([example])
-            if not isinstance(rows[0], MediaError):
-                tagger.rank(self.items(rows), 1)
+            row = rows[0]
+            if not isinstance(row, MediaError):
+                tagger.rank(self.items([row]), 1)
 
     async def close(self) -> None:
         """Answer the waiting requests, and end; a running refit is cancelled."""
