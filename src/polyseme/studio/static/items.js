@@ -76,7 +76,7 @@ const baseName = (id) => id.split("/").pop() || id;
  * @param {string} name
  */
 export function breakable(name) {
-  const parts = name.match(/[^/_-]*[/_-]?/g) ?? [];
+  const parts = name.match(/[^/_-]*[/_-]|[^/_-]+/g) ?? [];
   return parts.flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
 }
 
