@@ -28,7 +28,7 @@ def write_notes(folder: Path) -> None:
             front = f"title: Walk {number}\n"
             if number not in UNTAGGED:
                 left_out = tags[number % 3]
-                kept = [tag for tag in tags if tag != left_out]
-                front += f"tags: [{', '.join(kept)}]\n"
+                tags_left = [tag for tag in tags if tag != left_out]
+                front += f"tags: [{', '.join(tags_left)}]\n"
             text = f"---\n{front}---\n{note_text(theme, number)}.\n\nA *second* line.\n"
             (folder / f"{theme}-{number:02}.md").write_text(text, "utf-8")

@@ -589,9 +589,9 @@ def test_the_ask_view_takes_texts_that_are_typed_pasted_or_dropped(studio, notes
     dropped.write_text(SEA, "utf-8")
     drop(page, dropped)
     expect(box).to_have_count(0)
-    shown = app.find("region", "walk.md")
-    expect(shown).to_have_text(SEA, use_inner_text=True)
-    expect(shown.locator("*")).to_have_count(0)
+    region = app.find("region", "walk.md")
+    expect(region).to_have_text(SEA, use_inner_text=True)
+    expect(region.locator("*")).to_have_count(0)
     page_of_html = notes / "page.html"
     page_of_html.write_text(f"<!DOCTYPE html><p>{SEA}</p>", "utf-8")
     with page.expect_response(re.compile("/suggest")) as response:
@@ -625,10 +625,10 @@ def test_texts_are_reviewed_by_keys_and_read_as_they_are_written(
 
     tile.get_by_role("button", name="Open").click()
     dialog = app.find("dialog", "water")
-    shown = dialog.get_by_role("region", name=long_note)
-    expect(shown).to_contain_text("<script>throw 1</script>")
+    region = dialog.get_by_role("region", name=long_note)
+    expect(region).to_contain_text("<script>throw 1</script>")
     assert dialog.evaluate("(element) => element.scrollWidth <= element.clientWidth")
-    shown.focus()
+    region.focus()
     before = page.locator(".tile.current .tile-name").inner_text()
     app.press("ArrowDown")  # scrolls the text, and does not go to the next item
     page.wait_for_function("() => document.querySelector('.large .text-page').scrollTop > 0")
@@ -650,10 +650,10 @@ def test_the_page_of_a_text_has_all_of_it_beside_its_tags(studio, notes_host, lo
     app.ready("review")
     expect(page.locator(".board a.tile")).to_have_count(4)
     app.find("link", long_note).click()
-    shown = app.find("region", long_note)
-    expect(shown).to_have_text(LONG.strip(), use_inner_text=True)
-    expect(shown.locator("*")).to_have_count(0)
-    height, full_height = shown.evaluate("(page) => [page.clientHeight, page.scrollHeight]")
+    region = app.find("region", long_note)
+    expect(region).to_have_text(LONG.strip(), use_inner_text=True)
+    expect(region.locator("*")).to_have_count(0)
+    height, full_height = region.evaluate("(page) => [page.clientHeight, page.scrollHeight]")
     assert height < 844 < full_height
     suggested = page.get_by_role("list", name="Suggested tags").get_by_role("listitem")
     expect(suggested.first).to_be_focused()

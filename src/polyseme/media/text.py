@@ -152,10 +152,10 @@ class TextFeatures(MediaFeatures):
         n_letters = min(_MOST_SHOWN_LETTERS, side * side // _PIXELS_A_LETTER)
         text = shown_text(file, n_letters)
         if len(text) > n_letters:
-            shown, _, last_word = text[:n_letters].rpartition(" ")
+            beginning, _, last_word = text[:n_letters].rpartition(" ")
             if len(last_word) > _LONGEST_WORD:  # as in languages without spaces
-                shown = text[:n_letters]
-            text = f"{shown.rstrip()} …"
+                beginning = text[:n_letters]
+            text = f"{beginning.rstrip()} …"
         return text.encode("utf-8", "replace")
 
     @classmethod

@@ -343,7 +343,7 @@ class ModelHost:
             self._extract, largest=MOST_EXTRACTED, most_waiting=64
         )
         # The extractor, and whether it can read names of labels.
-        self._name_reader: tuple[MediaFeatures | None, bool] | None = None
+        self._name_reader: tuple[MediaFeatures, bool] | None = None
         self._map: Map | None = None
         self._refitting: Refitting | None = None
         self._making_refitting = threading.Lock()
@@ -393,6 +393,8 @@ class ModelHost:
         if self.words is not None:
             return True
         extractor = self.extractor
+        if extractor is None:
+            return False
         if self._name_reader is None or self._name_reader[0] is not extractor:
             labels = self._snapshot.tagger.store_.labels[:_EXAMPLE_NAMES]
             reads_names = False

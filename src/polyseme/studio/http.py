@@ -314,8 +314,8 @@ async def extract_text(text: str, host: ModelHost) -> ItemFeatures:
     """Return the features of a text; texts and files that wait are read together."""
     if host.takes_texts:
         return await host.extraction.submit(text)
-    taken = "numbers" if host.extractor is None else f"{host.extractor.noun}s"
-    raise InputError(f"This model takes {taken}, not texts; only a model of texts takes `text`.")
+    nouns = "numbers" if host.extractor is None else f"{host.extractor.noun}s"
+    raise InputError(f"This model takes {nouns}, not texts; only a model of texts takes `text`.")
 
 
 async def extract_texts(
