@@ -134,7 +134,7 @@ class Summary:
         return (
             f"{len(self.alike):,} of {self.n_extracted:,} {noun}s have the same features as "
             f"another one, though their files differ ({first_few(self.alike, most=3)}): nothing "
-            "can tell them apart; are they blank, or silent?"
+            "can tell them apart; are they blank, silent, or copies?"
         )
 
     def keywords(self) -> str:

@@ -43,7 +43,9 @@ _SUGGESTED = "polyseme-suggested"
 _FENCE = re.compile(r"---[ \t]*\r?\n")
 _CLOSING_FENCE = re.compile(r"^(---|\.\.\.)[ \t]*\r?$", re.MULTILINE)
 # Code, and addresses, in which # is no sign of a tag.
-_CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`|\S+://\S+", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(
+    r"^(```|~~~).*?^\1|`[^`\n]*`|[A-Za-z][\w+.-]{0,20}://\S+", re.MULTILINE | re.DOTALL
+)
 # Behind white space or a bracket; of letters, digits, _, - and /, and not of digits alone.
 INLINE_TAG = re.compile(r"(?<![^\s(\[])#(?=[\w/-]*[^\W\d_])([\w/-]+)")
 

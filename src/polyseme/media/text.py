@@ -21,7 +21,7 @@ from polyseme.base.machine import one_thread
 from polyseme.base.validation import RandomState, as_generator, check_number, draw_seed
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt
 from polyseme.media.networks import TEXTS, Network, find_network
-from polyseme.media.text_files import SUFFIXES, prose_of, read_text
+from polyseme.media.text_files import SUFFIXES, prose_of, read_text, shown_text
 from polyseme.storage.array_checks import (
     Anything,
     Fields,
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 VERSION = 1
 # A network reads so many words at a time: its vector of a longer text would say little.
 _PASSAGE_WORDS = 100
-# What is shown of a text in a browser.
+# What is shown of a text in a browser: on a page of so many pixels a side, a letter for so many.
 _MOST_SHOWN_LETTERS = 20_000
+_PIXELS_A_LETTER = 50
+_LONGEST_WORD = 40  # that is left out rather than cut, at the end of what is shown
 
 
 class TextFeatures(MediaFeatures):
@@ -156,8 +158,15 @@ class TextFeatures(MediaFeatures):
 
     @classmethod
     def preview(cls, file: Path, side: int) -> bytes:
-        """Return the prose of a file, from its beginning; see `MediaFeatures.preview`."""
-        return read_text(file)[:_MOST_SHOWN_LETTERS].encode("utf-8", "replace")
+        """Return the beginning of a file's text; see `MediaFeatures.preview`."""
+        n_letters = min(_MOST_SHOWN_LETTERS, side * side // _PIXELS_A_LETTER)
+        text = shown_text(file, n_letters)
+        if len(text) > n_letters:
+            beginning, _, last_word = text[:n_letters].rpartition(" ")
+            if len(last_word) > _LONGEST_WORD:  # as in languages without spaces
+                beginning = text[:n_letters]
+            text = f"{beginning.rstrip()} …"
+        return text.encode("utf-8", "replace")
 
     @classmethod
     def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:

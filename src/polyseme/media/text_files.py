@@ -33,29 +33,70 @@ HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 SUFFIXES = (".txt", ".text", ".pdf", *MARKDOWN_SUFFIXES, *HTML_SUFFIXES)
 MOST_BYTES = 64 * 2**20
 _PDF_START = b"%PDF-"
-_HTML_START = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", re.I | re.S)
+# Comments are matched once (*+): a file of many would take for ever otherwise.
+_HTML_START = re.compile(
+    rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*+<(!doctype html|html|head|body)\b",
+    re.I | re.S,
+)
 _HIDDEN_ELEMENTS = ("script", "style", "template", "noscript")
-_BLOCK_ELEMENTS = ("p", "div", "br", "li", "tr", "td", "th", "h1", "h2", "h3", "h4", "h5", "h6")
-_MARKDOWN_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
-_WIKI_LINK = re.compile(r"!?\[\[(?:[^\]|\n]*\|)?([^\]\n]*)\]\]")
+_BLOCK_ELEMENTS = (
+    *("title", "h1", "h2", "h3", "h4", "h5", "h6", "p", "div", "br", "hr", "pre", "blockquote"),
+    *("ul", "ol", "li", "dl", "dt", "dd", "table", "tr", "td", "th", "caption", "figcaption"),
+    *("header", "footer", "main", "article", "section", "nav", "aside", "address", "option"),
+)
+# No part of a pattern runs across its own beginning, so that each takes time in proportion to the
+# text, also where a line is a megabyte long, such as that of an embedded picture.
+_MARKDOWN_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^\[)\n]*\)")
+_WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|\n]*\|)?([^\[\]\n]*)\]\]")
 _MARKDOWN_SIGNS = re.compile(r"^\s{0,3}(#{1,6}\s+|>\s?|[-*+]\s+|(```|~~~).*$)|[*_`]{1,3}", re.M)
-_ADDRESS = re.compile(r"\S+://\S+")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,20}://\S+", re.I)
 
 
 def read_text(path: Path) -> str:
-    """Return the prose of a file; raise a `MediaError` where there is none."""
-    n_bytes = check_file(path)
-    if n_bytes > MOST_BYTES:
-        raise MediaError(f"has more than {MOST_BYTES >> 20} MiB")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise MediaError(f"cannot be opened ({error.strerror})") from error
+    """Return the prose of a file; raise a `MediaError` where it cannot be read."""
+    content = _read(path)
     if content.startswith(_PDF_START):
         return _pdf_text(content)
     if _HTML_START.match(content[:4096]):
         return _html_text(content)
     return prose_of(_decoded(content))
+
+
+def shown_text(path: Path, enough: int) -> str:
+    """Return a file's text as people read it, without front matter, at least `enough` letters.
+
+    Plain text and Markdown stay as they were written; a title in the front matter comes first.
+    """
+    content = _read(path)
+    if content.startswith(_PDF_START):
+        return _pdf_text(content, enough)
+    if _HTML_START.match(content[:4096]):
+        return _tidy(_html_text(content))
+    note = split_note(_decoded(content))
+    title = _title_of(note)
+    body = note.body.strip()
+    first_line, _, _ = body.partition("\n")
+    if title and first_line.strip("# \r") != title:
+        return f"{title}\n\n{body}".strip()
+    return body
+
+
+def _tidy(text: str) -> str:
+    """Return a text with single spaces, and with one empty line where there are more."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    neighbours = zip(lines, ["", *lines], strict=False)
+    return "\n".join(line for line, line_before in neighbours if line or line_before)
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file."""
+    n_bytes = check_file(path)
+    if n_bytes > MOST_BYTES:
+        raise MediaError(f"has more than {MOST_BYTES >> 20} MiB")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise MediaError(f"cannot be opened ({error.strerror})") from error
 
 
 def prose_of(text: str) -> str:
@@ -64,12 +105,7 @@ def prose_of(text: str) -> str:
     A title in the front matter is kept.
     """
     note = split_note(text)
-    title = ""
-    if note.block:
-        try:
-            title = str(parse_block(note.block).get("title", ""))
-        except InputError:
-            title = ""
+    title = _title_of(note)
     prose = note.body
     for pattern, replacement in (
         (_MARKDOWN_LINK, r"\1"),
@@ -80,6 +116,16 @@ def prose_of(text: str) -> str:
     ):
         prose = pattern.sub(replacement, prose)
     return f"{title}\n{prose}".strip()
+
+
+def _title_of(note: Note) -> str:
+    """Return the title in the front matter of a note; empty where there is none."""
+    if not note.block:
+        return ""
+    try:
+        return str(parse_block(note.block).get("title", ""))
+    except InputError:
+        return ""
 
 
 def _decoded(content: bytes) -> str:
@@ -131,6 +177,7 @@ def _html_text(content: bytes) -> str:
     for element in list(root.iter(*_HIDDEN_ELEMENTS)):
         element.drop_tree()
     for element in root.iter(*_BLOCK_ELEMENTS):
+        element.text = f"\n{element.text or ''}"
         element.tail = f"\n{element.tail or ''}"
     text = root.text_content()
     return html.unescape(str(text)).strip()
@@ -139,11 +186,16 @@ def _html_text(content: bytes) -> str:
 # ---------------------------------------------------------------------- PDF
 
 
-def _pdf_text(content: bytes) -> str:
-    """Return the text of a PDF's pages."""
+def _pdf_text(content: bytes, enough: int | None = None) -> str:
+    """Return the text of a PDF's pages, or of the first ones that have enough letters."""
+    texts: list[str] = []
+    n_letters = 0
     try:
-        pages = _pdf_reader(content).pages
-        texts = [page.extract_text() for page in pages]
+        for page in _pdf_reader(content).pages:
+            texts.append(page.extract_text())
+            n_letters += len(texts[-1])
+            if enough is not None and n_letters > enough:
+                break
     except InputError:
         raise
     except Exception as error:  # the parser raises nearly everything on broken files
