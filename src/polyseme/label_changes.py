@@ -98,9 +98,12 @@ class LabelChanges(FittedTagger):
         new_labels = tuple(name for name in names if self._key(name) not in self._column_by_key)
         if not new_labels:
             return ()
-        if vectors is None:
+        vectors_are_own = vectors is None
+        if vectors_are_own:
             vectors = self._name_encoder(new_labels)
         evidence = self._evidence_with(new_labels, vectors)
+        if evidence is None and vectors_are_own:
+            vectors = self._item_part(vectors)
         if evidence is None:
             likeness = self._likeness_to_seen(new_labels, vectors)
         else:
@@ -123,6 +126,14 @@ class LabelChanges(FittedTagger):
         extractor: Any = self.features_
         encode: Callable[[list[str]], Any] = extractor.encode_names
         return encode
+
+    def _item_part(self, encode: Any) -> Callable[[list[str]], Any]:
+        """Return what encodes names by the columns alone that describe items, such as topics."""
+        from polyseme.base.extractors import n_item_columns
+        from polyseme.space.features import first_columns
+
+        n_columns = n_item_columns(self.features_) or self.n_features_in_
+        return lambda names: first_columns(encode(names), n_columns)
 
     def _evidence_with(self, labels: tuple[str, ...], vectors: object) -> NameEvidence | None:
         """Return the evidence of names with new labels; None where their names are none."""
