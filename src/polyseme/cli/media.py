@@ -59,6 +59,12 @@ def extract(
     }
     extractor_type = extractor_class(kind)
     parameters = _supported_options(extractor_type, options)
+    if network is None:
+        usual_network = extractor_type.usual().get_params().get("network")
+        if usual_network is not None:
+            parameters["network"] = usual_network
+    elif network == "none":
+        parameters["network"] = None
     extractor = extractor_type(n_jobs=workers, device=device, **parameters)
     trained_tags = extractor.trained_tags()
     if trained_tags:

@@ -251,7 +251,7 @@ def _fit_missing(model: Path, items: Path | None, documents: Path | None) -> Pat
             refuse(f"There is no model at '{model}', and no {listed} in '{items}'.")
         say(f"there is no model at '{model}' yet: it is learned from '{items}'")
         commonest_kind = max(n_files_by_kind, key=lambda kind: n_files_by_kind[kind])
-        extractor = classes[commonest_kind]()
+        extractor = classes[commonest_kind].usual()
         features = _extract(items, model, extractor)
     fit(model, documents=documents, features=features, tables=TableOptions())
     return features

@@ -145,6 +145,11 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         """
 
     @classmethod
+    def usual(cls) -> Self:
+        """Return an extractor as commands use it unless they are told otherwise."""
+        return cls()
+
+    @classmethod
     def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
         """Yield the places inside an open file that may hold keywords; see `keywords.Place`."""
         yield from ()

