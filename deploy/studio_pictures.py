@@ -44,12 +44,12 @@ class Camera:
         self.page.wait_for_selector(f'html[data-ready="{view}"]', state="attached")
 
     def take(self, name: str) -> None:
-        """Write what the page shows as a picture of 256 colours."""
+        """Write what the page shows as a picture, with all its colours, as small as it gets."""
         self.page.wait_for_timeout(1500)  # pictures and transitions
         path = self.out / f"studio-{name}.png"
         self.page.screenshot(path=path)
-        colours = Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        colours.save(path, optimize=True)
+        picture = Image.open(path).convert("RGB")
+        picture.save(path, optimize=True)
 
     def answer(self, label: str, answers: list[bool]) -> None:
         """Answer for the first items of a label's board, by keys."""

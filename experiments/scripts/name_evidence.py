@@ -1,14 +1,16 @@
 r"""Compare the default with and without names of labels, on five label splits of each corpus.
 
-    python experiments/scripts/prepare_tate.py --out tate
-    python experiments/scripts/name_evidence.py --tate tate --out names.json
+    pip install '.[use]'
+    python experiments/scripts/name_evidence.py --out names.json
 
-In: `$POLYSEME_DATA`, and the folder that `prepare_tate.py` made. Out: for each corpus E-MAP and
-C-MAP of seen labels, of all and of unseen ones, and the calibration error of each kind, in percent;
-means and paired differences with standard errors. A quarter of the labels is unseen; items that
-carry one are tested. Names come from the encoder that made the features (Tate: a sentence encoder,
-Annif's questions: TF-IDF of letter groups) or from GloVe (all others). Beside it stand the cosine
-of item and name alone, and ESZSL (Romera-Paredes and Torr, 2015) with these names as attributes.
+In: `$POLYSEME_DATA`. Out: for each corpus E-MAP and C-MAP of seen labels, of all and of unseen
+ones, and the calibration error of each kind, in percent; means and paired differences with standard
+errors. A quarter of the labels is unseen; items that carry one are tested. Features and names of
+texts come from `TextFeatures`, fitted to the training texts of each split: of titles and mediums of
+3,500 artworks of Tate (drawn by `prepare_tate.py`) with the Universal Sentence Encoder, of Annif's
+questions, in Finnish, without a network. All other corpora have features of their own and names
+from GloVe. Beside it stand the cosine of item and name alone, and ESZSL (Romera-Paredes and Torr,
+2015) with these names as attributes.
 
 Where names are comparable, all unseen labels are also left out of the documents and added by name.
 The calibration error is that on tested items, which all carry an unseen label.
@@ -17,9 +19,11 @@ The calibration error is that on tested items, which all carry an unseen label.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -29,10 +33,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import TfidfVectorizer
+from prepare_tate import FEWEST_USES, draw_artworks
+from sklearn.base import clone
 from sklearn.preprocessing import normalize
 
-from polyseme import LabelCorpus, WordVectors, ZeroShotTagger
+from polyseme import LabelCorpus, TextFeatures, WordVectors, ZeroShotTagger
 from polyseme.base.validation import PolysemeWarning
 from polyseme.metrics import concept_map, example_map, expected_calibration_error
 from polyseme_experiments.datasets import load_dataset
@@ -59,28 +64,54 @@ PENALTIES = tuple(10.0**exponent for exponent in range(-2, 4))
 class Data(NamedTuple):
     """Items with their labels, and names of labels."""
 
-    X: Any  # (n, n_features)
+    X: Any  # (n, n_features), or texts
     corpus: LabelCorpus
-    label_names: Any  # as `fit` takes them
-    is_comparable: bool  # whether items and names come from one encoder
+    label_names: Any  # as `fit` takes them; None where an extractor reads them
+    extractor: TextFeatures | None = None  # of texts, and of names
+    name_by_label: dict[str, str] = {}  # where a label is no name itself  # noqa: RUF012
+    first_name_column: int = 0  # of the columns of X by which items and names are compared
     detectors: tuple[str, ...] = ()  # the label that each column of X was trained on
 
+    @property
+    def is_comparable(self) -> bool:
+        """Whether items and names come from one encoder."""
+        return self.extractor is not None
 
-def load_tate(folder: Path) -> Data:
-    """Load what `prepare_tate.py` wrote; artworks without a frequent subject are left out."""
-    X = np.load(folder / "features.npy").astype(np.float64)
-    with (folder / "tags.jsonl").open(encoding="utf-8") as lines:
-        artworks = [json.loads(line) for line in lines]
-    rows = [row for row, artwork in enumerate(artworks) if artwork["tags"]]
-    tags = [artworks[row]["tags"] for row in rows]
-    names = WordVectors.read(folder / "names.npz")
-    return Data(X[rows], LabelCorpus.from_documents(tags), names, True)
+    def encoded(self, train_rows: Any) -> Data:
+        """Return it with features in place of texts, by an extractor that training rows fitted."""
+        if self.extractor is None:
+            return self
+        extractor = clone(self.extractor)
+        raw = extractor.raw(self.X)
+        extractor.fit_raw([raw[row] for row in train_rows])
+        extractor.preprocessing_ = extractor.preprocessing()
+
+        def encode(labels: Sequence[str]) -> Any:
+            names = [self.name_by_label.get(label, label) for label in labels]
+            return extractor.encode_names(names)
+
+        X = extractor.transform_raw(raw).astype(np.float64)
+        first_name_column = extractor.name_columns_[0].first
+        return self._replace(X=X, label_names=encode, first_name_column=first_name_column)
+
+
+def load_tate() -> Data:
+    """Load titles and mediums of some artworks; those without a frequent subject are left out."""
+    artworks = draw_artworks(Path(os.environ["POLYSEME_DATA"], "tate", "documents.jsonl.gz"))
+    uses = Counter(label for artwork in artworks for label in artwork["labels"])
+    texts = []
+    tags = []
+    for artwork in artworks:
+        frequent = [label for label in artwork["labels"] if uses[label] >= FEWEST_USES]
+        if frequent:
+            texts.append(f"{artwork['title']}. {artwork['medium']}")
+            tags.append(frequent)
+    extractor = TextFeatures(network="use", random_state=0)
+    return Data(texts, LabelCorpus.from_documents(tags), None, extractor)
 
 
 def load_annif() -> Data:
-    """Load Annif's questions to librarians: TF-IDF of letter groups, for questions and names."""
-    import gzip
-
+    """Load Annif's questions to librarians; labels are identifiers and have names."""
     folder = Path(os.environ["POLYSEME_DATA"], "annif-kirjastonhoitaja")
     with gzip.open(folder / "documents.jsonl.gz", "rt", encoding="utf-8") as lines:
         questions = [json.loads(line) for line in lines]
@@ -97,16 +128,8 @@ def load_annif() -> Data:
         if frequent:
             texts.append(question["text"])
             tags.append(frequent)
-    encoder = TfidfVectorizer(
-        analyzer="char_wb", ngram_range=(3, 5), min_df=3, max_features=20_000, sublinear_tf=True
-    )
-    X = sp.csr_matrix(encoder.fit_transform(texts))
     corpus = LabelCorpus.from_documents(tags, normalize=False)
-
-    def encode(labels: Sequence[str]) -> Any:
-        return encoder.transform([name_by_label[label] for label in labels])
-
-    return Data(X, corpus, encode, True)
+    return Data(texts, corpus, None, TextFeatures(random_state=0), name_by_label)
 
 
 def load_other(name: str) -> Data:
@@ -115,7 +138,8 @@ def load_other(name: str) -> Data:
     names = WordVectors.find(labels=dataset.corpus.labels)
     assert dataset.X is not None
     detectors = tuple(dataset.feature_names or ()) if dataset.spec.detectors else ()
-    return Data(dataset.X.astype(np.float64), dataset.corpus, names, False, detectors)
+    X = dataset.X.astype(np.float64)
+    return Data(X, dataset.corpus, names, detectors=detectors)
 
 
 def name_table(data: Data, labels: Sequence[str]) -> Any:
@@ -135,24 +159,32 @@ def draw_split(corpus: LabelCorpus, seed: int) -> tuple[LabelSplit, ZeroShotSpli
     return labels, split
 
 
+def compared(data: Data, vectors: Any) -> Any:
+    """Return the columns of items' or names' vectors by which both are compared, at length 1.
+
+    Of texts these are a network's vectors, of length 1, and letter groups, of length 1.
+    """
+    return normalize(vectors[:, data.first_name_column :])
+
+
 def cosines(data: Data, split: ZeroShotSplit, labels: Sequence[str]) -> Floats:
     """Score test items by the cosine of their features and labels' names."""
-    names = normalize(name_table(data, labels))
-    items = normalize(data.X[split.test])
+    names = compared(data, name_table(data, labels))
+    items = compared(data, data.X[split.test])
     scores: Any = items @ names.T
     return np.asarray(scores.toarray() if sp.issparse(scores) else scores)
 
 
 def eszsl(data: Data, split: ZeroShotSplit, labels: LabelSplit, seed: int) -> Floats:
     """Score test items by a bilinear map from features to names, in closed form."""
-    X = normalize(data.X)
+    X = compared(data, data.X)
     rows = np.union1d(split.train, split.validation)
     train = X[rows]
     table = data.corpus.align(labels.seen)[0][rows][:, : len(labels.seen)]
     carried = table.toarray().astype(np.float64)
     # Centred: with targets of 1 and -1 a map without intercepts mostly learns that tags are rare.
     targets = carried - carried.mean(axis=0)
-    seen_names = normalize(name_table(data, labels.seen))
+    seen_names = compared(data, name_table(data, labels.seen))
     n_hidden = len(labels.seen) // 5
     hidden = np.random.default_rng(seed).permutation(len(labels.seen))[:n_hidden]
     is_hidden = np.isin(np.arange(len(labels.seen)), hidden)
@@ -183,7 +215,7 @@ def eszsl(data: Data, split: ZeroShotSplit, labels: LabelSplit, seed: int) -> Fl
                 best, best_quality = penalties, quality
     score = fit(train, targets, seen_names, best)
     vocabulary = labels.vocabulary
-    return np.asarray(score(X[split.test], normalize(name_table(data, vocabulary))))
+    return np.asarray(score(X[split.test], compared(data, name_table(data, vocabulary))))
 
 
 def _dense(table: Any) -> Any:
@@ -191,10 +223,10 @@ def _dense(table: Any) -> Any:
     return table.toarray() if sp.issparse(table) else table
 
 
-def load(name: str, tate: Path) -> Data:
+def load(name: str) -> Data:
     """Load a corpus by its name."""
     if name == "tate":
-        return load_tate(tate)
+        return load_tate()
     return load_annif() if name == "annif" else load_other(name)
 
 
@@ -227,20 +259,21 @@ def calibration(
     return errors
 
 
-def run_split(task: tuple[str, int, Path]) -> dict[str, Any]:
+def run_split(task: tuple[str, int]) -> dict[str, Any]:
     """Fit and measure all methods on one split of one corpus."""
     import torch
 
     torch.set_num_threads(1)
-    name, seed, tate = task
+    name, seed = task
     warnings.simplefilter("ignore", PolysemeWarning)
-    data = load(name, tate)
+    data = load(name)
     labels, split = draw_split(data.corpus, seed)
     if data.detectors:
         # Detectors of unseen labels have seen items that carry these.
         is_usable = [label not in labels.unseen for label in data.detectors]
         data = data._replace(X=data.X[:, is_usable])
     rows = np.union1d(split.train, split.validation)
+    data = data.encoded(rows)
     training = (data.X[rows], data.corpus.select(rows), split.known())
     X_test = data.X[split.test]
     results: dict[str, Any] = {"corpus": name, "seed": seed}
@@ -258,7 +291,7 @@ def run_split(task: tuple[str, int, Path]) -> dict[str, Any]:
             split, labels, probabilities, classes
         )
         if tagger.names_ is not None:
-            results["weights"] = list(tagger.names_.weights)
+            results["weights"] = tagger.names_.weights.to_list()
         results["name share"] = tagger.name_share_
     if data.is_comparable:
         vocabulary = labels.vocabulary
@@ -309,14 +342,13 @@ def _concept_map(
 def main() -> None:
     """Run all splits and print means and paired differences."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--tate", type=Path, required=True, help="made by prepare_tate.py")
     parser.add_argument("--out", type=Path, required=True, help="a JSON file")
     parser.add_argument("--corpora", nargs="+", default=CORPORA, choices=CORPORA)
     parser.add_argument("--processes", type=int, default=1)
     arguments = parser.parse_args()
     tasks = []
     for seed in range(N_SPLITS):
-        tasks += [(name, seed, arguments.tate) for name in arguments.corpora]
+        tasks += [(name, seed) for name in arguments.corpora]
     with ProcessPoolExecutor(arguments.processes, mp_context=get_context("spawn")) as pool:
         results = list(pool.map(run_split, tasks))
     arguments.out.write_text(json.dumps(results, indent=1))

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.base.estimator import copy_of
-from polyseme.base.extractors import FeatureExtractor
+from polyseme.base.extractors import FeatureExtractor, name_columns
 from polyseme.base.progress import FileProgress, working
 from polyseme.base.validation import (
     IntArray,
@@ -316,8 +316,9 @@ def read_label_names(
     if names is None:
         return None, former_names
     evidence = None
-    if data.features is not None and is_comparable(names, data.n_features):
-        evidence = NameEvidence.fit(data.features, names.labels, names.vectors)
+    if data.all_features is not None and is_comparable(names, data.n_all_features):
+        columns = name_columns(data.extractor)
+        evidence = NameEvidence.fit(data.all_features, names.labels, names.vectors, columns)
     if isinstance(label_names, (WordVectors, Mapping)):
         return as_word_vectors(label_names), evidence
     # Sparse vectors are many numbers, and say little of one another.
@@ -326,15 +327,17 @@ def read_label_names(
 
 
 def weighted_names(
-    names: NameEvidence | None, validation: Validation | None
+    names: NameEvidence | None, validation: Validation | None, *, were_given: bool
 ) -> NameEvidence | None:
     """Return names with the weights that held-out items gave them; None where they do not help.
 
-    A warning says where nothing was held out, so that nobody knows.
+    Where nothing was held out, nobody knows; a warning says so if the user has given names.
     """
     if names is None:
         return None
     if validation is None or validation.name_weights is None:
+        if not were_given:
+            return None
         warnings.warn(
             "The names of labels are not used: by how much they count is learned on held-out "
             "items, and there were too few items or labels, or `n_validations` is 0.",
@@ -435,6 +438,7 @@ def measure(
             checkpoint=checkpoint,
             label_sets_only=label_sets_only,
             names=names,
+            name_features=data.all_features,
         )
     if not validations:
         return unmeasured
@@ -562,7 +566,7 @@ def without_changed_rows(
         if item in row_by_item and item.isdecimal():
             numbered_items.add(item)
     same_items: set[str] = set()
-    if data.n_features == former.n_features_in_:
+    if data.n_all_features == former.n_features_in_:
         same_items = set(feedback.vectors(numbered_items))
     for table, first_row in data.feature_tables():
         n_rows = table.shape[0]

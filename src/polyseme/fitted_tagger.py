@@ -187,9 +187,7 @@ class FittedTagger(Estimator):
         )
         labels = scorer.labels
         keys = [self._key(label) for label in labels]
-        blocked_keys = {self._key(label) for label in self.vocabulary_.blocked}
-        is_unblocked = [key not in blocked_keys for key in keys]
-        in_use = np.array(is_unblocked, dtype=bool)
+        in_use = np.array(self.vocabulary_.are_suggested(labels, self._key), dtype=bool)
         # A label whose documents were all taken away is not suggested any more.
         in_use[: len(store.labels)] &= store.counts > 0
         kinds = label_kinds(labels, self.seen_, self.n_vocabulary_)
@@ -248,9 +246,18 @@ class FittedTagger(Estimator):
         return normalize_label(label) if self.normalize_labels_ else label
 
     def _answered_column(self, label: str) -> int | None:
-        """Return the column of a label under any of its names; None where it is not known."""
+        """Return the column of a label under any of its names; None where it is not known.
+
+        A path is known by its last part as well, where that is no other label's.
+        """
         key = self._key_of_name(label)
-        return self._column_by_key.get(key)
+        column = self._column_by_key.get(key)
+        if column is not None or not self.vocabulary_.has_paths(self._scorer.labels):
+            return column
+        from polyseme.base.paths import columns_by_leaf
+
+        separator = self.vocabulary_.separator
+        return columns_by_leaf(self._scorer.labels, self._key, separator).get(key)
 
     def _key_of_name(self, name: str) -> str:
         """Return the key of a label, given any of its names."""

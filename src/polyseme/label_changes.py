@@ -98,9 +98,12 @@ class LabelChanges(FittedTagger):
         new_labels = tuple(name for name in names if self._key(name) not in self._column_by_key)
         if not new_labels:
             return ()
-        if vectors is None:
+        vectors_are_own = vectors is None
+        if vectors_are_own:
             vectors = self._name_encoder(new_labels)
         evidence = self._evidence_with(new_labels, vectors)
+        if evidence is None and vectors_are_own:
+            vectors = self._item_part(vectors)
         if evidence is None:
             likeness = self._likeness_to_seen(new_labels, vectors)
         else:
@@ -124,11 +127,19 @@ class LabelChanges(FittedTagger):
         encode: Callable[[list[str]], Any] = extractor.encode_names
         return encode
 
+    def _item_part(self, encode: Any) -> Callable[[list[str]], Any]:
+        """Return what encodes names by the columns alone that describe items, such as topics."""
+        from polyseme.base.extractors import n_item_columns
+        from polyseme.space.features import first_columns
+
+        n_columns = n_item_columns(self.features_) or self.n_features_in_
+        return lambda names: first_columns(encode(names), n_columns)
+
     def _evidence_with(self, labels: tuple[str, ...], vectors: object) -> NameEvidence | None:
         """Return the evidence of names with new labels; None where their names are none."""
         from polyseme.documents.label_names import encode_names, is_comparable
 
-        if self.names_ is None or not self.names_.weights.other_slope:
+        if self.names_ is None or not self.names_.weights.other.are_used:
             return None  # names say nothing of labels that no training item carries
         names = encode_names(vectors, labels)
         if not is_comparable(names, self.n_features_in_):
@@ -208,6 +219,8 @@ class LabelChanges(FittedTagger):
         ----------
         label, name : str
             A known label, and a name that no other label has or had; `merge` brings two together.
+            Where the label is a branch, labels below it go with it: with "people" renamed "persons"
+            "people|adults" becomes "persons|adults".
         """
         column = self._column(label)
         if not isinstance(name, str):
@@ -225,8 +238,21 @@ class LabelChanges(FittedTagger):
             raise InputError(
                 f"'{new_name}' is a name of '{resolved}' already; merge '{old_name}' into it."
             )
-        vocabulary = self.vocabulary_.renaming(old_name, new_name)
-        return self._rename(old_name, new_name, self.named_, vocabulary)
+        from polyseme.base.paths import moved
+
+        new_by_old = {old_name: new_name}
+        separator = self.vocabulary_.separator
+        for below in self.vocabulary_.below(old_name, self._scorer.labels):
+            new_path = moved(below, old_name, new_name, separator)
+            if self._key(new_path) in self._column_by_key:
+                raise InputError(
+                    f"There is a label '{new_path}' already; merge '{old_name}' into '{new_name}'."
+                )
+            new_by_old[below] = new_path
+        for former_name, changed_name in new_by_old.items():
+            vocabulary = self.vocabulary_.renaming(former_name, changed_name)
+            self._rename(former_name, changed_name, self.named_, vocabulary)
+        return self
 
     def _rename(
         self, old_name: str, new_name: str, named: NamedLabels | None, vocabulary: Vocabulary
@@ -278,7 +304,7 @@ class LabelChanges(FittedTagger):
         ----------
         label, into : str
             Two known labels; the first is not suggested any more, and the second whenever either
-            would be.
+            would be. Labels below the first are merged into those below the second, or move there.
         """
         source_column = self._column(label)
         target_column = self._column(into)
@@ -286,6 +312,16 @@ class LabelChanges(FittedTagger):
         target = self._scorer.labels[target_column]
         if source == target:
             raise InputError(f"'{label}' and '{into}' are one label already.")
+        from polyseme.base.paths import moved
+
+        for below in self.vocabulary_.below(source, self._scorer.labels):
+            if below == target:
+                raise InputError(f"'{into}' lies below '{label}'; rename it first.")
+            new_path = moved(below, source, target, self.vocabulary_.separator)
+            if self._key(new_path) in self._column_by_key:
+                self.merge(below, new_path)
+            else:
+                self.rename(below, new_path)
         vocabulary = self.vocabulary_.naming(source, target)
         store = self.store_
         named = self.named_

@@ -213,9 +213,10 @@ def _check_parts_fit(
         "store.points": store.points.shape[1] == space.axes_.shape[1],
         "n_vocabulary": config["n_vocabulary"] <= len(store.labels),
         "n_fitted": config["n_fitted"] <= len(store.ids),
-        "n_features_in": config["n_features_in"] == n_features,
+        "n_features_in": config["n_features_in"] == n_features
+        or (extractor is not None and config["n_features_in"] > n_features > 0),
         "feature_names": feature_names is None or len(feature_names) == n_features,
-        "media": extractor is None or extractor["n_features_out"] == n_features,
+        "media": extractor is None or extractor["n_features_out"] == config["n_features_in"],
         "seen": labels.issuperset(config["seen"]),
     }
     for name, is_sound in fits.items():

@@ -348,9 +348,15 @@ class ZeroShotTagger(
             row_by_item = fit_stages.without_changed_rows(former, row_by_item, data)
         column_by_key = {self._fit_key(label): column for column, label in enumerate(data.labels)}
 
+        column_by_leaf: dict[str, int] = {}
+        if vocabulary.has_paths(data.labels):
+            from polyseme.base.paths import columns_by_leaf
+
+            column_by_leaf = columns_by_leaf(data.labels, self._fit_key, vocabulary.separator)
+
         def column_of(label: str) -> int | None:
-            resolved = vocabulary.resolve(label)
-            return column_by_key.get(self._fit_key(resolved))
+            key = self._fit_key(vocabulary.resolve(label))
+            return column_by_key.get(key, column_by_leaf.get(key))
 
         verdict_table, pool = data.answered(
             verdict_log.standing(), row_by_item, column_of, pooled=measured.pooled
@@ -386,7 +392,7 @@ class ZeroShotTagger(
         self._update(
             space_=space,
             features_=data.extractor,
-            n_features_in_=data.n_features,
+            n_features_in_=data.n_all_features,
             n_vocabulary_=len(data.sets.labels),
             n_fitted_=len(store.ids),
             seen_=data.seen,
@@ -398,7 +404,9 @@ class ZeroShotTagger(
             measured_on_=measured.sizes,
             pooled_=measured.pooled,
             name_share_=name_share,
-            names_=fit_stages.weighted_names(names, measured.validation),
+            names_=fit_stages.weighted_names(
+                names, measured.validation, were_given=label_names is not None
+            ),
             _likeness=likeness,
             document_keys_=document_keys,
             store_=store,
@@ -474,14 +482,14 @@ class ZeroShotTagger(
         What is no collection of texts comes back as it is: the check of documents, which follows,
         refuses it with a message of its own.
         """
-        if not self.vocabulary_ or isinstance(tags, (str, bytes, Mapping)):
-            return tags
-        if not isinstance(tags, Iterable):
+        if isinstance(tags, (str, bytes, Mapping)) or not isinstance(tags, Iterable):
             return tags
         names = list(tags)
         for name in names:
             if not isinstance(name, str):
                 return names
+        if not self.vocabulary_ and not self.vocabulary_.has_paths(names):
+            return tags
         return self.vocabulary_.complete(names)
 
     def encode(

@@ -19,8 +19,8 @@ from PIL import Image
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from polyseme import AudioFeatures, ImageFeatures
-from polyseme.base.validation import InputError
+from polyseme import AudioFeatures, ImageFeatures, TextFeatures
+from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.cli import app
 from polyseme.cli.inputs import extractor_of
 from polyseme.media import extract_folder, libraries, networks, read_extraction
@@ -158,6 +158,50 @@ def test_a_model_of_sentence_transformers_gives_its_own_vectors(clip):
     features = sentences(clip).fit_transform(pixels)
     assert features.shape == (2, 16)
     assert_allclose(features, expected, atol=1e-5)
+
+
+def test_clip_reads_names_beside_pictures(clip, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(clip), device="cpu")
+    vectors = sentences(clip).encode_names(["dog", "old cat"])
+    assert_allclose(vectors, model.encode(["a photo of dog", "a photo of old cat"]), atol=1e-5)
+    without_weights = sentences(tmp_path / "elsewhere")
+    with pytest.warns(PolysemeWarning, match="Names of labels are not compared with pictures"):
+        assert without_weights.encode_names(["dog"]) is None
+
+
+def test_sentence_transformers_read_texts(clip):
+    extractor = TextFeatures(network="sentence-transformers:clip", weights=clip, random_state=0)
+    texts = ["a b c", "d e f g", "a b d"]
+    features = extractor.fit_transform(texts)
+    network = extractor._network().load()
+    n_topics = len(extractor.topics_.components_)
+    assert_allclose(features[:, n_topics:], network.encode_texts(texts), atol=1e-5)
+
+
+def test_open_clip_reads_names_where_the_weights_have_a_text_tower(tmp_path):
+    torch.manual_seed(0)
+    model, _, _ = open_clip_model("ViT-S-32-alt")
+    model.eval()
+    weights = tmp_path / "weights.safetensors"
+    save_file(model.state_dict(), weights)
+    extractor = ImageFeatures(network="open_clip:ViT-S-32-alt", weights=weights)
+    tokens = library("open_clip").get_tokenizer("ViT-S-32-alt")(["a photo of dog"])
+    with torch.inference_mode():
+        expected = model.encode_text(tokens, normalize=True)
+    assert_allclose(extractor.encode_names(["dog"]), expected.numpy(), atol=1e-5)
+
+    of_pictures = tmp_path / "visual.safetensors"
+    tensors = {n: t for n, t in model.state_dict().items() if n.startswith("visual.")}
+    save_file(tensors, of_pictures)
+    extractor = ImageFeatures(network="open_clip:ViT-S-32-alt", weights=of_pictures)
+    assert extractor.encode_names(["dog"]) is None
+
+
+def test_networks_without_words_read_no_names():
+    assert ImageFeatures().encode_names(["dog"]) is None
+    assert AudioFeatures().encode_names(["dog"]) is None
 
 
 def test_a_folder_is_known_by_all_of_its_files(tmp_path):

@@ -187,7 +187,7 @@ def test_every_spelling_is_read_and_extended(sidecar, text, tags):
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_all_else_in_the_file_is_kept(sidecar, encoding):
     sidecar.write_bytes(RICH.encode(encoding))
-    assert read_sidecar(sidecar).tags == ["Brazil", "Beach", "São   Paulo"]
+    assert read_sidecar(sidecar).tags == ["Places|Brazil", "Beach", "São   Paulo"]
     assert merge_tags(sidecar, ["beach", "dog 🐕"]) == ["dog 🐕"]
     text = sidecar.read_text("utf-8")
     assert "Paulo</rdf:li>\n    <rdf:li>dog 🐕</rdf:li>\n   </rdf:Bag>" in text
@@ -230,10 +230,16 @@ def test_a_tag_taken_out_by_a_person_is_not_suggested_again(sidecar):
 
 
 HIERARCHIES = {
-    "lightroom": ("lr", "http://ns.adobe.com/lightroom/1.0/", "hierarchicalSubject", "a|b|c", "c"),
-    "digikam": ("d", "http://www.digikam.org/ns/1.0/", "TagsList", "a/b", "b"),
+    "lightroom": (
+        "lr",
+        "http://ns.adobe.com/lightroom/1.0/",
+        "hierarchicalSubject",
+        "a|b|c",
+        "a|b|c",
+    ),
+    "digikam": ("d", "http://www.digikam.org/ns/1.0/", "TagsList", "a/b", "a|b"),
     "microsoft": ("m", "http://ns.microsoft.com/photo/1.0/", "LastKeywordXMP", "a", "a"),
-    "empty leaf": ("d", "http://www.digikam.org/ns/1.0/", "TagsList", "a/b/", "b"),
+    "empty leaf": ("d", "http://www.digikam.org/ns/1.0/", "TagsList", "a/b/", "a|b"),
 }
 
 
@@ -245,12 +251,13 @@ def hierarchy(prefix: str, space: str, name: str, path: str, subjects: str = "")
 
 
 @pytest.mark.parametrize("case", HIERARCHIES.values(), ids=HIERARCHIES)
-def test_a_hierarchy_gives_its_last_part(sidecar, case):
-    *parameters, last_part = case
-    text = hierarchy(*parameters, "<rdf:li>x</rdf:li>")
-    sidecar.write_text(text, "utf-8")
-    assert read_sidecar(sidecar).tags == [last_part, "x"]
-    assert merge_tags(sidecar, [last_part, "new"]) == ["new"]
+def test_a_hierarchy_is_a_tag_as_a_whole(sidecar, case):
+    *parameters, path = case
+    # Programs list the words of a path as subjects, too.
+    words = "".join(f"<rdf:li>{word}</rdf:li>" for word in (*path.split("|"), "x"))
+    sidecar.write_text(hierarchy(*parameters, words), "utf-8")
+    assert read_sidecar(sidecar).tags == [path, "x"]
+    assert merge_tags(sidecar, [path, *path.split("|"), "new"]) == ["new"]
 
 
 def test_a_tag_with_a_slash_is_no_hierarchy_where_it_is_a_subject(sidecar):
@@ -385,9 +392,10 @@ def test_a_new_sidecar_has_hierarchies_whole_and_other_tags_beside_them(sidecar)
     present = ["z", "y", "iptc"]
     paths = ["x|y|z"]
     assert merge_tags(sidecar, ["dog", "a|b"], present=present, hierarchies=paths)
-    assert subjects(sidecar) == ["z", "y", "iptc", "dog", "a|b"]
-    assert hierarchies(sidecar) == ["x|y|z", "iptc", "dog"], "parts are no tags of their own"
+    assert subjects(sidecar) == ["z", "y", "iptc", "dog", "b"]
+    assert hierarchies(sidecar) == ["x|y|z", "iptc", "dog", "a|b"], "parts are no tags of their own"
     assert read_sidecar(sidecar).hierarchies == ["x|y|z", "iptc"]
+    assert read_sidecar(sidecar)[:2] == (["x|y|z", "iptc", "a|b", "dog"], ["a|b", "dog"])
 
 
 @pytest.mark.parametrize("space", [LR, DIGIKAM], ids=["lightroom", "digikam"])
@@ -396,19 +404,22 @@ def test_tags_stand_in_the_list_that_a_program_reads_alone(sidecar, space):
         ("lr", "hierarchicalSubject", "|") if space == LR else ("d", "TagsList", "/")
     )
     sidecar.write_text(hierarchy(prefix, space, name, f"animal{mark}bird"), "utf-8")
-    assert merge_tags(sidecar, ["bird", "dog", "cat", f"AC{mark}DC"]) == [
-        "dog",
-        "cat",
-        f"AC{mark}DC",
-    ]
+    added = merge_tags(sidecar, ["bird", "dog", "cat", "AC/DC", "animal|fish"])
+    assert added == ["dog", "cat", "AC/DC", "animal|fish"]
     path = f".//{{{space}}}{name}/{{{RDF}}}Seq/{{{RDF}}}li"
     tree = ElementTree.fromstring(sidecar.read_bytes())
     listed = [item.text for item in tree.findall(path)]
-    assert listed == [f"animal{mark}bird", "dog", "cat"], "one with the mark would be a path"
+    first_values = [f"animal{mark}bird", "dog", "cat"]
+    flat = ["AC/DC"] if space == LR else []  # with the mark it would be a path
+    assert listed == [*first_values, *flat, f"animal{mark}fish"]
     assert answer_suggestions(sidecar, accept=["dog"], refuse=["cat"]) == (["dog"], ["cat"])
-    assert read_sidecar(sidecar)[:3] == (["bird", "dog", f"AC{mark}DC"], [f"AC{mark}DC"], ["cat"])
-    answer_suggestions(sidecar, refuse=[f"AC{mark}DC"])
-    assert read_sidecar(sidecar).tags == ["bird", "dog"]
+    tags = read_sidecar(sidecar)
+    assert set(tags.tags) == {"animal|bird", "dog", "AC/DC", "animal|fish"}
+    assert set(tags.pending) == {"AC/DC", "animal|fish"}
+    assert tags.refused == ["cat"]
+    answer_suggestions(sidecar, refuse=["AC/DC", "animal|fish"])
+    assert read_sidecar(sidecar).tags == ["animal|bird", "dog"]
+    assert "fish" not in subjects(sidecar)
     start = hierarchy(prefix, space, name, f"animal{mark}bird", "<rdf:li>x</rdf:li>")
     sidecar.write_text(start, "utf-8")
     merge_tags(sidecar, ["dog", "cat"])
@@ -457,7 +468,7 @@ def test_accepted_and_refused_tags_outlive_undo_beside_copies(sidecar):
     merge_tags(sidecar, ["dog", "cat"], **COPIES)
     answer_suggestions(sidecar, refuse=["cat"])
     assert undo_suggestions(sidecar) == ["dog"]
-    assert read_sidecar(sidecar)[:3] == (["z", "iptc"], [], ["cat"])
+    assert read_sidecar(sidecar)[:3] == (["x|y|z", "iptc"], [], ["cat"])
     assert hierarchies(sidecar) == ["x|y|z", "iptc"]
 
 
@@ -657,3 +668,35 @@ def test_processes_that_merge_into_one_sidecar_lose_no_tags(sidecar):
     tags = read_sidecar(sidecar).tags
     assert len(tags) == len(expected)
     assert set(tags) == expected
+
+
+def test_a_path_is_suggested_accepted_and_refused_with_its_last_part(sidecar):
+    merge_tags(sidecar, ["sky"], present=["sea"])
+    answer_suggestions(sidecar, accept=["sky"])
+    added = merge_tags(sidecar, ["animals|birds|crane", "machines|crane", "animals|sea", "birds"])
+    assert added == ["animals|birds|crane", "machines|crane", "animals|sea", "birds"]
+    # Who finds the new list reads nothing else, so that it has the flat tags as well.
+    listed = ["sea", "sky", "animals|birds|crane", "machines|crane", "animals|sea", "birds"]
+    assert hierarchies(sidecar) == listed
+    assert subjects(sidecar) == ["sea", "sky", "crane", "birds"]
+    assert set(read_sidecar(sidecar).pending) == set(added)
+    assert merge_tags(sidecar, ["animals|birds", "crane"]) == [], "both stand in a path"
+
+    answer_suggestions(sidecar, accept=["animals|birds|crane"], refuse=["animals|sea"])
+    tags = read_sidecar(sidecar)
+    assert "animals|birds|crane" not in tags.pending
+    assert tags.refused == ["animals|sea"]
+    assert "sea" in subjects(sidecar), "it was there before"
+    assert merge_tags(sidecar, ["animals|sea"]) == []
+    undo_suggestions(sidecar)
+    assert set(read_sidecar(sidecar).tags) == {"animals|birds|crane", "sky", "sea"}
+
+
+def test_undo_takes_a_path_and_what_came_with_it(sidecar):
+    start = described("<dc:subject><rdf:Bag><rdf:li>sea</rdf:li></rdf:Bag></dc:subject>")
+    sidecar.write_text(start, "utf-8")
+    merge_tags(sidecar, ["places|coast"])
+    assert undo_suggestions(sidecar) == ["places|coast"]
+    assert subjects(sidecar) == ["sea"]
+    assert hierarchies(sidecar) == ["sea"]
+    assert read_sidecar(sidecar)[:3] == (["sea"], [], [])

@@ -11,10 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from notes import write_notes
 from rest import ModelClient
 
 from polyseme import ImageFeatures, ZeroShotTagger
+from polyseme.cli.serving import read_collection
+from polyseme.documents.corpus import LabelCorpus
 from polyseme.io import Table
+from polyseme.media import Extracted, TextFeatures
+from polyseme.media.keywords import keywords_of
 from polyseme.studio.access import Tokens, new_token
 from polyseme.studio.app import Settings, create_app
 from polyseme.studio.collection import Collection
@@ -62,6 +67,41 @@ def pictures_model(tmp_path_factory, tiny_space) -> Path:
     folder = tmp_path_factory.mktemp("pictures") / "photos"
     tagger.fit(pictures, documents).save(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def saved_notes(tmp_path_factory, tiny_space, save_with_map) -> Path:
+    """A folder of notes with tags in their front matter, and a model that was fitted to them."""
+    pytest.importorskip("yaml", reason="the extra text is not installed")
+    place = tmp_path_factory.mktemp("texts")
+    write_notes(place / "notes")
+    paths = sorted((place / "notes").iterdir())
+    extractor = TextFeatures(n_topics=8, n_jobs=1, random_state=0)
+    documents = [keywords_of(path, "text").tags for path in paths]
+    is_tagged = [bool(tags) for tags in documents]
+    tagged_paths = [path for path, has_tags in zip(paths, is_tagged, strict=True) if has_tags]
+    names = [path.name for path in tagged_paths]
+    raw = extractor.raw(tagged_paths)
+    items = Extracted("text", extractor.preprocessing(), tuple(names), raw)
+    corpus = LabelCorpus.from_documents(filter(None, documents), ids=names)
+    tagger = ZeroShotTagger(tiny_space(n_steps=60), extractor, n_validations=0, random_state=0)
+    save_with_map(tagger.fit(items, corpus), place / "toy")
+    return place
+
+
+@pytest.fixture
+def notes(saved_notes, tmp_path) -> Path:
+    """A copy of notes and model that a test may change."""
+    return Path(shutil.copytree(saved_notes, tmp_path / "texts"))
+
+
+@pytest.fixture
+def notes_host(notes) -> ModelHost:
+    """The model of notes, with the notes as items."""
+    host = ModelHost(notes / "toy")
+    tagger = host.snapshot.tagger
+    host.collection = read_collection(tagger, host.path, notes / "notes", None, None)
+    return host
 
 
 @pytest.fixture

@@ -76,6 +76,11 @@ def test_an_answer_may_come_with_a_place_on_the_map(toy, world):
     [
         ({"features": [1.0]}, 422, "takes 5 features"),
         ({"features": [1.0] * 5, "item": "item-1"}, 422, "not both"),
+        ({"features": [1.0] * 5, "text": "sand"}, 422, "one of them"),
+        ({"item": "item-1", "text": "sand"}, 422, "one of them"),
+        ({"text": "A day at the sea"}, 422, "This model takes numbers, not texts"),
+        ({"text": ""}, 422, "`text`"),
+        ({"text": "a" * 1_000_001}, 422, "`text`"),
         ({"item": "nobody"}, 404, "no item 'nobody'"),
         ({"tags": ["zzz"]}, 422, "None of the tags is known"),
         ({}, 422, "Give features"),
@@ -102,8 +107,9 @@ def npy_with_header(header):
         (b"[1, NaN]", "application/json", 422, ""),
         (b"abc", "application/octet-stream", 422, "4 bytes"),
         (b"abc", "application/x-npy", 422, "no .npy file"),
-        (b"abc", "text/plain", 415, "text/plain"),
+        (b"abc", "video/mp4", 415, "video/mp4"),
         (b"abc", "image/png", 422, "takes numbers"),
+        (b"abc", "text/plain", 422, "takes numbers"),
         (
             npy(np.array([{}], dtype=object), allow_pickle=True),
             "application/x-npy",
@@ -116,7 +122,7 @@ def npy_with_header(header):
         (npy_with_header(b"[" * 90 + b"]" * 90), "application/x-npy", 422, "no .npy file"),
         (npy_with_header(b"1 +" * 20_000 + b"1"), "application/x-npy", 422, "no .npy file"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_a_body_that_cannot_be_read_is_refused(client, content, content_type, status, sentence):
     response = client.post(SUGGEST, content=content, headers={"content-type": content_type})

@@ -16,7 +16,7 @@ from media_files import DRAWING, make_odd_pictures, quadrants, svg_bomb
 from polyseme import ZeroShotTagger
 from polyseme.base.validation import InputError
 from polyseme.io import Table
-from polyseme.media import AudioFeatures, ImageFeatures
+from polyseme.media import AudioFeatures, ImageFeatures, TextFeatures, base
 from polyseme.media.audio import SUFFIXES
 from polyseme.media.base import Extracted
 from polyseme.media.pictures import read_thumbnail
@@ -222,7 +222,7 @@ def test_an_unknown_item_is_refused(named, method):
 
 
 def picture(collection, name, size):
-    content, content_type = collection.picture(name, size)
+    content, content_type = collection.preview(name, size)
     assert content_type == "image/jpeg"
     file = io.BytesIO(content)
     return Image.open(file)
@@ -265,8 +265,8 @@ def test_a_small_picture_has_the_colours_of_the_large_one(pictures):
 def test_an_item_without_a_file_has_no_picture(pictures):
     assert pictures.media == "image"
     assert not pictures.has_media("bare")
-    with pytest.raises(InputError, match="'bare' has no picture or sound"):
-        pictures.picture("bare", 100)
+    with pytest.raises(InputError, match="'bare' has no file to show"):
+        pictures.preview("bare", 100)
 
 
 def test_every_picture_that_can_be_read_has_a_thumbnail(tmp_path):
@@ -286,7 +286,7 @@ def test_a_picture_that_cannot_be_read_is_refused_with_a_sentence(tmp_path, name
     (tmp_path / "folder.png").mkdir()
     collection = collection_of({name: tmp_path / name})
     with pytest.raises(InputError, match=f"The file of '{name}' .*[a-z)]\\.$"):
-        collection.picture(name, 100)
+        collection.preview(name, 100)
 
 
 def test_thumbnails_are_cached_up_to_a_size_and_computed_again_when_files_change(
@@ -303,13 +303,13 @@ def test_thumbnails_are_cached_up_to_a_size_and_computed_again_when_files_change
     Image.fromarray(quadrants()).save(file)
     collection = collection_of({"a": file}, cache_bytes=11)
     for size in (16, 32, 16, 64, 16, 32):
-        collection.picture("a", size)
+        collection.preview("a", size)
     # Two fit; the third replaces the one that was not requested for the longest time.
     assert computed_sizes == [16, 32, 64, 32]
     Image.fromarray(quadrants(60, 60)).save(file)
-    collection.picture("a", 32)
+    collection.preview("a", 32)
     assert computed_sizes[4:] == [32]
-    assert collection._pictures.n_bytes <= 11
+    assert collection._previews.n_bytes <= 11
 
 
 def test_a_picture_larger_than_the_cache_is_returned_and_not_cached():
@@ -332,13 +332,13 @@ def test_a_sound_is_sent_unchanged_with_the_type_of_its_suffix(tmp_path, monkeyp
         (tmp_path / name).write_bytes(content)
     collection = collection_of({name: tmp_path / name for name in content_by_name})
     assert collection.media == "audio"
-    assert collection.picture("a.wav", 10) == (content_by_name["a.wav"], "audio/wav")
-    assert collection.picture("b.mp3", 10) == (b"anything", "audio/mpeg")
+    assert collection.preview("a.wav", 10) == (content_by_name["a.wav"], "audio/wav")
+    assert collection.preview("b.mp3", 10) == (b"anything", "audio/mpeg")
     assert not collection.has_media("c.h5")
     assert not collection.has_media("d.png")
-    monkeypatch.setattr(module, "_FILE_BYTES", 4)
+    monkeypatch.setattr(base, "MOST_PREVIEW_BYTES", 4)
     with pytest.raises(InputError, match="has more than 0 MiB"):
-        collection.picture("b.mp3", 10)
+        collection.preview("a.wav", 20)
 
 
 def test_every_suffix_of_sounds_has_a_type():
@@ -347,14 +347,50 @@ def test_every_suffix_of_sounds_has_a_type():
 
 def test_a_kind_of_media_of_another_package_is_shown_by_its_own_preview(tmp_path, monkeypatch):
     class LetterFeatures(AudioFeatures):
-        kind = "text"
+        kind = "letter"
         preview_types: ClassVar = {".txt": "text/plain"}
 
-    classes = {"image": ImageFeatures, "text": LetterFeatures}
+    classes = {"image": ImageFeatures, "letter": LetterFeatures}
     monkeypatch.setattr(module, "extractor_classes", lambda: classes)
     monkeypatch.setattr(module, "extractor_class", classes.get)
     letter = tmp_path / "letter.txt"
     letter.write_text("Dear reader")
     collection = collection_of({"letter.txt": letter})
+    assert collection.media == "letter"
+    assert collection.preview("letter.txt", 10) == (b"Dear reader", "text/plain")
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.mp3", "a.txt"])
+def test_no_preview_of_any_kind_is_larger_than_allowed(tmp_path, monkeypatch, name):
+    for kind in (ImageFeatures, AudioFeatures, TextFeatures):
+        monkeypatch.setattr(kind, "preview", lambda file, side: b"x" * 8)
+    (tmp_path / name).write_bytes(b"anything")
+    collection = collection_of({name: tmp_path / name})
+    assert collection.preview(name, 10)[0] == b"x" * 8
+    monkeypatch.setattr(module, "MOST_PREVIEW_BYTES", 4)
+    with pytest.raises(InputError, match=f"The file of '{name}' has a preview of more than 0 MiB"):
+        collection.preview(name, 10)
+
+
+def test_a_large_preview_is_not_cached(tmp_path, monkeypatch):
+    (tmp_path / "a.mp3").write_bytes(b"anything")
+    collection = collection_of({"a.mp3": tmp_path / "a.mp3"})
+    monkeypatch.setattr(module, "_CACHED_BYTES", 4)
+    assert collection.preview("a.mp3", 10)[0] == b"anything"
+    assert collection._previews.n_bytes == 0
+
+
+def test_a_text_is_shown_from_its_beginning_as_much_as_fits(tmp_path):
+    note = "---\ntitle: Walks\ntags: [sea]\n---\nBy the *sea*.\n\n<b>Bold</b>\n" + "word " * 9000
+    (tmp_path / "note.md").write_text(note, "utf-8")
+    collection = collection_of({"note.md": tmp_path / "note.md"})
     assert collection.media == "text"
-    assert collection.picture("letter.txt", 10) == (b"Dear reader", "text/plain")
+    lengths = []
+    for size in (256, 1024, 2048):
+        content, media_type = collection.preview("note.md", size)
+        text = content.decode()
+        assert media_type == "text/plain"
+        assert text.startswith("Walks\n\nBy the *sea*.\n\n<b>Bold</b>\nword word")
+        assert text.endswith("word …")
+        lengths.append(len(text))
+    assert lengths[0] < 1500 < 15_000 < lengths[1] <= lengths[2] < 21_000

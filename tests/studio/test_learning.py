@@ -45,7 +45,7 @@ def test_without_items_no_model_is_learned(run, tmp_path):
     (tmp_path / "empty").mkdir()
     code, _, stderr = run("serve", tmp_path / "tagger", "--items", tmp_path / "empty")
     assert code == 1
-    assert "no picture or sound in" in stderr
+    assert "no picture, sound or text in" in stderr
     code, _, stderr = run("serve", tmp_path / "tagger")
     assert code == 1
     assert "give --items a folder to learn it from" in stderr

@@ -17,7 +17,7 @@ from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.documents.vocabulary import Vocabulary
 from polyseme.metrics import concept_map
 from polyseme.model_state import tagger_from_state, tagger_state
-from polyseme.scoring.name_evidence import NameWeights
+from polyseme.scoring.name_evidence import KindWeights, NameWeights
 from polyseme.storage.model_file import ModelFileError
 from toy_taggers import PLAN
 
@@ -87,7 +87,7 @@ def c_map(tagger, world, labels, X=None):
 
 def test_names_rank_unseen_labels_far_better(tagger, text_world):
     without_names = fit_tagger(text_world, n_validations=0)
-    assert tagger.names_.weights.other_slope > 0.5
+    assert tagger.names_.weights.other.slopes[0] > 0.5
     gain = c_map(tagger, text_world, UNSEEN) - c_map(without_names, text_world, UNSEEN)
     assert gain > 0.2
 
@@ -140,7 +140,7 @@ def test_rows_of_an_array_are_the_columns_of_an_indicator_matrix(text_world):
     space = ConceptSpace(n_folds=2, n_steps=20, plan=PLAN)
     tagger = ZeroShotTagger(space=space, n_validations=2, random_state=0)
     tagger.fit(text_world.X, indicator, label_names=rows)
-    assert tagger.names_.weights.seen_slope > 0
+    assert tagger.names_.weights.seen.are_used
     with pytest.raises(InputError, match="labels that have an order"):
         fit_tagger(text_world, label_names=rows)
 
@@ -157,10 +157,10 @@ def test_rows_of_an_array_are_columns_as_given_whatever_the_vocabulary_makes_of_
     tagger.fit(text_world.X, indicator, label_sets, label_names=rows, label_sets_only=True)
     names = tagger.names_
     assert "implied" not in map(str.lower, names.labels)
-    compared = names.space.compare(rows, of_items=False)
+    compared = names.views[0].space.compare(rows, of_items=False)
     spellings = {label.lower(): row for row, label in enumerate(names.labels)}
     own_rows = [spellings[label] for label in ("new 0", *corpus.labels[1:])]
-    assert_allclose(names.vectors[own_rows], compared, atol=1e-6)
+    assert_allclose(names.views[0].vectors[own_rows], compared, atol=1e-6)
 
 
 def test_sparse_features_and_names_stay_sparse(text_world):
@@ -172,8 +172,8 @@ def test_sparse_features_and_names_stay_sparse(text_world):
         return sp.csr_matrix(np.array([names[text] for text in texts]))
 
     tagger = fit_tagger(text_world, X=sp.csr_matrix(X), label_names=encode)
-    assert tagger.names_.space.is_sparse
-    assert sp.issparse(tagger.names_.vectors)
+    assert tagger.names_.views[0].space.columns.is_sparse
+    assert sp.issparse(tagger.names_.views[0].vectors)
     scores = tagger.decision_function(sp.csr_matrix(X_test))
     assert_allclose(tagger.decision_function(X_test), scores, atol=1e-5)
     without_names = fit_tagger(text_world, X=sp.csr_matrix(X), n_validations=0)
@@ -273,7 +273,7 @@ def test_a_warm_start_keeps_names_and_what_they_were_found_to_be_worth(
 def test_a_warm_start_measures_anew_where_names_are_new(text_world):
     without_names = fit_tagger(text_world)
     warm = fit_tagger(text_world, label_names=text_world.names, warm_start_from=without_names)
-    assert warm.names_.weights.other_slope > 0
+    assert warm.names_.weights.other.are_used
     assert warm.validation_ is not without_names.validation_
 
 
@@ -317,7 +317,7 @@ def test_an_extractor_that_reads_names_needs_no_vectors(text_world):
     reader = Reader(text_world.names)
     tagger = ZeroShotTagger(space=space, features=reader, random_state=0)
     tagger.fit(text_world.X, text_world.documents, text_world.label_sets)
-    assert tagger.names_.weights.other_slope > 0
+    assert tagger.names_.weights.other.are_used
     assert tagger.add_labels(NEW) == tuple(NEW)
     frequency = np.mean([text_world.truth[label].mean() for label in NEW])
     assert c_map(tagger, text_world, NEW) > 3 * frequency
@@ -344,9 +344,15 @@ def test_a_tagger_that_cannot_read_names_asks_for_their_vectors(text_world):
 def test_crafted_arrays_of_names_are_refused(tagger, name, wrong):
     config, arrays = tagger_state(tagger)
     crafted = dict(arrays)
-    crafted[f"names.{name}"] = wrong(arrays.get(f"names.{name}"))
+    crafted[f"names.0.{name}"] = wrong(arrays.get(f"names.0.{name}"))
     with pytest.raises(ModelFileError):
         tagger_from_state(config, crafted)
+
+
+def view(first, stop, is_sparse, least_deviation, n_sampled):
+    """Return the values of a view as a model holds them."""
+    sizes = {"first": first, "stop": stop, "n_sampled": n_sampled}
+    return sizes | {"sparse": is_sparse, "least_deviation": least_deviation}
 
 
 @pytest.mark.parametrize(
@@ -354,11 +360,17 @@ def test_crafted_arrays_of_names_are_refused(tagger, name, wrong):
     [
         ("weights", [0.5, 0.1]),
         ("weights", [float("inf"), 0.0, 0.0, 0.0]),
-        ("least_deviation", 0.0),
-        ("sparse", True),
-        ("sparse", 1),
-        ("n_sampled", -1),
-        ("n_sampled", 10**12),
+        ("weights", [0.5, 0.1, 0.5, 0.1, 0.5, 0.1]),
+        ("views", []),
+        ("views", [{"first": 0, "stop": N_FEATURES}]),
+        ("views", [view(0, N_FEATURES, False, 0.0, 400)]),
+        ("views", [view(0, N_FEATURES, True, 0.5, 400)]),
+        ("views", [view(0, N_FEATURES, 1, 0.5, 400)]),
+        ("views", [view(0, N_FEATURES, False, 0.5, -1)]),
+        ("views", [view(0, N_FEATURES, False, 0.5, 10**12)]),
+        ("views", [view(0, N_FEATURES + 1, False, 0.5, 400)]),
+        ("views", [view(1, N_FEATURES, False, 0.5, 400)]),
+        ("views", 2 * [view(0, N_FEATURES, False, 0.5, 400)]),
     ],
 )
 def test_crafted_values_of_names_are_refused(tagger, field, value):
@@ -382,16 +394,18 @@ def test_a_removed_label_leaves_no_name_and_a_merge_keeps_the_targets(text_world
     tagger.remove_labels([NEW[0]])
     assert NEW[0] not in tagger.names_.labels
     label_row = tagger.names_.labels.index(NEW[1])
-    own_vector = tagger.names_.vectors[label_row]
+    own_vector = tagger.names_.views[0].vectors[label_row]
     tagger.merge(UNSEEN[0], NEW[1])
     label_row = tagger.names_.labels.index(NEW[1])
     assert UNSEEN[0] not in tagger.names_.labels
-    assert_array_equal(tagger.names_.vectors[label_row], own_vector)
+    assert_array_equal(tagger.names_.views[0].vectors[label_row], own_vector)
 
 
 def test_names_that_count_for_seen_labels_alone_do_not_rank_new_ones(tagger, text_world):
     of_seen = copy(tagger)
-    of_seen._update(names_=tagger.names_.with_weights(NameWeights(seen_slope=0.5)))
+    of_seen._update(
+        names_=tagger.names_.with_weights(NameWeights(KindWeights((0.5,)), KindWeights((0.0,))))
+    )
     of_seen.add_labels(NEW, text_world.names)
     assert of_seen.named_.likeness.any(axis=1).all()
     assert NEW[0] not in of_seen.names_.labels

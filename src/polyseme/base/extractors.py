@@ -5,7 +5,8 @@ In: an extractor, fitted or not. Out: the protocol that it follows, and a copy t
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from polyseme.base.estimator import copy_of
 
@@ -36,6 +37,29 @@ class FeatureExtractor(Protocol):
 
     def get_state(self) -> Any:
         """Return what was learned as JSON values and arrays, for a saved tagger."""
+
+
+class NameColumns(NamedTuple):
+    """Columns of the features by which items are compared with names of labels."""
+
+    first: int
+    stop: int  # the one behind the last
+    is_sparse: bool  # whether they are words or the like, which are neither centred nor whitened
+
+
+def name_columns(extractor: object) -> Sequence[NameColumns]:
+    """Return the views of items that an extractor makes for names; none where all columns are."""
+    columns: Sequence[NameColumns] = getattr(extractor, "name_columns_", ())
+    return columns
+
+
+def n_item_columns(extractor: object) -> int | None:
+    """Return how many columns describe items: the first ones; None where all do.
+
+    Further ones are for names alone, such as words of names that training items need not hold.
+    """
+    n_columns: int | None = getattr(extractor, "n_item_columns_", None)
+    return n_columns
 
 
 E = TypeVar("E")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -15,6 +16,7 @@ from polyseme.cli.output import Form, emit, for_people, say
 if TYPE_CHECKING:
     from polyseme.fitting.holdout_validation import Validation
     from polyseme.media import MediaFeatures
+    from polyseme.scoring.name_evidence import NameEvidence
 
 _EXAMPLES = 6  # hidden tags whose likeliest items the page shows
 
@@ -107,20 +109,24 @@ def validate(
     pool = None
     if unlabelled is not None:
         pool = read_pool(unlabelled, items.X, extractor, reader)
-    feature_matrix, pool_matrix = _feature_matrices(items.X, pool, extractor, seed)
+    label_sets_in_use = teaching_sets or items.documents
+    labels = dict.fromkeys([*label_sets_in_use.labels, *items.documents.labels])
+    inputs = _feature_matrices(items.X, pool, extractor, seed, list(labels))
 
     tagger = polyseme.ZeroShotTagger(device=device, n_validations=0, random_state=seed)
     with working(f"fitting to what is left, {draws} times", verbose=True):
         validations = validate_collection(
             tagger,
-            feature_matrix,
+            inputs.features,
             items.documents,
-            teaching_sets or items.documents,
+            label_sets_in_use,
             draws,
             seed,
             n_examples=_EXAMPLES,
-            pool=pool_matrix,
+            pool=inputs.pool,
             label_sets_only=label_sets_only,
+            names=inputs.names,
+            name_features=inputs.all_features,
         )
     if not validations:
         condition = " that the label sets hold" if label_sets_only else ""
@@ -130,7 +136,7 @@ def validate(
         )
     # With a pool the last validation is of the tagger that learned from it.
     validation = validations[0]
-    if pool_matrix is not None:
+    if inputs.pool is not None:
         pool_gain = validations[-1].gain_over(validation)
         validation = replace(validation, pool_gain=pool_gain)
 
@@ -155,10 +161,19 @@ def _report_validation(validation: Validation, form: Form) -> None:
     say("\n".join(lines[2:]))
 
 
+class _Inputs(NamedTuple):
+    """What a validation takes, with the same columns for items and the pool."""
+
+    features: Any  # (n, n_features), the columns that describe items
+    pool: Any  # (n_pool, n_features), or None
+    all_features: Any  # (n, n_all_features), with columns that are for names alone
+    names: NameEvidence | None  # how names compare with these; None where the extractor reads none
+
+
 def _feature_matrices(
-    X: Any, pool: Any, extractor: MediaFeatures | None, seed: int
-) -> tuple[Any, Any]:
-    """Return the features of tagged items and of the pool as arrays with the same columns.
+    X: Any, pool: Any, extractor: MediaFeatures | None, seed: int, labels: Sequence[str]
+) -> _Inputs:
+    """Return the features of tagged items and of the pool, and how names of labels compare.
 
     Parameters
     ----------
@@ -168,19 +183,32 @@ def _feature_matrices(
         Fitted to the tagged items, as a copy; None for tables of numbers.
     seed : int
         Of the extractor.
+    labels : sequence of str
     """
-    from polyseme.base.extractors import fitted_copy
+    from polyseme.base.extractors import fitted_copy, n_item_columns, name_columns
     from polyseme.base.validation import check_features, column_names, in_order
+    from polyseme.documents.label_names import extractor_names
+    from polyseme.scoring.name_evidence import NameEvidence
+    from polyseme.space.features import first_columns
 
+    names = None
+    all_features: Any
     if extractor is None:
-        features = X.to_numpy()
+        all_features = X.to_numpy()
+        n_columns = all_features.shape[1]
         if pool is not None:
             pool = in_order(pool, column_names(X), owner="validate")
     else:
-        fitted_extractor, features = fitted_copy(extractor, X, seed)
+        fitted_extractor, all_features = fitted_copy(extractor, X, seed)
+        n_columns = n_item_columns(fitted_extractor) or all_features.shape[1]
+        vectors = extractor_names(fitted_extractor, labels)
+        if vectors is not None:
+            columns = name_columns(fitted_extractor)
+            names = NameEvidence.fit(all_features, vectors.labels, vectors.vectors, columns)
         if pool is not None:
-            pool = fitted_extractor.transform(pool)
+            pool_features: Any = fitted_extractor.transform(pool)
+            pool = first_columns(pool_features, n_columns)
     if pool is not None:
-        n_features = features.shape[1]
-        pool = check_features(pool, owner="validate", n_features=n_features)
-    return features, pool
+        pool = check_features(pool, owner="validate", n_features=n_columns)
+    features: Any = first_columns(all_features, n_columns)
+    return _Inputs(features, pool, all_features, names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -31,6 +31,10 @@ def extract(
     size: int | None = None,
     framing: Literal["stretch", "crop", "pad"] = "stretch",
     max_seconds: float = 600.0,
+    max_words: int = 5000,
+    text_column: str = "text",
+    tags_column: str | None = None,
+    delimiter: str | None = None,
     network: str | None = None,
     weights: Path | None = None,
     device: str = "cpu",
@@ -39,7 +43,7 @@ def extract(
     workers: int | None = None,
     strict: bool = False,
 ) -> None:
-    """Turn a folder of media into numbers. Interrupted? The same command goes on."""
+    """Turn a folder of media, or texts of a table, into numbers. Interrupted? It goes on."""
     from polyseme.base.validation import first_few
     from polyseme.batch import open_engine
     from polyseme.media import extractor_class
@@ -49,11 +53,18 @@ def extract(
         "size": size,
         "framing": framing,
         "max_seconds": max_seconds,
+        "max_words": max_words,
         "network": network,
         "weights": weights,
     }
     extractor_type = extractor_class(kind)
     parameters = _supported_options(extractor_type, options)
+    if network is None:
+        usual_network = extractor_type.usual().get_params().get("network")
+        if usual_network is not None:
+            parameters["network"] = usual_network
+    elif network == "none":
+        parameters["network"] = None
     extractor = extractor_type(n_jobs=workers, device=device, **parameters)
     trained_tags = extractor.trained_tags()
     if trained_tags:
@@ -62,8 +73,13 @@ def extract(
             f"{network} was trained on {len(trained_tags)} tags ({listed}): it knows such a tag "
             "even if no item here carries it; extraction.json lists them all"
         )
+    table_options = {
+        "text_column": text_column,
+        "tags_column": tags_column,
+        "delimiter": delimiter,
+    }
     with resumable(), open_engine(engine, address, workers, say) as ray_engine:
-        summary = extract_and_report(folder, out, extractor, ray_engine)
+        summary = extract_and_report(folder, out, extractor, ray_engine, table_options)
     typer.echo(str(out))
     if strict and (summary.skipped or summary.unread):
         raise typer.Exit(1)
@@ -76,7 +92,7 @@ def _supported_options(extractor: type[MediaFeatures], options: dict[str, Any]) 
     """
     parameters = inspect.signature(extractor).parameters
     if options["weights"] is not None and "weights" not in parameters:
-        raise_error("`--weights` is for networks that look at pictures.")
+        raise_error("`--weights` is for networks that look at pictures or read texts.")
     if options["network"] is not None and "network" not in parameters:
         raise_error(f"There is no network for {extractor.kind} files; leave out `--network`.")
     supported_options: dict[str, Any] = {}
@@ -87,19 +103,36 @@ def _supported_options(extractor: type[MediaFeatures], options: dict[str, Any]) 
 
 
 def extract_and_report(
-    folder: Path, out: Path, extractor: MediaFeatures, engine: Any = None
+    source: Path,
+    out: Path,
+    extractor: MediaFeatures,
+    engine: Any = None,
+    table_options: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Extract the features of a folder of media; print skipped files, a summary and keywords.
 
-    `engine` is that of `polyseme.batch.open_engine`; None extracts in this process.
+    Parameters
+    ----------
+    source : Path
+        A folder, or a table with a column of texts.
+    out : Path
+    extractor : MediaFeatures
+    engine : RayEngine or None
+        That of `polyseme.batch.open_engine`; None extracts in this process.
+    table_options : mapping, optional
+        How a table is read: the last arguments of `extract_table`.
     """
     from polyseme.base.progress import FileProgress
     from polyseme.media import extract_folder
     from polyseme.media.base import quiet_decoders
-    from polyseme.media.extraction import by_reason
+    from polyseme.media.extraction import by_reason, extract_table
 
     with quiet_decoders(), FileProgress(f"extracting {extractor.kind}") as progress:
-        summary = extract_folder(folder, out, extractor, progress=progress.tell, engine=engine)
+        if source.is_file():
+            options = table_options or {}
+            summary = extract_table(source, out, extractor, progress=progress.tell, **options)
+        else:
+            summary = extract_folder(source, out, extractor, progress=progress.tell, engine=engine)
     _report_skipped(summary.skipped)
     unread_files = by_reason(summary.unread)
     for names, reason in unread_files[:_MOST_REASONS]:

@@ -246,10 +246,12 @@ def _fit_missing(model: Path, items: Path | None, documents: Path | None) -> Pat
             files, _ = find_media([items], extractor_class.suffixes)
             n_files_by_kind[kind] = len(files)
         if not any(n_files_by_kind.values()):
-            refuse(f"There is no model at '{model}', and no picture or sound in '{items}'.")
+            *nouns, last_noun = [extractor.noun for extractor in classes.values()]
+            listed = f"{', '.join(nouns)} or {last_noun}"
+            refuse(f"There is no model at '{model}', and no {listed} in '{items}'.")
         say(f"there is no model at '{model}' yet: it is learned from '{items}'")
         commonest_kind = max(n_files_by_kind, key=lambda kind: n_files_by_kind[kind])
-        extractor = classes[commonest_kind]()
+        extractor = classes[commonest_kind].usual()
         features = _extract(items, model, extractor)
     fit(model, documents=documents, features=features, tables=TableOptions())
     return features

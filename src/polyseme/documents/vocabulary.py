@@ -11,7 +11,7 @@ directly, or by way of those that it implies. *Use* of a label is which labels s
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -27,6 +27,8 @@ from polyseme.base.validation import InputError, IntArray, check_number, check_p
 from polyseme.documents.corpus import LabelCorpus, normalize_label
 
 _MOST_BYTES = 2**24  # of a vocabulary's file
+_FIELDS = ("blocked", "aliases", "implies", "separator", "suggest_branches")
+_MOST_SEPARATOR_LETTERS = 8
 # For suggestions of labels that may be one: labels of fewer documents are compared with no other.
 _FEWEST_USES = 3
 # So many of the commonest labels are compared by their use: as a table of all pairs, 128 MB.
@@ -47,6 +49,11 @@ class Vocabulary:
         Other names of labels: "cards" for "card".
     implies : dict of str to tuple of str
         Labels that follow from a label: "bird" implies "animal".
+    separator : str
+        What stands between the parts of a label that is a path, such as "people|adults". A path
+        implies what lies above it, "people". Without a separator no label is a path.
+    suggest_branches : bool
+        Whether labels that others lie below are suggested.
 
     Examples
     --------
@@ -58,6 +65,8 @@ class Vocabulary:
     blocked: tuple[str, ...] = ()
     aliases: dict[str, str] = field(default_factory=dict)
     implies: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    separator: str = "|"
+    suggest_branches: bool = True
 
     def __repr__(self) -> str:
         """Return its size, in a line."""
@@ -66,9 +75,9 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: str | Path) -> Vocabulary:
-        """Read a TOML file: a list `blocked`, and tables `[aliases]` and `[implies]`.
+        """Read a TOML file: `blocked`, `separator`, `suggest_branches`, `[aliases]`, `[implies]`.
 
-        The names of the list and the tables are fixed; unknown ones are refused.
+        These names are fixed; unknown ones are refused.
 
         Parameters
         ----------
@@ -96,11 +105,13 @@ class Vocabulary:
         tables = content if isinstance(content, Mapping) else {"no table": content}
         unknown_names = set()
         for name in map(str, tables):
-            if name not in ("blocked", "aliases", "implies"):
+            if name not in _FIELDS:
                 unknown_names.add(name if is_text(name) else "?")
         blocked = tables.get("blocked", [])
         aliases = tables.get("aliases", {})
         implies = tables.get("implies", {})
+        separator = tables.get("separator", cls.separator)
+        suggest_branches = tables.get("suggest_branches", True)
         are_tables = isinstance(aliases, Mapping) and isinstance(implies, Mapping)
         implied_lists: dict[str, Any] = {}
         if are_tables:
@@ -109,6 +120,10 @@ class Vocabulary:
         if (
             unknown_names
             or not are_tables
+            or not isinstance(separator, str)
+            or not is_text(separator)
+            or len(separator) > _MOST_SEPARATOR_LETTERS
+            or not isinstance(suggest_branches, bool)
             or not _are_labels(blocked)
             or not _are_labels([*aliases, *aliases.values(), *implies])
             or not all(map(_are_labels, implied_lists.values()))
@@ -118,11 +133,12 @@ class Vocabulary:
                 ending = f"; unknown: {first_few(sorted(unknown_names)):.80}."
             raise InputError(
                 f"{where} holds a list of labels as `blocked`, a table of other names as "
-                f'[aliases] (cards = "card") and one of lists as [implies] (bird = ["animal"])'
+                f'[aliases] (cards = "card") and one of lists as [implies] (bird = ["animal"]); it '
+                "may hold a short text as `separator` and true or false as `suggest_branches`"
                 f"{ending}"
             )
         implied_tuples = {label: tuple(implied) for label, implied in implied_lists.items()}
-        vocabulary = cls(tuple(blocked), dict(aliases), implied_tuples)
+        vocabulary = cls(tuple(blocked), dict(aliases), implied_tuples, separator, suggest_branches)
         try:
             vocabulary.resolve("")  # refuses aliases in a circle
         except InputError as error:
@@ -132,7 +148,13 @@ class Vocabulary:
     def get_state(self) -> dict[str, Any]:
         """Return it as plain values, which models on disk hold; see `from_state`."""
         implies = {label: list(implied) for label, implied in self.implies.items()}
-        return {"blocked": list(self.blocked), "aliases": dict(self.aliases), "implies": implies}
+        return {
+            "blocked": list(self.blocked),
+            "aliases": dict(self.aliases),
+            "implies": implies,
+            "separator": self.separator,
+            "suggest_branches": self.suggest_branches,
+        }
 
     @cached_property
     def _label_by_alias(self) -> dict[str, str]:
@@ -162,6 +184,44 @@ class Vocabulary:
 
     def __bool__(self) -> bool:
         return bool(self.blocked or self.aliases or self.implies)
+
+    def has_paths(self, labels: Iterable[str]) -> bool:
+        """Return whether some label is a path."""
+        return any(self.ancestors(label) for label in labels)
+
+    def ancestors(self, label: str) -> list[str]:
+        """Return what lies above a label, the nearest first; empty for a flat one."""
+        if not self.separator or self.separator not in label:
+            return []
+        from polyseme.base.paths import ancestors  # flat vocabularies need none of it
+
+        return ancestors(label, self.separator)
+
+    def below(self, branch: str, labels: Iterable[str]) -> list[str]:
+        """Return the labels that lie below a branch, in their order."""
+        key = normalize_label(branch)
+        return [label for label in labels if key in map(normalize_label, self.ancestors(label))]
+
+    def are_suggested(
+        self, labels: Sequence[str], key: Callable[[str], str] = normalize_label
+    ) -> list[bool]:
+        """Return which labels may be suggested: those that neither are blocked nor lie below one.
+
+        Without `suggest_branches`, labels that others lie below are not suggested either. `key`
+        returns what labels are compared by.
+        """
+        blocked_keys = set(map(key, self.blocked))
+        branch_keys: set[str] = set()
+        if not self.suggest_branches:
+            for label in labels:
+                branch_keys.update(map(key, self.ancestors(label)))
+        are_suggested = []
+        for label in labels:
+            lineage = map(key, [label, *self.ancestors(label)])
+            is_blocked = not blocked_keys.isdisjoint(lineage)
+            is_branch = key(label) in branch_keys
+            are_suggested.append(not (is_blocked or is_branch))
+        return are_suggested
 
     # ------------------------------------------------------------------ changes
 
@@ -218,12 +278,16 @@ class Vocabulary:
         return self._label_by_alias.get(normalize_label(label), label)
 
     def implied(self, label: str) -> set[str]:
-        """Return all labels that a label implies, directly or by way of others, not itself."""
+        """Return all labels that a label implies, directly or by way of others, not itself.
+
+        A path implies what lies above it.
+        """
         label_by_key: dict[str, str] = {}  # those found so far
         unfollowed = [label]
         while unfollowed:
-            key = normalize_label(unfollowed.pop())
-            for name in self._implied_by_key.get(key, ()):
+            implying = unfollowed.pop()
+            key = normalize_label(implying)
+            for name in (*self._implied_by_key.get(key, ()), *self.ancestors(implying)):
                 implied_label = self.resolve(name)
                 implied_key = normalize_label(implied_label)
                 if implied_key not in label_by_key:
@@ -254,7 +318,7 @@ class Vocabulary:
         LabelCorpus
             The same documents; itself where there is nothing to do.
         """
-        if not (self.aliases or self.implies):
+        if not (self.aliases or self.implies or self.has_paths(corpus.labels)):
             return corpus
         labels = [self.resolve(label) for label in corpus.labels]
         # Each label of the corpus, a source, goes to its own column and to those it implies.
@@ -293,7 +357,7 @@ class Vocabulary:
         The first label is an alias of the second, or implies it. Columns are places in `labels`;
         the pairs are sorted.
         """
-        if not (self.aliases or self.implies):
+        if not (self.aliases or self.implies or self.has_paths(labels)):
             return []
         column_by_key = {normalize_label(label): column for column, label in enumerate(labels)}
         pairs = []

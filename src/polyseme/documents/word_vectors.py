@@ -32,7 +32,7 @@ COSINE_SPREAD = 0.3
 LABEL_NOISE = 0.3
 
 _MAX_DIMENSIONS = 4096  # of a vector
-_BETWEEN_WORDS = re.compile(r"[\s\-_/]+")
+_BETWEEN_WORDS = re.compile(r"[\s\-_/|]+")
 _AROUND_WORDS = ".,;:!?'\"()[]{}"
 # A vector is zero where it is shorter than this share of the largest number of all.
 _ZERO_LENGTH = 1e-12

@@ -32,7 +32,7 @@ from polyseme.base.validation import (
 )
 from polyseme.documents.corpus import LabelCorpus
 from polyseme.documents.label_sets import find_label_set_rows, join_corpora
-from polyseme.fitting.name_weights import NameDraw, fit_name_weight
+from polyseme.fitting.name_weights import learn_name_weights
 from polyseme.fitting.simple_rankers import simple_rankers
 from polyseme.io.join import split_ids
 from polyseme.metrics import concept_precision, example_precision, reliability
@@ -43,7 +43,16 @@ from polyseme.space.calibration import (
     sigmoid,
     unseen_thresholds,
 )
-from polyseme.storage.array_checks import Fields, ListOf, MappingOf, Maybe, Number, Whole
+from polyseme.storage.array_checks import (
+    WEIGHT_LIMIT,
+    Fields,
+    ListOf,
+    MappingOf,
+    Maybe,
+    Number,
+    Whole,
+    require,
+)
 from polyseme.storage.checkpoints import OtherTrainingError, validation_checkpoint
 from polyseme.storage.model_file import ModelFileError, remove_model
 
@@ -269,7 +278,7 @@ class Validation:
             "baselines": baselines,
             "pool_gain": self.pool_gain,
             "click_gain": self.click_gain,
-            "name_weights": None if self.name_weights is None else list(self.name_weights),
+            "name_weights": None if self.name_weights is None else self.name_weights.to_list(),
             "name_gains": None if self.name_gains is None else list(self.name_gains),
             "curves": curves,
         }
@@ -294,7 +303,9 @@ class Validation:
         name_weights = None
         name_gains = None
         if config["name_weights"] is not None and config["name_gains"] is not None:
-            name_weights = NameWeights(*config["name_weights"])
+            n_weights = len(config["name_weights"])
+            require(n_weights % 2 == 0, "name_weights", "as many for each kind of labels")
+            name_weights = NameWeights.from_list(config["name_weights"])
             seen_gain, unseen_gain = config["name_gains"]
             name_gains = (seen_gain, unseen_gain)
         return cls(
@@ -336,7 +347,7 @@ _STATE_FIELDS = Fields(
         "baselines": MappingOf(ListOf(_SHARE, 4)),
         "pool_gain": Maybe(Number(-1, 1)),
         "click_gain": Maybe(Number(-1, 1)),
-        "name_weights": Maybe(ListOf(Number(), 4)),
+        "name_weights": Maybe(ListOf(Number(-WEIGHT_LIMIT, WEIGHT_LIMIT), least=4)),
         "name_gains": Maybe(ListOf(Number(-1, 1), 2)),
         "curves": MappingOf(ListOf(ListOf(Number(0), 3))),
     }
@@ -407,6 +418,7 @@ def validate(
     checkpoint: str | Path | None = None,
     label_sets_only: bool = False,
     names: NameEvidence | None = None,
+    name_features: Features | None = None,
 ) -> list[Validation]:
     """Measure an estimator on a collection's own items, also on labels that are made unseen.
 
@@ -440,6 +452,8 @@ def validate(
     names : NameEvidence, optional
         How like items the names of labels are. By how much that counts is learned from the draws
         of the first variant, and all are measured with it; see `Validation.name_weights`.
+    name_features : float64 array or csr_matrix, shape (n, n_all_features), optional
+        The features that names are compared with, by default X.
 
     Returns
     -------
@@ -459,10 +473,11 @@ def validate(
     set_of_item = find_label_set_rows(documents, label_sets)  # rows of label sets, -1 for none
     used_sets = label_sets.without_unused()
 
-    draws: list[list[_DrawScores]] = []  # of each variant, by draw
-    likeness_draws: list[_DrawScores] = []  # the likeness of names in place of logits, by draw
+    draws: list[list[DrawScores]] = []  # of each variant, by draw
+    likeness_draws: list[Matrix] = []  # the likeness of names, (n_views, n, n_labels), by draw
+    compared_features = X if name_features is None else name_features
     click_gains: list[float] = []
-    baseline_draws: dict[str, list[_DrawScores]] = {}  # of each simple ranker, by its name
+    baseline_draws: dict[str, list[DrawScores]] = {}  # of each simple ranker, by its name
     for draw_number in range(n_draws):
         draw = _draw(corpus, used_sets.labels, generator)
         if draw is None:
@@ -506,16 +521,17 @@ def validate(
         test_corpus = corpus.select(draw.test_rows)
         ranker_scores = []
         for ranker in rankers:
-            scores = _DrawScores.of(ranker, X_test, test_corpus, draw.hidden)
+            scores = DrawScores.of(ranker, X_test, test_corpus, draw.hidden)
             ranker_scores.append(scores)
         draws.append(ranker_scores)
         if names is not None:
-            likeness = ranker_scores[0].with_likeness(names, X_test)
+            labels = ranker_scores[0].labels
+            likeness = names.likeness_of(labels, compared_features[draw.test_rows])
             likeness_draws.append(likeness)
         n_features = X.shape[1]
         for name, simple_ranker in simple_rankers(n_features).items():
             simple_ranker.fit(*training_data)
-            scores = _DrawScores.of(simple_ranker, X_test, test_corpus, draw.hidden)
+            scores = DrawScores.of(simple_ranker, X_test, test_corpus, draw.hidden)
             baseline_scores = baseline_draws.setdefault(name, [])
             baseline_scores.append(scores)
         has_hidden = ranker_scores[0].is_unseen.any()
@@ -527,9 +543,14 @@ def validate(
     name_weights = None
     name_gains = None
     if names is not None:
-        baseline_draws["names alone"] = likeness_draws
         first_draws = [ranker_scores[0] for ranker_scores in draws]
-        name_weights, name_gains = _learn_name_weights(names, first_draws, likeness_draws)
+        name_draws = []
+        for draw_scores, likeness in zip(first_draws, likeness_draws, strict=True):
+            name_draws.append(replace(draw_scores, logits=likeness.sum(axis=0)))
+        baseline_draws["names alone"] = name_draws
+        name_weights, name_gains = learn_name_weights(
+            names, first_draws, likeness_draws, _mean_quality
+        )
         for ranker_scores, likeness in zip(draws, likeness_draws, strict=True):
             ranker_scores[:] = [
                 scores.with_names(names, likeness, name_weights) for scores in ranker_scores
@@ -616,7 +637,7 @@ def _click_gain(
     rows = np.arange(n_items)
     answer_rows = rows[rows % 2 == 0]
     measured_rows = rows[rows % 2 == 1]
-    before = _DrawScores.of(ranker, X, corpus, hidden_labels)
+    before = DrawScores.of(ranker, X, corpus, hidden_labels)
     features, _ = split_ids(X)  # verdicts name rows by their numbers
     verdicts = []
     hidden_columns = np.flatnonzero(before.is_unseen)
@@ -633,7 +654,7 @@ def _click_gain(
     ranker.learn(verdicts, features)
     measured_features = features[measured_rows]
     measured_corpus = corpus.select(measured_rows)
-    after = _DrawScores.of(ranker, measured_features, measured_corpus, hidden_labels)
+    after = DrawScores.of(ranker, measured_features, measured_corpus, hidden_labels)
     logits_after, truth = after.of_kind(is_unseen=True)
     logits_before, _ = before.of_kind(is_unseen=True)
     quality_before = _mean_quality(truth, logits_before[measured_rows])
@@ -734,7 +755,7 @@ def _sample(rows: IntArray, most: int, generator: np.random.Generator) -> IntArr
 
 
 @dataclass(frozen=True)
-class _DrawScores:
+class DrawScores:
     """How a ranker scored the held-out items of a draw, and what is true.
 
     Only labels that the ranker and the corpus both know are there.
@@ -749,7 +770,7 @@ class _DrawScores:
     @classmethod
     def of(
         cls, ranker: Ranker, X: Features, corpus: LabelCorpus, hidden_labels: Sequence[str]
-    ) -> _DrawScores:
+    ) -> DrawScores:
         """Score items with a fitted ranker; labels that it does not know are passed over."""
         classes = [str(label) for label in ranker.classes_]
         n_classes = len(classes)
@@ -780,23 +801,14 @@ class _DrawScores:
         columns = self.is_unseen == is_unseen
         return self.logits[:, columns], self.truth[:, columns]
 
-    def with_likeness(self, names: NameEvidence, X: Features) -> _DrawScores:
-        """Return it with how like the items (n, n_features) the labels' names are, as logits.
-
-        They are 0 for labels whose names have no vector.
-        """
-        likeness = names.likeness_of(self.labels, X)
-        return replace(self, logits=likeness)
-
-    def with_names(
-        self, names: NameEvidence, likeness: _DrawScores, weights: NameWeights
-    ) -> _DrawScores:
-        """Return it with what names add to the logits; `likeness` is that of `with_likeness`."""
-        slopes = np.where(self.is_unseen, weights.other_slope, weights.seen_slope)
-        offsets = np.where(self.is_unseen, weights.other_offset, weights.seen_offset)
-        has_vector = names.have_vectors(self.labels)
-        additions = likeness.logits * slopes + offsets * has_vector
-        return replace(self, logits=self.logits + additions)
+    def with_names(self, names: NameEvidence, likeness: Matrix, weights: NameWeights) -> DrawScores:
+        """Return it with what names add to the logits; `likeness` (n_views, n, n_labels)."""
+        offsets = np.where(self.is_unseen, weights.other.offset, weights.seen.offset)
+        logits = self.logits + offsets * names.have_vectors(self.labels)
+        kind_slopes = zip(weights.seen.slopes, weights.other.slopes, strict=True)
+        for view_likeness, (seen_slope, other_slope) in zip(likeness, kind_slopes, strict=True):
+            logits += view_likeness * np.where(self.is_unseen, other_slope, seen_slope)
+        return replace(self, logits=logits)
 
     def examples(self, n: int) -> dict[str, tuple[tuple[str, float, bool], ...]]:
         """Return the n likeliest items of each label that was made unseen and is on some item.
@@ -823,51 +835,7 @@ class _DrawScores:
         return examples
 
 
-def _learn_name_weights(
-    names: NameEvidence, draws: Sequence[_DrawScores], likeness_draws: Sequence[_DrawScores]
-) -> tuple[NameWeights, tuple[float, float]]:
-    """Learn by how much names count, for seen labels and for those that were made unseen.
-
-    Labels whose names have no vector teach nothing, for nothing is added to them.
-
-    Returns
-    -------
-    weights : NameWeights
-        0 for the kind of labels that names do not help.
-    gains : tuple of float, length 2
-        What they bring on seen and on unseen labels, the mean of E-MAP and C-MAP.
-    """
-    weights: list[float] = []
-    gains: list[float] = []
-    for is_unseen in (False, True):
-        pieces = []
-        for draw, likeness_draw in zip(draws, likeness_draws, strict=True):
-            columns = (draw.is_unseen == is_unseen) & names.have_vectors(draw.labels)
-            piece = NameDraw(
-                draw.logits[:, columns], likeness_draw.logits[:, columns], draw.truth[:, columns]
-            )
-            pieces.append(piece)
-        slope, offset = fit_name_weight(pieces)
-        kind_weights = NameWeights(slope, offset, slope, offset)
-        draw_gains = []
-        for draw, likeness_draw in zip(draws, likeness_draws, strict=True):
-            logits, truth = draw.of_kind(is_unseen=is_unseen)
-            if not truth.any():
-                continue
-            named_draw = draw.with_names(names, likeness_draw, kind_weights)
-            named_logits, _ = named_draw.of_kind(is_unseen=is_unseen)
-            quality_before = _mean_quality(truth, logits)
-            quality_after = _mean_quality(truth, named_logits)
-            draw_gains.append(quality_after - quality_before)
-        gain = float(np.mean(draw_gains)) if draw_gains else 0.0
-        if not gain > 0:
-            slope, offset, gain = 0.0, 0.0, 0.0
-        weights += [slope, offset]
-        gains.append(gain)
-    return NameWeights(*weights), (gains[0], gains[1])
-
-
-def _mean_precisions(draws: Sequence[_DrawScores]) -> tuple[float | None, ...]:
+def _mean_precisions(draws: Sequence[DrawScores]) -> tuple[float | None, ...]:
     """Return E-MAP and C-MAP of seen labels, then of unseen ones; None where there are none."""
     precisions: list[float | None] = []
     for is_unseen in (False, True):
@@ -878,7 +846,7 @@ def _mean_precisions(draws: Sequence[_DrawScores]) -> tuple[float | None, ...]:
     return tuple(precisions)
 
 
-def _measured(draws: Sequence[_DrawScores], n_examples: int) -> Validation:
+def _measured(draws: Sequence[DrawScores], n_examples: int) -> Validation:
     """Measure all draws of one ranker together."""
     seen_precisions: dict[str, list[float]] = {}
     unseen_precisions: dict[str, list[float]] = {}

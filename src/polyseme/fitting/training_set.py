@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyseme.base.extractors import FeatureExtractor, fitted_copy
+from polyseme.base.extractors import FeatureExtractor, fitted_copy, n_item_columns
 from polyseme.base.progress import working
 from polyseme.base.validation import (
     InputError,
@@ -47,6 +47,7 @@ from polyseme.feedback.verdict_log import Verdict
 from polyseme.io.join import split_ids
 from polyseme.scoring.encoded import item_names, item_vectors
 from polyseme.space.concept_space import ConceptSpace
+from polyseme.space.features import first_columns
 
 Features = NDArray[np.float64] | sp.csr_matrix
 Floats = NDArray[np.float32]
@@ -76,6 +77,9 @@ class TrainingSet:
     seen : frozenset of str
         Labels of the label sets that items carry.
     features : array or csr matrix, shape (n, n_features), or None
+        The columns that describe items.
+    all_features : array or csr matrix, shape (n, n_all_features), or None
+        Those, and columns that are for names of labels alone.
     pool : array or csr matrix, shape (n_pool, n_features), or None
         Features of items without tags, dense or sparse as those of the items.
     names : tuple of (list of str or None)
@@ -95,6 +99,7 @@ class TrainingSet:
     labels: tuple[str, ...]
     seen: frozenset[str]
     features: Features | None
+    all_features: Features | None
     pool: Features | None
     names: tuple[list[str] | None, list[str] | None]
     feature_names: tuple[str, ...] | None
@@ -120,6 +125,11 @@ class TrainingSet:
     def n_features(self) -> int:
         """Columns of the features; 0 where there are none."""
         return 0 if self.features is None else self.features.shape[1]
+
+    @property
+    def n_all_features(self) -> int:
+        """Columns of all features; 0 where there are none."""
+        return 0 if self.all_features is None else self.all_features.shape[1]
 
     @property
     def n_pool(self) -> int:
@@ -333,8 +343,10 @@ def gather(
             with working(f"learning {extractor.kind} features", verbose=verbose):
                 learned_extractor, table = fitted_copy(extractor, X_in_order, seed)
     features = None
+    all_features = None
     if table is not None:
-        features = check_instances(table, len(corpus), owner=owner)
+        all_features = check_instances(table, len(corpus), owner=owner)
+        features = _item_columns(all_features, learned_extractor)
         _warn_of_equal_items(features)
     feature_names = column_names(X_in_order)
     pool = None
@@ -364,12 +376,21 @@ def gather(
         labels=sets.labels + further_labels,
         seen=seen,
         features=features,
+        all_features=all_features,
         pool=pool,
         names=(item_names(X_in_order, extractor), item_names(unlabelled, extractor)),
         feature_names=feature_names if extractor is None else None,
         extractor=learned_extractor,
         column_labels=column_labels,
     )
+
+
+def _item_columns(table: Any, extractor: FeatureExtractor | None) -> Any:
+    """Return the columns of features that describe items, dense where they are cut."""
+    if extractor is None:
+        return table
+    n_columns = n_item_columns(extractor)
+    return table if n_columns is None else first_columns(table, n_columns)
 
 
 def _warn_of_equal_items(features: Features) -> None:
@@ -442,7 +463,7 @@ def _pool_features(
         Sparse or dense as the items' features are.
     """
     if extractor is not None:
-        table = extractor.transform(unlabelled)
+        table = _item_columns(extractor.transform(unlabelled), extractor)
     else:
         rows, _ = split_ids(unlabelled)
         table = in_order(rows, feature_names, owner=owner)

@@ -82,6 +82,8 @@ class Table:
         artist.
     splits : list of str, length n
         Such as "train" and "test".
+    texts : list of str, length n
+        Of the column that was asked for.
     unused : tuple of str
         Columns that could be features and are not.
     """
@@ -94,12 +96,13 @@ class Table:
     ids: list[str] | None = None
     groups: list[str] | None = None
     splits: list[str] | None = None
+    texts: list[str] | None = None
     unused: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return its fields, in a line."""
         contents = []
-        for name in ("ids", "groups", "splits"):
+        for name in ("ids", "groups", "splits", "texts"):
             if getattr(self, name) is not None:
                 contents.append(name)
         if self.has_tags:
@@ -134,7 +137,7 @@ class Table:
         all_rows = np.arange(len(self))
         row_numbers = all_rows[rows].tolist()
         changes: dict[str, Any] = {}
-        for name in ("label_sets", "ids", "groups", "splits"):
+        for name in ("label_sets", "ids", "groups", "splits", "texts"):
             values_by_row = getattr(self, name)
             if values_by_row is not None:
                 changes[name] = [values_by_row[row] for row in row_numbers]
@@ -225,6 +228,7 @@ class ReadOptions(NamedTuple):
     tags_column: str | None = None
     features_column: str | None = None
     delimiter: str | None = None
+    text_column: str | None = None
 
 
 FEATURES_ONLY = ReadOptions(features="all")
@@ -280,6 +284,30 @@ def read_table(
     if len(table) == 0:
         raise InputError(f"{name} holds no documents; give a file with at least one.")
     return table.merged(name, strict=strict)
+
+
+def read_texts(
+    path: PathLike,
+    text_column: str,
+    *,
+    tags_column: str | None = None,
+    delimiter: str | None = None,
+) -> Table:
+    """Read the texts of a table, with their ids and with tags where it has some.
+
+    Returns
+    -------
+    Table
+        At least one row, each id once.
+    """
+    options = ReadOptions(
+        tags=True, tags_column=tags_column, delimiter=delimiter, text_column=text_column
+    )
+    table = _read(path, options)
+    name = Path(path).name
+    if not table.texts:
+        raise InputError(f"{name} holds no texts in '{text_column}'; give at least one row.")
+    return table.merged(name)
 
 
 def read_documents(

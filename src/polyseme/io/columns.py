@@ -69,10 +69,10 @@ class ColumnRoles(NamedTuple):
         return (self.vector_column,)
 
 
-def find_fields(columns: Collection[str]) -> dict[str, str]:
+def find_fields(columns: Collection[str], text_column: str | None = None) -> dict[str, str]:
     """Return the columns that describe a row, with their fields of a `Table`.
 
-    `file` is the id of a row where there is no `id`.
+    `file` is the id of a row where there is no `id`; `text_column` is that of its text.
     """
     field_by_column: dict[str, str] = {}
     for column, field in FIELD_BY_COLUMN.items():
@@ -80,6 +80,8 @@ def find_fields(columns: Collection[str]) -> dict[str, str]:
             field_by_column[column] = field
     if "id" in field_by_column:
         field_by_column.pop("file", None)
+    if text_column is not None and text_column in columns:
+        field_by_column[text_column] = "texts"
     return field_by_column
 
 
@@ -105,7 +107,12 @@ def find_roles(kind_by_column: Mapping[str, str], options: ReadOptions, file: st
         )
     tags_column = _tags_column(kind_by_column, options, file)
     other_columns = [column for column in kind_by_column if column != tags_column]
-    fields = find_fields(other_columns)
+    fields = find_fields(other_columns, options.text_column)
+    if options.text_column is not None and options.text_column not in fields:
+        raise InputError(
+            f"{file} has no column '{options.text_column}' of texts; name it by `text_column` "
+            f"(--text-column), one of: {_listed(kind_by_column)}."
+        )
     if options.features == "none":
         return ColumnRoles(fields, tags_column, None, (), ())
 
@@ -253,7 +260,8 @@ def _tags_column(kind_by_column: Mapping[str, str], options: ReadOptions, file: 
     present_columns = [column for column in possible_columns if column in kind_by_column]
     if len(present_columns) == 1:
         return present_columns[0]
-    may_lack_tags = wanted_column is None and options.features == "all"
+    has_other_use = options.features == "all" or options.text_column is not None
+    may_lack_tags = wanted_column is None and has_other_use
     if may_lack_tags and not present_columns:
         return None
     if wanted_column is not None:
@@ -262,8 +270,13 @@ def _tags_column(kind_by_column: Mapping[str, str], options: ReadOptions, file: 
         problem = "both a column 'tags' and 'labels'"
     else:
         problem = "neither a column 'tags' nor 'labels'"
-    readable_names = [in_words(column, 40) for column in kind_by_column]
-    listed = first_few(readable_names, most=20)
     raise InputError(
-        f"{file} has {problem}; name it by `tags_column` (--tags-column), one of: {listed}."
+        f"{file} has {problem}; name it by `tags_column` (--tags-column), one of: "
+        f"{_listed(kind_by_column)}."
     )
+
+
+def _listed(columns: Collection[str]) -> str:
+    """Return the names of columns for an error: the first of them, cut where they are long."""
+    readable_names = [in_words(column, 40) for column in columns]
+    return first_few(readable_names, most=20)

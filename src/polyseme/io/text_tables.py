@@ -71,6 +71,8 @@ def read_table(path: Path, options: ReadOptions) -> Table:
     roles = find_roles(kind_by_column, options, path.name)
     tags_column = roles.tags_column
     cells_by_column: dict[str, list[Any]] = {column: [] for column in FIELD_BY_COLUMN}
+    if options.text_column is not None:
+        cells_by_column[options.text_column] = []
     if tags_column is not None:
         cells_by_column[tags_column] = []
     line_numbers = array("q")  # of each row
@@ -99,7 +101,7 @@ def read_table(path: Path, options: ReadOptions) -> Table:
         is_filled = any(cell is not None for cell in cells)
         if is_filled and column != tags_column:
             filled_columns.append(column)
-    roles = roles._replace(field_by_column=find_fields(filled_columns))
+    roles = roles._replace(field_by_column=find_fields(filled_columns, options.text_column))
     features = None
     if roles.feature_columns:
         features = np.array(numbers).reshape(len(line_numbers), width)

@@ -46,6 +46,7 @@ Raw = NDArray[np.float32]
 # Parameters that say how to compute and not what; caches and saved models leave them out. Of the
 # random state, a saved model holds the outcome.
 _RUN_PARAMETERS = ("device", "n_jobs", "random_state")
+MOST_PREVIEW_BYTES = 2**28  # of what a browser is sent of a file
 _ERROR_DESCRIPTOR = 2  # of the error stream, on every system
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 T = TypeVar("T")
@@ -145,13 +146,23 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
         """
 
     @classmethod
+    def usual(cls) -> Self:
+        """Return an extractor as commands use it unless they are told otherwise."""
+        return cls()
+
+    @classmethod
     def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
         """Yield the places inside an open file that may hold keywords; see `keywords.Place`."""
         yield from ()
 
     @classmethod
     def preview(cls, file: Path, side: int) -> bytes:
-        """Return what a browser is sent of a file: pictures at most `side` pixels a side."""
+        """Return what a browser is sent of a file: pictures at most `side` pixels a side.
+
+        By default it is the file itself, which is held in memory and may not be too large.
+        """
+        if file.stat().st_size > MOST_PREVIEW_BYTES:
+            raise MediaError(f"has more than {MOST_PREVIEW_BYTES >> 20} MiB")
         return file.read_bytes()
 
     def single_threaded(self) -> AbstractContextManager[object]:

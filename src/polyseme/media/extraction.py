@@ -22,7 +22,7 @@ import socket
 import stat
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ from polyseme.media.feature_store import (
     hash_file,
 )
 from polyseme.media.keywords import Keywords, keywords_of
+from polyseme.media.suggestions import distinct
 from polyseme.storage.atomic_files import (
     check_room,
     folder_kind,
@@ -200,36 +201,107 @@ def extract_folder(
                 f"There is no {kind} file in '{source}' ({len(ignored)} other files); names must "
                 f"end in {suffixes}."
             )
-        _warn_about_damage(target)
-        try:
-            return _fill(source, target, extractor, media, ignored, engine, progress)
-        except DamagedCacheError as damage:
-            _warn(f"{damage} It is made again.")
-            for file_name in ALL_CACHE_FILES:
-                (target / file_name).unlink(missing_ok=True)
-            return _fill(source, target, extractor, media, ignored, engine, progress)
+        files = Source(
+            str(source),
+            media,
+            ignored,
+            extract=lambda store: _extract(media, extractor, store, engine, progress),
+            keywords=lambda file: _read_keywords(file.path, kind),
+        )
+        return _fill(files, target, extractor)
 
 
-def _fill(
-    source: Path,
-    target: Path,
+def extract_table(
+    table_file: str | Path,
+    out: str | Path,
     extractor: MediaFeatures,
-    media: Sequence[MediaFile],
-    ignored: Sequence[Reason],
-    engine: Engine | None,
-    progress: Progress | None,
+    *,
+    text_column: str = "text",
+    tags_column: str | None = None,
+    delimiter: str | None = None,
+    progress: Progress | None = None,
 ) -> Summary:
-    """Bring a folder of ours up to date with media files.
+    """Extract the raw numbers of the texts in a column of a table.
 
-    `media` and `ignored` are what `find_media` found in `source`; for the others see
-    `extract_folder`.
+    Rows are named by their ids, or by their numbers from 0; their tags, where they have some, are
+    kept as files' keywords are. Interrupted, it goes on where it stopped when called again.
+
+    Parameters
+    ----------
+    table_file : str or Path
+        A table in any format.
+    out : str or Path
+        As for `extract_folder`.
+    extractor : MediaFeatures
+        One that takes texts, such as `TextFeatures`.
+    text_column, tags_column, delimiter
+        As for `polyseme.io.read_table`; without a column of tags rows have none.
+    progress : callable, optional
+        As for `extract_folder`.
+
+    Returns
+    -------
+    Summary
     """
+    from polyseme.io import read_texts
+
+    source = Path(table_file)
+    target = Path(out)
+    if extractor.names_are_paths:
+        raise InputError(f"A table has no {extractor.kind} files; name a folder that holds some.")
+    with own_folder(target, _mark(extractor.kind)):
+        table = read_texts(source, text_column, tags_column=tags_column, delimiter=delimiter)
+        texts = table.texts or []
+        ids = table.ids or list(map(str, range(len(texts))))
+        rows = [MediaFile(row_id, Path(row_id)) for row_id in ids]
+        text_by_row = dict(zip(rows, texts, strict=True))
+        tags_by_row = dict(zip(rows, table.label_sets or [[]] * len(rows), strict=True))
+
+        def keywords(row: MediaFile) -> Keywords:
+            tags = distinct(tags_by_row[row])
+            return Keywords(tags, [source.name] if tags else [], [])
+
+        texts_of_table = Source(
+            str(source),
+            rows,
+            [],
+            extract=lambda store: _extract_texts(text_by_row, extractor, store, progress),
+            keywords=keywords,
+        )
+        return _fill(texts_of_table, target, extractor)
+
+
+class Source(NamedTuple):
+    """Where items come from: files of a folder, or rows of a table."""
+
+    name: str
+    items: Sequence[MediaFile]
+    ignored: Sequence[Reason]  # files that are no items
+    # Puts numbers into the store; returns outcomes, and how many were in the store before.
+    extract: Callable[[FeatureStore], tuple[list[bytes | str], int]]
+    keywords: Callable[[MediaFile], Keywords]
+
+
+def _fill(source: Source, target: Path, extractor: MediaFeatures) -> Summary:
+    """Bring a folder of ours up to date; make its cache again where that is damaged."""
+    _warn_about_damage(target)
+    try:
+        return _extract_and_write(source, target, extractor)
+    except DamagedCacheError as damage:
+        _warn(f"{damage} It is made again.")
+        for file_name in ALL_CACHE_FILES:
+            (target / file_name).unlink(missing_ok=True)
+        return _extract_and_write(source, target, extractor)
+
+
+def _extract_and_write(source: Source, target: Path, extractor: MediaFeatures) -> Summary:
+    """Extract all items of a source, and write numbers, ledger and manifest."""
     kind = extractor.kind
     extracted: list[ExtractedFile] = []
     skipped: list[Reason] = []
     with FeatureStore(target / CACHE_FILE, extractor.digest()) as store:
-        outcomes, n_cached = _extract(media, extractor, store, engine, progress)
-        for file, outcome in zip(media, outcomes, strict=True):
+        outcomes, n_cached = source.extract(store)
+        for file, outcome in zip(source.items, outcomes, strict=True):
             if isinstance(outcome, bytes):
                 extracted.append(ExtractedFile(file, outcome))
             else:
@@ -239,11 +311,14 @@ def _fill(
         if not extracted:
             reasons = [f"{names}: {reason}" for names, reason in by_reason(skipped)]
             raise InputError(
-                f"None of the {len(media)} {kind} files in '{source}' can be used: "
+                f"None of the {len(source.items)} {kind} files in '{source.name}' can be used: "
                 f"{first_few(reasons, most=3)}."
             )
+        keywords_by_row = [source.keywords(file) for file, _ in extracted]
         try:
-            keywords_by_row, alike = _write(target, extractor, extracted, skipped, ignored, store)
+            alike = _write(
+                target, extractor, extracted, keywords_by_row, skipped, source.ignored, store
+            )
         except OSError as error:
             raise unwritable(target, error) from error
     places: Counter[str] = Counter()
@@ -258,7 +333,7 @@ def _fill(
         n_extracted=len(extracted),
         n_cached=n_cached,
         skipped=tuple(skipped),
-        others=tuple(ignored),
+        others=tuple(source.ignored),
         n_tagged=n_tagged,
         places=dict(places.most_common()),
         unread=tuple(unread),
@@ -347,6 +422,34 @@ def _extract(
             record(file, file_hash.content)
     outcomes = [outcome_by_file[file] for file in media]
     return outcomes, n_cached
+
+
+def _extract_texts(
+    text_by_row: Mapping[MediaFile, str],
+    extractor: MediaFeatures,
+    store: FeatureStore,
+    progress: Progress | None,
+) -> tuple[list[bytes | str], int]:
+    """Put the numbers of all texts that can be used into the store; see `_extract`."""
+    content_by_row: dict[MediaFile, bytes] = {}
+    for row, text in text_by_row.items():
+        content_by_row[row] = hashlib.sha256(text.encode("utf-8", "replace")).digest()
+    new_rows = [row for row, content in content_by_row.items() if store.find(content) is None]
+    n_cached = len(text_by_row) - len(new_rows)
+    outcome_by_row: dict[MediaFile, bytes | str] = dict(content_by_row)
+    n_done = n_cached
+    n_skipped = 0
+    raw_or_errors = extractor.extract(text_by_row[row] for row in new_rows)
+    for row, raw in zip(new_rows, raw_or_errors, strict=True):
+        if isinstance(raw, MediaError):
+            outcome_by_row[row] = str(raw)
+            n_skipped += 1
+        else:
+            store.put(content_by_row[row], raw)
+        n_done += 1
+        if progress is not None:
+            progress(n_done, len(text_by_row), n_skipped)
+    return list(outcome_by_row.values()), n_cached
 
 
 def _worker_extractor(extractor: MediaFeatures) -> MediaFeatures:
@@ -645,14 +748,14 @@ def _write(
     target: Path,
     extractor: MediaFeatures,
     extracted: Sequence[ExtractedFile],
+    keywords_by_row: Sequence[Keywords],
     skipped: Sequence[Reason],
     ignored: Sequence[Reason],
     store: FeatureStore,
-) -> tuple[list[Keywords], list[str]]:
+) -> list[str]:
     """Write numbers, ledger and manifest; the manifest last, without which nothing is read.
 
-    Returns the keywords of each extracted file, and the names of different files with the same
-    numbers.
+    Returns the names of different files with the same numbers.
     """
     kind = extractor.kind
     array_name = _ARRAY_FILES[extractor.raw_axes]
@@ -668,7 +771,6 @@ def _write(
         "passed over": len(ignored),
     }
     shapes = [store.shape_of(content) for _, content in extracted]
-    keywords_by_row = [_read_keywords(file.path, kind) for file, _ in extracted]
     lines = _extracted_lines(extracted, shapes, keywords_by_row)
     n_rows = sum(line.get("segments", 1) for line in lines)
     for outcome, files in (("skipped", skipped), ("passed over", ignored)):
@@ -708,7 +810,7 @@ def _write(
     for (file, _), digest in zip(extracted, digests, strict=True):
         if len(contents_by_digest[digest]) > 1:
             alike.append(file.id)
-    return keywords_by_row, alike
+    return alike
 
 
 def _extracted_lines(

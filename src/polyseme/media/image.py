@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.base.machine import one_thread
-from polyseme.base.validation import InputError, check_number, check_option
+from polyseme.base.validation import InputError, PolysemeWarning, check_number, check_option
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt, is_path
-from polyseme.media.networks import PICTURES, Network, find_network
+from polyseme.media.networks import PICTURES, Network, NetworkSpec, find_network
 from polyseme.storage.model_file import JSON
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ FORMATS = {
     "HEIF": (".heic", ".heif", ".hif"),  # by pillow-heif, of the extra `heic`
 }
 SUFFIXES = frozenset({".svg", ".svgz"}.union(*FORMATS.values()))
+# CLIP was trained on captions, not on single words.
+_PROMPT = "a photo of {}"
 # To be raised whenever the same picture would get other numbers.
 VERSION = 2
 
@@ -155,6 +157,26 @@ class ImageFeatures(MediaFeatures):
                 outcomes.append(next(remaining_features))
         return outcomes
 
+    def encode_names(self, names: Sequence[str]) -> NDArray[np.floating[Any]] | None:
+        """Return the vectors of names, by a network such as CLIP; see `MediaFeatures.encode_names`.
+
+        A warning says where its weights are not at hand.
+        """
+        network = self._network_spec()
+        if not network.reads_texts:
+            return None
+        prompts = [_PROMPT.format(name) for name in names]
+        try:
+            vectors: NDArray[np.floating[Any]] | None = self._network().load().encode_texts(prompts)
+        except InputError as error:
+            warnings.warn(
+                f"Names of labels are not compared with pictures: {error}",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+            return None
+        return vectors
+
     @classmethod
     def preview(cls, file: Path, side: int) -> bytes:
         """Return a picture as JPEG, in its own proportions; see `MediaFeatures.preview`."""
@@ -181,6 +203,11 @@ class ImageFeatures(MediaFeatures):
     def _network(self) -> Network:
         """Return the network, not loaded yet; loaded, it is called with pictures and a depth."""
         return find_network(self.network, self.weights, PICTURES, self.device)
+
+    def _network_spec(self) -> NetworkSpec:
+        """Return what is known of the network without its weights."""
+        name, _, _ = self.network.partition(":")
+        return PICTURES[name]
 
     def _size(self) -> int:
         """Return the pixels a side: those that were asked for, or the network's own."""

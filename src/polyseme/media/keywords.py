@@ -22,7 +22,7 @@ from polyseme.base.validation import InputError
 from polyseme.media import xmp
 from polyseme.media.base import MediaError, needs
 from polyseme.media.extractors import extractor_class
-from polyseme.media.suggestions import MAX_TAGS, Tags, distinct, lacking
+from polyseme.media.suggestions import MAX_TAGS, Tags, distinct, lacking, without_parts
 
 # Bytes read of one file at most: blocks of keywords are small.
 MOST_BYTES = 64 * 2**20
@@ -87,7 +87,7 @@ def keywords_of(path: Path, kind: str) -> Keywords:
             if lacking(place_tags.suggested, keywords):
                 places.append(name)
     # A program may have copied a suggestion into the file, without the note that it is one.
-    confirmed = lacking(suggested, distinct(tags))
+    confirmed = without_parts(lacking(suggested, distinct(tags)))
     return Keywords(confirmed, distinct(places), distinct(unread), hierarchies)
 
 

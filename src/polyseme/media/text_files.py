@@ -11,7 +11,6 @@ own.
 from __future__ import annotations
 
 import codecs
-import contextlib
 import re
 import subprocess
 from collections.abc import Iterator
@@ -76,13 +75,7 @@ _MARKDOWN_SIGNS = re.compile(r"^\s{0,3}(#{1,6}\s+|>\s?|[-*+]\s+|(```|~~~).*$)|[*
 
 def read_text(path: Path, most_letters: int = MOST_LETTERS) -> str:
     """Return the prose of a file, up to so many letters; raise a `MediaError` for no text."""
-    n_bytes = check_file(path)
-    if n_bytes > MOST_BYTES:
-        raise MediaError(f"has more than {MOST_BYTES >> 20} MiB")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise MediaError(f"cannot be opened ({error.strerror})") from error
+    content = _read(path)
     kind = _kind_of(content)
     if kind == "PDF":
         text = _run_pdf_worker(content, "text", most_letters).strip()
@@ -93,22 +86,50 @@ def read_text(path: Path, most_letters: int = MOST_LETTERS) -> str:
     return text[:most_letters]
 
 
+def shown_text(path: Path, enough: int) -> str:
+    """Return a file's text as people read it, without front matter, at least `enough` letters.
+
+    Plain text and Markdown stay as they were written; a title in the front matter comes first.
+    """
+    content = _read(path)
+    kind = _kind_of(content)
+    if kind == "PDF":
+        return _run_pdf_worker(content, "text", 2 * enough).strip()
+    if kind == "HTML":
+        return _tidy(_read_html(content).text)
+    title, body = _title_and_body(_decoded(content))
+    body = body.strip()
+    first_line, _, _ = body.partition("\n")
+    if title and first_line.strip("# \r") != title:
+        return f"{title}\n\n{body}".strip()
+    return body
+
+
+def _tidy(text: str) -> str:
+    """Return a text with single spaces, and with one empty line where there are more."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    neighbours = zip(lines, ["", *lines], strict=False)
+    return "\n".join(line for line, line_before in neighbours if line or line_before)
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file."""
+    n_bytes = check_file(path)
+    if n_bytes > MOST_BYTES:
+        raise MediaError(f"has more than {MOST_BYTES >> 20} MiB")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise MediaError(f"cannot be opened ({error.strerror})") from error
+
+
 def prose_of(text: str) -> str:
     """Return a plain or Markdown text without front matter, #tags, addresses and markup.
 
     A title in the front matter is kept.
     """
-    note = split_note(text)
-    prose = note.body
-    title: object = ""
-    if note.block:
-        with contextlib.suppress(InputError):  # no YAML, which may hold tags
-            values = parse_block(note.block)
-            title = values.get("title", "")
-            if not values:  # a text between two rules
-                prose = note.block + prose
-    title_line = f"{title}\n" if isinstance(title, str) else ""
-    prose = prose[:MOST_LETTERS]
+    title, body = _title_and_body(text)
+    prose = body[:MOST_LETTERS]
     for pattern, replacement in (
         (_MARKDOWN_LINK, r"\1"),
         (_WIKI_LINK, r"\1"),
@@ -118,7 +139,25 @@ def prose_of(text: str) -> str:
         (_MARKDOWN_SIGNS, " "),
     ):
         prose = pattern.sub(replacement, prose)
-    return f"{title_line}{prose}".strip()
+    return f"{title}\n{prose}".strip()
+
+
+def _title_and_body(text: str) -> tuple[str, str]:
+    """Return the title in the front matter of a text, if there is one, and all below.
+
+    What stands between two rules at the beginning, and is no front matter, is part of the text.
+    """
+    note = split_note(text)
+    if not note.block:
+        return "", note.body
+    try:
+        values = parse_block(note.block)
+    except InputError:  # no YAML, which may hold tags
+        return "", note.body
+    if not values:
+        return "", note.block + note.body
+    title = values.get("title")
+    return title if isinstance(title, str) else "", note.body
 
 
 def _kind_of(content: bytes) -> str:

@@ -2,11 +2,12 @@
 
 In: a packet, or the path of a sidecar and tags. Out: its tags, or the same file with other tags and
 everything else unchanged. Tags are read from dc:subject and from the hierarchies of photo programs,
-of which the last part counts; they are written to dc:subject, and to each list of hierarchies in
-the file, since programs that find one read nothing else. Every tag that is added here is also
-listed in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``. A tag there and in dc:subject is
-a suggestion that waits for an answer; a tag in that list only was refused or removed, and is not
-suggested again; a tag in dc:subject only is the user's own.
+whose paths are tags as a whole, such as `people|adults`; their words are no tags of their own. Tags
+are written to dc:subject, of a path the last part, and to each list of hierarchies in the file,
+since programs that find one read nothing else; a path gets one where there is none. Every tag that
+is added here is also listed in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``. A tag
+there and in dc:subject is a suggestion that waits for an answer; a tag in that list only was
+refused or removed, and is not suggested again; a tag in dc:subject only is the user's own.
 
 A sidecar hides the keywords inside a picture from programs such as darktable. A new sidecar
 therefore contains them as well, and lists them in ``copied`` of the same namespace.
@@ -28,6 +29,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from polyseme.base.paths import SEPARATOR, ancestors, leaf_of, parts_of
 from polyseme.base.validation import InputError
 from polyseme.io import parse_xml
 from polyseme.media.suggestions import (
@@ -40,6 +42,7 @@ from polyseme.media.suggestions import (
     distinct,
     lacking,
     tag_key,
+    without_parts,
 )
 from polyseme.storage.atomic_files import replacing
 
@@ -164,7 +167,7 @@ def merge_tags(
     by a lock on it. Another name of the same file, a hard link, keeps the old content.
     """
     path = Path(path)
-    wanted = lacking(present, check_tags(tags))
+    wanted = lacking(_with_parts(present), check_tags(tags))
     if not wanted:
         return []
     with changing(path, dry_run):
@@ -174,16 +177,10 @@ def merge_tags(
             _copy_keywords(rdf, present, hierarchies)
         sidecar_tags = _tags(rdf, str(path))
         subjects = _values(rdf, _SUBJECT)
-        not_to_add = [*subjects, *sidecar_tags.tags, *sidecar_tags.refused]
+        not_to_add = [*subjects, *_with_parts(sidecar_tags.tags), *sidecar_tags.refused]
         added = lacking(not_to_add, wanted)
         if added and not dry_run:
-            _append(rdf, _SUBJECT, added)
-            for hierarchy_property, separator in _PATH_SEPARATORS.items():
-                if _values(rdf, hierarchy_property):
-                    # A tag with the separator would be read as a path.
-                    flat_tags = [tag for tag in added if separator not in tag]
-                    _append(rdf, hierarchy_property, flat_tags)
-            _append(rdf, _SUGGESTED, added)
+            _add(rdf, added)
             _write(path, rdf)
         return added
 
@@ -206,7 +203,8 @@ def answer_suggestions(
         pending = _pending(rdf)
         accepted = among(to_accept, pending)
         refused = among(to_refuse, pending)
-        _remove(rdf, _SUGGESTED, accepted)
+        brought = [leaf_of(tag) for tag in accepted if ancestors(tag)]
+        _remove(rdf, _SUGGESTED, [*accepted, *brought])
         _remove_tags(rdf, refused)
         if accepted or refused:
             _write(path, rdf)
@@ -233,6 +231,47 @@ def undo_suggestions(path: Path, *, dry_run: bool = False) -> list[str]:
             else:
                 _write(path, rdf)
     return pending
+
+
+def _with_parts(tags: Sequence[str]) -> list[str]:
+    """Return tags, with the words of paths and what lies above them."""
+    all_tags: list[str] = []
+    for tag in tags:
+        higher = ancestors(tag)
+        all_tags += [tag, *higher]
+        if higher:
+            all_tags += parts_of(tag)
+    return all_tags
+
+
+def _add(rdf: Any, tags: Sequence[str]) -> None:
+    """Add tags as suggestions: to the subjects, and to lists of hierarchies."""
+    subjects = _values(rdf, _SUBJECT)
+    new_subjects = lacking(subjects, distinct(leaf_of(tag) for tag in tags))
+    paths = [tag for tag in tags if ancestors(tag)]
+    if paths and not _values(rdf, _LIGHTROOM):
+        # Who reads the list that is created here reads nothing else.
+        _append(rdf, _LIGHTROOM, distinct([*_listed_tags(rdf, subjects), *subjects]))
+    _append(rdf, _SUBJECT, new_subjects)
+    for hierarchy_property, separator in _PATH_SEPARATORS.items():
+        has_list = hierarchy_property == _LIGHTROOM and paths
+        if has_list or _values(rdf, hierarchy_property):
+            _append(rdf, hierarchy_property, _written(tags, separator))
+    leaves = [leaf_of(path) for path in paths]
+    _append(rdf, _SUGGESTED, distinct([*tags, *among(leaves, new_subjects)]))
+
+
+def _written(tags: Sequence[str], separator: str) -> list[str]:
+    """Return tags as a list of hierarchies holds them: paths with its separator.
+
+    A flat tag that has the separator in it is left out: it would be read as a path.
+    """
+    values: list[str] = []
+    for tag in tags:
+        words = parts_of(tag)
+        if not any(separator in word for word in words):
+            values.append(separator.join(words))
+    return values
 
 
 def _load_writable(path: Path) -> Any:
@@ -295,40 +334,58 @@ def _write(path: Path, rdf: Any) -> None:
 def _tags(rdf: Any, packet_name: str) -> Tags:
     """Return the tags of a packet; suggestions that are gone from it count as refused."""
     subjects = _values(rdf, _SUBJECT)
-    pending = _pending(rdf)
-    # A tag such as AC/DC is no hierarchy where it is a subject as it stands.
-    subject_keys = {tag_key(subject) for subject in subjects}
-    leaves: list[str] = []  # the last tags of paths
+    listed_tags = _listed_tags(rdf, subjects)
     note_words: list[str] = []  # of darktable's notes
-    n_paths = 0
-    for hierarchy_property, separator in _PATH_SEPARATORS.items():
-        tag_paths = _values(rdf, hierarchy_property)
-        n_paths += len(tag_paths)
-        for tag_path in tag_paths:
-            if tag_path.startswith(_DARKTABLE_NOTE):
-                note_words += tag_path.split("|")
-            elif tag_key(tag_path) in subject_keys:
-                leaves.append(tag_path)
-            else:
-                trimmed_path = tag_path.rstrip(f"{separator} ")
-                leaves.append(trimmed_path.rpartition(separator)[2])
-    if max(len(subjects), n_paths) > MAX_TAGS:
+    for note in _values(rdf, _LIGHTROOM):
+        if note.startswith(_DARKTABLE_NOTE):
+            note_words += note.split("|")
+    n_listed = sum(len(_values(rdf, name)) for name in _PATH_SEPARATORS)
+    if max(len(subjects), n_listed) > MAX_TAGS:
         raise InputError(f"{packet_name} holds more than {MAX_TAGS:,} tags; remove some.")
-    suggested = distinct(_values(rdf, _SUGGESTED))
+    pending = _pending(rdf)
+    suggested = _suggested(rdf)
     refused = lacking(pending, suggested)
     lightroom_paths = distinct(_values(rdf, _LIGHTROOM))
     hierarchies = lacking([*pending, *refused], lightroom_paths)
-    # Pending tags are listed among the subjects, at their places.
-    leaves = lacking(pending, leaves)
+    # Pending tags that are no paths are listed among the subjects, at their places.
+    flat_pending = [tag for tag in pending if not ancestors(tag)]
+    listed_tags = lacking(flat_pending, listed_tags)
     subject_tags = lacking(note_words, subjects)
-    tags = distinct([*leaves, *subject_tags])
+    all_tags = distinct([*listed_tags, *subject_tags])
+    # A suggestion stays one though it is the word of a path.
+    tags = among([*without_parts(all_tags), *pending], all_tags)
     return Tags(tags, pending, refused, hierarchies)
 
 
+def _listed_tags(rdf: Any, subjects: Sequence[str]) -> list[str]:
+    """Return the tags of the lists of hierarchies: paths with our separator, and flat ones."""
+    # A tag such as AC/DC is no hierarchy where it is a subject as it stands.
+    subject_keys = {tag_key(subject) for subject in subjects}
+    tags: list[str] = []
+    for hierarchy_property, separator in _PATH_SEPARATORS.items():
+        for value in _values(rdf, hierarchy_property):
+            if value.startswith(_DARKTABLE_NOTE):
+                continue
+            if tag_key(value) in subject_keys:
+                tags.append(value)
+                continue
+            words = [word.strip() for word in value.split(separator) if word.strip()]
+            tags.append(SEPARATOR.join(words))
+    return distinct(tags)
+
+
+def _suggested(rdf: Any) -> list[str]:
+    """Return the tags that are noted as suggested, without the last parts that paths brought."""
+    suggested = distinct(_values(rdf, _SUGGESTED))
+    leaves = [leaf_of(tag) for tag in suggested if ancestors(tag)]
+    return lacking(leaves, suggested)
+
+
 def _pending(rdf: Any) -> list[str]:
-    """Return the subjects that are noted as suggested, in the order of the subjects."""
+    """Return the tags that are noted as suggested and still there, in their order."""
     subjects = distinct(_values(rdf, _SUBJECT))
-    return among(_values(rdf, _SUGGESTED), subjects)
+    paths = [tag for tag in _listed_tags(rdf, subjects) if ancestors(tag)]
+    return among(_suggested(rdf), distinct([*paths, *subjects]))
 
 
 def _values(rdf: Any, property_name: str) -> list[str]:
@@ -376,8 +433,10 @@ def _value(item: Any) -> str:
 
 def _copy_keywords(rdf: Any, keywords: Sequence[str], hierarchies: Sequence[str]) -> None:
     """Copy the keywords of a picture into a packet without any, but for what XML forbids."""
-    copied_keywords = distinct(filter(_is_xml, keywords))
-    copied_paths = distinct(filter(_is_xml, hierarchies))
+    allowed_keywords = distinct(filter(_is_xml, keywords))
+    keyword_paths = [keyword for keyword in allowed_keywords if ancestors(keyword)]
+    copied_keywords = distinct(map(leaf_of, allowed_keywords))
+    copied_paths = distinct([*filter(_is_xml, hierarchies), *keyword_paths])
     if not (copied_keywords or copied_paths):
         return
     _append(rdf, _SUBJECT, copied_keywords)
@@ -410,9 +469,16 @@ def _holds_copies_alone(rdf: Any) -> bool:
 
 
 def _remove_tags(rdf: Any, tags: Sequence[str]) -> None:
-    """Remove tags from every list that they were added to."""
-    for property_name in (_SUBJECT, *_PATH_SEPARATORS):
-        _remove(rdf, property_name, tags)
+    """Remove suggested tags from every list that they were added to.
+
+    With a path goes its last part, if that came with it.
+    """
+    leaves = [leaf_of(tag) for tag in tags if ancestors(tag)]
+    brought = among(leaves, _values(rdf, _SUGGESTED))
+    _remove(rdf, _SUBJECT, [*tags, *brought])
+    _remove(rdf, _SUGGESTED, brought)
+    for hierarchy_property, separator in _PATH_SEPARATORS.items():
+        _remove(rdf, hierarchy_property, [*tags, *_written(tags, separator)])
 
 
 def _append(rdf: Any, property_name: str, values: Sequence[str]) -> None:

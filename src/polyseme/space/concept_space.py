@@ -45,7 +45,13 @@ from polyseme.space.calibration import (
     match_frequencies,
     sigmoid,
 )
-from polyseme.space.features import PROJECTION_SIZE, lost_columns, project, standardise
+from polyseme.space.features import (
+    PROJECTION_SIZE,
+    first_columns,
+    lost_columns,
+    project,
+    standardise,
+)
 from polyseme.space.votes import readout_share, side_by_side, unit_directions
 
 if TYPE_CHECKING:
@@ -358,7 +364,14 @@ class ConceptSpace(Estimator):
 
     def lost_features(self, X: Features) -> IntArray:
         """Return the columns of X that vary, and too little to be learned from, sorted."""
-        return lost_columns(X, self.scale_)
+        return lost_columns(self.own_columns(X), self.scale_)
+
+    def own_columns(self, X: Features) -> Features:
+        """Return the first columns of features, which describe items to the space.
+
+        Further ones are for names of labels alone. Where some are cut off, the rest is dense.
+        """
+        return first_columns(X, self.members_.shape.n_features)
 
     # ------------------------------------------------------------------ codes
 
@@ -418,7 +431,7 @@ class ConceptSpace(Estimator):
         """
         check_fitted(self, "members_")
         members = self.members_
-        features = standardise(X, self.mean_, self.scale_)
+        features = standardise(self.own_columns(X), self.mean_, self.scale_)
         member_codes = members.encode_items(features)
         direct = side_by_side(member_codes)
         coordinates = self.linear_.coordinates(features)
@@ -500,7 +513,7 @@ class ConceptSpace(Estimator):
         Cosines of features are nearly kept; rows have length 1. Dense or sparse features
         (n_items, n_features) are in the users' units.
         """
-        features = standardise(X, self.mean_, self.scale_)
+        features = standardise(self.own_columns(X), self.mean_, self.scale_)
         return project(features)
 
     def points(self, codes: Floats) -> Floats:

@@ -37,6 +37,14 @@ _COLUMNS_TOGETHER = 64
 PROJECTION_SIZE = 512
 
 
+def first_columns(X: Features, n_columns: int) -> Features:
+    """Return the first columns of features, dense where others are cut off."""
+    if X.shape[1] == n_columns:
+        return X
+    columns: Any = X[:, :n_columns]
+    return np.asarray(columns.toarray()) if sp.issparse(X) else columns
+
+
 def column_statistics(X: Features) -> tuple[Matrix, Matrix]:
     """Return means and scales of columns, two (n_features,); sparse stays sparse.
 

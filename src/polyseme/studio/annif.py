@@ -1,8 +1,9 @@
 """Annif's REST interface, so that its clients and its `http` backend can ask a model of ours.
 
-In: tags as a text, with commas or on lines, and features as metadata. Out: labels as subjects, each
-with a URI that stays while its name does. Paths, fields and their names are Annif's (version 1 of
-its interface), and status 400 stands where our own routes answer 422.
+In: texts, for a model of texts; else tags as a text, with commas or on lines, and features as
+metadata. Out: labels as subjects, each with a URI that stays while its name does. Paths, fields and
+their names are Annif's (version 1 of its interface), and status 400 stands where our own routes
+answer 422.
 
 Terms, as Annif has them: a *project* is a model, a *vocabulary* the model's labels, a *subject* a
 label, a *document* an item or a tag set.
@@ -36,11 +37,19 @@ from polyseme.studio.http import (
     body_of,
     caller_of,
     decode_features,
+    extract_texts,
     json_response,
     sentence_of,
 )
 from polyseme.studio.references import known_tags
-from polyseme.studio.schemas import MOST_NUMBERS, MOST_TAGS, TAG_LETTERS, Encoded, Tag
+from polyseme.studio.schemas import (
+    MOST_NUMBERS,
+    MOST_TAGS,
+    MOST_TEXT_LETTERS,
+    TAG_LETTERS,
+    Encoded,
+    Tag,
+)
 
 MOST_DOCUMENTS = 32  # of a batch, as Annif has it
 MOST_RESULTS = 1000  # labels of a document
@@ -67,7 +76,7 @@ def label_of(uri: str) -> str | None:
 
 
 class Document(BaseModel):
-    """A text of tags, with features as metadata: the field `features` of `metadata`."""
+    """A text, or tags as a text, with features as metadata: the field `features` of `metadata`."""
 
     text: str = ""
     document_id: str | None = None
@@ -190,14 +199,14 @@ _BATCH = {"type": "object", "required": ["documents"], "properties": {"documents
 
 @router.post(
     "/projects/{model}/suggest",
-    summary="Tags for a text of tags, as Annif suggests subjects",
+    summary="Tags for a text, as Annif suggests subjects",
     openapi_extra=body_of({"application/x-www-form-urlencoded": {"schema": _FIELDS}}),
 )
 async def suggest(request: Request, host: Host) -> Response:
     """Suggest labels for tags (`text`), for features (`metadata_features`), or for both.
 
-    Features are numbers with commas between them, or little-endian float32 as base64. A text in
-    which no tag is known gets no suggestion.
+    A model of texts reads `text` itself. Features are numbers with commas between them, or
+    little-endian float32 as base64. A text in which no tag is known gets no suggestion.
     """
     async with request.form(max_files=0, max_fields=64, max_part_size=2**22) as form:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
@@ -216,7 +225,7 @@ async def suggest(request: Request, host: Host) -> Response:
 
 @router.post(
     "/projects/{model}/suggest-batch",
-    summary="Tags for up to 32 texts of tags",
+    summary="Tags for up to 32 texts",
     openapi_extra=body_of({JSON: {"schema": _BATCH}})
     | {
         "parameters": [
@@ -252,7 +261,10 @@ async def _suggest(
         The lowest probability that is returned.
     """
     try:
-        queries = [_suggest_request_of(host, document, limit, threshold) for document in documents]
+        rows = await _features_of_documents(host, documents)
+        queries: list[SuggestRequest | None] = []
+        for document, features in zip(documents, rows, strict=True):
+            queries.append(_suggest_request_of(host, document, features, limit, threshold))
     except InputError as error:
         raise HTTPException(400, str(error)) from error
     answers = await asyncio.gather(*(_submit(host, query) for query in queries))
@@ -264,14 +276,41 @@ async def _suggest(
     return results, version
 
 
+async def _features_of_documents(
+    host: ModelHost, documents: Sequence[Document]
+) -> list[ItemFeatures | None]:
+    """Return the features of documents: of their metadata, else, for a model of texts, their text.
+
+    None where there are none; a text in which nothing can be read has none, either.
+    """
+    rows = [_read_features(document.metadata.get("features")) for document in documents]
+    texts: list[str | None] = [None] * len(documents)
+    for row, document in enumerate(documents):
+        if host.takes_texts and rows[row] is None and document.text.strip():
+            texts[row] = document.text[:MOST_TEXT_LETTERS]
+    for row, outcome in enumerate(await extract_texts(texts, host)):
+        if isinstance(outcome, np.ndarray):
+            rows[row] = outcome
+    for features in rows:
+        if features is not None:
+            host.check_features(features)
+    return rows
+
+
+def _tags_of_document(host: ModelHost, document: Document) -> tuple[str, ...]:
+    """Return the known labels in a document's text; for a model of texts it is no list of tags."""
+    return () if host.takes_texts else tuple(known_tags(host, document.text))
+
+
 def _suggest_request_of(
-    host: ModelHost, document: Document, limit: int, threshold: float
+    host: ModelHost,
+    document: Document,
+    features: ItemFeatures | None,
+    limit: int,
+    threshold: float,
 ) -> SuggestRequest | None:
     """Return the request that a document stands for; None where nothing is known of it."""
-    features = _read_features(document.metadata.get("features"))
-    if features is not None:
-        host.check_features(features)
-    tags = tuple(known_tags(host, document.text))
+    tags = _tags_of_document(host, document)
     if limit == 0 or (features is None and not tags):
         return None
     return SuggestRequest(features, tags, limit, threshold or None)
@@ -354,35 +393,42 @@ async def learn(request: Request, host: Host) -> Response:
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, "The body is no JSON.") from error
     indexed_documents = [document for document in documents if document.subjects]
-    scopes = {_scope_to_learn(document) for document in indexed_documents}
+    scopes = {_scope_to_learn(host, document) for document in indexed_documents}
     for scope in sorted(scopes or {"review"}):
         if not caller.may(scope):
             raise HTTPException(403, f"To learn this needs the scope '{scope}'.")
     try:
-        await run_in_threadpool(_learn, host, indexed_documents, caller)
+        rows = await _features_of_documents(host, indexed_documents)
+        await run_in_threadpool(_learn, host, indexed_documents, rows, caller)
     except InputError as error:
         raise HTTPException(400, str(error)) from error
     return Response(status_code=204)
 
 
-def _scope_to_learn(document: IndexedDocument) -> str:
+def _scope_to_learn(host: ModelHost, document: IndexedDocument) -> str:
     """Return the scope that is needed to learn from a document."""
-    return "review" if document.metadata.get("features") else "admin"
+    is_item = host.takes_texts or bool(document.metadata.get("features"))
+    return "review" if is_item else "admin"
 
 
-def _learn(host: ModelHost, documents: Sequence[IndexedDocument], caller: Caller) -> None:
+def _learn(
+    host: ModelHost,
+    documents: Sequence[IndexedDocument],
+    rows: Sequence[ItemFeatures | None],
+    caller: Caller,
+) -> None:
     """Learn labels of items with features as accepted, and other documents as known ones."""
     verdicts: list[Verdict] = []
     features_by_name: dict[str, ItemFeatures] = {}
     tag_sets: list[list[str]] = []
-    for document in documents:
+    for document, features in zip(documents, rows, strict=True):
         labels = [_label_of_subject(subject) for subject in document.subjects]
-        features = _read_features(document.metadata.get("features"))
         if features is None:
+            if host.takes_texts:
+                raise InputError("A document to learn from has no text that can be read.")
             tags = known_tags(host, document.text)
             tag_sets.append([*tags, *labels])
             continue
-        host.check_features(features)
         # The same item has the same name, however often it is sent.
         content_digest = hashlib.sha256(features.tobytes()).hexdigest()[:32]
         name = document.document_id or content_digest

@@ -1,8 +1,8 @@
 """The items that people review: their tags, files and suggestions.
 
 In: ids, features, tags and files of items. Out: questions for active learning, suggestions for an
-item, and its picture or sound. Items are encoded once for a space; after an answer only the label
-that it is about is scored again.
+item, and what a browser shows of it. Items are encoded once for a space; after an answer only the
+label that it is about is scored again.
 
 Terms: the *name* of an item is its id, for a file its path below the folder. Its *row* is its place
 in `ids` and in the features. Its own *tags* are those it had before the review, as they are spelled
@@ -29,12 +29,12 @@ from polyseme.feedback.active_learning import Question
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.io import Table
 from polyseme.media import extractor_class, extractor_classes
-from polyseme.media.base import Extracted, MediaError, check_file
+from polyseme.media.base import MOST_PREVIEW_BYTES, Extracted, MediaError, check_file
 from polyseme.scoring.encoded import EncodedItems
 from polyseme.tagger import ZeroShotTagger
 
 MOST_PIXELS = 2048  # of a side of a picture that is sent
-_FILE_BYTES = 2**28  # of a file that is sent as it is, such as a sound; it is held in memory
+_CACHED_BYTES = 2**20  # of a preview; a larger one, such as a sound, would drive out many others
 
 
 class UnknownItemError(InputError):
@@ -53,11 +53,11 @@ class Collection:
     tags : sequence of collections of str, optional
         The tags that each has already.
     files : mapping of str to path, optional
-        The pictures or sounds of items, by their names. No other file is ever opened.
+        The pictures, sounds or texts of items, by their names. No other file is ever opened.
     most_bytes : int
         What codes and logits of the items may take in memory; see `ZeroShotTagger.encode`.
     cache_bytes : int
-        What small pictures may take.
+        What small previews, of pictures and texts, may take.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Collection:
         if files is not None:
             self._files = {name: Path(file) for name, file in files.items()}
         self.media = self._commonest_kind()
-        self._pictures = _Cache(cache_bytes)
+        self._previews = _Cache(cache_bytes)
         self._encoding = threading.Lock()
         # Of one space: replaced when items of another one are asked for.
         self._encoded: EncodedItems | None = None
@@ -302,28 +302,29 @@ class Collection:
         self._corpus_cache = (labels, vocabulary, known_tags)
         return known_tags
 
-    # ------------------------------------------------------------------ pictures and sounds
+    # ------------------------------------------------------------------ pictures, sounds, texts
 
     def has_media(self, name: str) -> bool:
-        """Return whether an item has a picture or a sound that can be shown."""
+        """Return whether an item has a file that can be shown."""
         return self.file_of(name) is not None
 
     def file_of(self, name: str) -> Path | None:
-        """Return the file of an item's picture or sound; None where it has none to show."""
+        """Return the file of an item's picture, sound or text; None where it has none to show."""
         self._row_of(name)  # raises for a name that is no item's
         file = self._files.get(name)
         if file is None or _kind_of(file) != self.media:
             return None
         return file
 
-    def picture(self, name: str, size: int) -> tuple[bytes, str]:
-        """Return what a browser shows of an item: a small picture, or a sound as it is.
+    def preview(self, name: str, size: int) -> tuple[bytes, str]:
+        """Return what a browser shows of an item: a small picture, a sound, a text's beginning.
 
         Parameters
         ----------
         name : str
         size : int
-            Pixels of a picture's longer side at the most, up to 2048; it keeps its proportions.
+            Pixels of a picture's longer side at the most, up to 2048; it keeps its proportions. Of
+            a text as much as fits on a page of that size.
 
         Returns
         -------
@@ -333,20 +334,18 @@ class Collection:
         """
         file = self.file_of(name)
         if file is None:
-            raise InputError(f"The item '{name[:60]}' has no picture or sound.")
+            raise InputError(f"The item '{name[:60]}' has no file to show.")
         assert self.media is not None
         extractor = extractor_class(self.media)
         media_type = extractor.preview_types[file.suffix.lower()]
         side = max(1, min(size, MOST_PIXELS))
         try:
             n_bytes = check_file(file)
-            if not media_type.startswith("image/"):
-                if n_bytes > _FILE_BYTES:
-                    raise MediaError(f"has more than {_FILE_BYTES >> 20} MiB")
-                return extractor.preview(file, side), media_type
-            # A file that is written anew has a picture of its own.
+            # A file that is written anew has a preview of its own.
             cache_key = (file, side, file.stat().st_mtime_ns, n_bytes)
-            content = self._pictures.get(cache_key, lambda: extractor.preview(file, side))
+            content = self._previews.get(cache_key, lambda: extractor.preview(file, side))
+            if len(content) > MOST_PREVIEW_BYTES:
+                raise MediaError(f"has a preview of more than {MOST_PREVIEW_BYTES >> 20} MiB")
             return content, media_type
         except (MediaError, OSError) as error:
             reason = error if isinstance(error, MediaError) else "cannot be read"
@@ -383,7 +382,7 @@ def _kind_of(file: Path) -> str | None:
 
 
 class _Cache:
-    """Small pictures by file and size; those that were not asked for the longest go first.
+    """Small previews by file and size; those that were not asked for the longest go first.
 
     Attributes
     ----------
@@ -399,12 +398,17 @@ class _Cache:
         self._lock = threading.Lock()
 
     def get(self, key: Any, make: Callable[[], bytes]) -> bytes:
-        """Return the cached bytes, or make them; several threads may make the same ones."""
+        """Return the cached bytes, or make them; several threads may make the same ones.
+
+        Large ones are not held.
+        """
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
                 return self._held[key]
         content = make()
+        if len(content) > _CACHED_BYTES:
+            return content
         with self._lock:
             former = self._held.pop(key, b"")
             self.n_bytes += len(content) - len(former)

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.documents.corpus import normalize_label
+from polyseme.documents.label_names import extractor_names
 from polyseme.documents.tags import likely_tags
 from polyseme.documents.vocabulary import similar_labels
 from polyseme.documents.word_vectors import WordVectors
@@ -53,9 +54,11 @@ T = TypeVar("T")
 # Labels with a probability of 0, such as blocked ones, are not suggested.
 _SMALLEST_PROBABILITY = 1e-300
 # What clients choose stays bounded in memory.
+MOST_EXTRACTED = 8  # files and texts that are turned into features together
 _MOST_UNKNOWN_TAGS = 10_000
 _MOST_PRECISIONS = 128
 _MOST_SIMILAR = 500  # pairs of labels
+_EXAMPLE_NAMES = 20  # labels by whose names is found out whether the extractor reads names
 _HINTS = 3  # labels that may have been meant
 
 
@@ -306,7 +309,7 @@ class ModelHost:
     scoring : Batcher
         Where requests for tags wait to be scored together.
     extraction : Batcher
-        Where uploaded files wait to be turned into features.
+        Where uploaded files and texts wait to be turned into features.
     versions : Versions
     notices : Notices
     """
@@ -336,9 +339,11 @@ class ModelHost:
         self.scoring: Batcher[SuggestRequest, tuple[Snapshot, list[Suggestion]]] = Batcher(
             self.suggest
         )
-        self.extraction: Batcher[bytes, ItemFeatures] = Batcher(
-            self._extract_files, largest=8, most_waiting=64
+        self.extraction: Batcher[bytes | str, ItemFeatures] = Batcher(
+            self._extract, largest=MOST_EXTRACTED, most_waiting=64
         )
+        # The extractor, and whether it can read names of labels.
+        self._name_reader: tuple[MediaFeatures, bool] | None = None
         self._map: Map | None = None
         self._refitting: Refitting | None = None
         self._making_refitting = threading.Lock()
@@ -375,6 +380,28 @@ class ModelHost:
     def extractor(self) -> MediaFeatures | None:
         """What turns files into features; None where the model takes numbers."""
         return self._snapshot.tagger.features_
+
+    @property
+    def takes_texts(self) -> bool:
+        """Whether an item of the model is a text, which may be sent as such."""
+        extractor = self.extractor
+        return extractor is not None and not extractor.names_are_paths
+
+    @property
+    def takes_names(self) -> bool:
+        """Whether labels can be added by their names: by word vectors, or by the extractor."""
+        if self.words is not None:
+            return True
+        extractor = self.extractor
+        if extractor is None:
+            return False
+        if self._name_reader is None or self._name_reader[0] is not extractor:
+            labels = self._snapshot.tagger.store_.labels[:_EXAMPLE_NAMES]
+            reads_names = False
+            with suppress(InputError):  # what it needs may not be installed
+                reads_names = extractor_names(extractor, labels) is not None
+            self._name_reader = (extractor, reads_names)
+        return self._name_reader[1]
 
     def items(self, rows: Sequence[ItemFeatures], names: Sequence[str] | None = None) -> Any:
         """Return the features of items, a row each, as the tagger takes them.
@@ -510,28 +537,33 @@ class ModelHost:
             if len(counts) < _MOST_UNKNOWN_TAGS or tag in counts:
                 counts[tag] += 1
 
-    def _extract_files(self, files: Sequence[bytes]) -> list[Any]:
-        """Return the features of uploaded files, or the error, for each in order.
+    def _extract(self, contents: Sequence[bytes | str]) -> list[Any]:
+        """Return the features of uploaded files and of texts, or the error, for each in order.
 
         Extractors read files by their names; the copies are removed before this returns.
         """
         extractor = self.extractor
         assert extractor is not None
-        paths: list[Path] = []
+        items: list[Path | str] = []
         try:
-            for data in files:
+            for content in contents:
+                if isinstance(content, str):
+                    items.append(content)
+                    continue
                 with tempfile.NamedTemporaryFile(prefix="polyseme-", delete=False) as file:
-                    paths.append(Path(file.name))
-                    file.write(data)
+                    items.append(Path(file.name))
+                    file.write(content)
             with extractor.single_threaded():
-                rows = extractor.extract_batch(paths)
+                rows = extractor.extract_batch(items)
         finally:
-            for path in paths:
-                path.unlink(missing_ok=True)
+            for item in items:
+                if isinstance(item, Path):
+                    item.unlink(missing_ok=True)
         results: list[Any] = []
-        for row in rows:
+        for item, row in zip(items, rows, strict=True):
             if isinstance(row, MediaError):
-                results.append(InputError(f"The file {row}."))
+                noun = "text" if isinstance(item, str) else "file"
+                results.append(InputError(f"The {noun} {row}."))
             else:
                 results.append(row)
         return results
@@ -542,10 +574,21 @@ class ModelHost:
         if self.collection is not None and tagger.n_features_in_:
             self.collection.warm(tagger)
         tagger.rank(None, 1, [[tagger.store_.labels[0]]])
-        extractor = self.extractor
-        if extractor is not None and extractor.kind == "image":
-            with suppress(InputError):  # the libraries for pictures may not be installed
-                extractor.extract_batch([np.zeros((8, 8, 3), dtype=np.uint8)])
+        _ = self.takes_names  # the studio asks for it first
+        example: Any = None
+        if self.takes_texts:
+            example = tagger.store_.labels[0]
+        elif self.extractor is not None and self.extractor.kind == "image":
+            example = np.zeros((8, 8, 3), dtype=np.uint8)
+        if example is None:
+            return
+        assert self.extractor is not None
+        with suppress(InputError):  # the libraries for pictures may not be installed
+            with self.extractor.single_threaded():
+                rows = self.extractor.extract_batch([example])
+            row = rows[0]
+            if not isinstance(row, MediaError):
+                tagger.rank(self.items([row]), 1)
 
     async def close(self) -> None:
         """Answer the waiting requests, and end; a running refit is cancelled."""

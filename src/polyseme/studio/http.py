@@ -1,6 +1,6 @@
 """Requests and responses: bodies in any form that HTTP carries, names in addresses, JSON.
 
-In: a request as JSON, raw numbers, a picture, a sound or a form. Out: a `ParsedRequest` for a
+In: a request as JSON, raw numbers, a file or a form. Out: a `ParsedRequest` for a
 model, or an error of one sentence; and what all routes share: dependencies and records.
 
 Terms: a *kind* of body is its pydantic class of `schemas`. A *record* is a dict that becomes JSON;
@@ -9,6 +9,7 @@ its keys are the fields of the REST interface, which clients rely on.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -33,7 +34,14 @@ from polyseme.documents.corpus import MOST_LETTERS
 from polyseme.scoring.known_documents import Neighbour
 from polyseme.studio.access import Caller
 from polyseme.studio.collection import Collection
-from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
+from polyseme.studio.host import (
+    MOST_EXTRACTED,
+    ItemFeatures,
+    ModelHost,
+    Snapshot,
+    Suggestion,
+    SuggestRequest,
+)
 from polyseme.studio.schemas import Encoded, Problem, Record, SuggestOptions, Thing
 
 B = TypeVar("B", bound=Thing)
@@ -43,6 +51,8 @@ JSON = "application/json"
 NUMBERS = "application/octet-stream"  # float32, little endian
 NUMPY = "application/x-npy"
 FORM = "multipart/form-data"
+PDF = "application/pdf"
+_FILE_TYPES = ("image/", "audio/", "text/", PDF)  # of bodies that are a file; their beginnings
 _FIELD_BYTES = 2**16  # of a field of a form, other than its file
 
 
@@ -154,13 +164,16 @@ async def read_request(request: Request, kind: type[B], host: ModelHost) -> Pars
             if len(rows) > 1:
                 raise InputError(f"One row is asked about at a time; got {len(rows)}: use -batch.")
             sent_features = rows[0]
-        elif media.startswith(("image/", "audio/")):
+        elif media.startswith(_FILE_TYPES):
             sent_features = await extract_file(await request.body(), host)
         else:
             raise UnsupportedError(
                 f"'{media[:60]}' cannot be read; send {JSON}, {NUMBERS} (float32), {NUMPY}, "
-                f"image/*, audio/* or {FORM}."
+                f"image/*, audio/*, text/*, {PDF} or {FORM}."
             )
+    check_thing(body, sent_features)
+    if body.text is not None:
+        sent_features = await extract_text(body.text, host)
     features = features_of_thing(body, host, sent_features)
     suggest_options = body if isinstance(body, SuggestOptions) else None
     query = suggest_request_of(features, body.tags, suggest_options)
@@ -181,18 +194,26 @@ def features_of_thing(
 ) -> ItemFeatures | None:
     """Return the features of a request's subject; None where it has tags only.
 
-    They are `sent` beside the fields of the body, as raw numbers or as a file, or they are among
-    the fields, or the subject is an item of the collection.
+    Features that were `sent` beside the fields of the body, as raw numbers or as a file, or that
+    were extracted from its text come first. Else they are among the fields, or the subject is an
+    item of the collection.
     """
-    if body.item is None and sent is not None:
+    if sent is not None:
         return sent
     if body.item is None:
         return decode_features(body.features)
-    if sent is not None or body.features is not None:
-        raise InputError("Give features (numbers or a file) or `item`, not both.")
     if host.collection is None:
         raise InputError("This model has no items; start the service with --items.")
     return host.collection.features_of(body.item)
+
+
+def check_thing(body: Thing, sent: ItemFeatures | None = None) -> None:
+    """Raise where a request has more than one subject; `sent` are features beside its fields."""
+    has_features = sent is not None or body.features is not None
+    if body.text is not None and (has_features or body.item is not None):
+        raise InputError("Give a `text`, features (numbers or a file), or an `item`: one of them.")
+    if body.item is not None and has_features:
+        raise InputError("Give features (numbers or a file) or `item`, not both.")
 
 
 async def _read_form(request: Request, kind: type[B]) -> tuple[B, bytes | None]:
@@ -289,8 +310,34 @@ def sentence_of(error: ValidationError) -> str:
     return f"`{field[:100]}`: {reason}."
 
 
+async def extract_text(text: str, host: ModelHost) -> ItemFeatures:
+    """Return the features of a text; texts and files that wait are read together."""
+    if host.takes_texts:
+        return await host.extraction.submit(text)
+    nouns = "numbers" if host.extractor is None else f"{host.extractor.noun}s"
+    raise InputError(f"This model takes {nouns}, not texts; only a model of texts takes `text`.")
+
+
+async def extract_texts(
+    texts: Sequence[str | None], host: ModelHost
+) -> list[ItemFeatures | InputError | None]:
+    """Return the features of each text, or why there are none; None where there is no text."""
+    outcomes: list[ItemFeatures | InputError | None] = [None] * len(texts)
+    rows = [row for row, text in enumerate(texts) if text is not None]
+    # A few at a time: the texts of others wait in the same queue.
+    for first in range(0, len(rows), MOST_EXTRACTED):
+        rows_now = rows[first : first + MOST_EXTRACTED]
+        extracting = [extract_text(texts[row] or "", host) for row in rows_now]
+        extracted = await asyncio.gather(*extracting, return_exceptions=True)
+        for row, outcome in zip(rows_now, extracted, strict=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, InputError):
+                raise outcome
+            outcomes[row] = outcome
+    return outcomes
+
+
 async def extract_file(data: bytes, host: ModelHost) -> ItemFeatures:
-    """Return the features of an uploaded picture or sound; files that wait are read together."""
+    """Return the features of an uploaded file; files that wait are read together."""
     if host.extractor is None:
         raise InputError("This model takes numbers, not files; send features.")
     if not data:
@@ -450,12 +497,14 @@ _FORM_FIELDS = {
         "type": "object",
         "properties": {
             "file": {"type": "string", "format": "binary"},
+            "text": {"type": "string"},
             "tags": {"type": "array", "items": {"type": "string"}},
         },
     }
 }
 
-_FORMS = {NUMBERS: BINARY, NUMPY: BINARY, FORM: _FORM_FIELDS, "image/*": BINARY, "audio/*": BINARY}
+_FORMS = {NUMBERS: BINARY, NUMPY: BINARY, FORM: _FORM_FIELDS}
+_FORMS |= dict.fromkeys(("image/*", "audio/*", "text/*", PDF), BINARY)
 
 
 def body_of(content: dict[str, Any]) -> dict[str, Any]:

@@ -30,12 +30,13 @@ from polyseme.io import parse_xml
 from polyseme.studio.batching import QueueFullError
 from polyseme.studio.collection import UnknownItemError
 from polyseme.studio.host import ItemFeatures, ModelHost, Snapshot, Suggestion, SuggestRequest
-from polyseme.studio.http import PROBLEMS, Host, Reviewer, json_response
+from polyseme.studio.http import PROBLEMS, Host, Reviewer, extract_text, json_response
 from polyseme.studio.references import features_of_reference, item_of, known_tags
-from polyseme.studio.schemas import MOST_NUMBERS, TAG_LETTERS
+from polyseme.studio.schemas import MOST_NUMBERS, MOST_TEXT_LETTERS, TAG_LETTERS
 
 MOST_TASKS = 256  # in one request
 MOST_LABELS = 1000  # that are ranked for a task
+_TASKS_AT_A_TIME = 32
 _THRESHOLD = 0.5  # of the probability of a choice, unless the request has its own
 _XML_BYTES = 2**21
 _MOST_LEVELS = 20  # of choices below choices
@@ -300,8 +301,12 @@ async def predict(body: PredictBody, host: Host) -> Response:
     threshold = _THRESHOLD
     if body.params is not None:
         threshold = body.params.threshold
-    predictions = [_predict_task(host, controls, task, threshold) for task in body.tasks]
-    results = await asyncio.gather(*predictions)
+    results: list[dict[str, Any]] = []
+    # Not all at a time: the files and texts of others wait in the same queue.
+    for first in range(0, len(body.tasks), _TASKS_AT_A_TIME):
+        tasks = body.tasks[first : first + _TASKS_AT_A_TIME]
+        predictions = [_predict_task(host, controls, task, threshold) for task in tasks]
+        results += await asyncio.gather(*predictions)
     return json_response({"results": results}, host.snapshot.version)
 
 
@@ -383,7 +388,8 @@ async def _features_and_tags(
     """Return the features of the object that shows a field, and the task's tags.
 
     Features are a list of numbers (in `features` or in the field), the item that `item` or the
-    field names, or the content of a data URL; None where the field is a text of tags, or unknown.
+    field names, the content of a data URL or, for a model of texts, the field itself; None where
+    the field is a text of tags, or unknown.
     """
     content = task.data.get(field)
     item = task.data.get("item")
@@ -397,6 +403,8 @@ async def _features_and_tags(
         return None, tags
     if content.startswith("data:") or item_of(host.collection, content) is not None:
         return await features_of_reference(host, content), tags
+    if host.takes_texts:
+        return await extract_text(content[:MOST_TEXT_LETTERS], host), tags
     return None, [*tags, *known_tags(host, content)]  # a text of tags
 
 

@@ -225,7 +225,7 @@ def missing_items(tagger: ZeroShotTagger, X: Any) -> tuple[int, int]:
     names = item_names(X, tagger.features_) or ()
     fitted_features = keys.items[are_items]
     fitted_names = keys.names[are_items]
-    are_present = np.isin(fitted_features, feature_digests(features))
+    are_present = np.isin(fitted_features, feature_digests(tagger.space_.own_columns(features)))
     are_present |= np.isin(fitted_names, name_digests(names))
     n_items = int(are_items.sum())
     n_present = int(are_present.sum())

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 MOST_NUMBERS = 65_536  # features of one item
+MOST_TEXT_LETTERS = 1_000_000  # of one text
 TAG_LETTERS = 200  # of one tag at the most
 MOST_TAGS = 256  # of one item, or of one tag set
 MOST_BATCH = 256  # items of a batch
@@ -42,9 +43,13 @@ class Encoded(Body):
 
 
 class Thing(Body):
-    """The subject of a request: features, an item of the collection, tags, or several of these."""
+    """The subject of a request: features, a text, an item of the collection, or tags.
+
+    Tags may come with one of the others.
+    """
 
     features: Annotated[list[Number], Field(max_length=MOST_NUMBERS)] | Encoded | None = None
+    text: Annotated[str, Field(min_length=1, max_length=MOST_TEXT_LETTERS)] | None = None
     item: Name | None = None
     tags: Annotated[list[Tag], Field(max_length=MOST_TAGS)] = []
 

@@ -15,7 +15,8 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from polyseme.media.keywords import Keywords, keywords_of
-from polyseme.media.tag_files import answer_suggestions, merge_tags, tag_file_of
+from polyseme.media.suggestions import among
+from polyseme.media.tag_files import answer_suggestions, merge_tags, read_tags, tag_file_of
 from polyseme.studio.http import JSON, PROBLEMS, Admin, Host, collection_of, json_response
 from polyseme.studio.schemas import Record, SidecarBody
 
@@ -81,10 +82,12 @@ def _lines(records: Iterable[Record]) -> str:
 
 
 @router.post(
-    "/models/{model}/export/sidecars", tags=["review"], summary="Accepted tags beside the files"
+    "/models/{model}/export/sidecars",
+    tags=["review"],
+    summary="Accepted tags in Markdown, and beside other files",
 )
 def sidecars(body: SidecarBody, host: Host, caller: Admin) -> Response:
-    """Write accepted tags to XMP files beside the collection's files, or count them."""
+    """Write accepted tags into Markdown and to XMP files beside other files, or count them."""
     collection = collection_of(host)
     snapshot = host.snapshot
     n_files = 0
@@ -104,26 +107,31 @@ def sidecars(body: SidecarBody, host: Host, caller: Admin) -> Response:
 def add_accepted_tags(
     path: Path, kind: str | None, tags: Sequence[str], *, dry_run: bool
 ) -> list[str]:
-    """Add accepted tags to the sidecar of a media file, and return those that were not there.
+    """Add accepted tags to Markdown itself, or to a file's sidecar; return the new ones.
+
+    A tag that was there as a suggestion only counts as new, and is accepted.
 
     Parameters
     ----------
     path : Path
-        Of the media file, which is not changed.
+        Of the media file, which is not changed unless it is Markdown.
     kind : str or None
         Of media, such as "image": how keywords inside the file are read.
     tags : sequence of str
     dry_run : bool
         Whether nothing is written.
     """
-    sidecar = tag_file_of(path)
+    tag_file = tag_file_of(path)
     keywords = Keywords([], [], [])
-    # Programs that find a sidecar read no keywords inside the file: a new one holds them, too.
-    if kind is not None and not sidecar.exists():
+    # Programs that find a sidecar read no keywords inside the file: a new one holds them, too. In
+    # Markdown, a tag may also stand in the text, as #tag, or in a sidecar.
+    if kind is not None and (tag_file == path or not tag_file.exists()):
         keywords = keywords_of(path, kind)
+    pending = among(tags, read_tags(tag_file).pending)
     added = merge_tags(
-        sidecar, tags, present=keywords.tags, hierarchies=keywords.hierarchies, dry_run=dry_run
+        tag_file, tags, present=keywords.tags, hierarchies=keywords.hierarchies, dry_run=dry_run
     )
-    if added and not dry_run:
-        answer_suggestions(sidecar, accept=added)
-    return added
+    accepted = [*pending, *added]
+    if accepted and not dry_run:
+        answer_suggestions(tag_file, accept=accepted)
+    return accepted

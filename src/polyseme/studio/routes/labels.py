@@ -189,11 +189,11 @@ def add(body: AddBody, host: Host, caller: Admin) -> AddedOut:
             "add", detail, caller.name, lambda tagger: tagger.add_documents(body.documents)
         )
     elif body.labels:
-        if host.words is None:
+        if not host.takes_names:
             raise InputError(
                 "Labels by name need word vectors; start the service with --word-vectors."
             )
-        words = host.words
+        words = host.words  # None where the feature extractor reads the names
         detail = ", ".join(body.labels)[:200]
         host.change(
             "add by name",

@@ -64,7 +64,7 @@ def _describe(host: ModelHost, caller: Caller) -> Record:
         "media": None if tagger.features_ is None else tagger.features_.kind,
         "learned_from_pool": tagger.pooled_,
         "can_rank_items": bool(tagger.n_features_in_),
-        "takes_names": host.words is not None,
+        "takes_names": host.takes_names,
         "collection": _collection_facts(host, snapshot),
         "quality": _quality(tagger),
         "verdicts": {

@@ -36,6 +36,9 @@ from polyseme.studio.schemas import (
     VersionOut,
 )
 
+# Of what is shown of items, as examples for OpenAPI.
+_PREVIEW_TYPES = ("image/jpeg", "image/png", "audio/mpeg", "text/plain")
+
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
 
@@ -106,7 +109,7 @@ def _item_record(host: ModelHost, snapshot: Snapshot, name: str) -> Record:
     if collection.has_media(name):
         media = f"/v1/models/{address_of(host.name)}/media/{address_of(name)}"
     thumbnail: str | None = None
-    if media is not None and collection.media == "image":
+    if media is not None and collection.media in ("image", "text"):
         thumbnail = f"{media}?size=256"
     # Of several labels that were merged the latest answer counts.
     verdict_by_label: dict[str, Verdict] = {}
@@ -134,18 +137,18 @@ def _item_record(host: ModelHost, snapshot: Snapshot, name: str) -> Record:
 @router.get(
     "/models/{model}/media/{item:name}",
     tags=["review"],
-    summary="An item's picture or sound",
+    summary="An item's picture, sound or text",
     response_class=Response,
-    responses={200: {"content": {"image/jpeg": {}, "image/png": {}, "audio/mpeg": {}}}},
+    responses={200: {"content": {media_type: {} for media_type in _PREVIEW_TYPES}}},
 )
 def media(
     host: Host, item: ItemName, size: Annotated[int, Query(ge=16, le=2048)] = 1024
 ) -> Response:
-    """Return a picture, no larger than asked, or a sound, of an item of the collection."""
+    """Return a picture, no larger than asked, a sound, or the beginning of a text."""
     collection = collection_of(host)
     if item not in collection or not collection.has_media(item):
         raise HTTPException(404, f"There is no file of '{item[:60]}'.")
-    content, media_type = collection.picture(item, size)
+    content, media_type = collection.preview(item, size)
     headers = {"Cache-Control": "private, max-age=3600"}
     return Response(content, media_type=media_type, headers=headers)
 

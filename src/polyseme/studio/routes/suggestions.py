@@ -23,6 +23,8 @@ from polyseme.studio.http import (
     PROBLEMS,
     Host,
     body_route,
+    check_thing,
+    extract_texts,
     features_of_thing,
     host_of,
     item_and_tags,
@@ -59,7 +61,7 @@ router = APIRouter(prefix="/v1", responses=PROBLEMS)
 
 @body_route(router, "suggest", SuggestBody, "ask", "Tags for one item", response_model=SuggestOut)
 async def suggest(request: Request, host: Host, place: bool = False) -> Response:
-    """Rank tags for features, a picture, a sound, an item of the collection, or tags alone.
+    """Rank tags for features, a file, a text, an item of the collection, or tags alone.
 
     Features are sent as JSON, as base64, or as raw float32 numbers (`application/octet-stream`),
     which is fastest; for these, options are in the query.
@@ -94,8 +96,8 @@ async def answer_suggest(request: Request) -> Response:
 @body_route(router, "suggest-batch", BatchBody, "ask", "Tags for many items", {NUMPY: BINARY})
 async def suggest_batch(request: Request, host: Host) -> Response:
     """Rank tags for up to 256 items; one that cannot be used has an error and harms no other."""
-    # Features of each item that came beside the JSON fields.
-    sent_rows: Sequence[ItemFeatures | None]
+    # Features of each item that came beside the JSON fields or of its text, or why it has none.
+    sent_rows: Sequence[ItemFeatures | InputError | None]
     if media_of(request) == NUMPY:
         table = read_npy(await request.body())
         if len(table) > MOST_BATCH:
@@ -106,7 +108,7 @@ async def suggest_batch(request: Request, host: Host) -> Response:
     else:
         suggest_options = body = parsed(BatchBody, await request.body())
         items = body.items
-        sent_rows = [None] * len(items)
+        sent_rows = await extract_texts([item.text for item in items], host)
 
     queries: list[SuggestRequest] = []
     results: list[Record] = []
@@ -114,6 +116,9 @@ async def suggest_batch(request: Request, host: Host) -> Response:
         result: Record = {"id": batch_item.id}
         results.append(result)
         try:
+            check_thing(batch_item)
+            if isinstance(sent_features, InputError):
+                raise sent_features
             features = features_of_thing(batch_item, host, sent_features)
             query = suggest_request_of(features, batch_item.tags, suggest_options)
             checked_query, _ = host.check(query)

@@ -341,7 +341,7 @@ class ItemsForm {
 /* ------------------------------------------------------------------ by name */
 
 /**
- * The form that adds tags by their names, where the service has word vectors.
+ * The form that adds tags by their names, where the model or word vectors can read these.
  * @param {Context} context
  * @param {Close} close
  * @param {string} name
@@ -366,7 +366,7 @@ function nameForm({ api, model }, close, name) {
   };
   return form(
     send,
-    h("p", "Word vectors tell what a name means. Tag sets tell more than names."),
+    h("p", "The name alone tells what the tag means. Tag sets and items tell more."),
     field("Names, with commas between", input),
     dialogEnd(close, submitButton("Add")),
   );

@@ -176,6 +176,11 @@ export class Api {
     return this.request("GET", path, undefined, options);
   }
 
+  /** What a path has, as text. @param {string} path @returns {Promise<string>} */
+  async text(path) {
+    return (await this.binary(path)).text();
+  }
+
   /**
    * An address that an <img> or <audio> can use: with a token the bytes are fetched first.
    * @param {string} path @returns {Promise<string>}

@@ -2,7 +2,7 @@
 /**
  * The Ask view: which tags does this have, and why?
  *
- * In: a picture, a sound, a row of numbers or an item, and tags; `#/ask`, `#/ask/tags/A/B`,
+ * In: a picture, a sound, a text, a row of numbers or an item, and tags; `#/ask`, `#/ask/tags/A/B`,
  * `#/ask/item/ID`. Out: ranked tags with probabilities, evidence for each, and where it lands.
  */
 
@@ -15,16 +15,18 @@ import { Intake } from "./intake.js";
 import { Landing } from "./landing.js";
 import { evidenceOf } from "./evidence.js";
 import { hashOf } from "./cards.js";
+import { medium } from "./items.js";
 
 /** @typedef {import("./api.js").Neighbour} Neighbour */
 /** @typedef {import("./api.js").Suggestion} Suggestion */
 /** @typedef {import("./app.js").Context} Context */
 /** @typedef {import("./app.js").Route} Route */
 /**
- * What tags are asked for: at most one of file, features and item.
+ * What tags are asked for: at most one of file, features and item; a typed text is a file, too.
  * @typedef {object} Query
  * @property {string[]} tags
  * @property {File} [file]
+ * @property {string} [typed]
  * @property {number[]} [features]
  * @property {string} [item] its id
  * @property {number} precision in percent; 0 for none
@@ -41,6 +43,7 @@ const SHOWN = 15; // tags when no precision is asked for
 const MAX_PRECISE = 50; // tags when one is
 const COMPLETIONS = 6; // tags that go with those given
 const NEIGHBOURS = 6; // known tag sets near the place
+const NOTHING = { file: undefined, typed: undefined, features: undefined, item: undefined };
 const KEYS = [
   { keys: "/", does: "to the tag box" },
   { keys: "Enter", does: "take the tag" },
@@ -49,6 +52,7 @@ const KEYS = [
 const INTROS = /** @type {Record<string, string>} */ ({
   image: "Give a picture, some of its tags, or both.",
   audio: "Give a sound, some of its tags, or both.",
+  text: "Give a text, some of its tags, or both.",
 });
 
 /**
@@ -83,7 +87,7 @@ class AskView {
     this.intake = new Intake({
       model: context.model,
       area: root,
-      take: ({ file, features }) => this.change({ file, features, item: undefined }),
+      take: (content) => this.change({ ...NOTHING, ...content }),
       complain: (text) => context.toast(text, { error: true }),
     });
     this.completions = h("div.also", { hidden: true });
@@ -153,30 +157,21 @@ class AskView {
     this.chips.set(tags, true);
     this.query.tags = tags;
     if (tags.join("/") === this.tagsInAddress) return;
-    Object.assign(this.query, { file: undefined, features: undefined, item: undefined });
+    Object.assign(this.query, NOTHING);
     this.intake.show(this.query);
   }
 
   /** @param {string} item */
   takeItem(item) {
-    Object.assign(this.query, { item, file: undefined, features: undefined });
+    Object.assign(this.query, NOTHING, { item });
     this.intake.show(this.query);
     this.showMedium(item);
   }
 
-  /** Show an item's picture, or let it be heard. @param {string} item */
-  async showMedium(item) {
-    const { api, model } = this.context;
-    const { collection } = model;
-    if (!collection?.has_media) return;
-    const path = api.model("media", item);
-    const isImage = collection.media === "image";
-    try {
-      const url = await api.media(isImage ? `${path}?size=512` : path);
-      this.intake.showMedium(url, collection.media);
-    } catch {
-      // The name of the item is shown already.
-    }
+  /** Show an item's picture or text, or let it be heard. @param {string} item */
+  showMedium(item) {
+    const { context } = this;
+    if (context.model.collection?.has_media) this.intake.showMedium(medium(context, item));
   }
 
   /** Change the query, and ask again soon. @param {Partial<Query>} fields */
@@ -439,11 +434,17 @@ class AskView {
    * @param {AbortSignal} signal
    */
   async showPlace({ place }, signal) {
-    const { tags, file } = this.query;
     const neighbours = place ? await this.readNeighbours(signal) : [];
     if (signal.aborted) return;
-    const text = tags.length ? `Tags: ${tags.join(", ")}.` : file?.name || "A row of numbers.";
-    this.landing.show(place, neighbours, text);
+    this.landing.show(place, neighbours, this.subjectText());
+  }
+
+  /** What is asked about, in a few words. */
+  subjectText() {
+    const { tags, file, item } = this.query;
+    if (tags.length) return `Tags: ${tags.join(", ")}.`;
+    if (item) return `Item ${item}.`;
+    return file?.name || "A row of numbers.";
   }
 
   /**

@@ -31,7 +31,7 @@ import {
   segments,
 } from "./parts.js";
 import { hashOf } from "./cards.js";
-import { Names, medium, picture } from "./items.js";
+import { Names, breakable, medium, picture, scrollsText } from "./items.js";
 
 /** @typedef {import("./api.js").Question} Question */
 /** @typedef {import("./app.js").Context} Context */
@@ -477,6 +477,7 @@ class Board extends AnswerPage {
     const isControl = target.closest("a, button, summary, input") !== null;
     const nColumns = this.large ? 1 : countColumns(this.grid);
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: nColumns, ArrowUp: -nColumns }[key];
+    if (scrollsText(key, target)) return undefined;
     if (key === "u") return () => this.undo();
     if (key === "y" || key === "n") return () => this.answer(entry, key === "y");
     if (key === "f" || (key === "Enter" && !isControl)) return () => this.toggleLarge();
@@ -553,7 +554,7 @@ class Tile {
     drawAnswer(entry, this);
     const name = this.board.names.of(entry.item);
     const facts = [name, `probability ${probabilityText(entry.probability)}`, this.state()];
-    this.name.textContent = name;
+    clear(this.name, breakable(name));
     this.face.setAttribute("aria-label", `Open ${name}`);
     this.element.setAttribute("aria-label", facts.join(", "));
   }
@@ -605,7 +606,7 @@ class LargeView {
     if (hadFocus) this.body.focus();
   }
 
-  /** Show the picture or sound of an item, and its tags. @param {string} item */
+  /** Show the picture, sound or text of an item, and its tags. @param {string} item */
   drawItem(item) {
     this.shownItem = item;
     const tags = h("p.muted");

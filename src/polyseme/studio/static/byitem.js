@@ -9,7 +9,7 @@ import { add, clear, debounce, h } from "./dom.js";
 import { isAbort } from "./api.js";
 import { count, empty, failed, loading, plural, segments } from "./parts.js";
 import { hashOf } from "./cards.js";
-import { Names, picture } from "./items.js";
+import { Names, breakable, picture } from "./items.js";
 
 /** @typedef {import("./api.js").Item} Item */
 /** @typedef {import("./app.js").Context} Context */
@@ -221,7 +221,7 @@ class ItemChooser {
     add(this.grid,
       items.map((item) => this.makeTile(item)),
     );
-    for (const [id, name] of this.nameById) name.textContent = this.names.of(id);
+    for (const [id, name] of this.nameById) clear(name, breakable(this.names.of(id)));
     if (!total) clear(this.grid, empty("No item matches", "Try fewer letters, or all items."));
     clear(this.foot, hasMore && h("button", { onclick: () => this.showNext() }, "More items"));
   }

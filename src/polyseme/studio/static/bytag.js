@@ -10,7 +10,7 @@ import { isAbort } from "./api.js";
 import { failed, loading, plural, probabilityText } from "./parts.js";
 import { searchBox } from "./labelbox.js";
 import { hashOf } from "./cards.js";
-import { picture, untaggedLink } from "./items.js";
+import { hasPictures, picture, untaggedLink } from "./items.js";
 
 /** @typedef {import("./api.js").Label} Label */
 /** @typedef {import("./api.js").Question} Question */
@@ -127,11 +127,11 @@ class TagChooser {
 
   /** @param {Question} question */
   uncertainCard({ label, item, probability }) {
-    const hasPictures = this.context.model.collection?.media === "image";
+    const { context } = this;
     return tagCard(
       label,
       `probability ${probabilityText(probability)}`,
-      hasPictures && picture(this.context, item, 256),
+      hasPictures(context.model) && picture(context, item, 256),
     );
   }
 }

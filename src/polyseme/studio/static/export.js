@@ -2,7 +2,7 @@
 /**
  * The menu that gives what was answered to other programs.
  *
- * In: the service's exports. Out: a file to keep, or XMP files beside the items' own.
+ * In: the service's exports. Out: a file to keep, or tags in Markdown and in XMP files beside others.
  */
 
 import { h } from "./dom.js";
@@ -19,6 +19,12 @@ const FORMS = [
   ["label-studio", "Label Studio (JSON)", "tasks with the tags as annotations"],
 ];
 
+const SIDECARS = ["Sidecars (XMP)", "tags beside the files; asks first"];
+const TAGS_IN_TEXTS = ["Tags in the files", "Markdown gets them itself, others a sidecar; asks first"];
+
+/** Whether the items are texts. @param {Context} context */
+const hasTexts = ({ model }) => model.collection?.media === "text";
+
 /** The menu of exports. @param {Context} context */
 export function exportMenu(context) {
   const choose = (/** @type {() => Promise<void>} */ run) => {
@@ -28,9 +34,8 @@ export function exportMenu(context) {
   const downloads = FORMS.map(([form, name, meaning]) =>
     menuItem(name, meaning, () => choose(() => download(context, form))),
   );
-  const sidecars = menuItem("Sidecars (XMP)", "tags beside the files; asks first", () =>
-    choose(() => writeSidecars(context)),
-  );
+  const [name, meaning] = hasTexts(context) ? TAGS_IN_TEXTS : SIDECARS;
+  const sidecars = menuItem(name, meaning, () => choose(() => writeSidecars(context)));
   const menu = h("details.menu",
     h("summary", icon("download"), "Export"),
     h("div.menu-items", downloads, sidecars),
@@ -77,18 +82,29 @@ async function download({ api, toast }, form) {
 }
 
 /** Write accepted tags beside the files, once a person has agreed. @param {Context} context */
-async function writeSidecars({ api, toast }) {
+async function writeSidecars(context) {
+  const { api, toast } = context;
+  const areTexts = hasTexts(context);
+  const title = areTexts ? "Write tags?" : "Write sidecars?";
   const post = (/** @type {boolean} */ dry_run) =>
     api.post(api.model("export/sidecars"), { dry_run });
   const plan = await post(true);
   const action = plan.files ? "Write the files" : null;
-  if (!(await confirmed("Write sidecars?", h("p", planSentence(plan)), action))) return;
+  if (!(await confirmed(title, h("p", planSentence(plan, areTexts)), action))) return;
   const { tags, files } = await post(false);
-  toast(`${plural(tags, "tag")} written beside ${plural(files, "item")}.`);
+  const to = areTexts ? "for" : "beside";
+  toast(`${plural(tags, "tag")} written ${to} ${plural(files, "item")}.`);
 }
 
-/** @param {{tags: number, files: number}} plan */
-function planSentence({ tags, files }) {
-  if (!files) return "There is nothing to write: no item has an accepted tag.";
+/**
+ * @param {{tags: number, files: number}} plan
+ * @param {boolean} areTexts
+ */
+function planSentence({ tags, files }, areTexts) {
+  if (!files) return "There is nothing to write: no item has an accepted tag that is new to it.";
+  if (areTexts) {
+    const sum = `${plural(tags, "tag")} would be written for ${plural(files, "item")}`;
+    return `${sum}: into the front matter of Markdown, and to XMP files beside other files.`;
+  }
   return `${plural(tags, "tag")} would be written to XMP files beside ${plural(files, "item")}.`;
 }

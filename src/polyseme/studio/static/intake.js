@@ -1,17 +1,18 @@
 // @ts-check
 /**
- * Where a picture, a sound or a row of numbers comes in: drop, choose, paste.
+ * Where a picture, a sound, a text or a row of numbers comes in: drop, choose, paste, type.
  *
- * In: files and text. Out: `take({file})`, `take({features})` or `take({})` when it is removed.
+ * In: files and text. Out: `take({file})`, `take({file, typed})`, `take({features})`, or `take({})`
+ * when it is removed.
  */
 
 import { clear, h } from "./dom.js";
-import { mediaWords } from "./items.js";
+import { mediaWords, textPage } from "./items.js";
 import { icon, iconButton, plural } from "./parts.js";
 
 /**
- * What is given, of which at most one is there.
- * @typedef {{file?: File, features?: number[], item?: string}} Content
+ * What is given: a file, which may be a text that was typed, a row of numbers, or an item.
+ * @typedef {{file?: File, typed?: string, features?: number[], item?: string}} Content
  */
 /**
  * @typedef {object} Options
@@ -20,6 +21,12 @@ import { icon, iconButton, plural } from "./parts.js";
  * @property {(content: Content) => void} take
  * @property {(text: string) => void} complain
  */
+
+const TYPED_NAME = "Typed text"; // of the file that a typed text is sent as
+const MAX_SHOWN = 20_000; // letters of a file of text
+/** Kinds of media of which an item is no single row of numbers. */
+const WITHOUT_ROWS = ["audio", "text"];
+const ICONS = /** @type {Record<string, string>} */ ({ audio: "sound", text: "text" });
 
 /** Return the numbers of a text, or null if something in it is no number. @param {string} text */
 function numbersOf(text) {
@@ -40,6 +47,7 @@ export class Intake {
     this.media = model.media;
     this.nFeatures = model.n_features;
     this.words = mediaWords(this.media);
+    this.takesRows = !WITHOUT_ROWS.includes(this.media);
     this.preview = ""; // address of the file that is shown
     this.onPaste = (/** @type {ClipboardEvent} */ event) => this.paste(event);
     this.element = h("div.intake");
@@ -49,6 +57,13 @@ export class Intake {
       aria_hidden: "true",
       accept: this.words.accept,
       onchange: () => this.accept(this.file.files[0]),
+    });
+    this.typed = h("textarea.typed", {
+      aria_label: "Text",
+      rows: "6",
+      placeholder: "Paste or type a text",
+      dir: "auto",
+      oninput: () => this.readTyped(),
     });
     this.text = h("textarea", {
       aria_label: "Row of numbers",
@@ -84,15 +99,24 @@ export class Intake {
   /** Take a file, or say why it cannot be used. @param {File | undefined} file */
   accept(file) {
     if (!file) return;
-    const [kind] = file.type.split("/"); // empty where the browser does not know it
+    const { type } = file; // empty where the browser does not know it
+    const { one, types } = this.words;
     if (!this.media) return this.complain("This model takes numbers, not files.");
-    if (kind && kind !== this.media) {
-      return this.complain(`This model takes ${this.words.one}; this is ${file.type}.`);
+    if (type && !types.some((start) => type.startsWith(start))) {
+      return this.complain(`This model takes ${one}; this is ${type}.`);
     }
     this.text.value = "";
+    this.typed.value = "";
     this.note.textContent = "";
     this.take({ file });
     this.show({ file });
+  }
+
+  /** Take what is typed, as a file; white space alone is nothing. */
+  readTyped() {
+    const typed = this.typed.value;
+    if (!typed.trim()) return this.take({});
+    this.take({ file: new File([typed], TYPED_NAME, { type: "text/plain" }), typed });
   }
 
   readNumbers() {
@@ -113,6 +137,7 @@ export class Intake {
 
   remove() {
     this.file.value = "";
+    this.typed.value = "";
     this.show({});
     this.take({});
   }
@@ -135,7 +160,7 @@ export class Intake {
   }
 
   /**
-   * Take a pasted file, or a row of numbers that is pasted outside of a box.
+   * Take a pasted file, or a text or a row of numbers that is pasted outside of a box.
    * @param {ClipboardEvent} event
    */
   paste(event) {
@@ -147,33 +172,56 @@ export class Intake {
     }
     const target = /** @type {HTMLElement} */ (event.target);
     if (event.defaultPrevented || target.closest("input, textarea")) return;
-    const row = numbersOf(event.clipboardData?.getData("text") || "");
+    const text = event.clipboardData?.getData("text") || "";
+    if (this.media === "text") return this.pasteText(text);
+    if (!this.takesRows) return;
+    const row = numbersOf(text);
     if (!row || row.length < 2) return; // a single number may be meant for something else
     this.text.value = row.join(" ");
     this.numbers.open = true;
     this.readNumbers();
   }
 
+  /** Put a text into its box, in place of what was given. @param {string} text */
+  pasteText(text) {
+    if (!text.trim()) return;
+    this.show({});
+    this.typed.value = text;
+    this.typed.focus();
+    this.readTyped();
+  }
+
   /* ---- what is shown ---- */
 
   /** @param {Content} content */
-  show({ file, features, item }) {
+  show({ file, typed, features, item }) {
     if (this.preview) URL.revokeObjectURL(this.preview);
     this.preview = file ? URL.createObjectURL(file) : "";
     if (features) this.text.value = features.join(" ");
-    if (file) clear(this.element, this.fileFigure(file), this.file);
+    if (typed) this.typed.value = typed;
+    if (file && !typed) clear(this.element, this.fileFigure(file), this.file);
     else if (item) clear(this.element, this.itemFigure(item), this.file);
-    else clear(this.element, this.media && this.dropButton(), this.numbers, this.file);
+    else
+      clear(this.element,
+        this.media === "text" && this.typed,
+        this.media && this.dropButton(),
+        this.takesRows && this.numbers,
+        this.file,
+      );
     this.numbers.open = Boolean(features) || (!this.media && !item);
   }
 
   /** @param {File} file */
-  fileFigure({ name }) {
-    const isAudio = this.media === "audio";
-    const medium = isAudio
-      ? h("audio", { controls: true, src: this.preview })
-      : h("img", { src: this.preview, alt: `The picture ${name}` });
-    return h("figure.given", medium, this.caption(name, `Take ${name} away`));
+  fileFigure(file) {
+    const { name } = file;
+    return h("figure.given", this.fileMedium(file), this.caption(name, `Take ${name} away`));
+  }
+
+  /** @param {File} file */
+  fileMedium(file) {
+    if (this.media === "audio") return h("audio", { controls: true, src: this.preview });
+    if (this.media === "text") return isPlain(file) && fileText(file);
+    return h("img", { src: this.preview, alt: `The picture ${file.name}` });
   }
 
   /** @param {string} item */
@@ -191,25 +239,30 @@ export class Intake {
   }
 
   dropButton() {
+    const isText = this.media === "text";
     return h("button.drop", { onclick: () => this.file.click() },
-      icon(this.media === "audio" ? "sound" : "image"),
+      icon(ICONS[this.media] ?? "image"),
       h("span",
-        h("strong", `Choose ${this.words.one}`),
-        h("span.muted", "or drop or paste one here"),
+        h("strong", `Choose ${isText ? "a file" : this.words.one}`),
+        h("span.muted", isText ? "or drop one here" : "or drop or paste one here"),
       ),
     );
   }
 
-  /**
-   * Show the medium of the item that stands there already.
-   * @param {string} url
-   * @param {string} kind of media: "image" or "audio"
-   */
-  showMedium(url, kind) {
-    const medium =
-      kind === "audio"
-        ? h("audio", { controls: true, src: url })
-        : h("img", { src: url, alt: "The item" });
+  /** Show the medium of the item that stands there already. @param {HTMLElement} medium */
+  showMedium(medium) {
     this.element.querySelector(".given")?.prepend(medium);
   }
+}
+
+/** Whether a file is text that can be shown as it is. @param {File} file */
+function isPlain({ name, type }) {
+  return !/html|pdf/.test(type) && !/\.(x?html?|pdf)$/i.test(name);
+}
+
+/** The beginning of a file of text. @param {File} file */
+function fileText(file) {
+  const page = textPage("", file.name);
+  file.slice(0, MAX_SHOWN).text().then((text) => page.append(text));
+  return page;
 }

@@ -19,7 +19,7 @@ import { bar, count, failed, icon, kindBadge, loading } from "./parts.js";
 import { labelBox } from "./labelbox.js";
 import { hashOf } from "./cards.js";
 import { ItemList, itemHash } from "./byitem.js";
-import { medium } from "./items.js";
+import { medium, scrollsText } from "./items.js";
 
 /** @typedef {import("./api.js").Item} Item */
 /** @typedef {import("./api.js").Label} Label */
@@ -284,6 +284,7 @@ class ItemReview extends AnswerPage {
   actionOf(key, target) {
     const isOnRow = target.closest(".answer-row") !== null;
     const step = isOnRow ? 1 : 0; // from elsewhere the focus first returns to the current row
+    if (scrollsText(key, target)) return undefined;
     if (key === "u") return () => this.undo();
     if (key === "y" || key === "n") return () => this.answerCurrent(key === "y", isOnRow);
     if (key === "ArrowDown" && this.rows.size) return () => this.focusRow(this.current + step);

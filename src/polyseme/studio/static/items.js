@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What an item looks like: its name, a small picture, its picture or sound in full.
+ * What an item looks like: its name, a small picture of it, its picture, sound or text in full.
  *
  * In: an item's id. Out: elements, and names that are short and yet told apart.
  */
@@ -11,21 +11,47 @@ import { icon, plural } from "./parts.js";
 /** @typedef {import("./app.js").Context} Context */
 
 /**
- * What things of a kind of media are called, and which files are offered to choose from.
- * @typedef {{item: string, one: string, all: string, accept: string | null}} MediaWords
+ * What things of a kind of media are called, which files are offered to choose from, and how the
+ * types of those begin that can be used.
+ * @typedef {object} MediaWords
+ * @property {string} item
+ * @property {string} one
+ * @property {string} all
+ * @property {string | null} accept
+ * @property {string[]} types
  */
 
 /** @type {Record<string, MediaWords>} */
 const MEDIA = {
-  image: { item: "picture", one: "a picture", all: "pictures", accept: "image/*" },
-  audio: { item: "sound", one: "a sound", all: "sound", accept: "audio/*" },
+  image: {
+    item: "picture",
+    one: "a picture",
+    all: "pictures",
+    accept: "image/*",
+    types: ["image/"],
+  },
+  audio: { item: "sound", one: "a sound", all: "sound", accept: "audio/*", types: ["audio/"] },
+  text: {
+    item: "text",
+    one: "a text",
+    all: "texts",
+    accept: ".txt,.text,.md,.markdown,.html,.htm,.xhtml,.pdf,text/*,application/pdf",
+    types: ["text/", "application/pdf", "application/xhtml+xml"],
+  },
 };
 
 /** Of the kinds that other packages add. */
 const OTHER_MEDIA = { item: "item", one: "a file", all: "files", accept: null };
 
-/** Return the words for a kind of media, such as "image". @param {string} kind */
-export const mediaWords = (kind) => MEDIA[kind] ?? OTHER_MEDIA;
+/**
+ * Return the words for a kind of media, such as "image".
+ * @param {string} kind
+ * @returns {MediaWords}
+ */
+export const mediaWords = (kind) => MEDIA[kind] ?? { ...OTHER_MEDIA, types: [`${kind}/`] };
+
+/** Whether the items of a model can be told by a small picture. @param {any} model */
+export const hasPictures = ({ collection }) => ["image", "text"].includes(collection?.media);
 
 /** What the items of a model are called. @param {any} model */
 const itemWord = (model) => mediaWords(model.collection?.media).item;
@@ -44,6 +70,15 @@ export function untaggedLink(model) {
 
 /** The last part of an id. @param {string} id */
 const baseName = (id) => id.split("/").pop() || id;
+
+/**
+ * A name of a file, which breaks behind slashes and hyphens rather than inside its suffix.
+ * @param {string} name
+ */
+export function breakable(name) {
+  const parts = name.match(/[^/_-]*[/_-]|[^/_-]+/g) ?? [];
+  return parts.flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
+}
 
 /** Names of files without their folders, but for those that several have. */
 export class Names {
@@ -68,7 +103,7 @@ export class Names {
 }
 
 /**
- * A small picture of an item or, without one, its own tags.
+ * A small picture of an item, the first lines of its text or, without these, its own tags.
  * @param {Context} context
  * @param {string} id
  * @param {number} size pixels of its longer side
@@ -78,6 +113,7 @@ export function picture(context, id, size, item) {
   const { api, model } = context;
   const frame = h("span.picture");
   const showTags = async () => {
+    frame.classList.remove("picture-page");
     frame.classList.add("picture-words");
     clear(frame, model.collection?.media === "audio" && icon("sound"));
     try {
@@ -87,20 +123,48 @@ export function picture(context, id, size, item) {
       add(frame, h("span", id));
     }
   };
-  if (model.collection?.media !== "image") {
+  if (!hasPictures(model)) {
     showTags();
+    return frame;
+  }
+  const path = item?.thumbnail || `${api.model("media", id)}?size=${size}`;
+  if (model.collection.media === "text") {
+    frame.classList.add("picture-page");
+    // For eyes only: the name of the item stands beside it, and the whole text on its own page.
+    const lines = h("span.page-lines", { aria_hidden: "true", dir: "auto" });
+    frame.append(lines);
+    api.text(path).then((text) => lines.append(firstLines(text)), showTags);
     return frame;
   }
   const image = h("img", { alt: "", loading: "lazy", decoding: "async", onerror: showTags });
   frame.append(image);
-  api
-    .media(item?.thumbnail || `${api.model("media", id)}?size=${size}`)
-    .then((url) => image.setAttribute("src", url), showTags);
+  api.media(path).then((url) => image.setAttribute("src", url), showTags);
   return frame;
 }
 
+/** A text as a tile shows it: without empty lines and signs of headings. @param {string} text */
+const firstLines = (text) => text.trim().replace(/\s*\n\s*/g, "\n").replace(/^#+ /gm, "");
+
 /**
- * An item in full: the picture, the sound, or its tags.
+ * A text in full, as it is written and never as HTML, which scrolls.
+ * @param {string} text
+ * @param {string} name
+ */
+export function textPage(text, name) {
+  return h("div.text-page", { tabindex: "0", role: "region", aria_label: name, dir: "auto" }, text);
+}
+
+/**
+ * Whether a key moves through a text that has the focus, and not from item to item.
+ * @param {string} key
+ * @param {HTMLElement} target
+ */
+export function scrollsText(key, target) {
+  return (key === "ArrowUp" || key === "ArrowDown") && target.closest(".text-page") !== null;
+}
+
+/**
+ * An item in full: the picture, the sound, the text, or its tags.
  * @param {Context} context
  * @param {string} id
  * @param {any} [item] if it was read already
@@ -108,16 +172,21 @@ export function picture(context, id, size, item) {
 export function medium(context, id, item) {
   const { api, model } = context;
   const kind = model.collection?.media;
-  if (kind !== "image" && kind !== "audio") return picture(context, id, 256, item);
+  if (!["image", "audio", "text"].includes(kind)) return picture(context, id, 256, item);
+  const path = item?.media || api.model("media", id);
+  if (kind === "text") {
+    const page = textPage("", baseName(id));
+    api.text(path).then((text) => page.append(text), () => page.replaceWith(missing()));
+    return page;
+  }
   const element =
     kind === "audio"
       ? h("audio", { controls: true, aria_label: baseName(id) })
       : h("img", { alt: baseName(id) });
-  const showMissing = () =>
-    element.replaceWith(h("p.muted", "The file of this item cannot be shown."));
+  const showMissing = () => element.replaceWith(missing());
   element.addEventListener("error", showMissing);
-  api
-    .media(item?.media || api.model("media", id))
-    .then((url) => element.setAttribute("src", url), showMissing);
+  api.media(path).then((url) => element.setAttribute("src", url), showMissing);
   return element;
 }
+
+const missing = () => h("p.muted", "The file of this item cannot be shown.");

@@ -30,6 +30,7 @@ const ICONS = {
   help: "M9 9.3a3 3 0 1 1 4.2 2.7c-.9.4-1.2 1-1.2 2M12 17.5v.01",
   image: "M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15 9v.01",
   sound: "M4 10v4h3l5 4V6L7 10zM16 9a4 4 0 0 1 0 6M18.5 6.5a8 8 0 0 1 0 11",
+  text: "M6 3h8l4 4v14H6zM14 3v4h4M9 12h6M9 16h6",
   numbers: "M6 4v16M12 4v16M18 4v16M4 8h4M10 14h4M16 10h4",
   back: "M14 6l-6 6 6 6",
   next: "M10 6l6 6-6 6",
