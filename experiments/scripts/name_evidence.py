@@ -34,11 +34,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from prepare_tate import FEWEST_USES, draw_artworks
-from sklearn.base import clone
 from sklearn.preprocessing import normalize
 
 from polyseme import LabelCorpus, TextFeatures, WordVectors, ZeroShotTagger
+from polyseme.base.extractors import fitted_copy
 from polyseme.base.validation import PolysemeWarning
+from polyseme.media import Extracted
 from polyseme.metrics import concept_map, example_map, expected_calibration_error
 from polyseme_experiments.datasets import load_dataset
 from polyseme_experiments.splits import (
@@ -69,6 +70,8 @@ class Data(NamedTuple):
     label_names: Any  # as `fit` takes them; None where an extractor reads them
     extractor: TextFeatures | None = None  # of texts, and of names
     name_by_label: dict[str, str] = {}  # where a label is no name itself  # noqa: RUF012
+    items: Any = None  # texts as raw numbers, where they are encoded
+    n_item_columns: int | None = None  # of the columns of X that describe items; None for all
     first_name_column: int = 0  # of the columns of X by which items and names are compared
     detectors: tuple[str, ...] = ()  # the label that each column of X was trained on
 
@@ -81,18 +84,43 @@ class Data(NamedTuple):
         """Return it with features in place of texts, by an extractor that training rows fitted."""
         if self.extractor is None:
             return self
-        extractor = clone(self.extractor)
-        raw = extractor.raw(self.X)
-        extractor.fit_raw([raw[row] for row in train_rows])
-        extractor.preprocessing_ = extractor.preprocessing()
+        raw = self.extractor.raw(self.X)
+        train_items = [raw[row] for row in train_rows]
+        extractor, _ = fitted_copy(self.extractor, self.extracted(train_items), seed=0)
 
         def encode(labels: Sequence[str]) -> Any:
-            names = [self.name_by_label.get(label, label) for label in labels]
-            return extractor.encode_names(names)
+            return extractor.encode_names(
+                [self.name_by_label.get(label, label) for label in labels]
+            )
 
-        X = extractor.transform_raw(raw).astype(np.float64)
         first_name_column = extractor.name_columns_[0].first
-        return self._replace(X=X, label_names=encode, first_name_column=first_name_column)
+        return self._replace(
+            X=extractor.transform_raw(raw).astype(np.float64),
+            items=self.extracted(raw),
+            label_names=encode,
+            first_name_column=first_name_column,
+            n_item_columns=extractor.n_item_columns_,
+        )
+
+    def extracted(self, raw: Sequence[Any]) -> Extracted:
+        """Return raw numbers of texts as a tagger takes them."""
+        assert self.extractor is not None
+        ids = tuple(str(row) for row in range(len(raw)))
+        return Extracted("text", self.extractor.preprocessing(), ids, raw)
+
+    def training(self, rows: Any, *, with_names: bool) -> tuple[Any, Any]:
+        """Return a tagger that is not fitted, and items for it.
+
+        With names, a tagger of texts has the extractor; without, it takes the same numbers.
+        """
+        if self.items is None or not with_names:
+            X = (
+                self.X
+                if self.n_item_columns is None
+                else self.X[:, : self.n_item_columns].toarray()
+            )
+            return None, X[rows]
+        return self.extractor, self.items[rows]
 
 
 def load_tate() -> Data:
@@ -274,16 +302,11 @@ def run_split(task: tuple[str, int]) -> dict[str, Any]:
         data = data._replace(X=data.X[:, is_usable])
     rows = np.union1d(split.train, split.validation)
     data = data.encoded(rows)
-    training = (data.X[rows], data.corpus.select(rows), split.known())
-    X_test = data.X[split.test]
+    documents = (data.corpus.select(rows), split.known())
     results: dict[str, Any] = {"corpus": name, "seed": seed}
-    fits: dict[str, dict[str, Any]] = {
-        "without names": {},
-        "with names": {"label_names": data.label_names},
-    }
-    for method, options in fits.items():
-        tagger = ZeroShotTagger(random_state=seed, normalize_labels=False, device="cpu")
-        tagger.fit(*training, label_sets_only=True, **options)
+    for method in ("without names", "with names"):
+        with_names = method == "with names"
+        tagger, X_test = fit_tagger(data, split, documents, seed, with_names=with_names)
         scores = tagger.decision_function(X_test)
         probabilities = tagger.predict_proba(X_test)
         classes = tagger.classes_.tolist()
@@ -303,29 +326,45 @@ def run_split(task: tuple[str, int]) -> dict[str, Any]:
     return results
 
 
+def fit_tagger(
+    data: Data, split: ZeroShotSplit, documents: tuple[Any, Any], seed: int, *, with_names: bool
+) -> tuple[ZeroShotTagger, Any]:
+    """Fit a tagger to all items that are not tested; return it and the test items for it."""
+    rows = np.union1d(split.train, split.validation)
+    extractor, X = data.training(rows, with_names=with_names)
+    _, X_test = data.training(split.test, with_names=with_names)
+    tagger = ZeroShotTagger(
+        features=extractor, random_state=seed, normalize_labels=False, device="cpu"
+    )
+    options = {"label_names": data.label_names} if with_names else {}
+    tagger.fit(X, *documents, label_sets_only=True, **options)
+    return tagger, X_test
+
+
+def item_part_of_names(data: Data) -> Callable[[Sequence[str]], Any]:
+    """Return what encodes names by the columns that describe items."""
+    return lambda labels: data.label_names(labels)[:, : data.n_item_columns].toarray()
+
+
 def by_name_alone(
     data: Data, split: ZeroShotSplit, labels: LabelSplit, seed: int
 ) -> dict[str, Any]:
     """Measure unseen labels that no document holds, added to a tagger by their names."""
     rows = np.union1d(split.train, split.validation)
-    training = (data.X[rows], data.corpus.select(rows), split.known().restrict(labels.seen))
-    X_test = data.X[split.test]
+    documents = (data.corpus.select(rows), split.known().restrict(labels.seen))
     truth_table = split.instances("test").align(labels.unseen)[0][:, : len(labels.unseen)]
     truth = truth_table.toarray().astype(bool)
-    tagger = ZeroShotTagger(random_state=seed, normalize_labels=False, device="cpu")
-    tagger.fit(*training, label_sets_only=True, label_names=data.label_names)
+    tagger, X_test = fit_tagger(data, split, documents, seed, with_names=True)
     tagger.add_labels(labels.unseen, data.label_names)
     qualities = {"by name, chance": 100 * float(truth.mean(axis=0)[truth.any(axis=0)].mean())}
     qualities["by name, C-MAP"] = _concept_map(concept_map, tagger, X_test, truth, labels.unseen)
     scores = cosines(data, split, labels.unseen)
     qualities["by name, cosine C-MAP"] = 100 * concept_map(truth, scores)
-    if not sp.issparse(data.X):
-        # What names were worth before they were evidence: the readouts of like labels.
-        plain = ZeroShotTagger(random_state=seed, normalize_labels=False, device="cpu")
-        plain.fit(*training, label_sets_only=True)
-        plain.add_labels(labels.unseen, data.label_names)
-        quality = _concept_map(concept_map, plain, X_test, truth, labels.unseen)
-        qualities["by name, like labels' readouts C-MAP"] = quality
+    # What names were worth before they were evidence: the readouts of like labels.
+    plain, X_test = fit_tagger(data, split, documents, seed, with_names=False)
+    plain.add_labels(labels.unseen, item_part_of_names(data))
+    quality = _concept_map(concept_map, plain, X_test, truth, labels.unseen)
+    qualities["by name, like labels' readouts C-MAP"] = quality
     return {"only names": qualities}
 
 

@@ -68,12 +68,15 @@ E = TypeVar("E")
 def fitted_copy(extractor: E, X: object, seed: int) -> tuple[E, Any]:
     """Return a copy of an extractor fitted to X, and X's features, (n_items, n_features).
 
-    The copy is seeded where it has a `random_state` that is None; the extractor stays unfitted.
+    The copy is seeded where it has a `random_state` that is None, and gives columns for names of
+    labels where it has some; the extractor stays unfitted.
     """
     # An extractor of another package need not be an estimator of ours by its types.
     copied: Any = copy_of(extractor)  # type: ignore[type-var]
     random_state = getattr(copied, "random_state", seed)
     if random_state is None:
         copied.set_params(random_state=seed)
+    if hasattr(copied, "gives_name_columns"):
+        copied.gives_name_columns = True
     features = copied.fit_transform(X)
     return copied, features

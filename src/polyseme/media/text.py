@@ -89,11 +89,12 @@ class TextFeatures(MediaFeatures):
     ----------
     topics_ : Topics
     n_features_out_ : int
-        Columns of `transform`, a csr matrix: topics, the network's numbers, letter groups.
+        Columns of `transform`: topics, then the network's numbers.
     n_item_columns_ : int
-        The first two of these, which describe items. Letter groups are for names of labels alone.
+        The same columns. Those that follow in a tagger, letter groups, are for names alone.
     name_columns_ : tuple of NameColumns
-        The network's numbers and letter groups: in both, names are compared with items.
+        In a tagger, the network's numbers and letter groups: in both, names are compared with
+        items.
 
     Notes
     -----
@@ -113,6 +114,8 @@ class TextFeatures(MediaFeatures):
     raw_axes: ClassVar[int] = 2
     learns: ClassVar[bool] = True
     likely_alike: ClassVar[str] = "copies, or too short"
+    # Set by taggers: whether letter groups follow the columns that describe items.
+    gives_name_columns: bool = False
     topics_: Topics
     n_item_columns_: int
     name_columns_: tuple[NameColumns, ...]
@@ -209,7 +212,11 @@ class TextFeatures(MediaFeatures):
 
         n_topics = len(self.topics_.components_)
         self.n_item_columns_ = n_topics + n_network_numbers
-        self.n_features_out_ = self.n_item_columns_ + N_BUCKETS
+        self.n_features_out_ = self.n_item_columns_
+        self.name_columns_ = ()
+        if not self.gives_name_columns:
+            return
+        self.n_features_out_ += N_BUCKETS
         letters = NameColumns(self.n_item_columns_, self.n_features_out_, True)
         self.name_columns_ = (letters,)
         if n_network_numbers:
@@ -217,7 +224,10 @@ class TextFeatures(MediaFeatures):
             self.name_columns_ = (sentences, letters)
 
     def transform_raw(self, raw: Sequence[Raw]) -> Any:
-        """Return topics, mean vectors of passages and letter groups, (n, n_features_out_)."""
+        """Return topics and mean vectors of passages, (n, n_features_out_).
+
+        With `gives_name_columns` letter groups follow, and all is a csr matrix.
+        """
         texts: list[str] = []
         means: list[NDArray[np.float32]] = []
         for numbers in raw:
@@ -226,13 +236,14 @@ class TextFeatures(MediaFeatures):
             if len(vectors):
                 means.append(vectors.mean(axis=0))
         topics, letters = self.topics_.transform(texts)
-        blocks: list[Any] = [sp.csr_matrix(topics), letters]
+        item_columns = topics
         if len(means) == len(texts):
-            blocks.insert(1, sp.csr_matrix(np.stack(means)))
-        n_numbers = sum(block.shape[1] for block in blocks)
-        if n_numbers != self.n_features_out_ or len(means) not in (0, len(texts)):
+            item_columns = np.hstack([topics, np.stack(means)])
+        if item_columns.shape[1] != self.n_item_columns_ or len(means) not in (0, len(texts)):
             raise InputError("These are no raw numbers of texts; extract the files again.")
-        return sp.csr_matrix(sp.hstack(blocks))
+        if not self.gives_name_columns:
+            return item_columns
+        return sp.csr_matrix(sp.hstack([sp.csr_matrix(item_columns), letters]))
 
     def encode_names(self, names: Sequence[str]) -> Any:
         """Return the vectors of names of tags, as of texts, (n_names, n_features_out_)."""
@@ -266,6 +277,7 @@ class TextFeatures(MediaFeatures):
         with name_part_in_errors("topics"):
             extractor.topics_ = Topics.from_state(config["topics"], part_arrays(arrays, "topics"))
         n_features = extractor.n_features_out_
+        extractor.gives_name_columns = True  # as it was saved by a tagger
         extractor._set_columns(0)
         n_network_numbers = n_features - extractor.n_features_out_
         has_network = extractor.network is not None
