@@ -1,4 +1,4 @@
-"""The commands for media files: extract features, tag files, and review tags in sidecars."""
+"""The commands for media files: extract features, tag files, and review the suggested tags."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def tag(
     workers: int | None = None,
     strict: bool = False,
 ) -> None:
-    """Tag media files, which stay as they are; --sidecars writes tags into files beside them."""
+    """Tag pictures, sounds and texts; --sidecars writes the tags beside them, or into Markdown."""
     if undo:
         undo_records = _undo_suggestions(paths, dry_run)
         if for_people(form):  # a sidecar has the name of its file, so that one column is enough
