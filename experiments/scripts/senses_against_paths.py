@@ -137,7 +137,7 @@ RIVALS: dict[str, Callable[[Task, int, int], IntArray]] = {
 
 
 def predict_paths(points: NDArray[np.float32], paths: IntArray, seed: int) -> IntArray:
-    """Predict the path of each artwork from those of others."""
+    """Predict the path of each artwork from those of other_columns."""
     classifier = LogisticRegression(C=10.0, class_weight="balanced", max_iter=1000)
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
     return np.asarray(cross_val_predict(classifier, points, paths, cv=folds), dtype=np.int64)
@@ -160,11 +160,11 @@ def measure_leaf(
     def agreement(groups: IntArray) -> float:
         return float(adjusted_rand_score(paths[has_path], groups[has_path]))
 
-    others = sp.diags_array(np.arange(len(store.labels)) != column, dtype=np.float64)
+    other_columns = sp.diags_array(np.arange(len(store.labels)) != column, dtype=np.float64)
     task = Task(
         store.points[store.sets[rows]],
-        sp.csr_matrix(store.matrix[rows] @ others),
-        normalize(sp.csr_matrix(frequencies[rows] @ others)),
+        sp.csr_matrix(store.matrix[rows] @ other_columns),
+        normalize(sp.csr_matrix(frequencies[rows] @ other_columns)),
     )
     n_senses = int(senses.max()) + 1
     shuffled = np.random.default_rng(seed).permutation(senses)
