@@ -190,7 +190,7 @@ export class MergeList extends CareList {
       const title = h("h3", explanation);
       return h("section.stack.tight", { aria_label: explanation }, title, h("ul.care-rows", rows));
     });
-    clear(this.list, h("div.row", this.button), groups);
+    clear(this.list, h("div.stack", h("div.row", this.button), groups));
   }
 
   drawButton() {
