@@ -276,56 +276,6 @@ class LabelChanges(FittedTagger):
             indicator_=indicator,
         )
 
-    def similar_labels(self, vectors: object = None, most: int = 20) -> list[SimilarLabels]:
-        """Suggest labels to merge: such as card and cards, or film and movies.
-
-        Parameters
-        ----------
-        vectors : WordVectors, mapping of str to sequence of float, callable or encoder, optional
-            Vectors of labels or of their words, or what encodes them; see `label_names` of `fit`.
-            By default the feature extractor encodes names, where it can, or names that are evidence
-            are compared. Without any there are no suggestions by meaning.
-        most : int
-            How many pairs to return for each reason.
-
-        Returns
-        -------
-        list of SimilarLabels
-            Pairs with the reason "spelling", then those by "meaning", then those by "use" alone;
-            the most alike first.
-        """
-        from polyseme.documents.similar_labels import similar_labels
-        from polyseme.documents.word_vectors import WordVectors
-
-        check_fitted(self, "store_")
-        store = self.store_
-        names = self._name_vectors(vectors)
-        are_words = isinstance(vectors, (WordVectors, Mapping))
-        return similar_labels(store.matrix, store.labels, most, names, names_are_words=are_words)
-
-    def _name_vectors(self, vectors: object) -> LabelNames | None:
-        """Return dense vectors of the names of frequent labels; None where there are none.
-
-        Sparse vectors are those of words and letters, which spelling compares.
-        """
-        from polyseme.documents.label_names import LabelNames, encode_names, extractor_names
-        from polyseme.documents.similar_labels import FEWEST_NAMED
-
-        store = self.store_
-        labels = tuple(compress(store.labels, store.counts >= FEWEST_NAMED))
-        if not labels:
-            return None
-        if vectors is not None:
-            names: LabelNames | None = encode_names(vectors, labels)
-        else:
-            names = extractor_names(self.features_, labels)
-            if names is None and self.names_ is not None:
-                evidence: Any = self.names_.vectors
-                names = LabelNames(self.names_.labels, evidence)
-        if names is None or sp.issparse(names.vectors):
-            return None
-        return names
-
     def merge(self, label: str | Iterable[tuple[str, str]], into: str | None = None) -> Self:
         """Merge a label into another one, or several: in known documents, given tags and scores.
 
@@ -398,6 +348,62 @@ class LabelChanges(FittedTagger):
             return
         named = _without(self.named_, {source})
         self._update(named_=named, vocabulary_=vocabulary)
+
+
+def suggest_merges(
+    tagger: LabelChanges, vectors: object = None, most: int = 20
+) -> list[SimilarLabels]:
+    """Suggest labels to merge, such as card and cards, or film and movies.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+        Fitted.
+    vectors : WordVectors, mapping of str to sequence of float, callable or encoder, optional
+        Vectors of labels or of their words, or what encodes them; see `label_names` of `fit`. By
+        default the feature extractor encodes names, where it can, or names that are evidence are
+        compared. Without any there are no suggestions by meaning.
+    most : int
+        How many pairs to return for each reason.
+
+    Returns
+    -------
+    list of SimilarLabels
+        Pairs with the reason "spelling", then those by "meaning", then those by "use" alone; the
+        most alike first.
+    """
+    from polyseme.documents.similar_labels import similar_labels
+    from polyseme.documents.word_vectors import WordVectors
+
+    check_fitted(tagger, "store_")
+    store = tagger.store_
+    names = _name_vectors(tagger, vectors)
+    are_words = isinstance(vectors, (WordVectors, Mapping))
+    return similar_labels(store.matrix, store.labels, most, names, names_are_words=are_words)
+
+
+def _name_vectors(tagger: LabelChanges, vectors: object) -> LabelNames | None:
+    """Return dense vectors of the names of frequent labels; None where there are none.
+
+    Sparse vectors are those of words and letters, which spelling compares.
+    """
+    from polyseme.documents.label_names import LabelNames, encode_names, extractor_names
+    from polyseme.documents.similar_labels import FEWEST_NAMED
+
+    store = tagger.store_
+    labels = tuple(compress(store.labels, store.counts >= FEWEST_NAMED))
+    if not labels:
+        return None
+    if vectors is not None:
+        names: LabelNames | None = encode_names(vectors, labels)
+    else:
+        names = extractor_names(tagger.features_, labels)
+        if names is None and tagger.names_ is not None:
+            evidence: Any = tagger.names_.vectors
+            names = LabelNames(tagger.names_.labels, evidence)
+    if names is None or sp.issparse(names.vectors):
+        return None
+    return names
 
 
 def _without(named: NamedLabels | None, labels: Collection[str]) -> NamedLabels | None:

@@ -35,6 +35,7 @@ from polyseme.cli.output import Form, emit
 from polyseme.feedback.verdict_log import VerdictLog
 from polyseme.io import read_table
 from polyseme.io.records import write_records
+from polyseme.label_changes import suggest_merges
 from polyseme.media.keywords import Keywords
 from polyseme.media.xmp import read_packet
 from polyseme.metrics import evaluate, evaluate_tagger
@@ -97,8 +98,8 @@ ARGUMENTS = {
     "rename to": lambda tagger, x, label, value: tagger.rename(label, value),
     "merge": lambda tagger, x, label, value: tagger.merge(value, label),
     "merge pairs": lambda tagger, x, label, value: tagger.merge([(label, value)]),
-    "similar": lambda tagger, x, label, value: tagger.similar_labels(most=value),
-    "similar vectors": lambda tagger, x, label, value: tagger.similar_labels(value),
+    "similar": lambda tagger, x, label, value: suggest_merges(tagger, most=value),
+    "similar vectors": lambda tagger, x, label, value: suggest_merges(tagger, value),
     "evaluate": lambda tagger, x, label, value: evaluate_tagger(tagger, x, value),
     "evaluate k": lambda tagger, x, label, value: evaluate_tagger(tagger, x, [[label]], k=value),
 }

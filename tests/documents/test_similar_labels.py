@@ -10,6 +10,7 @@ from polyseme import LabelCorpus, load
 from polyseme.base.validation import InputError
 from polyseme.documents.label_names import LabelNames
 from polyseme.documents.similar_labels import similar_labels
+from polyseme.label_changes import suggest_merges
 
 FILLERS = [f"other {word}" for word in ("red", "green", "blue", "grey", "pink", "gold")]
 # Companions by label: cat and dog have some in common, film and movies the same.
@@ -95,8 +96,8 @@ def test_names_that_differ_in_a_letter_have_to_be_used_alike():
     documents = [["carriage", *FILLERS[:3]], ["marriage", *FILLERS[3:]]] * 5
     assert pairs_of(documents, "spelling") == []
     same_use = [["carriage", *FILLERS[:3]], ["marriage", *FILLERS[:3]]] * 5
-    rest = [[filler] for filler in FILLERS for _ in range(20)]
-    assert pairs_of(same_use + rest, "spelling") == [{"carriage", "marriage"}]
+    filling = [[filler] for filler in FILLERS for _ in range(20)]
+    assert pairs_of(same_use + filling, "spelling") == [{"carriage", "marriage"}]
 
 
 def test_each_spelling_is_merged_into_the_commonest():
@@ -178,11 +179,11 @@ def test_a_tagger_takes_vectors_of_words_or_an_encoder(toy_tagger):
         return [vectors.get(text, [0, 0, 0]) for text in texts]
 
     for names in (vectors, encode):
-        suggestions = toy_tagger.similar_labels(names)
+        suggestions = suggest_merges(toy_tagger, names)
         (pair,) = [pair for pair in suggestions if pair.reason == "meaning"]
         assert {pair.label, pair.into} == {"phone", "screen"}
-    assert not [pair for pair in toy_tagger.similar_labels() if pair.reason == "meaning"]
-    sparse = toy_tagger.similar_labels(lambda texts: sp.csr_matrix(np.array(encode(texts))))
+    assert not [pair for pair in suggest_merges(toy_tagger) if pair.reason == "meaning"]
+    sparse = suggest_merges(toy_tagger, lambda texts: sp.csr_matrix(np.array(encode(texts))))
     assert not [pair for pair in sparse if pair.meaning is not None]
 
 

@@ -33,13 +33,15 @@ def labels(
     if not merges:
         emit(_label_records(tagger, kind, once=once), form)
         return
+    from polyseme.label_changes import suggest_merges
+
     word_vectors = None
     if vectors is not None:
         from polyseme import WordVectors
 
         word_vectors = WordVectors.read(vectors, labels=tagger.store_.labels)
     records = []
-    for pair in tagger.similar_labels(word_vectors, top):
+    for pair in suggest_merges(tagger, word_vectors, top):
         record = asdict(pair)
         for figure in ("spelling", "use", "meaning"):
             if record[figure] is not None:

@@ -237,22 +237,22 @@ def _mutual_neighbours(likeness: Matrix, columns: IntArray, least: float) -> set
 def _paired_by_spelling_alone(labels: Sequence[str]) -> NDArray[np.bool_]:
     """Return which names share a word or a spelling or have other digits, (n, n)."""
     rows = []
-    parts = []
+    all_words = []
     for row, label in enumerate(labels):
         words = _name_words(label)
-        for part in {*words, *_spellings(words)}:
+        for word in {*words, *_spellings(words)}:
             rows.append(row)
-            parts.append(part)
-    _, part_numbers = np.unique(parts, return_inverse=True)
-    entries = (np.ones(len(rows)), (rows, part_numbers.ravel()))
-    n_parts = int(part_numbers.max(initial=0)) + 1
-    has_part = sp.csr_matrix(entries, shape=(len(labels), n_parts))
-    shared_counts = (has_part @ has_part.T).toarray()
-    shares_part = np.asarray(shared_counts > 0)
+            all_words.append(word)
+    _, word_numbers = np.unique(all_words, return_inverse=True)
+    entries = (np.ones(len(rows)), (rows, word_numbers.ravel()))
+    n_words = int(word_numbers.max(initial=0)) + 1
+    has_word = sp.csr_matrix(entries, shape=(len(labels), n_words))
+    shared_counts = (has_word @ has_word.T).toarray()
+    shares_word = np.asarray(shared_counts > 0)
     digits = ["".join(letter for letter in label if letter.isdigit()) for label in labels]
     _, digit_numbers = np.unique(digits, return_inverse=True)
     has_other_digits = digit_numbers[:, None] != digit_numbers[None, :]
-    return np.asarray(shares_part | has_other_digits, dtype=bool)
+    return np.asarray(shares_word | has_other_digits, dtype=bool)
 
 
 # ------------------------------------------------------------------ meaning

@@ -35,6 +35,7 @@ from polyseme.documents.tags import likely_tags
 from polyseme.documents.word_vectors import WordVectors
 from polyseme.feedback.verdict_log import Undo, Verdict, VerdictLog
 from polyseme.io import Table
+from polyseme.label_changes import suggest_merges
 from polyseme.media.base import Extracted, MediaError, MediaFeatures
 from polyseme.model_state import tagger_from_state
 from polyseme.scoring.known_documents import KnownDocuments
@@ -370,7 +371,7 @@ class ModelHost:
         """Return labels that may be one; computed again where the known documents have changed."""
         tagger = self._snapshot.tagger
         if self._similar is None or self._similar[0] is not tagger.store_:
-            suggestions = tagger.similar_labels(self.words, _MOST_SIMILAR)
+            suggestions = suggest_merges(tagger, self.words, _MOST_SIMILAR)
             self._similar = (tagger.store_, suggestions)
         return self._similar[1]
 
