@@ -35,7 +35,7 @@ Pair = tuple[int, int]  # columns, the lower one first
 Matrix = NDArray[np.float64]
 
 REASONS = ("spelling", "meaning", "use")
-# So many of the commonest labels are compared by names and use: as a table of all pairs, 128 MB.
+# So many of the commonest labels are compared by names and by use: a table of all pairs has 128 MB.
 _MOST_COMPARED = 4000
 # The fewest documents of labels that are compared by names, and by use alone.
 FEWEST_NAMED = 5
@@ -247,8 +247,8 @@ def _paired_by_spelling_alone(labels: Sequence[str]) -> NDArray[np.bool_]:
     entries = (np.ones(len(rows)), (rows, word_numbers.ravel()))
     n_words = int(word_numbers.max(initial=0)) + 1
     has_word = sp.csr_matrix(entries, shape=(len(labels), n_words))
-    shared_counts = (has_word @ has_word.T).toarray()
-    shares_word = np.asarray(shared_counts > 0)
+    shared_words = (has_word @ has_word.T).astype(bool)
+    shares_word = shared_words.toarray()
     digits = ["".join(letter for letter in label if letter.isdigit()) for label in labels]
     _, digit_numbers = np.unique(digits, return_inverse=True)
     has_other_digits = digit_numbers[:, None] != digit_numbers[None, :]
