@@ -243,16 +243,26 @@ def _report_default_precision(precision: float | None, leaves_out: bool) -> None
 
 
 def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
-    """Remove unanswered suggestions from sidecars; return a record for each that had some."""
+    """Remove unanswered suggestions from sidecars; return a record for each that had some.
+
+    Sidecars that cannot be read or changed are reported, and left.
+    """
+    from polyseme.base.validation import InputError
     from polyseme.media.tag_files import undo_suggestions
 
     records: list[dict[str, Any]] = []
+    skipped: list[tuple[str, str]] = []
     n_tags = 0
     for file, sidecar in _find_sidecars(paths):
-        removed_tags = undo_suggestions(sidecar, dry_run=dry_run)
+        try:
+            removed_tags = undo_suggestions(sidecar, dry_run=dry_run)
+        except InputError as error:
+            skipped.append((file, str(error)))
+            continue
         if removed_tags:
             records.append({"file": file, "sidecar": str(sidecar), "removed": removed_tags})
             n_tags += len(removed_tags)
+    _report_skipped(skipped)
     would = "would be " if dry_run else ""
     say(f"{counted(n_tags, 'suggestion')} {would}taken back from {counted(len(records), 'file')}")
     return records
@@ -290,24 +300,31 @@ def review(
     form: Form = Form.auto,
 ) -> None:
     """Accept or refuse the tags that `tag --sidecars` suggested, or list them."""
+    from polyseme.base.validation import InputError
     from polyseme.cli.inputs import TableReader, items_to_learn
     from polyseme.feedback.verdict_log import Verdict
-    from polyseme.media.suggestions import lacking
+    from polyseme.media.suggestions import check_answers, lacking
     from polyseme.media.tag_files import answer_suggestions, read_tags
 
     tagger = None if model is None else load_default_tagger(model, "review --model")
     if tagger is not None and tagger.features_ is None:
         raise_error("This model takes numbers; `review --model` needs one that takes files.")
     files: list[_PendingFile] = []
+    skipped: list[tuple[str, str]] = []
     for name, sidecar in _find_sidecars(paths):
-        files.append(_PendingFile(name, sidecar, read_tags(sidecar).pending))
+        try:
+            pending = read_tags(sidecar).pending
+        except InputError as error:
+            skipped.append((name, str(error)))
+            continue
+        files.append(_PendingFile(name, sidecar, pending))
+    _report_skipped(skipped)
 
     if not (accept or refuse):
         _list_pending(files, form)
         return
 
-    accepted_tags = accept or []
-    refused_tags = refuse or []
+    accepted_tags, refused_tags = check_answers(accept or [], refuse or [])
     # Items to learn from are read before any sidecar is changed. X has their features, as `learn`
     # takes them; it stays None where nothing is learned. A table in --features is read as it is.
     item_by_file: dict[str, str] = {}
@@ -319,7 +336,10 @@ def review(
             item_by_file = dict(zip(answered, items, strict=True))
 
     records: list[dict[str, Any]] = []
+    unwritten: list[tuple[str, str]] = []
     for file in files:
+        if not file.pending:
+            continue
         # A star stands for all pending tags that the other answer does not name.
         to_accept = accepted_tags
         if "*" in accepted_tags:
@@ -327,16 +347,21 @@ def review(
         to_refuse = refused_tags
         if "*" in refused_tags:
             to_refuse = lacking(present=accepted_tags, wanted=file.pending)
-        accepted, refused = answer_suggestions(file.sidecar, accept=to_accept, refuse=to_refuse)
+        try:
+            accepted, refused = answer_suggestions(file.sidecar, accept=to_accept, refuse=to_refuse)
+        except InputError as error:
+            unwritten.append((file.name, str(error)))
+            continue
         if accepted or refused:
             records.append({"file": file.name, "accepted": accepted, "refused": refused})
-    if not records:
+    _report_skipped(unwritten)
+    if not (records or unwritten):
         raise_error(
             "None of these tags waits for an answer in these files; `polyseme review` without "
             "--accept and --refuse lists those that do."
         )
     emit(records, form)
-    if tagger is not None:
+    if tagger is not None and records:
         verdicts: list[Verdict] = []
         for record in records:
             item = item_by_file[record["file"]]
@@ -349,6 +374,8 @@ def review(
             "accepted tags are yours now: run `polyseme extract` again, and the next `fit` learns "
             "from them"
         )
+    if unwritten:
+        raise typer.Exit(1)
 
 
 def _list_pending(files: Sequence[_PendingFile], form: Form) -> None:

@@ -401,8 +401,8 @@ def _warn_of_equal_items(features: Features) -> None:
     most_equal = max(_EQUAL_ITEMS, _EQUAL_SHARE * n_items)
     if n_equal > most_equal:
         warnings.warn(
-            f"{n_equal:,} of {n_items:,} items have the same features: nothing can be "
-            "learned that tells these apart. Look whether they are blank, silent or damaged.",
+            f"{n_equal:,} of {n_items:,} items have the same features: nothing can be learned "
+            "that tells these apart. Look whether they are blank, silent, damaged or copies.",
             PolysemeWarning,
             stacklevel=4,
         )

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from polyseme.base.estimator import Estimator, TransformerMixin
 from polyseme.base.machine import n_cores, ordered_map
 from polyseme.base.progress import Quiet
-from polyseme.base.text import in_words
+from polyseme.base.text import in_words, shown
 from polyseme.base.validation import InputError, check_fitted, check_number, first_few
 from polyseme.storage.array_checks import (
     Fields,
@@ -118,6 +118,7 @@ class MediaFeatures(TransformerMixin, Estimator, ABC):  # type: ignore[misc]  # 
     kind: ClassVar[str]  # by which commands and saved models name it, such as "image"
     noun: ClassVar[str]  # what people call an item, such as "picture"
     names_are_paths: ClassVar[bool] = True  # whether items that are `str` name files
+    likely_alike: ClassVar[str] = "blank, or silent"  # what different items with equal numbers are
     suffixes: ClassVar[frozenset[str]]  # of its files, in lower case, such as ".png"
     # Media types of what a browser is sent of its files, by suffix; files of others are not shown.
     preview_types: ClassVar[Mapping[str, str]] = {}
@@ -486,18 +487,18 @@ def attempt(function: Callable[[object], T], item: object) -> T | MediaError:
 
 
 def _items(X: Any, kind: str) -> list[object]:
-    """Return items as a list: paths in any sequence or column, or arrays."""
+    """Return items as a list: paths or texts in any sequence or column, or arrays."""
     if is_path(X) or isinstance(X, bytes):
-        raise InputError(f"Give a list of {kind} files, not a single path; got {X!r}.")
+        raise InputError(f"Give a list of {kind} files, not a single path or text; got {shown(X)}.")
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     is_array = isinstance(X, np.ndarray)
-    if is_array and X.dtype.kind in "OU" and X.shape[1:] == (1,):
+    if is_array and X.dtype.kind in "OUT" and X.shape[1:] == (1,):
         X = X[:, 0]
     try:
         items = list(X)
     except TypeError:
-        raise InputError(f"Give a list of {kind} files or arrays; got {X!r}.") from None
+        raise InputError(f"Give a list of {kind} files, texts or arrays; got {shown(X)}.") from None
     if not items:
-        raise InputError(f"Give at least one {kind} file or array.")
+        raise InputError(f"Give at least one {kind} file, text or array.")
     return items

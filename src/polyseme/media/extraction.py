@@ -130,11 +130,11 @@ class Summary:
         """Name different files with the same features; empty where there are none."""
         if not self.alike:
             return ""
-        noun = extractor_class(self.kind).noun
+        extractor = extractor_class(self.kind)
         return (
-            f"{len(self.alike):,} of {self.n_extracted:,} {noun}s have the same features as "
-            f"another one, though their files differ ({first_few(self.alike, most=3)}): nothing "
-            "can tell them apart; are they blank, silent, or copies?"
+            f"{len(self.alike):,} of {self.n_extracted:,} {extractor.noun}s have the same features "
+            f"as another one, though their files differ ({first_few(self.alike, most=3)}): nothing "
+            f"can tell them apart; are they {extractor.likely_alike}?"
         )
 
     def keywords(self) -> str:

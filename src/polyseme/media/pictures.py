@@ -16,10 +16,8 @@ import contextlib
 import gzip
 import io
 import math
-import os
 import re
 import subprocess
-import sys
 import threading
 import zlib
 from collections.abc import Iterator
@@ -34,6 +32,7 @@ from polyseme.base.text import error_text
 from polyseme.base.validation import InputError
 from polyseme.media.base import MediaError, check_file, needs
 from polyseme.media.image import FORMATS
+from polyseme.media.workers import run_worker
 
 try:
     from PIL import Image, ImageChops
@@ -532,19 +531,8 @@ def _draw_svg(content: bytes, side: int, *, cover: bool) -> bytes:
         raise MediaError(f"has more than the {SVG_BYTES // 10**6} MB allowed for an SVG")
     if find_spec("resvg_py") is None:
         raise needs("image", "Reading SVG pictures")
-    # By its file, without the `site` module and polyseme: starts in 30 ms. The path is our own,
-    # less the current folder, whose files may be a stranger's.
-    worker = Path(__file__).with_name("_svg_worker.py")
-    import_path = os.pathsep.join(entry for entry in sys.path if entry)
     try:
-        process = subprocess.run(
-            [sys.executable, "-S", "-P", str(worker), str(side), str(cover)],
-            input=content,
-            capture_output=True,
-            timeout=SVG_SECONDS,
-            env={**os.environ, "PYTHONPATH": import_path},
-            check=False,
-        )
+        process = run_worker("_svg_worker.py", content, side, cover, seconds=SVG_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise MediaError(f"takes more than {SVG_SECONDS:g} seconds to draw") from error
     # The worker exits by 1 where the file is wrong, which a limit of memory or time can cause too.

@@ -43,18 +43,21 @@ class SentenceNetwork:
         from PIL import Image
 
         images = [Image.fromarray(picture) for picture in pictures]
-        try:
-            vectors = self.model.encode(images, show_progress_bar=False, convert_to_numpy=True)
-        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise InputError(
-                f"The model of '{self.name}' cannot look at pictures ({error}); name one that was "
-                "trained on pictures and texts, such as CLIP."
-            ) from error
-        return np.ascontiguousarray(vectors, dtype=np.float32)
+        return self._encode(images, "look at pictures")
 
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts, (n, n_features); long ones are cut by the model."""
-        vectors = self.model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
+        return self._encode(list(texts), "read texts")
+
+    def _encode(self, items: list[Any], purpose: str) -> NDArray[np.float32]:
+        """Return the model's vectors of pictures or texts, (n, n_features)."""
+        try:
+            vectors = self.model.encode(items, show_progress_bar=False, convert_to_numpy=True)
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise InputError(
+                f"The model of '{self.name}' cannot {purpose} ({error}); name one that was "
+                f"trained to {purpose}."
+            ) from error
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
 

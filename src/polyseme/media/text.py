@@ -6,6 +6,7 @@ in which names of tags have vectors as well: how like a text they are is evidenc
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +20,14 @@ from numpy.typing import NDArray
 
 from polyseme.base.extractors import NameColumns
 from polyseme.base.machine import one_thread
-from polyseme.base.validation import RandomState, as_generator, check_number, draw_seed
+from polyseme.base.validation import (
+    InputError,
+    RandomState,
+    as_generator,
+    check_fitted,
+    check_number,
+    draw_seed,
+)
 from polyseme.media.base import MediaError, MediaFeatures, Raw, attempt
 from polyseme.media.networks import TEXTS, Network, find_network
 from polyseme.media.text_files import SUFFIXES, prose_of, read_text, shown_text
@@ -39,8 +47,12 @@ if TYPE_CHECKING:
 
 # To be raised whenever the same text would get other numbers.
 VERSION = 1
-# A network reads so many words at a time: its vector of a longer text would say little.
+# A network reads so many words at a time: its vector of a longer text would say little. Letters
+# count where words are not parted by spaces, as in Chinese; 100 words of Finnish have 850.
 _PASSAGE_WORDS = 100
+_PASSAGE_LETTERS = 1_000
+_NO_VECTORS: NDArray[np.float32] = np.zeros((0, 1), dtype=np.float32)
+_MOST_LETTERS_A_WORD = 20  # of all words together, with the spaces between them
 # What is shown of a text in a browser: on a page of so many pixels a side, a letter for so many.
 _MOST_SHOWN_LETTERS = 20_000
 _PIXELS_A_LETTER = 50
@@ -59,11 +71,11 @@ class TextFeatures(MediaFeatures):
     n_topics : int
         Numbers by which the topics of a text are told.
     max_words : int
-        Only so many words from the beginning of a text are used.
+        Only so many words from the beginning of a text are used, and twenty times as many letters.
     network : str, optional
         "use", Google's multilingual Universal Sentence Encoder, which the extra of this name
-        installs, or "sentence-transformers:NAME" with `weights`. It reads a hundred words at a
-        time, and the vectors of these passages are averaged.
+        installs, or "sentence-transformers:NAME" with `weights`. It reads a hundred words, or a
+        thousand letters, at a time, and the vectors of these passages are averaged.
     weights : str or Path, optional
         The folder of a model that `SentenceTransformer.save` wrote.
     device : str
@@ -101,6 +113,7 @@ class TextFeatures(MediaFeatures):
     batch_size: ClassVar[int] = 16
     raw_axes: ClassVar[int] = 2
     learns: ClassVar[bool] = True
+    likely_alike: ClassVar[str] = "copies, or too short"
     # Set by taggers: whether letter groups follow the columns that describe items.
     gives_name_columns: bool = False
     topics_: Topics
@@ -138,26 +151,16 @@ class TextFeatures(MediaFeatures):
 
     def extract_batch(self, items: Sequence[object]) -> list[Raw | MediaError]:
         """Read some texts; see `MediaFeatures.extract_batch`."""
-        reads = [attempt(self._words, item) for item in items]
+        texts = [attempt(self._words, item) for item in items]
         network = self._network()
         if network is None:
-            return [read if isinstance(read, MediaError) else _pack(read) for read in reads]
-        passages: list[str] = []
-        for read in reads:
-            if not isinstance(read, MediaError):
-                passages += _passages(read)
-        vectors = np.zeros((0, 0), dtype=np.float32)
-        if passages:
-            vectors = network.load().encode_texts(passages)
+            return [text if isinstance(text, MediaError) else _pack(text) for text in texts]
+        passages_by_text: list[list[str]] = []
+        for text in texts:
+            passages_by_text.append([] if isinstance(text, MediaError) else _passages(text))
         outcomes: list[Raw | MediaError] = []
-        first = 0
-        for read in reads:
-            if isinstance(read, MediaError):
-                outcomes.append(read)
-                continue
-            stop = first + len(_passages(read))
-            outcomes.append(_pack(read, vectors[first:stop]))
-            first = stop
+        for text, vectors in zip(texts, _encode(network, passages_by_text), strict=True):
+            outcomes.append(text if isinstance(text, MediaError) else _pack(text, vectors))
         return outcomes
 
     @classmethod
@@ -233,15 +236,27 @@ class TextFeatures(MediaFeatures):
             if len(vectors):
                 means.append(vectors.mean(axis=0))
         topics, letters = self.topics_.transform(texts)
-        item_columns = np.hstack([topics, np.stack(means)]) if means else topics
+        item_columns = topics
+        if len(means) == len(texts):
+            item_columns = np.hstack([topics, np.stack(means)])
+        if item_columns.shape[1] != self.n_item_columns_ or len(means) not in (0, len(texts)):
+            raise InputError("These are no raw numbers of texts; extract the files again.")
         if not self.gives_name_columns:
             return item_columns
         return sp.csr_matrix(sp.hstack([sp.csr_matrix(item_columns), letters]))
 
     def encode_names(self, names: Sequence[str]) -> Any:
         """Return the vectors of names of tags, as of texts, (n_names, n_features_out_)."""
-        readable_names = [name if name.split() else "?" for name in names]
-        return self.transform(readable_names)
+        check_fitted(self, "n_features_out_")
+        # A name that is nothing but signs is read as it stands.
+        texts = [self._cut(prose_of(name)) or self._cut(name) or "?" for name in names]
+        network = self._network()
+        if network is None:
+            return self.transform_raw([_pack(text) for text in texts])
+        with self.single_threaded():
+            vectors = network.load().encode_texts([_passages(text)[0] for text in texts])
+        raw = [_pack(text, vectors[row : row + 1]) for row, text in enumerate(texts)]
+        return self.transform_raw(raw)
 
     def get_state(self) -> State:
         """Return the fitted extractor as JSON values and arrays; see `MediaFeatures.get_state`."""
@@ -287,20 +302,45 @@ class TextFeatures(MediaFeatures):
         if isinstance(item, str):
             text = prose_of(item)
         elif isinstance(item, os.PathLike):
-            text = read_text(Path(item))
+            # White space between words counts here.
+            text = read_text(Path(item), 2 * _MOST_LETTERS_A_WORD * self.max_words)
         else:
             raise MediaError(f"is neither a text nor a path, but {type(item).__name__}")
-        words = text.replace("\0", " ").split()
+        words = self._cut(text)
         if not words:
             raise MediaError("holds no words")
-        return " ".join(words[: self.max_words])
+        return words
+
+    def _cut(self, text: str) -> str:
+        """Return the first words of a text, with single spaces between them."""
+        most_letters = _MOST_LETTERS_A_WORD * self.max_words
+        words = text.replace("\0", " ").split(maxsplit=self.max_words)
+        return " ".join(words[: self.max_words])[:most_letters].strip()
 
 
 def _passages(text: str) -> list[str]:
     """Cut a text into pieces that a network reads at a time."""
     words = text.split()
-    starts = range(0, len(words), _PASSAGE_WORDS)
-    return [" ".join(words[start : start + _PASSAGE_WORDS]) for start in starts]
+    passages: list[str] = []
+    for start in range(0, len(words), _PASSAGE_WORDS):
+        passage = " ".join(words[start : start + _PASSAGE_WORDS])
+        starts = range(0, len(passage), _PASSAGE_LETTERS)
+        passages += [passage[first : first + _PASSAGE_LETTERS] for first in starts]
+    return passages
+
+
+def _encode(
+    network: Network, passages_by_text: Sequence[Sequence[str]]
+) -> list[NDArray[np.float32]]:
+    """Return the vectors of the passages of each text, (n_passages, n_features)."""
+    encode = network.load().encode_texts
+    if network.device == "cpu":
+        # Numbers of a text depend on nothing else, and nothing would be gained by company.
+        return [encode(passages) if passages else _NO_VECTORS for passages in passages_by_text]
+    all_passages = list(itertools.chain.from_iterable(passages_by_text))
+    vectors = encode(all_passages) if all_passages else _NO_VECTORS
+    ends = np.cumsum([len(passages) for passages in passages_by_text])
+    return np.split(vectors, ends[:-1])
 
 
 def _pack(text: str, vectors: NDArray[np.float32] | None = None) -> Raw:

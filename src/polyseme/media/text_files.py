@@ -2,15 +2,20 @@
 
 In: a file, whatever its name is. Out: its prose, without markup, front matter and #tags, so that
 features do not know the tags that they are to predict.
+
+A file may be a stranger's. Every pattern here takes time in proportion to the text: what it repeats
+cannot hold what it begins with. HTML is read without building a tree, and PDF by a process of its
+own.
 """
 
 from __future__ import annotations
 
-import html
-import io
+import codecs
 import re
+import subprocess
 from collections.abc import Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,43 +28,62 @@ from polyseme.media.front_matter import (
     inline_tags,
     parse_block,
     split_note,
-    tags_of,
+    tags_in_block,
 )
 from polyseme.media.front_matter import SUFFIXES as MARKDOWN_SUFFIXES
 from polyseme.media.keywords import Place
 from polyseme.media.suggestions import Tags, distinct
+from polyseme.media.workers import run_worker
 
 HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 SUFFIXES = (".txt", ".text", ".pdf", *MARKDOWN_SUFFIXES, *HTML_SUFFIXES)
 MOST_BYTES = 64 * 2**20
+MOST_LETTERS = 4 * 2**20  # of a text, from its beginning; those behind are not looked at
+PDF_SECONDS = 30.0  # that reading one may take
+
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PDF_START = b"%PDF-"
-# Comments are matched once (*+): a file of many would take for ever otherwise.
 _HTML_START = re.compile(
-    rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*+<(!doctype html|html|head|body)\b",
-    re.I | re.S,
+    rb"""(?:\xef\xbb\xbf)?\s*+
+    (?:(?:<!--.*?-->|<\?xml.*?\?>)\s*+)*+
+    <(?:!doctype\s+html|html|head|body|meta|title)\b""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-_HIDDEN_ELEMENTS = ("script", "style", "template", "noscript")
-_BLOCK_ELEMENTS = (
-    *("title", "h1", "h2", "h3", "h4", "h5", "h6", "p", "div", "br", "hr", "pre", "blockquote"),
-    *("ul", "ol", "li", "dl", "dt", "dd", "table", "tr", "td", "th", "caption", "figcaption"),
-    *("header", "footer", "main", "article", "section", "nav", "aside", "address", "option"),
+_SNIFFED_BYTES = 4096  # in which a file shows what it is
+_HTML_CHARSET = re.compile(rb"<meta[^<>]*charset", re.IGNORECASE)
+_HIDDEN_ELEMENTS = frozenset(("script", "style", "template", "noscript"))
+# All others begin a line.
+_IN_LINES = """
+a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark q s samp small span
+strike strong sub sup time tt u var wbr
+"""
+_ELEMENTS_IN_LINES = frozenset(_IN_LINES.split())
+
+_ADDRESS = re.compile(r"(?<![a-zA-Z0-9+.-])[a-zA-Z][a-zA-Z0-9+.-]*+://\S+")
+_MARKDOWN_LINK = re.compile(
+    r"!?\[([^\[\]\n]*+)\]\([^()\[\]\n]*+(?:\([^()\[\]\n]*+\)[^()\[\]\n]*+)*+\)"
 )
-# No part of a pattern runs across its own beginning, so that each takes time in proportion to the
-# text, also where a line is a megabyte long, such as that of an embedded picture.
-_MARKDOWN_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^\[)\n]*\)")
-_WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|\n]*\|)?([^\[\]\n]*)\]\]")
+_WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|\n]*+\|)*+([^\[\]|\n]*+)\]\]")
+_HTML_TAG = re.compile(
+    r"</?(?:a|b|br|center|code|del|details|div|em|figure|font|h[1-6]|hr|i|iframe|img|ins|kbd|li|"
+    r"mark|ol|p|picture|pre|s|small|source|span|strong|sub|summary|sup|table|tbody|td|th|thead|"
+    r"tr|u|ul|video)\b[^<>]*+>",
+    re.IGNORECASE,
+)
 _MARKDOWN_SIGNS = re.compile(r"^\s{0,3}(#{1,6}\s+|>\s?|[-*+]\s+|(```|~~~).*$)|[*_`]{1,3}", re.M)
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,20}://\S+", re.I)
 
 
-def read_text(path: Path) -> str:
-    """Return the prose of a file; raise a `MediaError` where it cannot be read."""
+def read_text(path: Path, most_letters: int = MOST_LETTERS) -> str:
+    """Return the prose of a file, up to so many letters; raise a `MediaError` for no text."""
     content = _read(path)
-    if content.startswith(_PDF_START):
-        return _pdf_text(content)
-    if _HTML_START.match(content[:4096]):
-        return _html_text(content)
-    return prose_of(_decoded(content))
+    kind = _kind_of(content)
+    if kind == "PDF":
+        text = _run_pdf_worker(content, "text", most_letters).strip()
+    elif kind == "HTML":
+        text = _read_html(content).text
+    else:
+        text = prose_of(_decoded(content))
+    return text[:most_letters]
 
 
 def shown_text(path: Path, enough: int) -> str:
@@ -68,13 +92,13 @@ def shown_text(path: Path, enough: int) -> str:
     Plain text and Markdown stay as they were written; a title in the front matter comes first.
     """
     content = _read(path)
-    if content.startswith(_PDF_START):
-        return _pdf_text(content, enough)
-    if _HTML_START.match(content[:4096]):
-        return _tidy(_html_text(content))
-    note = split_note(_decoded(content))
-    title = _title_of(note)
-    body = note.body.strip()
+    kind = _kind_of(content)
+    if kind == "PDF":
+        return _run_pdf_worker(content, "text", 2 * enough).strip()
+    if kind == "HTML":
+        return _tidy(_read_html(content).text)
+    title, body = _title_and_body(_decoded(content))
+    body = body.strip()
     first_line, _, _ = body.partition("\n")
     if title and first_line.strip("# \r") != title:
         return f"{title}\n\n{body}".strip()
@@ -104,62 +128,139 @@ def prose_of(text: str) -> str:
 
     A title in the front matter is kept.
     """
-    note = split_note(text)
-    title = _title_of(note)
-    prose = note.body
+    title, body = _title_and_body(text)
+    prose = body[:MOST_LETTERS]
     for pattern, replacement in (
         (_MARKDOWN_LINK, r"\1"),
         (_WIKI_LINK, r"\1"),
         (_ADDRESS, " "),
         (INLINE_TAG, " "),
+        (_HTML_TAG, " "),
         (_MARKDOWN_SIGNS, " "),
     ):
         prose = pattern.sub(replacement, prose)
     return f"{title}\n{prose}".strip()
 
 
-def _title_of(note: Note) -> str:
-    """Return the title in the front matter of a note; empty where there is none."""
+def _title_and_body(text: str) -> tuple[str, str]:
+    """Return the title in the front matter of a text, if there is one, and all below.
+
+    What stands between two rules at the beginning, and is no front matter, is part of the text.
+    """
+    note = split_note(text)
     if not note.block:
-        return ""
+        return "", note.body
     try:
-        return str(parse_block(note.block).get("title", ""))
-    except InputError:
-        return ""
+        values = parse_block(note.block)
+    except InputError:  # no YAML, which may hold tags
+        return "", note.body
+    if not values:
+        return "", note.block + note.body
+    title = values.get("title")
+    return title if isinstance(title, str) else "", note.body
+
+
+def _kind_of(content: bytes) -> str:
+    """Return what a file is, by how it begins: PDF, HTML or text."""
+    start = content[:_SNIFFED_BYTES]
+    if start.startswith(_UTF16_MARKS):
+        start = start.decode("utf-16", "replace").encode("utf-8", "replace")
+    if start.lstrip(b" \t\r\n").startswith(_PDF_START):
+        return "PDF"
+    return "HTML" if _HTML_START.match(start) else "text"
 
 
 def _decoded(content: bytes) -> str:
     """Return the letters of a text: UTF-8, UTF-16 with its mark, else Windows' Western letters."""
-    if b"\0" in content and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise MediaError("is no text")
-    for encoding in ("utf-8-sig", "utf-16", "cp1252"):
-        if encoding == "utf-16" and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
-            continue
+    encodings = ["utf-8-sig", "cp1252"]
+    if content.startswith(_UTF16_MARKS):
+        encodings = ["utf-16"]
+    for encoding in encodings:
         try:
-            return content.decode(encoding)
+            text = content.decode(encoding)
         except UnicodeDecodeError:
             continue
-    raise MediaError("is no text in UTF-8")
+        if "\0" not in text:
+            return text
+    raise MediaError("is no text")
 
 
 # ---------------------------------------------------------------------- HTML
 
 
-def _html_root(content: bytes) -> Any:
-    """Parse a page."""
+class _EnoughError(Exception):
+    """So much of a page was read that the rest is not looked at."""
+
+
+class _Page:
+    """What is collected while a page is parsed: what a reader sees, and its keywords."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.n_letters = 0
+        self.keywords: list[str] = []
+        self.hidden_depth = 0  # of elements that are open and that no reader sees
+
+    @property
+    def text(self) -> str:
+        """Title and prose."""
+        return "".join(self.pieces).strip()
+
+    def start(self, tag: str, attributes: Any) -> None:
+        """Begin an element."""
+        if tag in _HIDDEN_ELEMENTS:
+            self.hidden_depth += 1
+        if tag not in _ELEMENTS_IN_LINES:
+            self.data("\n")
+        if tag == "meta" and str(attributes.get("name", "")).lower() == "keywords":
+            keywords = str(attributes.get("content", ""))[:MOST_LETTERS]
+            self.keywords += _split_keywords(keywords)
+
+    def end(self, tag: str) -> None:
+        """End an element."""
+        if tag in _HIDDEN_ELEMENTS:
+            self.hidden_depth -= 1
+        if tag not in _ELEMENTS_IN_LINES:
+            self.data("\n")
+
+    def data(self, text: str) -> None:
+        """Take what stands between tags."""
+        if self.hidden_depth > 0:
+            return
+        if self.n_letters > MOST_LETTERS:
+            raise _EnoughError
+        self.pieces.append(text)
+        self.n_letters += len(text)
+
+    def close(self) -> _Page:
+        """End the page."""
+        return self
+
+
+def _read_html(content: bytes) -> _Page:
+    """Read a page; nothing that it refers to is fetched."""
     try:
         from lxml import etree
-        from lxml import html as lxml_html
     except ImportError:
         raise needs("text", "Reading HTML") from None
+    # Pages that do not say how their letters are written mostly are in UTF-8.
+    encoding = None
+    if content.startswith(_UTF16_MARKS):
+        content = content.decode("utf-16", "replace").encode()
+    if _is_utf8(content):
+        encoding = "utf-8"
+    elif _HTML_CHARSET.search(content[:_SNIFFED_BYTES]) is None:
+        encoding = "windows-1252"
+    page = _Page()
     try:
-        # Pages that do not say how their letters are written mostly are in UTF-8.
-        encoding = "utf-8" if _is_utf8(content) else None
-        parser = lxml_html.HTMLParser(encoding=encoding, no_network=True)
-        root = lxml_html.document_fromstring(content, parser=parser)
+        # Without limits of its own: a picture inside a page may be one attribute of many megabytes.
+        parser = etree.HTMLParser(target=page, encoding=encoding, no_network=True, huge_tree=True)
+        etree.fromstring(content, parser=parser)
+    except _EnoughError:
+        return page
     except (etree.LxmlError, ValueError) as error:
         raise MediaError(f"is no HTML that can be read ({error_text(error)})") from error
-    return root
+    return page
 
 
 def _is_utf8(content: bytes) -> bool:
@@ -171,45 +272,23 @@ def _is_utf8(content: bytes) -> bool:
     return True
 
 
-def _html_text(content: bytes) -> str:
-    """Return the prose of a page: its title and what a reader sees."""
-    root = _html_root(content)
-    for element in list(root.iter(*_HIDDEN_ELEMENTS)):
-        element.drop_tree()
-    for element in root.iter(*_BLOCK_ELEMENTS):
-        element.text = f"\n{element.text or ''}"
-        element.tail = f"\n{element.tail or ''}"
-    text = root.text_content()
-    return html.unescape(str(text)).strip()
-
-
 # ---------------------------------------------------------------------- PDF
 
 
-def _pdf_text(content: bytes, enough: int | None = None) -> str:
-    """Return the text of a PDF's pages, or of the first ones that have enough letters."""
-    texts: list[str] = []
-    n_letters = 0
+def _run_pdf_worker(content: bytes, *arguments: object) -> str:
+    """Return what `_pdf_worker.py` reads of a PDF; a hostile one takes no more than a process."""
+    if find_spec("pypdf") is None:
+        raise needs("pdf", "Reading PDF")
     try:
-        for page in _pdf_reader(content).pages:
-            texts.append(page.extract_text())
-            n_letters += len(texts[-1])
-            if enough is not None and n_letters > enough:
-                break
-    except InputError:
-        raise
-    except Exception as error:  # the parser raises nearly everything on broken files
-        raise MediaError(f"is no PDF that can be read ({error_text(error)})") from error
-    return "\n".join(texts).strip()
-
-
-def _pdf_reader(content: bytes) -> Any:
-    """Open a PDF."""
-    try:
-        import pypdf
-    except ImportError:
-        raise needs("pdf", "Reading PDF") from None
-    return pypdf.PdfReader(io.BytesIO(content))
+        process = run_worker("_pdf_worker.py", content, *arguments, seconds=PDF_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise MediaError(f"is a PDF that takes more than {PDF_SECONDS:g} seconds") from error
+    if process.returncode == 1:
+        reason = process.stderr.decode("utf-8", "replace")
+        raise MediaError(f"is no PDF that can be read ({error_text(ValueError(reason))})")
+    if process.returncode:
+        raise MediaError("is a PDF that takes more than the reader can")
+    return process.stdout.decode("utf-8", "replace")
 
 
 # ---------------------------------------------------------------------- keywords
@@ -218,42 +297,34 @@ def _pdf_reader(content: bytes) -> Any:
 def places_in_text(file: BinaryIO) -> Iterator[Place]:
     """Yield the places inside an open text that may hold keywords."""
     content = file.read()
-    if content.startswith(_PDF_START):
+    kind = _kind_of(content)
+    if kind == "PDF":
         yield Place("PDF", partial(_pdf_keywords, content))
-    elif _HTML_START.match(content[:4096]):
+    elif kind == "HTML":
         yield Place("HTML", partial(_html_keywords, content))
     else:
         try:
             note = split_note(_decoded(content))
         except MediaError:  # which the extraction reports itself
             return
-        yield Place("front matter", partial(_front_keywords, note))
+        yield Place("front matter", partial(tags_in_block, note))
         yield Place("#tags", partial(_inline_keywords, note))
 
 
 def _pdf_keywords(content: bytes) -> Tags:
     """Return the keywords in the information of a PDF."""
-    information = _pdf_reader(content).metadata or {}
-    return Tags(_split_keywords(str(information.get("/Keywords", ""))))
+    return Tags(_split_keywords(_run_pdf_worker(content, "keywords")))
 
 
 def _html_keywords(content: bytes) -> Tags:
     """Return the keywords in the head of a page."""
-    contents = _html_root(content).xpath(
-        "//meta[translate(@name,'KEYWORDS','keywords')='keywords']"
-    )
-    texts = [str(element.get("content", "")) for element in contents]
-    return Tags(_split_keywords(",".join(texts)))
+    return Tags(distinct(_read_html(content).keywords))
 
 
 def _split_keywords(text: str) -> list[str]:
-    """Return keywords that stand between commas or semicolons."""
-    return distinct(re.split(r"[,;]", text))
-
-
-def _front_keywords(note: Note) -> Tags:
-    """Return the tags of the front matter of a note, and which of them are suggested."""
-    return tags_of(note)
+    """Return keywords that stand between commas or semicolons, with single spaces."""
+    keywords = re.split(r"[,;]", text)
+    return distinct(" ".join(keyword.split()) for keyword in keywords)
 
 
 def _inline_keywords(note: Note) -> Tags:

