@@ -8,11 +8,14 @@ tagger stays as it was. `store_` has the known documents, `named_` labels that n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyseme.base.text import shown
@@ -23,6 +26,9 @@ from polyseme.fitted_tagger import FittedTagger
 from polyseme.scoring.scorer import NamedLabels
 
 if TYPE_CHECKING:
+    from polyseme.base.extractors import NameColumns
+    from polyseme.documents.label_names import LabelNames
+    from polyseme.documents.similar_labels import SimilarLabels
     from polyseme.scoring.name_evidence import NameEvidence
 
 
@@ -297,46 +303,176 @@ class LabelChanges(FittedTagger):
             indicator_=indicator,
         )
 
-    def merge(self, label: str, into: str) -> Self:
-        """Merge a label into another one: in known documents, given tags and scores.
+    def merge(self, label: str | Iterable[tuple[str, str]], into: str | None = None) -> Self:
+        """Merge a label into another one, or several: in known documents, given tags and scores.
 
         Parameters
         ----------
         label, into : str
             Two known labels; the first is not suggested any more, and the second whenever either
-            would be. Labels below the first are merged into those below the second, or move there.
+            would be. In place of both an iterable of such pairs. Labels below the first are merged
+            into those below the second, or move there.
         """
-        source_column = self._column(label)
-        target_column = self._column(into)
-        source = self._scorer.labels[source_column]
-        target = self._scorer.labels[target_column]
-        if source == target:
-            raise InputError(f"'{label}' and '{into}' are one label already.")
-        from polyseme.base.paths import moved
+        pairs = label if into is None else [(label, into)]
+        if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+            raise InputError("Give `merge` a label and the one to merge it into, or such pairs.")
+        known_pairs: list[tuple[str, str]] = []
+        other_pairs: list[tuple[str, str]] = []
+        known_labels = set(self.store_.labels)
+        new_names: dict[str, str] = {}
+        for pair in pairs:
+            merged_pair = self._distinct_labels(pair)
+            below_pairs, below_names = self._moved_below(*merged_pair)
+            new_names |= below_names
+            for source, target in (merged_pair, *below_pairs):
+                are_known = {source, target} <= known_labels
+                chosen_pairs = known_pairs if are_known else other_pairs
+                chosen_pairs.append((source, target))
+        tagger = copy(self)
+        for old_name, new_name in new_names.items():
+            tagger.rename(old_name, new_name)
+        tagger._merge_in_documents(known_pairs)
+        for source, target in other_pairs:
+            tagger._merge_named(source, target)
+        self.__dict__.update(tagger.__dict__)
+        return self
 
-        for below in self.vocabulary_.below(source, self._scorer.labels):
-            if below == target:
-                raise InputError(f"'{into}' lies below '{label}'; rename it first.")
-            new_path = moved(below, source, target, self.vocabulary_.separator)
-            if self._key(new_path) in self._column_by_key:
-                self.merge(below, new_path)
+    def _moved_below(
+        self, branch: str, target: str
+    ) -> tuple[list[tuple[str, str]], dict[str, str]]:
+        """Return what becomes of labels below a branch that is merged into another label.
+
+        They are pairs to be merged as well, and new names of those that have no match below it.
+        """
+        pairs: list[tuple[str, str]] = []
+        new_names: dict[str, str] = {}
+        labels = self._scorer.labels
+        for label in self.vocabulary_.below(branch, labels):
+            if label == target:
+                raise InputError(f"'{target}' lies below '{branch}'; rename it first.")
+            from polyseme.base.paths import moved
+
+            new_path = moved(label, branch, target, self.vocabulary_.separator)
+            column = self._column_by_key.get(self._key(new_path))
+            if column is None:
+                new_names[label] = new_path
             else:
-                self.rename(below, new_path)
-        vocabulary = self.vocabulary_.naming(source, target)
-        store = self.store_
-        named = self.named_
-        has_source_documents = source in store.labels
-        has_target_documents = target in store.labels
-        if has_source_documents and not has_target_documents:
-            # The documents take the other name, and with it the verdicts that were given on it.
-            named = _without(named, {target})
-            return self._rename(source, target, named, vocabulary)
+                pairs.append((label, labels[column]))
+        return pairs, new_names
 
+    def _distinct_labels(self, pair: object) -> tuple[str, str]:
+        """Return two known labels under their own names; raise for anything else."""
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise InputError(f"A pair of labels to merge must be two texts; got {shown(pair)}.")
+        labels = self._scorer.labels
+        source, target = (labels[self._column(label)] for label in pair)
+        if source == target:
+            raise InputError(f"'{pair[0]}' and '{pair[1]}' are one label already.")
+        return source, target
+
+    def _merge_in_documents(self, pairs: Collection[tuple[str, str]]) -> None:
+        """Merge labels that documents hold; documents are encoded once."""
+        vocabulary = self.vocabulary_
+        merged_labels = []
+        for label, into in pairs:
+            source = vocabulary.resolve(label)
+            target = vocabulary.resolve(into)
+            if source != target:  # a pair before has not made them one
+                vocabulary = vocabulary.naming(source, target)
+                merged_labels.append(source)
+        if merged_labels:
+            targets = {label: vocabulary.resolve(label) for label in merged_labels}
+            store = self.store_.merged(self.space_, targets)
+            self._update(store_=store, vocabulary_=vocabulary)
+
+    def _merge_named(self, label: str, into: str) -> None:
+        """Merge two labels of which no document holds one or both, unless they are one already."""
+        labels = self._scorer.labels
+        source = labels[self._column(label)]
+        target = labels[self._column(into)]
+        if source == target:
+            return
+        has_source_documents = source in self.store_.labels
+        has_target_documents = target in self.store_.labels
+        if has_source_documents and has_target_documents:
+            self._merge_in_documents([(source, target)])
+            return
+        vocabulary = self.vocabulary_.naming(source, target)
         if has_source_documents:
-            store = store.merged(self.space_, source, target)
-        else:
-            named = _without(named, {source})
-        return self._update(store_=store, named_=named, vocabulary_=vocabulary)
+            # The documents take the other name, and with it the verdicts that were given on it.
+            named = _without(self.named_, {target})
+            self._rename(source, target, named, vocabulary)
+            return
+        named = _without(self.named_, {source})
+        self._update(named_=named, vocabulary_=vocabulary)
+
+
+def suggest_merges(
+    tagger: LabelChanges, vectors: object = None, most: int = 20
+) -> list[SimilarLabels]:
+    """Suggest labels to merge, such as card and cards, or film and movies.
+
+    Parameters
+    ----------
+    tagger : ZeroShotTagger
+        Fitted.
+    vectors : WordVectors, mapping of str to sequence of float, callable or encoder, optional
+        Vectors of labels or of their words, or what encodes them; see `label_names` of `fit`. By
+        default the feature extractor encodes names, where it can, or names that are evidence are
+        compared. Without any there are no suggestions by meaning.
+    most : int
+        How many pairs to return for each reason.
+
+    Returns
+    -------
+    list of SimilarLabels
+        Pairs with the reason "spelling", then those by "meaning", then those by "use" alone; the
+        most alike first.
+    """
+    from polyseme.documents.similar_labels import similar_labels
+    from polyseme.documents.word_vectors import WordVectors
+
+    check_fitted(tagger, "store_")
+    store = tagger.store_
+    names = _name_vectors(tagger, vectors)
+    are_words = isinstance(vectors, (WordVectors, Mapping))
+    return similar_labels(store.matrix, store.labels, most, names, names_are_words=are_words)
+
+
+def _name_vectors(tagger: LabelChanges, vectors: object) -> LabelNames | None:
+    """Return dense vectors of the names of frequent labels; None where there are none.
+
+    Sparse vectors are those of words and letters, which spelling compares.
+    """
+    from polyseme.base.extractors import name_columns
+    from polyseme.documents.label_names import LabelNames, encode_names, extractor_names
+    from polyseme.documents.similar_labels import FEWEST_NAMED
+
+    store = tagger.store_
+    labels = tuple(compress(store.labels, store.counts >= FEWEST_NAMED))
+    if not labels:
+        return None
+    if vectors is not None:
+        names: LabelNames | None = encode_names(vectors, labels)
+    else:
+        names = extractor_names(tagger.features_, labels)
+        if names is not None:
+            names = _dense_view(names, name_columns(tagger.features_))
+        elif tagger.names_ is not None:
+            evidence: Any = tagger.names_.views[0].vectors
+            names = LabelNames(tagger.names_.labels, evidence)
+    if names is None or sp.issparse(names.vectors):
+        return None
+    return names
+
+
+def _dense_view(names: LabelNames, views: Sequence[NameColumns]) -> LabelNames:
+    """Return names by the first dense view, such as a network's; as they are without one."""
+    for view in views:
+        if not view.is_sparse:
+            columns: Any = names.vectors[:, view.first : view.stop]
+            return names._replace(vectors=columns.toarray())
+    return names
 
 
 def _without(named: NamedLabels | None, labels: Collection[str]) -> NamedLabels | None:

@@ -757,13 +757,61 @@ def test_changes_of_the_vocabulary_are_written_to_the_model(succeed, fail, own_m
     assert "merge 'shore' into it instead" in sentence
 
 
-def test_merges_are_suggested(succeed, world, tiny_space, tmp_path):
-    documents = [[*tags, "Oaks"] if "oak" in tags else tags for tags in world.documents]
+@pytest.fixture
+def model_with_plurals(world, tiny_space, tmp_path):
+    """A model with *oak* and *Oaks*, *fern* and *Ferns*, and a tag that is used once."""
+    documents = []
+    for tags in world.documents:
+        plurals = [f"{tag.title()}s" for tag in tags if tag in ("oak", "fern")]
+        documents.append([*tags, *plurals])
+    documents[0] = [*documents[0], "jellyfish"]
     space = tiny_space(n_steps=10)
     tagger = polyseme.ZeroShotTagger(space=space, n_validations=0, random_state=0)
     tagger.fit(world.X, documents).save(tmp_path / "model")
-    pairs = succeed("labels", tmp_path / "model", "--merges", "-f", "jsonl").records
-    assert {"Oaks", "oak"} in [{pair["label"], pair["into"]} for pair in pairs]
+    return tmp_path / "model"
+
+
+def test_merges_are_suggested_and_accepted_from_a_file(succeed, fail, model_with_plurals, tmp_path):
+    model = model_with_plurals
+    output = succeed("labels", model, "--merges", "-f", "csv")
+    assert "used once: 1 tag (`labels --once` lists them)" in output.stderr
+    header, *rows = output.stdout.splitlines()
+    assert header == "label,into,reason,spelling,use,meaning"
+    spelled = [row for row in rows if ",spelling," in row]
+    assert {row.split(",")[0] for row in spelled} <= {"oak", "Oaks", "fern", "Ferns"}
+    assert len(spelled) == 2
+    (once,) = succeed("labels", model, "--once", "-f", "jsonl").records
+    assert once["label"] == "jellyfish"
+
+    accepted = tmp_path / "accepted.csv"
+    accepted.write_text("\n".join([header, *spelled]), "utf-8")
+    output = succeed("merge", model, "--pairs", accepted, "--out", tmp_path / "merged")
+    assert "merged 2 pairs of tags" in output.stderr
+    vocabulary = polyseme.load(tmp_path / "merged").vocabulary_
+    assert vocabulary.resolve("oak") == vocabulary.resolve("Oaks")
+    assert vocabulary.resolve("fern") == vocabulary.resolve("Ferns")
+    succeed("merge", model, "Oaks", "oak", "Ferns", "oak")
+    assert polyseme.load(model).vocabulary_.resolve("ferns") == "oak"
+
+    assert "or more such pairs" in fail("merge", model, "Oaks")
+    assert "or more such pairs" in fail("merge", model)
+    assert "or more such pairs" in fail("merge", model, "sea", "sand", "--pairs", accepted)
+    accepted.write_text("label\nsea\n", "utf-8")
+    assert "Line 2 of accepted.csv must have a tag" in fail("merge", model, "--pairs", accepted)
+    accepted.write_text("label,into\n", "utf-8")
+    assert "no pair of tags" in fail("merge", model, "--pairs", accepted)
+    assert "check the path" in fail("merge", model, "--pairs", tmp_path / "none.csv")
+
+
+def test_merges_by_meaning_take_vectors_of_words(succeed, fail, model_with_plurals, tmp_path):
+    lines = ["phone 1 0.1 0", "screen 1 0.11 0", "sea 0 1 0.1", "pie 0 0 1", "tram -1 0 0"]
+    (tmp_path / "words.txt").write_text("\n".join(lines), "utf-8")
+    options = ("--vectors", tmp_path / "words.txt")
+    records = succeed("labels", model_with_plurals, "--merges", *options, "-f", "jsonl").records
+    (pair,) = [record for record in records if record["reason"] == "meaning"]
+    assert {pair["label"], pair["into"]} == {"phone", "screen"}
+    assert pair["meaning"] > 0.99
+    assert "goes with --merges" in fail("labels", model_with_plurals, *options)
 
 
 def test_fit_takes_a_vocabulary_and_reports_the_validation(

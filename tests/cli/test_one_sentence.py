@@ -32,10 +32,10 @@ from polyseme.base.text import shown
 from polyseme.base.validation import InputError
 from polyseme.batch.tagging import Tagging
 from polyseme.cli.output import Form, emit
-from polyseme.documents.vocabulary import similar_labels
 from polyseme.feedback.verdict_log import VerdictLog
 from polyseme.io import read_table
 from polyseme.io.records import write_records
+from polyseme.label_changes import suggest_merges
 from polyseme.media.keywords import Keywords
 from polyseme.media.xmp import read_packet
 from polyseme.metrics import evaluate, evaluate_tagger
@@ -97,9 +97,9 @@ ARGUMENTS = {
     "rename": lambda tagger, x, label, value: tagger.rename(value, "b"),
     "rename to": lambda tagger, x, label, value: tagger.rename(label, value),
     "merge": lambda tagger, x, label, value: tagger.merge(value, label),
-    "similar": lambda tagger, x, label, value: similar_labels(
-        tagger.store_.matrix, tagger.store_.labels, value
-    ),
+    "merge pairs": lambda tagger, x, label, value: tagger.merge([(label, value)]),
+    "similar": lambda tagger, x, label, value: suggest_merges(tagger, most=value),
+    "similar vectors": lambda tagger, x, label, value: suggest_merges(tagger, value),
     "evaluate": lambda tagger, x, label, value: evaluate_tagger(tagger, x, value),
     "evaluate k": lambda tagger, x, label, value: evaluate_tagger(tagger, x, [[label]], k=value),
 }
@@ -110,7 +110,7 @@ def accepted_arguments(value):
     accepted = {"rank kinds", "rank tags", "explain", "add", "remove", "remove labels", "block"}
     accepted |= {"add labels", "complete", "rename to"}
     if value is None:
-        accepted |= {"explain x"}
+        accepted |= {"explain x", "similar vectors"}
     if value == 5:
         accepted |= {"rank k", "explain k", "similar", "evaluate k"}
     if value in ([], [[]]):

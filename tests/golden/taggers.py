@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import polyseme
 from golden import Case, models
 from polyseme import ZeroShotTagger
-from polyseme.documents.vocabulary import similar_labels
+from polyseme.label_changes import suggest_merges
 from polyseme.metrics import evaluate_tagger
 from polyseme.scoring.senses import label_senses
 from polyseme.studio.refit import missing_items, own_label_sets
@@ -76,7 +76,7 @@ def cases(folder: Path) -> dict[str, Case]:
         ],
         "validation": lambda: validation(tagger),
         "senses": lambda: senses(tagger),
-        "similar labels": lambda: similar_labels(tagger.store_.matrix, tagger.store_.labels, 5),
+        "similar labels": lambda: suggest_merges(tagger, most=5),
         "questions": lambda: questions(tagger, X),
         "items coded once": lambda: tagger.rank(tagger.encode(X), k=3),
         "items that are missing": lambda: missing_items(tagger, toy.X[:100]),

@@ -223,7 +223,9 @@ def test_tags_are_compared_without_case_space_or_composition(sidecar):
 def test_a_tag_taken_out_by_a_person_is_not_suggested_again(sidecar):
     merge_tags(sidecar, ["dog", "cat"])
     text = sidecar.read_text("utf-8")
-    sidecar.write_text(text.replace("<rdf:li>dog</rdf:li>", "", 1), "utf-8")
+    own_note = text.index("polyseme:suggested")
+    everywhere = text[:own_note].replace("<rdf:li>dog</rdf:li>", "")
+    sidecar.write_text(everywhere + text[own_note:], "utf-8")
     assert merge_tags(sidecar, ["Dog", "bird"]) == ["bird"]
     assert read_sidecar(sidecar).tags == ["cat", "bird"]
     assert suggested(sidecar) == ["dog", "cat", "bird"]
@@ -380,7 +382,7 @@ def test_a_new_sidecar_has_the_keywords_of_the_picture_that_it_hides(sidecar):
     added = merge_tags(sidecar, ["dog", "Zoë"], present=["iptc", "zoë"])
     assert added == ["dog"]
     assert subjects(sidecar) == ["iptc", "zoë", "dog"]
-    assert hierarchies(sidecar) == []
+    assert hierarchies(sidecar) == ["iptc", "zoë", "dog"]
     assert suggested(sidecar) == ["dog"]
     assert read_sidecar(sidecar).pending == ["dog"]
     added = merge_tags(sidecar, ["cat"], present=["iptc", "later"])
@@ -613,7 +615,9 @@ def test_a_lock_that_is_never_freed_is_reported(sidecar, monkeypatch):
     assert merge_tags(sidecar, ["a"]) == ["a"]
 
 
-LETTERS = st.characters(exclude_categories=["Cs", "Cc", "Cn"]) | st.sampled_from(" \t\n\rß&<ſİ")
+LETTERS = st.characters(
+    exclude_categories=["Cs", "Cc", "Cn"], exclude_characters="|"
+) | st.sampled_from(" \t\n\rß&<ſİ")
 TAGS = st.lists(st.text(LETTERS, max_size=6) | st.sampled_from(["a", "A", "b c", "B  C"]))
 STARTS = st.sampled_from([None, RICH, *(text for text, _ in SPELLINGS.values())])
 
@@ -700,3 +704,36 @@ def test_undo_takes_a_path_and_what_came_with_it(sidecar):
     assert subjects(sidecar) == ["sea"]
     assert hierarchies(sidecar) == ["sea"]
     assert read_sidecar(sidecar)[:3] == (["sea"], [], [])
+
+
+def seen_by_immich(path: Path) -> list[str]:
+    """Return the tags that Immich reads of a sidecar: the first of these lists that has a value."""
+    tags_list = items(path, f"{{{DIGIKAM}}}TagsList")
+    if tags_list:
+        return tags_list
+    return [tag.replace("|", "/") for tag in hierarchies(path)]  # it reads no subjects
+
+
+@pytest.mark.parametrize(
+    "present",
+    [{}, {"present": ["iptc"]}, {"present": ["x|y|z", "iptc"], "hierarchies": ["x|y|z"]}],
+    ids=["nothing", "flat", "path"],
+)
+def test_immich_sees_the_keywords_of_people_and_ours(sidecar, present):
+    merge_tags(sidecar, ["dog", "places|coast"], **present)
+    own_tags = [tag.replace("|", "/") for tag in present.get("present", [])]
+    assert set(seen_by_immich(sidecar)) == {*own_tags, "dog", "places/coast"}
+    merge_tags(sidecar, ["cat"])
+    assert "cat" in seen_by_immich(sidecar)
+    assert set(hierarchies(sidecar)) == {tag.replace("/", "|") for tag in seen_by_immich(sidecar)}
+    undo_suggestions(sidecar)
+    assert not sidecar.exists()
+
+
+def test_immich_sees_ours_beside_the_list_of_digikam(sidecar):
+    prefix, space, name, *_ = HIERARCHIES["digikam"]
+    sidecar.write_text(hierarchy(prefix, space, name, "animal/bird"), "utf-8")
+    merge_tags(sidecar, ["dog", "animal|fish"])
+    tree = ElementTree.fromstring(sidecar.read_bytes())
+    listed = [item.text for item in tree.iter(f"{{{RDF}}}li")]
+    assert {"animal/bird", "dog", "animal/fish"} <= set(listed)

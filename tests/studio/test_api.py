@@ -487,6 +487,31 @@ def test_changes_of_the_vocabulary_are_versions_that_can_be_restored(client, toy
     refused(client.post(f"{TOY}/labels/sun/rename", json={"name": "sea"}), 422, "merge")
 
 
+def test_several_labels_are_merged_at_once_or_none(client, toy, model):
+    toy.rename("shell", "waves")
+    toy.post("/labels", {"documents": [["canoe", "sea"]]})
+    content = toy.get("/merges")
+    assert content["used_once"] == 1
+    assert column(toy.get("/labels?once=true")["labels"], "label") == ["canoe"]
+    (pair,) = [pair for pair in content["pairs"] if pair["reason"] == "spelling"]
+    assert {pair["label"], pair["into"]} == {"wave", "waves"}
+    assert 0.85 < pair["spelling"] < 1
+    assert pair["meaning"] is None
+    similar = toy.get("/labels/wave")["similar"]
+    assert {"label": "waves", "reason": "spelling"} in similar
+
+    chosen = [{"label": pair["label"], "into": pair["into"]}]
+    unknown = {"label": "sand", "into": "nowhere"}
+    refused(client.post(f"{TOY}/merges", json={"pairs": [*chosen, unknown]}), 404, "nowhere")
+    assert len(toy.get("/versions")["versions"]) == 3
+    toy.post("/merges", {"pairs": [*chosen, {"label": "canoe", "into": "sea"}]})
+    tagger = load(model)
+    assert tagger.vocabulary_.resolve(pair["label"]) == pair["into"]
+    assert tagger.vocabulary_.resolve("canoe") == "sea"
+    assert len(toy.get("/versions")["versions"]) == 4
+    refused(client.post(f"{TOY}/merges", json={"pairs": []}), 422)
+
+
 def test_a_label_is_added_by_items(toy):
     content = toy.post("/labels", {"label": "canoe", "items": ["item-2", "item-7"]})
     assert content["added"] == ["canoe"]
@@ -592,7 +617,7 @@ def test_a_full_queue_is_refused_with_the_time_to_retry(host, serving):
 
 def test_an_internal_error_is_reported_without_details(host, serving, monkeypatch):
     client = serving(host)
-    monkeypatch.setattr("polyseme.studio.routes.labels.similar_labels", lambda *_: 1 / 0)
+    monkeypatch.setattr(host, "similar_labels", lambda: 1 / 0)
     detail = refused(client.get(f"{TOY}/merges"), 500)
     assert "ZeroDivision" not in detail
 

@@ -924,6 +924,43 @@ def test_labels_are_merged_removed_and_added_by_items(studio):
     expect(page.get_by_text("2 yes, 0 no")).to_be_visible()
 
 
+def test_labels_that_may_be_the_same_are_merged_together(studio, place):
+    """Two pairs are spelled alike; a third label is used once."""
+    tagger = load(place / "toy")
+    tagger.rename("shell", "Waves").rename("lamp", "Desks")
+    tagger.add_documents([["sand", "jellyfish"]])
+    tagger.save(place / "toy")
+    app = studio()
+    page = app.page
+    app.open("#/vocabulary")
+    app.choose("Perhaps the same")
+    merge = page.get_by_role("button", name=re.compile("^Merge"))
+    expect(merge).to_be_disabled()
+    spelled = page.get_by_role("region", name="Spelled alike")
+    expect(spelled.get_by_role("checkbox")).to_have_count(2)
+    expect(spelled.get_by_text("spelling 0.89, use")).to_have_count(2)
+    boxes = spelled.get_by_role("checkbox").all()
+    for box in boxes:
+        box.check()
+    stays = spelled.get_by_role("listitem").first.get_by_role("link").last
+    gone = stays.inner_text()
+    spelled.get_by_role("button", name=re.compile("^Keep")).first.click()
+    expect(stays).not_to_have_text(gone)
+    expect(spelled.get_by_role("checkbox", checked=True)).to_have_count(2)
+    expect(merge).to_have_text("Merge 2 pairs")
+    merge.click()
+    expect(page.get_by_text("2 pairs of labels were merged.")).to_be_visible()
+    expect(spelled).to_have_count(0)
+    vocabulary = load(place / "toy").vocabulary_
+    assert len({vocabulary.resolve(name) for name in ("wave", "Waves", "desk", "Desks")}) == 2
+    assert gone in vocabulary.aliases
+
+    app.choose("Labels")
+    page.get_by_role("combobox", name="Kind").select_option("once")
+    expect(page.get_by_role("listitem")).to_have_count(1)
+    expect(page.get_by_role("link", name="jellyfish")).to_be_visible()
+
+
 def test_the_model_view_shows_quality_restores_versions_and_reports_a_refused_reload(studio, place):
     app = studio(may_say=("422",))
     page = app.page

@@ -255,7 +255,7 @@ def quick_fit(tiny_space, monkeypatch):
 
     def fit(model, *, documents, features, tables):
         items = read_items(features, documents, None, TableReader(tables))
-        extractor = TextFeatures(n_topics=8, random_state=0)
+        extractor = TextFeatures(8, network=items.X.parameters["network"], random_state=0)
         tagger = serving_tagger(extractor, tiny_space(n_steps=40))
         tagger.fit(items.X, items.documents).save(model)
 

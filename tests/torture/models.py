@@ -429,7 +429,7 @@ def use(base: str, folder: Path) -> list[str]:
             attempt(lambda: tagger.space_.points(tagger.transform(None, [["tag a"]])))
 
     ask()
-    from polyseme.documents.vocabulary import similar_labels
+    from polyseme.label_changes import suggest_merges
     from polyseme.scoring.senses import label_senses
 
     item = X[:1] if media else X[0]
@@ -438,7 +438,7 @@ def use(base: str, folder: Path) -> list[str]:
     if base.startswith("space"):
         attempt(lambda: tagger.store_.concepts())
         attempt(lambda: label_senses(tagger.store_, label))
-        attempt(lambda: similar_labels(tagger.store_.matrix, tagger.store_.labels))
+        attempt(lambda: suggest_merges(tagger))
         attempt(lambda: repr(tagger.validation_) + str(tagger.validation_))
     added = attempt(lambda: tagger.add_documents([["tag a", "brand new"], ["tag b", "tag c"]]))
     ask()

@@ -451,6 +451,27 @@ def read_answers(path: Path) -> list[Verdict]:
     return verdicts
 
 
+def read_label_pairs(path: Path) -> list[tuple[str, str]]:
+    """Read the columns `label` and `into` of a `.jsonl`, `.csv` or `.tsv` file."""
+    from polyseme.io.text_tables import read_records
+
+    if not path.is_file():
+        raise InputError(f"There is no file at {path}; check the path.")
+    pairs: list[tuple[str, str]] = []
+    for number, record in read_records(path):
+        label = record.get("label")
+        into = record.get("into")
+        if not (isinstance(label, str) and isinstance(into, str)):
+            raise InputError(
+                f"Line {number} of {path.name} must have a tag as `label` and one as `into`, as "
+                "`labels --merges` writes them."
+            )
+        pairs.append((label, into))
+    if not pairs:
+        raise InputError(f"'{path}' has no pair of tags.")
+    return pairs
+
+
 def items_to_learn(
     names: Sequence[str], tagger: ZeroShotTagger, features: Path | None, reader: TableReader
 ) -> tuple[list[str], Any]:

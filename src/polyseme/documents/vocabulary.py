@@ -5,7 +5,7 @@ learning, to tags that users pass, and to the scores of labels.
 
 Terms: an *alias* is another name of a label; *resolving* a name follows aliases to the label. The
 *key* of a name is its normalised spelling, by which names are compared. A label *implies* others
-directly, or by way of those that it implies. *Use* of a label is which labels stand beside it.
+directly, or by way of those that it implies.
 """
 
 from __future__ import annotations
@@ -14,27 +14,19 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from polyseme.base.text import error_text, is_text
-from polyseme.base.validation import InputError, IntArray, check_number, check_path, first_few
+from polyseme.base.validation import InputError, check_path, first_few
 from polyseme.documents.corpus import LabelCorpus, normalize_label
 
 _MOST_BYTES = 2**24  # of a vocabulary's file
 _FIELDS = ("blocked", "aliases", "implies", "separator", "suggest_branches")
 _MOST_SEPARATOR_LETTERS = 8
-# For suggestions of labels that may be one: labels of fewer documents are compared with no other.
-_FEWEST_USES = 3
-# So many of the commonest labels are compared by their use: as a table of all pairs, 128 MB.
-_MOST_COMPARED = 4000
-# Beyond this cosine two uses are the same. People judge the suggestions, so it need not be exact.
-_SAME_USE = 0.97
 
 
 @dataclass(frozen=True)
@@ -371,132 +363,6 @@ class Vocabulary:
                     pair = (column, target)
                     pairs.append(pair)
         return sorted(pairs)
-
-
-def similar_labels(
-    documents: sp.csr_matrix, labels: Sequence[str], most: int = 20
-) -> list[tuple[str, str, float]]:
-    """Suggest labels that may be one, such as card and cards, by the labels beside them.
-
-    Pairs are labels whose names differ in endings or punctuation alone, and labels that go with
-    nearly the same others.
-
-    Parameters
-    ----------
-    documents : csr_matrix of bool, shape (n_documents, n_labels)
-        Such as `store_.matrix` of a tagger.
-    labels : sequence of str, length n_labels
-        Its columns, `store_.labels`.
-    most : int
-        How many pairs to return.
-
-    Returns
-    -------
-    list of (str, str, float)
-        The rarer label, the commoner one, and the cosine of how often others stand beside them;
-        the most alike first.
-    """
-    check_number("most", most, owner="similar_labels", low=1, whole=True)
-    incidence = sp.csr_matrix(documents, dtype=np.float64)
-    column_sums = incidence.sum(axis=0)
-    counts: NDArray[np.float64] = np.asarray(column_sums, dtype=np.float64).ravel()
-    profiles = _use_profiles(incidence)
-    is_frequent = counts >= _FEWEST_USES
-    pairs = _pairs_by_name(labels, np.flatnonzero(is_frequent))
-    pairs |= _pairs_by_use(profiles, counts, is_frequent)
-
-    suggestions: list[tuple[str, str, float]] = []
-
-    def commonness(column: int) -> tuple[float, str]:
-        return counts[column], labels[column]
-
-    for pair in pairs:
-        rarer, commoner = sorted(pair, key=commonness)
-        rarer_profile = profiles[[rarer]]
-        commoner_profile = profiles[[commoner]]
-        product = rarer_profile @ commoner_profile.T  # (1, 1)
-        cosine = float(product.toarray()[0, 0])
-        suggestion = (labels[rarer], labels[commoner], cosine)
-        suggestions.append(suggestion)
-    suggestions.sort(key=lambda suggestion: (-suggestion[2], suggestion))
-    return suggestions[:most]
-
-
-def _use_profiles(incidence: sp.csr_matrix) -> sp.csr_matrix:
-    """Return how often each label stands beside each other one, (n_labels, n_labels).
-
-    Rows have the length 1, or 0 where a label stands alone. `incidence` (n_documents, n_labels) is
-    1 where a document holds a label.
-    """
-    product = incidence.T @ incidence
-    co_occurrences = sp.csr_matrix(product)
-    co_occurrences.setdiag(0)
-    co_occurrences.eliminate_zeros()
-    squares = co_occurrences.multiply(co_occurrences)
-    sums = squares.sum(axis=1)
-    squared_lengths = np.asarray(sums).ravel()
-    lengths = np.sqrt(squared_lengths)
-    # Squared lengths are whole numbers, so that this only guards against 0.
-    divisors = np.maximum(lengths, 1e-12)
-    scales = sp.diags_array(1 / divisors)
-    profiles = scales @ co_occurrences
-    return sp.csr_matrix(profiles)
-
-
-def _pairs_by_name(labels: Sequence[str], columns: IntArray) -> set[tuple[int, int]]:
-    """Return the pairs of these columns whose labels have the same stem, the lower column first."""
-    columns_by_stem: dict[str, list[int]] = {}
-    for column in columns.tolist():
-        label = labels[column]
-        stem = _stem(label)
-        same_stem = columns_by_stem.setdefault(stem, [])
-        same_stem.append(column)
-    pairs: set[tuple[int, int]] = set()
-    for same_stem in columns_by_stem.values():
-        new_pairs = combinations(same_stem, 2)
-        pairs.update(new_pairs)
-    return pairs
-
-
-def _pairs_by_use(
-    profiles: sp.csr_matrix, counts: NDArray[np.float64], is_frequent: NDArray[np.bool_]
-) -> set[tuple[int, int]]:
-    """Return the pairs of columns of frequent labels that go with nearly the same others.
-
-    Parameters
-    ----------
-    profiles : csr_matrix, shape (n_labels, n_labels)
-        See `_use_profiles`.
-    counts : float64 array, shape (n_labels,)
-        Documents that hold each label.
-    is_frequent : bool array, shape (n_labels,)
-        Which labels to compare; of very many the commonest are taken.
-    """
-    stands_beside_others = np.diff(profiles.indptr) > 0
-    columns = np.flatnonzero(is_frequent & stands_beside_others)
-    by_count = np.argsort(-counts[columns], kind="stable")
-    commonest = by_count[:_MOST_COMPARED]
-    columns = columns[commonest]
-    compared_profiles = profiles[columns]
-    cosines = compared_profiles @ compared_profiles.T
-    cosines_of_pairs = np.triu(cosines.toarray(), 1)  # each pair once
-    places = np.argwhere(cosines_of_pairs > _SAME_USE)
-    pairs = columns[places].tolist()
-    return {(first, second) for first, second in pairs}
-
-
-def _stem(label: str) -> str:
-    """Return a label's letters and digits without an English plural's ending."""
-    letters = [letter for letter in normalize_label(label) if letter.isalnum()]
-    bare = "".join(letters)
-    n_letters = len(bare)
-    for ending in ("es", "s"):
-        is_long = n_letters > len(ending) + 2
-        if is_long and bare.endswith(ending):
-            return bare.removesuffix(ending)
-    if n_letters > 3:
-        return bare.removesuffix("e")  # so that "house" has the stem of "houses"
-    return bare
 
 
 def as_vocabulary(vocabulary: Vocabulary | str | Path | None) -> Vocabulary:

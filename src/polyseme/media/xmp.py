@@ -4,10 +4,11 @@ In: a packet, or the path of a sidecar and tags. Out: its tags, or the same file
 everything else unchanged. Tags are read from dc:subject and from the hierarchies of photo programs,
 whose paths are tags as a whole, such as `people|adults`; their words are no tags of their own. Tags
 are written to dc:subject, of a path the last part, and to each list of hierarchies in the file,
-since programs that find one read nothing else; a path gets one where there is none. Every tag that
-is added here is also listed in ``suggested`` of the namespace ``urn:polyseme:xmp:1.0/``. A tag
-there and in dc:subject is a suggestion that waits for an answer; a tag in that list only was
-refused or removed, and is not suggested again; a tag in dc:subject only is the user's own.
+since programs that find one read nothing else; a new file gets those of Lightroom and digiKam.
+Every tag that is added here is also listed in ``suggested`` of the namespace
+``urn:polyseme:xmp:1.0/``. A tag there and elsewhere is a suggestion that waits for an answer; a tag
+in that list only was refused or removed, and is not suggested again; a tag that is not there is the
+user's own.
 
 A sidecar hides the keywords inside a picture from programs such as darktable. A new sidecar
 therefore contains them as well, and lists them in ``copied`` of the same namespace.
@@ -62,12 +63,15 @@ MAX_BYTES = 16 * 2**20  # of a packet or sidecar
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 _SUBJECT = "{http://purl.org/dc/elements/1.1/}subject"
 _LIGHTROOM = "{http://ns.adobe.com/lightroom/1.0/}hierarchicalSubject"
+_DIGIKAM = "{http://www.digikam.org/ns/1.0/}TagsList"
+_NEW_LISTS = (_LIGHTROOM, _DIGIKAM)  # which a new packet gets
 _SUGGESTED = "{urn:polyseme:xmp:1.0/}suggested"
 _COPIED = "{urn:polyseme:xmp:1.0/}copied"
 # The prefix of the namespace that a new element of a property declares.
 _NAMESPACE_MAPS = {
     _SUBJECT: {"dc": "http://purl.org/dc/elements/1.1/"},
     _LIGHTROOM: {"lr": "http://ns.adobe.com/lightroom/1.0/"},
+    _DIGIKAM: {"digiKam": "http://www.digikam.org/ns/1.0/"},
     _SUGGESTED: {"polyseme": "urn:polyseme:xmp:1.0/"},
     _COPIED: {"polyseme": "urn:polyseme:xmp:1.0/"},
 }
@@ -75,7 +79,7 @@ _NAMESPACE_MAPS = {
 # Lightroom and darktable; digiKam and Immich; Windows and digiKam.
 _PATH_SEPARATORS = {
     _LIGHTROOM: "|",
-    "{http://www.digikam.org/ns/1.0/}TagsList": "/",
+    _DIGIKAM: "/",
     "{http://ns.microsoft.com/photo/1.0/}LastKeywordXMP": "/",
     "{http://ns.microsoft.com/photo/1.0}LastKeywordXMP": "/",
 }
@@ -172,7 +176,8 @@ def merge_tags(
         return []
     with changing(path, dry_run):
         rdf = _load_writable(path)
-        if rdf is None:
+        is_new = rdf is None
+        if is_new:
             rdf = _rdf(_EMPTY_PACKET, str(path))
             _copy_keywords(rdf, present, hierarchies)
         sidecar_tags = _tags(rdf, str(path))
@@ -180,7 +185,7 @@ def merge_tags(
         not_to_add = [*subjects, *_with_parts(sidecar_tags.tags), *sidecar_tags.refused]
         added = lacking(not_to_add, wanted)
         if added and not dry_run:
-            _add(rdf, added)
+            _add(rdf, added, is_new=is_new)
             _write(path, rdf)
         return added
 
@@ -244,19 +249,28 @@ def _with_parts(tags: Sequence[str]) -> list[str]:
     return all_tags
 
 
-def _add(rdf: Any, tags: Sequence[str]) -> None:
-    """Add tags as suggestions: to the subjects, and to lists of hierarchies."""
+def _add(rdf: Any, tags: Sequence[str], *, is_new: bool) -> None:
+    """Add tags as suggestions: to the subjects, and to lists of hierarchies.
+
+    A new packet gets the lists of Lightroom and of digiKam, as some programs read no subjects; to
+    another one a path adds that of Lightroom. What stands elsewhere in the packet goes there, too:
+    who reads such a list reads nothing else.
+    """
     subjects = _values(rdf, _SUBJECT)
     new_subjects = lacking(subjects, distinct(leaf_of(tag) for tag in tags))
     paths = [tag for tag in tags if ancestors(tag)]
-    if paths and not _values(rdf, _LIGHTROOM):
-        # Who reads the list that is created here reads nothing else.
-        _append(rdf, _LIGHTROOM, distinct([*_listed_tags(rdf, subjects), *subjects]))
+    present = without_parts(distinct([*_listed_tags(rdf, subjects), *subjects]))
+    new_lists: Sequence[str] = ()
+    if is_new:
+        new_lists = _NEW_LISTS
+    elif paths:
+        new_lists = (_LIGHTROOM,)
     _append(rdf, _SUBJECT, new_subjects)
     for hierarchy_property, separator in _PATH_SEPARATORS.items():
-        has_list = hierarchy_property == _LIGHTROOM and paths
-        if has_list or _values(rdf, hierarchy_property):
+        if _values(rdf, hierarchy_property):
             _append(rdf, hierarchy_property, _written(tags, separator))
+        elif hierarchy_property in new_lists:
+            _append(rdf, hierarchy_property, _written([*present, *tags], separator))
     leaves = [leaf_of(path) for path in paths]
     _append(rdf, _SUGGESTED, distinct([*tags, *among(leaves, new_subjects)]))
 
@@ -463,8 +477,9 @@ def _holds_copies_alone(rdf: Any) -> bool:
     if lacking(keywords, copied):
         return False  # a copied keyword was removed
     remainder = deepcopy(rdf)
-    for property_name in (_SUBJECT, _LIGHTROOM, _COPIED):
-        _remove(remainder, property_name, copied)
+    for property_name in (_SUBJECT, *_NEW_LISTS, _COPIED):
+        separator = _PATH_SEPARATORS.get(property_name, SEPARATOR)
+        _remove(remainder, property_name, [*copied, *_written(copied, separator)])
     return len(remainder) == 0
 
 

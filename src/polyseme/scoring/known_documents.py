@@ -210,22 +210,27 @@ class KnownDocuments:
         matrix = sp.csr_matrix(self.matrix @ column_selector)
         return self._with_matrix(space, matrix)
 
-    def merged(self, space: ConceptSpace, label: str, into: str) -> KnownDocuments:
-        """Return them with one label in place of another in all documents, which are encoded again.
+    def merged(self, space: ConceptSpace, targets: Mapping[str, str]) -> KnownDocuments:
+        """Return them with some labels in place of others, encoded again.
 
-        The column of `label` is left empty if the space has learned it, and else disappears.
+        Parameters
+        ----------
+        space : ConceptSpace
+        targets : mapping of str to str
+            By label: the one that takes its place, which itself stays. The column of a label is
+            left empty if the space has learned it, and else disappears.
         """
         n_labels = len(self.labels)
         columns = np.arange(n_labels)
+        column_by_label = dict(zip(self.labels, columns.tolist(), strict=True))
         new_columns = columns.copy()
-        former_column = self.labels.index(label)
-        target_column = self.labels.index(into)
-        new_columns[former_column] = target_column
+        for label, target in targets.items():
+            new_columns[column_by_label[label]] = column_by_label[target]
         # A product with this matrix adds one column to the other; entries above 1 become True.
         entry_values = np.ones(n_labels, dtype=np.int8)
         entries = (entry_values, (columns, new_columns))
         column_map = sp.csr_matrix(entries, shape=(n_labels, n_labels))
-        matrix = sp.csr_matrix(self.matrix @ column_map)
+        matrix = sp.csr_matrix(self.matrix @ column_map, dtype=bool)
         return self._with_matrix(space, matrix)
 
     def renamed(self, label: str, name: str) -> KnownDocuments:

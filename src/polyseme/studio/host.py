@@ -31,11 +31,12 @@ from numpy.typing import NDArray
 from polyseme.base.validation import InputError, PolysemeWarning
 from polyseme.documents.corpus import normalize_label
 from polyseme.documents.label_names import extractor_names
+from polyseme.documents.similar_labels import SimilarLabels
 from polyseme.documents.tags import likely_tags
-from polyseme.documents.vocabulary import similar_labels
 from polyseme.documents.word_vectors import WordVectors
 from polyseme.feedback.verdict_log import Undo, Verdict, VerdictLog
 from polyseme.io import Table
+from polyseme.label_changes import suggest_merges
 from polyseme.media.base import Extracted, MediaError, MediaFeatures
 from polyseme.model_state import tagger_from_state
 from polyseme.scoring.known_documents import KnownDocuments
@@ -57,8 +58,8 @@ _SMALLEST_PROBABILITY = 1e-300
 MOST_EXTRACTED = 8  # files and texts that are turned into features together
 _MOST_UNKNOWN_TAGS = 10_000
 _MOST_PRECISIONS = 128
-_MOST_SIMILAR = 500  # pairs of labels
 _EXAMPLE_NAMES = 20  # labels by whose names is found out whether the extractor reads names
+_MOST_SIMILAR = 500  # pairs of labels for each reason
 _HINTS = 3  # labels that may have been meant
 
 
@@ -172,17 +173,6 @@ class Snapshot:
     def n_undone(self) -> int:
         """How many answers were taken back."""
         return sum(isinstance(event, Undo) for event in self.tagger.verdicts_.events())
-
-    @cached_property
-    def similar(self) -> dict[str, list[tuple[str, float]]]:
-        """Labels that are used like a label, each with its similarity, for both of each pair."""
-        store = self.tagger.store_
-        pairs = similar_labels(store.matrix, store.labels, _MOST_SIMILAR)
-        similar: dict[str, list[tuple[str, float]]] = defaultdict(list)
-        for first, second, similarity in pairs:
-            similar[first].append((second, similarity))
-            similar[second].append((first, similarity))
-        return dict(similar)
 
     @cached_property
     def document_rows(self) -> dict[str, int]:
@@ -300,7 +290,7 @@ class ModelHost:
     collection : Collection, optional
         The items that people review.
     words : WordVectors, optional
-        Vectors of words, by which labels can be added by name.
+        Vectors of words, by which labels can be added by name, and compared.
     name : str, optional
         What it is called; by default as its folder.
 
@@ -345,6 +335,7 @@ class ModelHost:
         # The extractor, and whether it can read names of labels.
         self._name_reader: tuple[MediaFeatures, bool] | None = None
         self._map: Map | None = None
+        self._similar: tuple[KnownDocuments, list[SimilarLabels]] | None = None
         self._refitting: Refitting | None = None
         self._making_refitting = threading.Lock()
         tagger = self._snapshot.tagger
@@ -402,6 +393,14 @@ class ModelHost:
                 reads_names = extractor_names(extractor, labels) is not None
             self._name_reader = (extractor, reads_names)
         return self._name_reader[1]
+
+    def similar_labels(self) -> list[SimilarLabels]:
+        """Return labels that may be one; computed again where the known documents have changed."""
+        tagger = self._snapshot.tagger
+        if self._similar is None or self._similar[0] is not tagger.store_:
+            suggestions = suggest_merges(tagger, self.words, _MOST_SIMILAR)
+            self._similar = (tagger.store_, suggestions)
+        return self._similar[1]
 
     def items(self, rows: Sequence[ItemFeatures], names: Sequence[str] | None = None) -> Any:
         """Return the features of items, a row each, as the tagger takes them.

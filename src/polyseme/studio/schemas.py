@@ -169,6 +169,19 @@ class MergeBody(Body):
     into: Tag
 
 
+class LabelPair(Body):
+    """A label, and the one to merge it into."""
+
+    label: Tag
+    into: Tag
+
+
+class MergesBody(Body):
+    """Labels to merge, all at once."""
+
+    pairs: Annotated[list[LabelPair], Field(min_length=1, max_length=MOST_NAMES)]
+
+
 class BlockBody(Body):
     """Whether the label may be suggested again."""
 

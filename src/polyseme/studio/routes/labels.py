@@ -8,6 +8,7 @@ tokens with that scope in. A *record* is a dict that becomes JSON, with the fiel
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from itertools import chain, islice
@@ -17,7 +18,6 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from polyseme.base.validation import InputError
-from polyseme.documents.vocabulary import similar_labels
 from polyseme.feedback.verdict_log import Verdict
 from polyseme.scoring.senses import label_senses
 from polyseme.studio.access import Caller
@@ -39,6 +39,7 @@ from polyseme.studio.schemas import (
     AddedOut,
     BlockBody,
     MergeBody,
+    MergesBody,
     Record,
     RenameBody,
     VersionOut,
@@ -54,11 +55,12 @@ def labels(
     query: Annotated[str, Query(max_length=TAG_LETTERS)] = "",
     kind: Literal["seen", "unseen", "oov"] | None = None,
     blocked: bool | None = None,
+    once: bool = False,
     order: Literal["count", "name", "quality"] = "count",
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """List labels, those that begin with the query first."""
+    """List labels, those that begin with the query first; `once` lists those on one tag set."""
     snapshot = host.snapshot
     query_key = snapshot.key(query) if query else ""
     blocked_labels = set(snapshot.tagger.vocabulary_.blocked)
@@ -70,6 +72,8 @@ def labels(
             continue
         is_blocked = label in blocked_labels
         if blocked is not None and blocked != is_blocked:
+            continue
+        if once and snapshot.document_counts.get(label) != 1:
             continue
         matches.append(label)
 
@@ -141,12 +145,20 @@ def card(host: Host, label: LabelName) -> Response:
     if snapshot.document_counts.get(name):
         label_companions = companions(tagger.store_, name, normalize=tagger.normalize_labels_)
         content["companions"] = [asdict(companion) for companion in label_companions]
-        similar: list[Record] = []
-        for similar_label, alike in snapshot.similar.get(name, ()):
-            similar.append({"label": similar_label, "alike": alike})
-        content["similar"] = similar
+        content["similar"] = _similar_records(host, name)
         content |= _sense_facts(tagger, name)
     return json_response(content, snapshot.version)
+
+
+def _similar_records(host: ModelHost, label: str) -> list[Record]:
+    """Return the labels that may be one with a label, and why."""
+    records: list[Record] = []
+    for pair in host.similar_labels():
+        if label == pair.label:
+            records.append({"label": pair.into, "reason": pair.reason})
+        elif label == pair.into:
+            records.append({"label": pair.label, "reason": pair.reason})
+    return records
 
 
 def _sense_facts(tagger: ZeroShotTagger, label: str) -> Record:
@@ -267,13 +279,26 @@ def block(body: BlockBody, host: Host, label: LabelName, caller: Admin) -> Versi
 
 @router.get("/models/{model}/merges", tags=["vocabulary"], summary="Labels that may be one")
 def merges(host: Host, limit: Limit = 20) -> Response:
-    """Suggest labels to merge, such as cards into card."""
+    """Suggest labels to merge, so many for each reason, and count labels that are used once."""
     snapshot = host.snapshot
-    store = snapshot.tagger.store_
+    counts_by_reason = Counter[str]()
     pairs: list[Record] = []
-    for label, into, alike in similar_labels(store.matrix, store.labels, limit):
-        pairs.append({"label": label, "into": into, "alike": alike})
-    return json_response({"pairs": pairs}, snapshot.version)
+    for pair in host.similar_labels():
+        counts_by_reason[pair.reason] += 1
+        if counts_by_reason[pair.reason] <= limit:
+            pairs.append(asdict(pair))
+    n_used_once = list(snapshot.document_counts.values()).count(1)
+    return json_response({"pairs": pairs, "used_once": n_used_once}, snapshot.version)
+
+
+@router.post("/models/{model}/merges", tags=["vocabulary"], summary="Merge several labels")
+def merge_all(body: MergesBody, host: Host, caller: Admin) -> VersionOut:
+    """Let other labels stand for some labels; all pairs are merged, or none."""
+    snapshot = host.snapshot
+    pairs = [(snapshot.label(pair.label), snapshot.label(pair.into)) for pair in body.pairs]
+    descriptions = [f"{label} into {into}" for label, into in pairs]
+    detail = ", ".join(descriptions)[:200]
+    return _change(host, "merge", detail, caller, lambda tagger: tagger.merge(pairs))
 
 
 @router.get("/models/{model}/candidates", tags=["vocabulary"], summary="Tags it does not know")

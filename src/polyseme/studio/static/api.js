@@ -61,7 +61,7 @@
  * @property {Sense[]} senses
  * @property {number | null} silhouette how far the senses lie apart
  * @property {{label: string, share: number}[]} companions
- * @property {{label: string, alike: number}[]} similar
+ * @property {{label: string, reason: string}[]} similar that may be one with it
  * @property {string[]} aliases
  * @property {string[]} implies
  */

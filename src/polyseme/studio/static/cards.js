@@ -191,13 +191,13 @@ export function labelCard(card, showSense, hits) {
     ...companion,
     title: `${percent(companion.share)} of its tag sets hold ${companion.label}`,
   }));
-  const chips = similar.map((other) => chip(other.label, `alike: ${other.alike}`));
+  const chips = similar.map((other) => chip(other.label, `alike in ${other.reason}`));
   return h("div.panel-body",
     labelHead(card),
     labelActions(label),
     senseSection(card, showSense),
     frequent.length > 0 && section("Often together with", barList(frequent)),
-    chips.length > 0 && section("Used in similar ways", h("div.chips", chips)),
+    chips.length > 0 && section("Perhaps the same", h("div.chips", chips)),
     labelWords("Also written", card.aliases),
     labelWords("Implies", card.implies),
     hitList(`Tag sets with ${label}`, hits, card.count, label),

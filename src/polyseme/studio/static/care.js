@@ -6,7 +6,7 @@
  */
 
 import { add, clear, h } from "./dom.js";
-import { empty, failed, icon, loading, plural, probabilityText } from "./parts.js";
+import { count, empty, failed, icon, loading, plural, probabilityText } from "./parts.js";
 import { additionByItems } from "./addtags.js";
 import { labelHash, labelLink, spellingOf } from "./labelview.js";
 
@@ -17,11 +17,16 @@ import { labelHash, labelLink, spellingOf } from "./labelview.js";
  * @typedef {{label: string, source: string, count: number}} Candidate
  */
 /**
- * Labels that may be one, and how alike their use is, from 0 to 1.
- * @typedef {{label: string, into: string, alike: number}} Pair
+ * Labels that may be one, why, and how alike names, use and meaning are; null where not known.
+ * @typedef {{label: string, into: string, reason: string} & Record<string, any>} Pair
  */
 
-const MAX_PAIRS = 40; // of labels that may be the same
+const MAX_PAIRS = 40; // of labels that may be the same, for each reason
+const REASONS = {
+  spelling: "Spelled alike",
+  meaning: "Alike in meaning and use",
+  use: "Used alike, often for other reasons",
+};
 const MAX_ITEMS = 200; // that carry a candidate
 
 /** A list that is read at once, and again after a change. @template T */
@@ -49,8 +54,8 @@ class CareList {
     try {
       const entries = await this.read();
       if (this.hasLeft) return;
-      const rows = entries.map((entry) => this.makeRow(entry));
-      clear(this.list, rows.length ? h("ul.care-rows", rows) : this.emptyState());
+      if (entries.length) this.draw(entries);
+      else clear(this.list, this.emptyState());
     } catch (error) {
       if (!this.hasLeft)
         clear(this.list,
@@ -62,6 +67,12 @@ class CareList {
   /** @returns {Promise<T[]>} */
   async read() {
     return [];
+  }
+
+  /** @param {T[]} entries */
+  draw(entries) {
+    const rows = entries.map((entry) => this.makeRow(entry));
+    clear(this.list, h("ul.care-rows", rows));
   }
 
   /** @param {T} _entry @returns {HTMLElement} */
@@ -143,14 +154,17 @@ export class CandidateList extends CareList {
   }
 }
 
-/** Pairs of labels that are used alike. @extends CareList<Pair> */
+/** Pairs of labels that may be one, by reason; those that are checked are merged. @extends CareList<Pair> */
 export class MergeList extends CareList {
   /**
    * @param {HTMLElement} side
    * @param {Vocabulary} vocabulary
    */
   constructor(side, vocabulary) {
-    super(side, vocabulary, "These labels are used so much alike that they may mean the same.");
+    super(side, vocabulary, "Labels that may mean the same. Check those that do.");
+    /** Those that are checked, as they are to be merged. @type {Map<string, Pair>} */
+    this.chosen = new Map();
+    this.button = h("button.primary", { onclick: () => this.merge() });
   }
 
   /** Pairs that a person called different. @returns {Set<string>} */
@@ -166,6 +180,25 @@ export class MergeList extends CareList {
     return pairs.filter((pair) => !this.differentPairs.has(keyOf(pair)));
   }
 
+  /** @param {Pair[]} pairs */
+  draw(pairs) {
+    this.chosen.clear();
+    this.drawButton();
+    const groups = Object.entries(REASONS).map(([reason, explanation]) => {
+      const rows = pairs.filter((pair) => pair.reason === reason).map((pair) => this.makeRow(pair));
+      if (!rows.length) return null;
+      const title = h("h3", explanation);
+      return h("section.stack.tight", { aria_label: explanation }, title, h("ul.care-rows", rows));
+    });
+    clear(this.list, h("div.stack", h("div.row", this.button), groups));
+  }
+
+  drawButton() {
+    const { size } = this.chosen;
+    this.button.textContent = size ? `Merge ${plural(size, "pair")}` : "Merge";
+    this.button.disabled = !size || !this.vocabulary.mayAdmin;
+  }
+
   emptyState() {
     return empty("No two labels are that alike");
   }
@@ -178,27 +211,36 @@ export class MergeList extends CareList {
   }
 
   /**
-   * Show a pair, and what can be done about it: merge, swap, or keep apart.
+   * Show a pair, and what can be done about it: choose, swap, or keep apart.
    * @param {HTMLElement} row
    * @param {Pair} pair
    */
   drawRow(row, pair) {
-    const { label, into, alike } = pair;
-    const swap = () => this.drawRow(row, { label: into, into: label, alike });
+    const { label, into } = pair;
+    const key = keyOf(pair);
+    const swap = () => {
+      const swapped = { ...pair, label: into, into: label };
+      if (this.chosen.has(key)) this.chosen.set(key, swapped);
+      this.drawRow(row, swapped);
+    };
+    const box = h("input", {
+      type: "checkbox",
+      checked: this.chosen.has(key),
+      disabled: !this.vocabulary.mayAdmin,
+      aria_label: `Merge ${label} into ${into}`,
+      onchange: () => {
+        if (box.checked) this.chosen.set(key, pair);
+        else this.chosen.delete(key);
+        this.drawButton();
+      },
+    });
     clear(row,
+      box,
       h("div.grow",
         h("p", labelLink(label), " into ", labelLink(into)),
-        h("p.muted.small", `alike ${probabilityText(alike)}`),
+        h("p.muted.small", figuresText(pair)),
       ),
       h("div.row",
-        h("button",
-          {
-            disabled: !this.vocabulary.mayAdmin,
-            aria_label: `Merge ${label} into ${into}`,
-            onclick: () => this.merge(pair),
-          },
-          "Merge",
-        ),
         h("button.quiet",
           {
             aria_label: `Keep ${into}'s place: merge it into ${label} instead`,
@@ -217,10 +259,13 @@ export class MergeList extends CareList {
     );
   }
 
-  /** @param {Pair} pair */
-  merge({ label, into }) {
+  merge() {
     const { api } = this.context;
-    const run = () => api.post(api.model("labels", label, "merge"), { into });
+    const pairs = [...this.chosen.values()].map(({ label, into }) => ({ label, into }));
+    const run = () => api.post(api.model("merges"), { pairs });
+    const [{ label, into }] = pairs;
+    if (pairs.length > 1)
+      return this.vocabulary.change(`${count(pairs.length)} pairs of labels were merged.`, run);
     const message = `“${label}” was merged into “${into}”.`;
     return this.vocabulary.change(message, run, { next: labelHash(into) });
   }
@@ -230,6 +275,13 @@ export class MergeList extends CareList {
     this.differentPairs.add(keyOf(pair));
     this.reread();
   }
+}
+
+/** Return the figures behind a pair, the one of its reason first. @param {Pair} pair */
+function figuresText(pair) {
+  const figures = Object.keys(REASONS).filter((name) => pair[name] !== null);
+  figures.sort((name) => (name === pair.reason ? -1 : 0));
+  return figures.map((name) => `${name} ${probabilityText(pair[name])}`).join(", ");
 }
 
 /** Return a key that is the same in both directions. @param {Pair} pair */

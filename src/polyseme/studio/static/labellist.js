@@ -22,6 +22,7 @@ const KINDS = [
   ["unseen", "Unseen"],
   ["oov", "Oov"],
   ["blocked", "Blocked"],
+  ["once", "Used once"],
 ];
 const ORDERS = [
   ["count", "Most used first"],
@@ -162,7 +163,7 @@ export class LabelList {
     this.pages.set(number, null);
     const { api } = this.context;
     const { query, kind, order } = this.settings;
-    const filter = kind === "blocked" ? { blocked: true } : { kind };
+    const filter = ["blocked", "once"].includes(kind) ? { [kind]: true } : { kind };
     const params = { query, ...filter, order, offset: number * PAGE, limit: PAGE };
     try {
       const page = await api.get(api.model("labels"), { params, signal: this.control.signal });

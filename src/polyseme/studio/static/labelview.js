@@ -106,8 +106,10 @@ export class LabelView {
   similar() {
     const { similar } = this.card;
     if (!similar.length) return null;
-    const chips = similar.map(({ label }) => h("a.chip", { href: labelHash(label) }, label));
-    return h("section.stack.tight", h("h3", "Similar labels"), h("div.chips", chips));
+    const chips = similar.map(({ label, reason }) =>
+      h("a.chip", { href: labelHash(label), title: `alike in ${reason}` }, label),
+    );
+    return h("section.stack.tight", h("h3", "Perhaps the same"), h("div.chips", chips));
   }
 
   /* ---- what can be done ---- */
