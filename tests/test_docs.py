@@ -199,7 +199,7 @@ def test_the_commands_print_what_the_pages_show(tutorial: dict[str, Any]) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["files-to-tags", "new-tags", "evaluate"])
+@pytest.mark.parametrize("page", ["files-to-tags", "new-tags", "evaluate", "notes"])
 def test_the_pages_run_and_print_what_they_show(page: str, tmp_path: Path) -> None:
     with contextlib.chdir(tmp_path), warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)

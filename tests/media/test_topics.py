@@ -99,6 +99,14 @@ def test_a_name_is_found_in_a_text_though_no_training_text_has_it():
     assert likeness[0, 2] < 0.05
 
 
+@pytest.mark.parametrize(("n_texts", "n_topics"), [(10, 10), (30, 16), (100, 25), (800, 100)])
+def test_a_topic_is_learned_from_four_texts_or_more(n_texts, n_topics):
+    generator = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(200)]
+    texts = [" ".join(generator.choice(words, 8)) for _ in range(n_texts)]
+    assert len(Topics(100).fit(texts).components_) == n_topics
+
+
 def test_the_same_seed_gives_the_same_topics():
     texts = [f"{a} {b}" for a in ("ship", "bread", "tree") for b in ("red", "blue", "old", "new")]
     first = Topics(3, seed=1).fit(texts).components_
@@ -120,8 +128,8 @@ def test_restored_topics_give_the_same_bit_for_bit(state):
     restored = Topics.from_state(json.loads(text), arrays)
     texts = ["the ship at sea", "خبز", "nothing"]
     original = Topics(3).fit(["a ship at sea", "the ship", "bread", "the sea, خبز", "😀 猫"])
-    for part, expected in zip(restored.transform(texts), original.transform(texts), strict=True):
-        assert abs(part - expected).max() == 0
+    for columns, expected in zip(restored.transform(texts), original.transform(texts), strict=True):
+        assert abs(columns - expected).max() == 0
 
 
 CRAFTED = {

@@ -69,7 +69,8 @@ class TextFeatures(MediaFeatures):
     Parameters
     ----------
     n_topics : int
-        Numbers by which the topics of a text are told.
+        Numbers by which the topics of a text are told; fewer where there are fewer than four times
+        as many texts to learn from.
     max_words : int
         Only so many words from the beginning of a text are used, and twenty times as many letters.
     network : str, optional

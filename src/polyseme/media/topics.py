@@ -45,6 +45,10 @@ class TermKind(NamedTuple):
 WORDS = TermKind("words", 10_000, 2, 0.5, {"token_pattern": r"(?u)\b\w+\b"})
 LETTERS = TermKind("letters", 20_000, 3, 1.0, {"analyzer": "char_wb", "ngram_range": (3, 5)})
 _FEW_TEXTS = 50  # of so few texts all terms are used
+# Of fewer texts to a topic, topics say what single texts say: with 256 of 150 notes, new notes'
+# tags are ranked 5 points of E-MAP and 2 of C-MAP worse (titles of artworks, two splits).
+_TEXTS_A_TOPIC = 4
+_LEAST_TOPICS = 16
 
 
 class Terms:
@@ -96,7 +100,7 @@ class Topics:
     Parameters
     ----------
     n_topics : int
-        Numbers of a text; fewer where there are fewer texts.
+        Numbers of a text; fewer where there are fewer than four times as many texts.
     seed : int
         Of the singular value decomposition.
 
@@ -121,7 +125,8 @@ class Topics:
         self.words_ = Terms(WORDS).fit(texts)
         self.letters_ = Terms(LETTERS).fit(texts)
         terms = self._frequent_terms(texts, self.letters_.transform(texts))
-        n_topics = min(self.n_topics, *terms.shape)
+        n_topics = max(len(texts) // _TEXTS_A_TOPIC, _LEAST_TOPICS)
+        n_topics = min(self.n_topics, n_topics, *terms.shape)
         decomposition = TruncatedSVD(n_topics, random_state=self.seed)
         with np.errstate(divide="ignore", invalid="ignore"):  # variances of equal texts
             decomposition.fit(terms)
