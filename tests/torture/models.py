@@ -359,11 +359,11 @@ def craft(folder: Path, kind: str, state: State) -> None:
     """Write a state as a model, with a digest that fits it."""
     from safetensors.numpy import save
 
-    from polyseme.storage.model_file import MODEL_FILE
+    from polyseme.storage.model_file import FORMAT_NUMBER, MODEL_FILE
 
     # JSON has no infinity, but numbers so large that Python reads one.
     config = json.dumps(state[0], sort_keys=True).replace('"INFINITY"', "1e999")
-    start = f'{{"format":1,"kind":"{kind}","sha256":"{"0" * 64}","polyseme":"0"'
+    start = f'{{"format":{FORMAT_NUMBER},"kind":"{kind}","sha256":"{"0" * 64}","polyseme":"0"'
     data = save(state[1], {"polyseme": f'{start},"config":{config}}}'})
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MODEL_FILE).write_bytes(sealed(data))
