@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from notes import write_notes
+from pages import address, browser, looks, place, saved_pictures, studio  # noqa: F401  # fixtures
 from rest import ModelClient
 
 from polyseme import ImageFeatures, ZeroShotTagger
@@ -73,9 +74,9 @@ def pictures_model(tmp_path_factory, tiny_space) -> Path:
 def saved_notes(tmp_path_factory, tiny_space, save_with_map) -> Path:
     """A folder of notes with tags in their front matter, and a model that was fitted to them."""
     pytest.importorskip("yaml", reason="the extra text is not installed")
-    place = tmp_path_factory.mktemp("texts")
-    write_notes(place / "notes")
-    paths = sorted((place / "notes").iterdir())
+    folder = tmp_path_factory.mktemp("texts")
+    write_notes(folder / "notes")
+    paths = sorted((folder / "notes").iterdir())
     extractor = TextFeatures(n_topics=8, n_jobs=1, random_state=0)
     documents = [keywords_of(path, "text").tags for path in paths]
     is_tagged = [bool(tags) for tags in documents]
@@ -85,8 +86,8 @@ def saved_notes(tmp_path_factory, tiny_space, save_with_map) -> Path:
     items = Extracted("text", extractor.preprocessing(), tuple(names), raw)
     corpus = LabelCorpus.from_documents(filter(None, documents), ids=names)
     tagger = ZeroShotTagger(tiny_space(n_steps=60), extractor, n_validations=0, random_state=0)
-    save_with_map(tagger.fit(items, corpus), place / "toy")
-    return place
+    save_with_map(tagger.fit(items, corpus), folder / "toy")
+    return folder
 
 
 @pytest.fixture

@@ -2,252 +2,31 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-import shutil
-import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-import numpy as np
 import pytest
+from pages import (
+    EACH,
+    NAMES,
+    NARROW,
+    PATIENCE,
+    WIDE,
+    drop,
+    name_of,
+    skip_without_browser,
+    tiles_of,
+)
 from rest import column, verdict
 
-from polyseme import ZeroShotTagger, load
-from polyseme.media import Extracted, ImageFeatures, front_matter
+from polyseme import load
 from polyseme.studio.access import Tokens, new_token
-from polyseme.studio.app import Settings, create_app
-from polyseme.studio.collection import Collection
-from polyseme.studio.host import ModelHost
 from polyseme.studio.refit import RefitStatus, Refitting
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-expect = playwright.expect
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("there is no Chromium on this machine", allow_module_level=True)
-
-WIDE, NARROW = (1280, 800), (390, 844)
-PATIENCE = 20_000  # milliseconds until something that never comes is called missing
-expect.set_options(timeout=PATIENCE)
-COLOURS = {"office": "gray", "kitchen": "tan", "beach": "gold", "street": "navy", "forest": "green"}
-EACH = 4  # pictures of a theme
-NAMES = tuple(f"{theme}/{number}.png" for number in range(EACH) for theme in COLOURS)
-OWN_TAGS = {"beach/3.png": ("sun", "parasol")}
-
-# ---------------------------------------------------------------------- a model of pictures
-
-
-@pytest.fixture(scope="session")
-def looks(world) -> dict[str, np.ndarray]:
-    """The features that stand for those of the network, for each theme."""
-    rng = np.random.default_rng(0)
-    return {theme: rng.normal(size=1280) for theme in world.themes}
-
-
-@pytest.fixture(scope="session")
-def saved_pictures(tmp_path_factory, world, looks, tiny_space, save_with_map) -> Path:
-    """A saved tagger of pictures, and a folder for each theme with pictures of one colour."""
-    from PIL import Image
-
-    place = tmp_path_factory.mktemp("studio")
-    features = world.X @ np.stack([looks[theme] for theme in world.themes])
-    extractor = ImageFeatures()
-    names = tuple(f"known-{row}" for row in range(len(features)))
-    items = Extracted("image", extractor.preprocessing(), names, features.astype(np.float32))
-    space = tiny_space()
-    tagger = ZeroShotTagger(features=extractor, space=space, n_validations=1, random_state=0)
-    tagger.fit(items, world.documents, label_sets=world.label_sets, label_sets_only=True)
-    save_with_map(tagger, place / "toy")
-    for theme, colour in COLOURS.items():
-        (place / "photos" / theme).mkdir(parents=True)
-        for number in range(EACH):
-            size = (48 + 8 * number, 40)
-            Image.new("RGB", size, colour).save(place / "photos" / theme / f"{number}.png")
-    return place
-
-
-@pytest.fixture
-def place(saved_pictures, tmp_path) -> Path:
-    """A copy of model and pictures that a test may change."""
-    return Path(shutil.copytree(saved_pictures, tmp_path / "own"))
-
-
-@pytest.fixture
-def address(place, looks) -> Iterator[Callable[..., str]]:
-    """Start services in threads that end with the test; return their addresses."""
-    import uvicorn
-
-    started: list[tuple[uvicorn.Server, threading.Thread]] = []
-
-    def pictures_host(own_tags: Mapping[str, tuple[str, ...]]) -> ModelHost:
-        rng = np.random.default_rng(1)
-        rows = [looks[name.split("/")[0]] + 0.1 * rng.normal(size=1280) for name in NAMES]
-        X = np.array(rows, dtype=np.float32)
-        items = Extracted("image", ImageFeatures().preprocessing(), NAMES, X)
-        tags = [own_tags.get(name, ()) for name in NAMES]
-        files = {name: place / "photos" / name for name in NAMES}
-        return ModelHost(place / "toy", Collection(NAMES, items, tags, files))
-
-    def start(
-        own_tags: Mapping[str, tuple[str, ...]] = OWN_TAGS,
-        watch: float = 0,
-        host: ModelHost | None = None,
-        **settings: Any,
-    ) -> str:
-        app = create_app([host or pictures_host(own_tags)], Settings(watch=watch, **settings))
-        # What connects before the server runs waits in the socket's queue.
-        listener = socket.create_server(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="error"))
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
-        started.append((server, thread))
-        port = listener.getsockname()[1]
-        return f"http://127.0.0.1:{port}"
-
-    yield start
-    for server, thread in started:
-        server.should_exit = True
-        thread.join()
-
-
-# ---------------------------------------------------------------------- a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as runner:
-        chromium = runner.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-class Studio:
-    """A page of the studio, and what went wrong on it."""
-
-    def __init__(self, page: Any, base: str) -> None:
-        self.page = page
-        self.base = base
-        self.errors: list[str] = []
-        self.elsewhere: list[str] = []
-        page.set_default_timeout(PATIENCE)
-        page.on("console", self._note_error)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("request", self._note_request)
-
-    def _note_error(self, message: Any) -> None:
-        if message.type == "error":
-            self.errors.append(message.text)
-
-    def _note_request(self, request: Any) -> None:
-        url = urlsplit(request.url)
-        is_local = url.scheme in ("blob", "data")
-        if not is_local and f"{url.scheme}://{url.netloc}" != self.base:
-            self.elsewhere.append(request.url)
-
-    def open(self, path: str = "") -> None:
-        """Go to a view, such as `#/ask`, and wait until it is complete."""
-        self.page.goto(f"{self.base}/{path}")
-        view = path.strip("#/").split("/")[0]
-        self.ready(view or "map")
-
-    def ready(self, view: str) -> None:
-        self.page.wait_for_selector(f'html[data-ready="{view}"]', state="attached")
-
-    def state(self, name: str) -> Any:
-        """Return a part of the studio's state, such as `map.islands`."""
-        return self.page.evaluate(f"() => window.__studio.{name}")
-
-    def until(self, condition: str) -> None:
-        """Wait until the studio's state fulfils a condition; check it after every frame."""
-        self.page.evaluate(
-            "() => new Promise((done) => { const look = () => { const studio = window.__studio;"
-            f" if ({condition}) done(); else requestAnimationFrame(look); }}; look(); }})"
-        )
-
-    def press(self, *keys: str) -> None:
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def find(self, role: str, name: str) -> Any:
-        """Find an element by its exact name, or by its beginning where that ends in dots."""
-        if name.endswith("…"):
-            return self.page.get_by_role(role, name=re.compile(f"^{re.escape(name[:-1])}"))
-        return self.page.get_by_role(role, name=name, exact=True)
-
-    def choose(self, name: str) -> None:
-        """Click the label of a radio button, as people do: the button itself may be hidden."""
-        radio = self.find("radio", name)
-        self.page.locator("label").filter(has=radio).click()
-        expect(radio).to_be_checked()
-
-    def enter(self, control: Any) -> None:
-        """Press Tab until a control has the focus, as people do without a mouse, and Enter."""
-        expect(control).to_be_visible()
-        for _ in range(150):
-            if control.evaluate("(element) => element === document.activeElement"):
-                return self.press("Enter")
-            self.press("Tab")
-        raise AssertionError(f"Tab never reaches {control}")
-
-    def go(self, view: str) -> None:
-        """Go to another view by its tab."""
-        tabs = self.page.get_by_role("navigation", name="Views")
-        self.enter(tabs.get_by_role("link", name=view))
-        self.ready(view.lower())
-
-    def wait_until_saved(self) -> None:
-        """Wait until the service has all answers."""
-        self.until("studio.review && studio.review.waiting === 0 && !studio.review.failed")
-
-
-@pytest.fixture
-def studio(browser, address) -> Iterator[Callable[..., Studio]]:
-    """Open pages on which nothing may go wrong and nothing may be fetched from elsewhere."""
-    views: list[tuple[Studio, Any, tuple[str, ...]]] = []
-
-    def open_studio(
-        size: tuple[int, int] = WIDE,
-        may_say: tuple[str, ...] = (),
-        beside: Studio | None = None,
-        **settings: Any,
-    ) -> Studio:
-        width, height = size
-        viewport = {"width": width, "height": height}
-        context = browser.new_context(viewport=viewport, accept_downloads=True)
-        base = address(**settings) if beside is None else beside.base
-        view = Studio(context.new_page(), base)
-        views.append((view, context, may_say))
-        return view
-
-    yield open_studio
-    for view, context, may_say in views:
-        is_open = view.page.url.startswith("http")
-        state_errors = view.state("errors") if is_open else []
-        context.close()
-        unexpected = without(may_say, view.errors)
-        assert (unexpected, state_errors, view.elsewhere) == ([], [], [])
-
-
-def without(fragments: tuple[str, ...], texts: list[str]) -> list[str]:
-    """Return the texts that hold none of these fragments."""
-    return [text for text in texts if not any(fragment in text for fragment in fragments)]
-
-
-def tiles_of(page: Any, label: str) -> Any:
-    """Find the pictures of a label's board."""
-    return page.get_by_role("list", name=f"Items for {label}").get_by_role("listitem")
-
-
-def name_of(tile: Any) -> str:
-    """Return the name of a picture's item."""
-    return tile.locator(".tile-name").inner_text()
-
+expect = skip_without_browser()
 
 # ---------------------------------------------------------------------- the whole way
 
@@ -413,23 +192,6 @@ def test_the_ask_view_completes_tags_explains_scores_and_names_unknown_tags(stud
     expect(page.get_by_text("This model takes a picture")).to_be_visible()
 
 
-def drop(page: Any, path: Path) -> None:
-    """Drop a file on the view."""
-    types = {".png": "image/png", ".md": "", ".html": "text/html"}
-    media_type = types.get(path.suffix, "application/json")
-    content = base64.b64encode(path.read_bytes()).decode()
-    transfer = page.evaluate_handle(
-        """([content, name, type]) => {
-            const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
-            const transfer = new DataTransfer();
-            transfer.items.add(new File([bytes], name, { type }));
-            return transfer;
-        }""",
-        [content, path.name, media_type],
-    )
-    page.dispatch_event(".view-ask", "drop", {"dataTransfer": transfer})
-
-
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_reviewing_an_item_accepts_and_rejects_suggestions_and_adds_tags(studio, size):
     app = studio(size)
@@ -527,163 +289,6 @@ def test_a_picture_can_be_opened_without_the_right_to_review(studio, tmp_path):
 SEA = "Fishermen mend their nets;\ngulls ride the waves <b>today</b>"
 SEA_TAGS = {"water", "coast", "boat"}
 LONG = "<script>throw 1</script>\n\n# Morning\n\n" + "Gulls over the sea.\n\n" * 400
-
-
-@pytest.fixture
-def long_note(notes) -> str:
-    """The name of a note without tags that is long, and holds what looks like HTML."""
-    name = "sea-12.md"
-    (notes / "notes" / name).write_text(LONG, "utf-8")
-    return name
-
-
-def paste(page: Any, text: str) -> None:
-    """Paste a text where no box has the focus."""
-    page.evaluate(
-        """(text) => {
-            const clipboardData = new DataTransfer();
-            clipboardData.setData("text", text);
-            const paste = { clipboardData, bubbles: true, cancelable: true };
-            document.body.dispatchEvent(new ClipboardEvent("paste", paste));
-        }""",
-        text,
-    )
-
-
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_the_ask_view_takes_texts_that_are_typed_pasted_or_dropped(studio, notes, notes_host, size):
-    app = studio(size, host=notes_host)
-    page = app.page
-    app.open("#/ask")
-    box = app.find("textbox", "Text")
-    likeliest = page.locator("ol.ranking > li .rank-label a")
-    expect(page.get_by_text("Give a text, some of its tags, or both.")).to_be_visible()
-    expect(page.get_by_text("A row of numbers instead")).to_have_count(0)
-    with page.expect_response(re.compile("/suggest")) as response:
-        box.fill(SEA)
-    assert response.value.request.headers["content-type"].startswith("multipart/form-data")
-    expect(likeliest).not_to_have_count(0)
-    assert set(likeliest.all_inner_texts()[:3]) == SEA_TAGS
-    app.until("!studio.ask.busy")
-    ranking = app.state("ask.suggestions")
-    because = page.locator("ol.ranking > li").first.get_by_role("button", name="Because")
-    because.click()
-    expect(page.get_by_role("list", name="Parts of the logit")).to_be_visible()
-    box.fill("  ")
-    expect(page.get_by_text("Nothing asked yet")).to_be_visible()
-
-    # What is pasted outside of a box is the text; another view and back, and it is still there.
-    page.locator("h1").click()
-    paste(page, SEA)
-    expect(box).to_have_value(SEA)
-    expect(likeliest).not_to_have_count(0)
-    app.until("!studio.ask.busy")
-    assert app.state("ask.suggestions") == ranking
-    app.open("#/model")
-    app.find("link", "Ask").click()
-    app.ready("ask")
-    expect(box).to_have_value(SEA)
-
-    # A file takes the place of what was typed, and is shown as it is written.
-    dropped = notes / "walk.md"
-    dropped.write_text(SEA, "utf-8")
-    drop(page, dropped)
-    expect(box).to_have_count(0)
-    region = app.find("region", "walk.md")
-    expect(region).to_have_text(SEA, use_inner_text=True)
-    expect(region.locator("*")).to_have_count(0)
-    page_of_html = notes / "page.html"
-    page_of_html.write_text(f"<!DOCTYPE html><p>{SEA}</p>", "utf-8")
-    with page.expect_response(re.compile("/suggest")) as response:
-        drop(page, page_of_html)
-    assert response.value.ok
-    expect(page.locator("figcaption")).to_contain_text("page.html")
-    app.find("button", "Take page.html away").click()
-    expect(box).to_have_value("")
-    drop(page, notes / "toy" / "model.safetensors")
-    expect(page.get_by_text("This model takes a text; this is application/json.")).to_be_visible()
-
-
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_texts_are_reviewed_by_keys_and_read_as_they_are_written(
-    studio, notes_host, long_note, size
-):
-    app = studio(size, host=notes_host)
-    page = app.page
-    app.open("#/review/label/water")
-    tiles = tiles_of(page, "water")
-    tile = tiles.filter(has_text=long_note)
-    lines = tile.locator(".page-lines")
-    expect(lines).to_contain_text("<script>throw 1</script>")
-    expect(lines).to_contain_text("Morning")
-    expect(lines.locator("*")).to_have_count(0)
-    assert lines.evaluate("(element) => getComputedStyle(element).overflow") == "hidden"
-    frame, text = tile.locator(".picture").bounding_box(), lines.bounding_box()
-    assert text["x"] + text["width"] <= frame["x"] + frame["width"]
-    assert text["y"] + text["height"] <= frame["y"] + frame["height"]
-    assert text["width"] > 0.8 * frame["width"]  # a page, and no words in its middle
-
-    tile.get_by_role("button", name="Open").click()
-    dialog = app.find("dialog", "water")
-    region = dialog.get_by_role("region", name=long_note)
-    expect(region).to_contain_text("<script>throw 1</script>")
-    assert dialog.evaluate("(element) => element.scrollWidth <= element.clientWidth")
-    region.focus()
-    before = page.locator(".tile.current .tile-name").inner_text()
-    app.press("ArrowDown")  # scrolls the text, and does not go to the next item
-    page.wait_for_function("() => document.querySelector('.large .text-page').scrollTop > 0")
-    assert page.locator(".tile.current .tile-name").inner_text() == before
-    app.press("y")
-    expect(tile).to_have_attribute("data-answer", "yes")
-    app.press("Escape", "n", "u")
-    app.wait_until_saved()
-    verdicts = notes_host.snapshot.tagger.verdicts_.standing()
-    assert [(verdict.item, verdict.answer) for verdict in verdicts] == [(long_note, True)]
-
-
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_the_page_of_a_text_has_all_of_it_beside_its_tags(studio, notes_host, long_note, size):
-    app = studio(size, host=notes_host)
-    page = app.page
-    app.open()
-    app.find("link", "4 texts without tags").click()
-    app.ready("review")
-    expect(page.locator(".board a.tile")).to_have_count(4)
-    app.find("link", long_note).click()
-    region = app.find("region", long_note)
-    expect(region).to_have_text(LONG.strip(), use_inner_text=True)
-    expect(region.locator("*")).to_have_count(0)
-    height, full_height = region.evaluate("(page) => [page.clientHeight, page.scrollHeight]")
-    assert height < 844 < full_height
-    suggested = page.get_by_role("list", name="Suggested tags").get_by_role("listitem")
-    expect(suggested.first).to_be_focused()
-    app.press("y", "n")
-    app.wait_until_saved()
-
-    # The accepted tag goes into the note itself, once a person has agreed.
-    page.get_by_text("Export", exact=True).click()
-    page.get_by_role("button", name="Tags in the files").click()
-    expect(page.get_by_text("1 tag would be written for 1 item")).to_be_visible()
-    app.find("button", "Write the files").click()
-    expect(page.get_by_text("1 tag written for 1 item.")).to_be_visible()
-    accepted = suggested.first.locator(".answer-label").inner_text()
-    assert front_matter.read_tags(notes_host.collection.file_of(long_note)).tags == [accepted]
-    app.find("link", "Why these tags?").click()
-    app.ready("ask")
-    expect(app.find("region", long_note)).to_contain_text("Gulls over the sea.")
-
-
-def test_a_text_that_cannot_be_read_is_told_by_its_tags(studio, notes_host):
-    notes_host.collection.file_of("sea-00.md").unlink()
-    app = studio(may_say=("422",), host=notes_host)
-    app.open("#/review/item")
-    tile = app.page.locator(".board a.tile").filter(has_text="sea-00.md")
-    expect(tile).to_contain_text("coast, boat")
-    tile.click()
-    expect(app.page.get_by_text("The file of this item cannot be shown.")).to_be_visible()
-
-
-# ---------------------------------------------------------------------- pictures without tags
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
