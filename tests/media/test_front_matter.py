@@ -458,7 +458,7 @@ REFUSED = {
     "two documents": (fenced("x: 1\n--- y\nz: 2"), "is no YAML|without harm"),
     "a loop": (fenced("tags: &t [*t]"), "its front matter is no YAML"),
     "deep": (fenced("x: " + "[" * 5000), "its front matter is no YAML"),
-    "large": (fenced("x: " + "y" * 2**18), "its front matter has more than 256 KiB"),
+    "large": (fenced("x: " + "y" * 2**17), "its front matter has more than 128 KiB"),
     "too many tags": (fenced(f"tags: {list(range(1001))}"), "more than 1,000 tags"),
     "too many words": (fenced("", " ".join(f"#t{n}" for n in range(1001))), "more than 1,000 tags"),
     "prose between dashes": (fenced("only words"), "without harm; add these tags by hand: new"),
@@ -532,7 +532,7 @@ def test_what_is_no_note_is_refused_and_left_alone(note, raw, message):
         (["\ud800"], "holds half a character or none"),
         ("text", "must be a sequence of strings; got"),
         ([f"t{n}" for n in range(1001)], "more than 1,000 tags"),
-        (["x" * 2**18], "more than 256 KiB"),
+        (["x" * 2**17], "more than 128 KiB"),
     ],
     ids=["nul", "surrogate", "no sequence", "many", "long"],
 )

@@ -35,7 +35,7 @@ from polyseme.storage.atomic_files import replacing
 
 SUFFIXES = (".md", ".markdown")
 MOST_BYTES = 16 * 2**20  # of a note
-_MOST_BLOCK_LETTERS = 2**18  # of front matter, of which a second of parsing is enough
+_MOST_BLOCK_LETTERS = 2**17  # of front matter, which takes a second to parse
 _KEY = "tags"  # what new tags are added to
 _READ_KEYS = (_KEY, "tag", "keywords")  # in small letters or capitals
 _SUGGESTED = "polyseme-suggested"
