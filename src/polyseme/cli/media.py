@@ -180,11 +180,16 @@ def tag(
 ) -> None:
     """Tag pictures, sounds and texts; --sidecars writes the tags beside them, or into Markdown."""
     if undo:
-        undo_records = _undo_suggestions(paths, dry_run)
+        undo_records, n_unwritten = _undo_suggestions(paths, dry_run)
         if for_people(form):  # a sidecar has the name of its file, so that one column is enough
             for record in undo_records:
                 del record["sidecar"]
         emit(undo_records, form)
+        if n_unwritten:
+            raise_error(
+                f"{counted(n_unwritten, 'file')} could not be changed; remove the cause and run "
+                "the command again."
+            )
         return
     from polyseme.batch import Tagging, open_engine
 
@@ -242,22 +247,25 @@ def _report_default_precision(precision: float | None, leaves_out: bool) -> None
         )
 
 
-def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, Any]]:
+def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> tuple[list[dict[str, Any]], int]:
     """Remove unanswered suggestions from sidecars; return a record for each that had some.
 
-    Sidecars that cannot be read or changed are reported, and left.
+    Sidecars that cannot be read or changed are reported, and left; returned is also how many of
+    them the system would not have changed.
     """
     from polyseme.base.validation import InputError
     from polyseme.media.tag_files import undo_suggestions
 
     records: list[dict[str, Any]] = []
     skipped: list[tuple[str, str]] = []
+    n_unwritten = 0
     n_tags = 0
     for file, sidecar in _find_sidecars(paths):
         try:
             removed_tags = undo_suggestions(sidecar, dry_run=dry_run)
         except InputError as error:
             skipped.append((file, str(error)))
+            n_unwritten += isinstance(error.__cause__, OSError)
             continue
         if removed_tags:
             records.append({"file": file, "sidecar": str(sidecar), "removed": removed_tags})
@@ -265,7 +273,7 @@ def _undo_suggestions(paths: Sequence[Path], dry_run: bool) -> list[dict[str, An
     _report_skipped(skipped)
     would = "would be " if dry_run else ""
     say(f"{counted(n_tags, 'suggestion')} {would}taken back from {counted(len(records), 'file')}")
-    return records
+    return records, n_unwritten
 
 
 def _find_sidecars(paths: Sequence[Path]) -> list[tuple[str, Path]]:
