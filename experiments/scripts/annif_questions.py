@@ -29,6 +29,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,6 +65,27 @@ PROJECTS: dict[str, dict[str, str]] = {
     "neural": {"backend": "nn_ensemble", "sources": SOURCES, "epochs": "10"},
 }
 N_TRIALS = 100  # of the weights
+
+
+class Setting(NamedTuple):
+    """What our tagger is given."""
+
+    title: str
+    n_topics: int = 256  # of a text, the default
+    has_names: bool = True
+    has_sets: bool = False  # tag sets without questions
+    has_vocabulary: bool = False  # names of all labels, as Annif has them
+
+
+OURS = {
+    "plain": Setting("polyseme, without names", has_names=False),
+    "names": Setting("polyseme"),
+    "vocabulary": Setting("polyseme, names of all labels", has_vocabulary=True),
+    "sets": Setting("polyseme, label sets", has_sets=True),
+    # Of 256, 512 and 1,024 topics the best on the validation part.
+    "topics": Setting("polyseme, 1,024 topics", 1024),
+    "topics-sets": Setting("polyseme, 1,024 topics, label sets", 1024, has_sets=True),
+}
 TITLES = {
     "tfidf": "Annif, tfidf",
     "parabel": "Annif, omikuji (Parabel)",
@@ -72,12 +94,8 @@ TITLES = {
     "ensemble": "Annif, ensemble of tfidf, Bonsai and mllm",
     "weighted": "the same, weights by `hyperopt`",
     "neural": "the same, neural ensemble",
-    "plain": "polyseme, without names",
-    "names": "polyseme",
-    "label sets": "polyseme, with label sets",
-    "vocabulary": "polyseme, with label sets and all names",
+    **{name: setting.title for name, setting in OURS.items()},
 }
-OURS = ("plain", "names", "label sets", "vocabulary")
 
 
 class Questions(NamedTuple):
@@ -109,7 +127,10 @@ class Ranking(NamedTuple):
 
 
 def load_corpus() -> Corpus:
-    """Load questions and label sets. Names are Finnish where a Finnish source has the label."""
+    """Load questions and label sets. Names are Finnish where a Finnish source has the label.
+
+    One tag of the label sets is of another vocabulary, and left out.
+    """
     questions = read_documents("annif-kirjastonhoitaja")
     label_sets = read_documents("annif-yso-labelsets")
     label_sets.sort(key=lambda document: document["source"] != ENGLISH_SOURCE)
@@ -122,7 +143,14 @@ def load_corpus() -> Corpus:
         texts = [question["text"] for question in chosen]
         labels = [set(question["labels"]) for question in chosen]
         parts[name] = Questions(texts, labels)
-    return Corpus(parts, [document["labels"] for document in label_sets], name_by_label)
+    name_by_label = {label: name for label, name in name_by_label.items() if is_own(label)}
+    sets = [list(filter(is_own, document["labels"])) for document in label_sets]
+    return Corpus(parts, sets, name_by_label)
+
+
+def is_own(label: str) -> bool:
+    """Return whether a label is of the general Finnish ontology: p and a number."""
+    return label.startswith("p")
 
 
 def read_documents(name: str) -> list[dict[str, Any]]:
@@ -184,10 +212,10 @@ def best_cut(rankings: Sequence[Ranking], questions: Questions) -> tuple[int, fl
 # ------------------------------------------------------------------ polyseme
 
 
-def measure_ours(corpus: Corpus, method: str, seed: int) -> dict[str, float]:
+def measure_ours(corpus: Corpus, setting: Setting, seed: int) -> dict[str, float]:
     """Fit the default tagger to the training part, and measure it on the test part."""
     start = time.process_time()
-    extractor = TextFeatures(n_jobs=1, random_state=seed)
+    extractor = TextFeatures(setting.n_topics, n_jobs=1, random_state=seed)
     train = corpus.parts["train"]
     X = extractor.fit_transform(train.texts)
 
@@ -195,16 +223,17 @@ def measure_ours(corpus: Corpus, method: str, seed: int) -> dict[str, float]:
         names = [corpus.name_by_label[label] for label in labels]
         return extractor.encode_names(names)
 
-    has_sets = method in ("label sets", "vocabulary")
     tagger = ZeroShotTagger(random_state=seed, normalize_labels=False, device="cpu")
     tagger.fit(
         X,
         [sorted(labels) for labels in train.labels],
-        label_sets=corpus.label_sets if has_sets else None,
-        label_names=None if method == "plain" else encode,
+        label_sets=corpus.label_sets if setting.has_sets else None,
+        label_names=encode if setting.has_names else None,
     )
-    if method == "vocabulary":
-        tagger.add_labels(sorted(corpus.name_by_label), encode)
+    if setting.has_vocabulary:
+        vocabulary = sorted(corpus.name_by_label)
+        is_readable = encode(vocabulary).any(axis=1)
+        tagger.add_labels(list(compress(vocabulary, is_readable)), encode)
     fitted = time.process_time()
     test = corpus.parts["test"]
     rankings = rank(tagger, extractor.transform(test.texts))
@@ -357,7 +386,7 @@ def main() -> None:
         for seed in range(N_SEEDS):
             for method in methods:
                 if method in OURS:
-                    measures = measure_ours(corpus, method, seed)
+                    measures = measure_ours(corpus, OURS[method], seed)
                 else:
                     assert annif is not None
                     measures = measure_annif(annif, method)
