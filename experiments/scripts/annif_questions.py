@@ -108,7 +108,7 @@ class Questions(NamedTuple):
 class Corpus(NamedTuple):
     """Questions, label sets without questions, and names of all labels."""
 
-    parts: dict[str, Questions]
+    splits: dict[str, Questions]
     label_sets: list[list[str]]
     name_by_label: dict[str, str]
 
@@ -137,15 +137,15 @@ def load_corpus() -> Corpus:
     name_by_label: dict[str, str] = {}
     for document in [*label_sets, *questions]:  # later names replace earlier ones
         name_by_label.update(zip(document["labels"], document["names"], strict=True))
-    parts = {}
+    splits = {}
     for name in PARTS:
         chosen = [question for question in questions if question["split"] == name]
         texts = [question["text"] for question in chosen]
         labels = [set(question["labels"]) for question in chosen]
-        parts[name] = Questions(texts, labels)
+        splits[name] = Questions(texts, labels)
     name_by_label = {label: name for label, name in name_by_label.items() if is_own(label)}
     sets = [list(filter(is_own, document["labels"])) for document in label_sets]
-    return Corpus(parts, sets, name_by_label)
+    return Corpus(splits, sets, name_by_label)
 
 
 def is_own(label: str) -> bool:
@@ -216,7 +216,7 @@ def measure_ours(corpus: Corpus, setting: Setting, seed: int) -> dict[str, float
     """Fit the default tagger to the training part, and measure it on the test part."""
     start = time.process_time()
     extractor = TextFeatures(setting.n_topics, n_jobs=1, random_state=seed)
-    train = corpus.parts["train"]
+    train = corpus.splits["train"]
     X = extractor.fit_transform(train.texts)
 
     def encode(labels: Sequence[str]) -> NDArray[np.floating[Any]]:
@@ -235,10 +235,10 @@ def measure_ours(corpus: Corpus, setting: Setting, seed: int) -> dict[str, float
         is_readable = encode(vocabulary).any(axis=1)
         tagger.add_labels(list(compress(vocabulary, is_readable)), encode)
     fitted = time.process_time()
-    test = corpus.parts["test"]
+    test = corpus.splits["test"]
     rankings = rank(tagger, extractor.transform(test.texts))
     ranked = time.process_time()
-    validate = corpus.parts["validate"]
+    validate = corpus.splits["validate"]
     cut = best_cut(rank(tagger, extractor.transform(validate.texts)), validate)
     best_five = [ranking.cut(5, 0) for ranking in rankings]
     return {
@@ -276,8 +276,8 @@ class Annif:
         with (folder / "yso.tsv").open("w", encoding="utf-8") as lines:
             for label, name in sorted(corpus.name_by_label.items()):
                 lines.write(f"<{PREFIX}{label}>\t{name}\n")
-        for part, questions in corpus.parts.items():
-            self._write_questions(part, questions)
+        for split, questions in corpus.splits.items():
+            self._write_questions(split, questions)
         self.run("load-vocab", "--language", "fi", "yso", "yso.tsv")
 
     def _write_projects(self) -> None:
@@ -288,9 +288,9 @@ class Annif:
             lines += [f"{key} = {value}" for key, value in options.items()]
         (self.folder / "projects.cfg").write_text("\n".join(lines), encoding="utf-8")
 
-    def _write_questions(self, part: str, questions: Questions) -> None:
+    def _write_questions(self, split: str, questions: Questions) -> None:
         """Write questions as Annif reads them."""
-        with (self.folder / f"{part}.jsonl").open("w", encoding="utf-8") as lines:
+        with (self.folder / f"{split}.jsonl").open("w", encoding="utf-8") as lines:
             for text, labels in zip(questions.texts, questions.labels, strict=True):
                 subjects = [{"uri": PREFIX + label} for label in sorted(labels)]
                 lines.write(json.dumps({"text": text, "subjects": subjects}) + "\n")
@@ -345,9 +345,9 @@ class Annif:
     def best_cut(self, project: str) -> tuple[str, str]:
         """Return the limit and the threshold that `annif optimize` finds on the validation part."""
         printed = self.run("optimize", project, "validate.jsonl")
-        found = re.search(r"F1 score \(doc avg\):.*Limit:\s*(\d+)\s*Threshold:\s*(\S+)", printed)
-        assert found is not None, printed
-        return found[1], found[2]
+        match = re.search(r"F1 score \(doc avg\):.*Limit:\s*(\d+)\s*Threshold:\s*(\S+)", printed)
+        assert match is not None, printed
+        return match[1], found[2]
 
 
 def measure_annif(annif: Annif, project: str) -> dict[str, float]:
