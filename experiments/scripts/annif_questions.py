@@ -347,7 +347,7 @@ class Annif:
         printed = self.run("optimize", project, "validate.jsonl")
         match = re.search(r"F1 score \(doc avg\):.*Limit:\s*(\d+)\s*Threshold:\s*(\S+)", printed)
         assert match is not None, printed
-        return match[1], found[2]
+        return match[1], match[2]
 
 
 def measure_annif(annif: Annif, project: str) -> dict[str, float]:
